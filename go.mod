@@ -2,6 +2,8 @@ module pnode
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/ebitengine/purego v0.11.3
@@ -17,6 +19,7 @@ require (
 	github.com/multiformats/go-multiaddr v0.16.1
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/quic-go/quic-go v0.64.1
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/shirou/gopsutil/v4 v4.25.9
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

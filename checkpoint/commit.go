@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,18 +101,31 @@ func (s *Store) Manifest(step plan.Step) (m Manifest, err error) {
 	return m, err
 }
 
-// Retain removes all manifests but those of the newest keep steps, damaged ones among
-// them. Their chunks go with the next Sweep.
-func (s *Store) Retain(keep int) error {
+// Retain removes all manifests but those of the newest keep steps and of the steps in also, damaged
+// ones among them. Their chunks go with the next Sweep.
+func (s *Store) Retain(keep int, also ...plan.Step) error {
 	if keep < 1 {
 		return fmt.Errorf("checkpoint: retain %d manifests: at least 1 must stay", keep)
 	}
-	return s.during("retain", func() error {
+	return s.removeManifests("retain", func(step plan.Step) bool {
+		keep--
+		return keep < 0 && !slices.Contains(also, step)
+	})
+}
+
+// Drop removes the manifests of some steps.
+func (s *Store) Drop(steps ...plan.Step) error {
+	return s.removeManifests("drop", func(step plan.Step) bool { return slices.Contains(steps, step) })
+}
+
+// removeManifests removes those manifests of which goes says so, asked for the newest first.
+func (s *Store) removeManifests(operation string, goes func(plan.Step) bool) error {
+	return s.during(operation, func() error {
 		s.commits.Lock()
 		defer s.commits.Unlock()
 		var drop []Op
 		err := s.catalog.walk([]byte{manifestKeys}, nil, true, func(key []byte, _ func() ([]byte, error)) (bool, error) {
-			if keep--; keep < 0 {
+			if len(key) != 9 || goes(plan.Step(binary.BigEndian.Uint64(key[1:]))) {
 				drop = append(drop, Op{Key: slices.Clone(key), Delete: true})
 			}
 			return true, nil

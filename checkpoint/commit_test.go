@@ -51,6 +51,15 @@ func TestManifestsNewestFirst(t *testing.T) {
 	if err := s.Retain(0); err == nil {
 		t.Error("retaining nothing is accepted")
 	}
+	if err := s.Retain(1, 300, 7); err != nil || len(steps(t, s)) != 2 {
+		t.Errorf("a step that is to stay: %v", err)
+	}
+	if err := s.Drop(1<<60, 7); err != nil {
+		t.Fatal(err)
+	}
+	if got := steps(t, s); len(got) != 1 || got[0] != 300 {
+		t.Errorf("left after a drop: %v", got)
+	}
 }
 
 func TestCommitNeedsItsChunks(t *testing.T) {

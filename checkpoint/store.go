@@ -145,6 +145,9 @@ func open(dir string, o Options) (_ *Store, err error) {
 	if s.catalog.index, err = openIndex(filepath.Join(dir, "index"), false, o.Logger); err != nil {
 		return nil, err
 	}
+	if err := makePrivate(dir); err != nil {
+		return nil, errors.Join(err, s.catalog.db.Close())
+	}
 	s.failed, s.closing = make(chan error, 1), make(chan struct{})
 	s.watching.Go(s.watch)
 	return s, nil
@@ -189,7 +192,11 @@ func (s *Store) Close() error {
 			defer done()
 		}
 	}
-	if err := errors.Join(s.catalog.db.Close(), s.lock.Close()); err != nil {
+	err := s.catalog.db.Close()
+	if !s.reads {
+		err = errors.Join(err, makePrivate(s.dir)) // Badger has made files since
+	}
+	if err = errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("checkpoint: close %s: %w", s.dir, err)
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"pnode/node/checkpointer"
-	"pnode/node/gossip"
-	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -70,7 +68,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 		return err
 	}
 	if l.kept = checkpointer.IDOf(state.Checkpoint); l.kept.Step > 0 {
-		l.keep(state) // the process before may have ended before it did
+		l.keep(state, checkpointer.ID{}) // the process before may have ended before it did
 	}
 	chunks := l.chunks()
 	if l.data, err = chunks.OpenText(ctx, *state.Run); err != nil {
@@ -99,16 +97,23 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 }
 
 // enterRoster joins as a member and blocks until the log has come here. The run may have
-// ended while this node was away: then one of the others is enough to say so, where a
-// majority would have to take the member in.
+// ended while this node was away: then those who may say so are enough, where a majority would
+// have to take the member in.
 func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consensus.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	l.group.Go(func() error {
-		if step := awaitFinished(ctx, l.heartbeats); step > 0 {
-			end(finishedAt(step))
+		tell := func(w endWords) { l.out.Notice(w.doubt(l.raft.State().NameOf)) }
+		if step := awaitFinished(ctx, l.endWords, tell); step > 0 {
+			end(finishedError{step})
+		}
+		return nil
+	})
+	l.group.Go(func() error {
+		if err := l.awaitRemoved(ctx); err != nil {
+			end(err)
 		}
 		return nil
 	})
@@ -131,34 +136,20 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 			err = context.Cause(ctx)
 		}
 	}
+	var finished finishedError
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ErrFinished):
-		l.membership.Finished = l.heartbeats.Finished()
+	case errors.As(cause, &finished):
+		l.membership.Finished = finished.step
 		return consensus.State{}, errors.Join(cause, l.membership.save(l.dir))
 	case errors.Is(cause, errUnreachablePeers):
 		return consensus.State{}, l.unreachableError()
+	case errors.Is(cause, ErrRefused):
+		return consensus.State{}, cause
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
 		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
-}
-
-// awaitFinished blocks until another node says that the run is finished, and returns the step; 0
-// when ctx ends first.
-func awaitFinished(ctx context.Context, heartbeats *gossip.Tracker) plan.Step {
-	tick := time.NewTicker(gossip.Every / 2)
-	defer tick.Stop()
-	for {
-		if step := heartbeats.Finished(); step > 0 {
-			return step
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return 0
-		}
-	}
 }
 
 func (l *loop) joinEntry() consensus.Entry {

@@ -3,13 +3,18 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"pnode/kernels"
 	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/pipeline"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/alpn"
@@ -64,6 +69,78 @@ func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *s
 		}
 	}
 	return nil
+}
+
+// endWords holds what the others say about the end of the run, and who of them is believed.
+type endWords struct {
+	Said map[plan.PeerID]plan.Step
+	// Owner reports whether a peer is an owner of the run.
+	Owner func(plan.PeerID) bool
+	// Voters are those that this node knows, which may be itself too.
+	Voters []plan.PeerID
+}
+
+// believed returns the step at which the run was finished: an owner says so, or a majority of the voters known here
+// does, of one and the same step. It is 0 while too few say so: any member can send a heartbeat.
+func (w endWords) believed() plan.Step {
+	votes := map[plan.Step]int{}
+	for _, p := range slices.Sorted(maps.Keys(w.Said)) {
+		step := w.Said[p]
+		if w.Owner(p) {
+			return step
+		}
+		if slices.Contains(w.Voters, p) {
+			votes[step]++
+		}
+	}
+	for step, n := range votes {
+		if n > len(w.Voters)/2 {
+			return step
+		}
+	}
+	return 0
+}
+
+// doubt tells people what is said of the end, by whom, and how to check it.
+func (w endWords) doubt(nameOf func(plan.PeerID) string) string {
+	var said []string
+	for _, p := range slices.Sorted(maps.Keys(w.Said)) {
+		said = append(said, fmt.Sprintf("%s (at step %d)", nameOf(p), w.Said[p]))
+	}
+	return fmt.Sprintf("%s says that the run is finished, which counts once an owner or most of the %d voters known here say it too; trying on. "+
+		"To check it, start another of their nodes, or look with `pnode checkpoints` or `pnode export` in the folder of one", strings.Join(said, ", "), len(w.Voters))
+}
+
+// awaitFinished blocks until those who may say it have said that the run is finished, and returns the step; 0 when ctx
+// ends first. It calls tell when others begin to say so.
+func awaitFinished(ctx context.Context, words func() endWords, tell func(endWords)) plan.Step {
+	tick := time.NewTicker(gossip.Every / 2)
+	defer tick.Stop()
+	told := 0
+	for {
+		w := words()
+		if step := w.believed(); step > 0 {
+			return step
+		}
+		if len(w.Said) > told {
+			told = len(w.Said)
+			tell(w)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+// endWords returns what was heard of the run's end.
+func (n *Node) endWords() endWords {
+	owners := n.raft.State().Owners
+	return endWords{Said: n.heartbeats.Finished(), Voters: n.raft.Quorum().Voters, Owner: func(p plan.PeerID) bool {
+		c, ok := n.swarm.Capability(p)
+		return slices.Contains(owners, p) || ok && c.Role == admission.RoleOwner
+	}}
 }
 
 // completion records what the task that finishes the run has done of it.

@@ -41,18 +41,24 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 	}
 	defer back.Close()
 	waiting := gossip.NewTracker()
-	if err := waiting.Listen(back.Topics()); err != nil {
+	if err := waiting.Listen(back.Topics(), nil); err != nil {
 		t.Fatal(err)
 	}
+	finished := config.Config{Dir: t.TempDir()}
+	teller, seat := seatIn(finished.Dir)
 	ctx, heard := context.WithCancel(t.Context())
 	told := make(chan plan.Step, 1)
+	words := func() endWords {
+		return endWords{Said: waiting.Finished(), Owner: func(p plan.PeerID) bool {
+			c, ok := back.Capability(p)
+			return p == teller.Peer() && ok && c.Role == admission.RoleOwner
+		}}
+	}
 	go func() {
 		defer heard() // enough is said
-		told <- awaitFinished(t.Context(), waiting)
+		told <- awaitFinished(t.Context(), words, func(endWords) {})
 	}()
 
-	finished := config.Config{Dir: t.TempDir()}
-	_, seat = seatIn(finished.Dir)
 	seat.Known, seat.Finished = back.Addrs(), 40
 	for ctx.Err() == nil { // each time it tells for a while, which a busy machine may miss
 		announceCompletion(ctx, finished, seat, slog.New(slog.DiscardHandler))

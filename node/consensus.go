@@ -2,16 +2,19 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 	"pnode/swarm/streams"
 )
 
 // protocolRaft carries the consensus between members.
-const protocolRaft = "/pnode/raft/1"
+const protocolRaft = "/pnode/raft/2"
 
 // raftTransport gives the consensus the swarm's streams of admitted members. It implements
 // consensus.Transport.
@@ -25,6 +28,21 @@ func (t raftTransport) Open(ctx context.Context, peer plan.PeerID) (consensus.St
 
 func (t raftTransport) Handle(f func(plan.PeerID, consensus.Stream)) {
 	t.swarm.Handle(protocolRaft, func(_ context.Context, from plan.PeerID, s streams.Stream) { f(from, s) })
+}
+
+// ownerOf returns a function that reports why a capability does not show that a peer is an owner of the run. It does not
+// ask whether the capability has expired: every node must say the same of the same bytes, whenever it looks.
+func ownerOf(run admission.Run) func(plan.PeerID, []byte) error {
+	return func(peer plan.PeerID, capability []byte) error {
+		c, err := admission.DecodeCapability(capability)
+		if err == nil {
+			err = c.Verify(run, time.Time{})
+		}
+		if err == nil && (c.Peer != peer || c.Role != admission.RoleOwner) {
+			err = fmt.Errorf("node: the capability makes %s a %s", c.Peer, c.Role)
+		}
+		return err
+	}
 }
 
 // raftStore keeps the consensus log in a bucket of the checkpoint store. It implements

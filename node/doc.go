@@ -22,7 +22,8 @@
 // resume.go goes on with one. Each of them has open.go bring the parts up. bootstrap.go takes the
 // node into the roster, then loop.go follows the replicated state: generation.go carries one plan
 // out, exit.go is the pure rule of the way out, leave.go acts on it, and completion.go ends the
-// run. membership.go holds what a node must keep to come back, stored.go reads the folders of
+// run. invites.go makes and revokes invites, removal.go
+// acts on removals. membership.go holds what a node must keep to come back, stored.go reads the folders of
 // nodes that do not run. requests.go and consensus.go put requests and raft on swarm's streams.
 //
 // # Life of a step
@@ -72,14 +73,15 @@
 //     loss curve down; LearnLosses asks another node for the one of before. Forward hands events
 //     to whoever started the node.
 //   - links.Run: the accept loop of the data plane (pipeline/link).
-//   - Two while a node enters the roster: one hears whether the run is finished, one whether
-//     nobody is there to come back to (bootstrap.go).
+//   - Three while a node enters the roster: one hears whether the run is finished, one whether
+//     nobody is there to come back to, one whether this node was removed (bootstrap.go).
 //   - One per generation, with one per worker and one that waits for these (generation.go). A
 //     worker has those of its step and of one save (pipeline/doc.go).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
 //   - Single tasks of the loop: rejoin, wish, finish, check of devices.
 //   - api.Run: the local HTTP server.
+//   - followRemovals: cuts off the peers that owners remove from the run (removal.go).
 //   - watchDisk: ends the node when the store or the consensus cannot write (node.go).
 //
 // swarm, consensus and link document their own.

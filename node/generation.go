@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,11 +32,25 @@ type generation struct {
 // errReplaced ends a generation because another plan took its place.
 var errReplaced = errors.New("node: another plan took over")
 
-// lostPeerError ends a generation because a neighbour went silent.
-type lostPeerError struct{ name string }
+// lostGrace is how long workers have to notice a lost link themselves, and to say what they missed.
+const lostGrace = 300 * time.Millisecond
 
-func (e lostPeerError) Error() string {
-	return fmt.Sprintf("node: lost the link to %s", e.name)
+// lostPeerError ends a generation because a neighbour went silent.
+type lostPeerError struct {
+	name  string
+	fault *plan.Fault
+}
+
+func (e lostPeerError) Error() string { return fmt.Sprintf("node: lost the link to %s", e.name) }
+
+func (e lostPeerError) Unwrap() error { return e.fault }
+
+// lost returns why the generation ends without the link to a peer, which lives as far as is known.
+func (g *generation) lost(session *link.Session, peer plan.PeerID) error {
+	if f := session.Fault(peer); f != nil {
+		return lostPeerError{g.state.NameOf(peer), f}
+	}
+	return lostPeerError{g.state.NameOf(peer), &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: "lost the link to it"}}
 }
 
 // startGeneration begins to carry the state's plan out. The result on done is nil when all
@@ -67,7 +82,7 @@ func (g *generation) stop(cause error) error {
 // run runs the workers here until all have finished their steps or one fails. A lost link ends
 // the steps; saves under way go on as long as the generation does.
 func (g *generation) run(ctx context.Context) error {
-	session := g.links.Session(g.plan.Generation, g.plan.Peers())
+	session := g.links.Session(g.plan.Generation, g.plan.Peers(), pipeline.Expected(*g.state.Run, g.plan, g.self))
 	defer session.Close()
 	defer g.meter.Follow(session.Stats)()
 	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
@@ -109,6 +124,7 @@ func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeli
 	if err != nil {
 		return nil, err
 	}
+	before, _ := g.heartbeats.Last(g.self)
 	return pipeline.New(pipeline.Config{
 		Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, session),
@@ -117,6 +133,11 @@ func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeli
 			if g.loading.Add(-1) == 0 {
 				close(g.loaded)
 			}
+		},
+		Usual: time.Duration(before.StepNanos),
+		Loaded: func(peer plan.PeerID) bool {
+			b, _ := g.heartbeats.Last(peer)
+			return b.Phase == string(Training) || b.Phase == string(Draining)
 		},
 		// The plan ends with its next commit where the run is to stop or another plan follows.
 		Stop: func() bool {
@@ -138,15 +159,22 @@ func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 	g.group.Go(func() error { finished <- group.Wait(); return nil })
 	select {
 	case peer := <-session.Lost():
-		abort()
-		<-finished
-		return lostPeerError{g.state.NameOf(peer)}
+		select {
+		case err := <-finished:
+			finished <- err
+		case <-time.After(lostGrace): // a worker knows more about it if it waited for that peer
+			abort()
+		}
+		if err, found := <-finished, (*plan.Fault)(nil); errors.As(err, &found) {
+			return err // whoever is found out may close its links
+		}
+		return g.lost(session, peer)
 	case err = <-finished:
 	}
-	if err != nil {
+	if found := (*plan.Fault)(nil); err != nil && !errors.As(err, &found) {
 		select { // a worker may notice the broken link first
 		case peer := <-session.Lost():
-			return lostPeerError{g.state.NameOf(peer)}
+			return g.lost(session, peer)
 		default:
 		}
 	}

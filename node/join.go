@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"pnode/node/config"
+	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
@@ -34,13 +36,61 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 		return resume(ctx, cfg, kept, nil, out)
 	}
 	invite, err := parseTarget(target)
-	if run := invite.Grant.Run; err == nil && run != "" && run != kept.Run {
-		err = marked{fmt.Errorf("node: the invite is for run %s, but the folder is in run %s", run, kept.Run), ErrOtherRun}
+	if err == nil && !invite.For(admission.Run{ID: kept.Run, OwnerKey: kept.OwnerKey}) {
+		err = marked{fmt.Errorf("node: the invite is for another run, but the folder is in run %s", kept.Run), ErrOtherRun}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
 	}
+	if err := kept.renew(ctx, cfg, invite, out.Log); err != nil {
+		return err
+	}
 	return resume(ctx, cfg, kept, invite.Addrs, out)
+}
+
+// renew takes the capability of an invite in place of the folder's own, if the contact says that the invite is open and
+// it gives more.
+func (m *membership) renew(ctx context.Context, cfg config.Config, invite admission.Invite, log *slog.Logger) error {
+	own, err := admission.DecodeCapability(m.Capability)
+	now := time.Now()
+	if err != nil || !invite.Entitles() || own.Role == admission.RoleOwner && !ending(own.Grant, now) {
+		return err
+	}
+	identity, err := admission.LoadIdentity(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	invite, err = claim(ctx, identity, m.Listen, invite)
+	switch {
+	case err != nil && !now.Before(own.Expires):
+		return contactError(ctx, err, invite.Addrs, log)
+	case err != nil:
+		log.Info("the invite is of no use any more, coming back without it", "cause", err)
+		return nil
+	case !better(invite.Grant, own.Grant, now):
+		return nil
+	}
+	capability, err := invite.Redeem(identity, now)
+	if err != nil {
+		return marked{err, ErrRefused}
+	}
+	m.Capability = capability
+	return nil
+}
+
+// renewBefore is how long before its end a membership is renewed by an invite.
+const renewBefore = 30 * 24 * time.Hour
+
+// ending reports whether a membership has ended or ends soon.
+func ending(own admission.Grant, now time.Time) bool { return own.Expires.Sub(now) < renewBefore }
+
+// better reports whether an offered grant is worth a place of its invite to who has a grant already: it makes an owner of
+// a member, or lasts longer than one that ends. Nobody stops being an owner by it.
+func better(offered, own admission.Grant, now time.Time) bool {
+	if offered.Role != own.Role {
+		return offered.Role == admission.RoleOwner
+	}
+	return ending(own, now) && offered.Expires.After(own.Expires)
 }
 
 func parseTarget(target string) (admission.Invite, error) {
@@ -62,17 +112,20 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	if err != nil {
 		return err
 	}
+	listen := cfg.Listen
+	if listen == "" && slices.ContainsFunc(invite.Addrs, far) {
+		listen = "0.0.0.0:0" // so that the other nodes can reach it; a run on loopback stays there
+	}
+	o := opening{cfg: cfg, membership: membership{Listen: listen, Known: invite.Addrs}}
+	o.tellVisible(out) // before the contact sees this machine's address
+	if invite, err = claim(ctx, identity, listen, invite); err != nil {
+		return contactError(ctx, err, invite.Addrs, out.Log)
+	}
 	capability, err := invite.Redeem(identity, time.Now())
 	if err != nil {
 		return marked{err, ErrRefused}
 	}
-	o := opening{cfg: cfg, membership: membership{
-		Run: invite.Grant.Run, OwnerKey: invite.OwnerKey, Capability: capability, Listen: cfg.Listen, Known: invite.Addrs,
-	}}
-	far := func(a string) bool { return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") }
-	if cfg.Listen == "" && slices.ContainsFunc(invite.Addrs, far) {
-		o.membership.Listen = "0.0.0.0:0" // so that the other nodes can reach it; a run on loopback stays there
-	}
+	o.membership.Run, o.membership.OwnerKey, o.membership.Capability = invite.Grant.Run, invite.OwnerKey, capability
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -87,21 +140,46 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	})
 }
 
+// far reports whether a multiaddr is that of another machine.
+func far(a string) bool {
+	return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/")
+}
+
 // firstContact blocks until a node at the invite's addresses has admitted this one.
 func (n *Node) firstContact(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	err := n.swarm.Connect(ctx, n.membership.Known...)
-	switch {
-	case err == nil:
+	if err == nil {
 		n.out.tellFolder(n.dir)
 		return nil
+	}
+	return contactError(ctx, err, n.membership.Known, n.log)
+}
+
+// claim asks the contact of an invite for the run and the grant.
+func claim(ctx context.Context, id admission.Identity, listen string, v admission.Invite) (admission.Invite, error) {
+	if !v.Entitles() {
+		return v, admission.ErrNeedsInvite
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cfg := swarm.Config{Identity: id, Listen: []string{"127.0.0.1:0"}}
+	if listen != "" {
+		cfg.Listen = []string{listen}
+	}
+	return swarm.Claim(ctx, cfg, v)
+}
+
+// contactError says why the first contact was of no use.
+func contactError(ctx context.Context, err error, addrs []string, log *slog.Logger) error {
+	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
 		return err
-	case admission.IsRefusal(err):
+	case admission.IsRefusal(err), errors.Is(err, admission.ErrUnknownInvite):
 		return marked{err, ErrRefused}
 	}
-	n.log.Info("first contact", "cause", err)
+	log.Info("first contact", "cause", err)
 	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
-		ErrUnreachable, strings.Join(n.membership.Known, " or "))
+		ErrUnreachable, strings.Join(addrs, " or "))
 }

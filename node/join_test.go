@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"pnode/node/api"
 	"pnode/node/config"
@@ -39,5 +40,32 @@ func TestJoinTellsABadInviteFromARefusedOne(t *testing.T) {
 	err := error(marked{admission.ErrInviteExpired, ErrRefused})
 	if !errors.Is(err, ErrRefused) || !errors.Is(err, admission.ErrInviteExpired) || strings.Count(err.Error(), "pnode invite") != 1 {
 		t.Errorf("an expired invite: %v", err)
+	}
+}
+
+// A membership that has ended, or ends soon, is renewed by an invite in its folder; one that lasts costs no place of the
+// invite, unless it makes an owner of a member.
+func TestMembershipsAreRenewed(t *testing.T) {
+	now := time.Now()
+	grant := func(r admission.Role, days int) admission.Grant {
+		return admission.Grant{Role: r, Expires: now.Add(time.Duration(days) * 24 * time.Hour)}
+	}
+	member, owner := admission.RoleMember, admission.RoleOwner
+	for name, tt := range map[string]struct {
+		offered, own admission.Grant
+		want         bool
+	}{
+		"ended":                        {grant(member, 365), grant(member, -1), true},
+		"ends soon":                    {grant(member, 365), grant(member, 3), true},
+		"lasts":                        {grant(member, 365), grant(member, 300), false},
+		"the same invite again":        {grant(member, 3), grant(member, 3), false},
+		"a member becomes an owner":    {grant(owner, 100), grant(member, 300), true},
+		"an owner's ended":             {grant(owner, 365), grant(owner, -1), true},
+		"no owner becomes a member":    {grant(member, 365), grant(owner, -1), false},
+		"an owner whose own one lasts": {grant(owner, 365), grant(owner, 300), false},
+	} {
+		if got := better(tt.offered, tt.own, now); got != tt.want {
+			t.Errorf("%s: renewed: %v, want %v", name, got, tt.want)
+		}
 	}
 }

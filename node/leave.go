@@ -10,6 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/node/leader"
+	"pnode/node/monitor"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -32,6 +33,9 @@ const (
 // ErrNotHandedOver says that a node left before its state was safe with others, or the
 // run stopped before it was saved.
 var ErrNotHandedOver = errors.New("node: left without handing over")
+
+// ErrDiverged says that the run stopped since its results are not finite, whoever computes them.
+var ErrDiverged = errors.New("node: the run has diverged")
 
 // startLeaving begins the way out.
 func (l *loop) startLeaving() {
@@ -131,6 +135,9 @@ func (l *loop) windUp(ctx context.Context) error {
 	}
 	l.monitor.Done(state)
 	l.linger(ctx, state)
+	if text := monitor.DivergenceText(state); text != "" {
+		return marked{errors.New("node: " + text), ErrDiverged}
+	}
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"pnode/node/leader"
 	"pnode/pipeline"
 	"pnode/planner/plan"
-	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -90,7 +89,7 @@ func (l *loop) run(ctx context.Context) error {
 			}
 		case <-tick.C:
 		}
-		if err := l.checkDeadline(time.Now()); err != nil {
+		if err := errors.Join(l.checkDeadline(time.Now()), l.checkRemoved(l.raft.State())); err != nil {
 			return err
 		}
 	}
@@ -108,10 +107,8 @@ func (l *loop) follow(ctx context.Context) {
 		l.followed = state.Plan.Generation
 		l.switchTo(ctx, state)
 	}
+	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
-	for _, g := range state.Grants {
-		l.grants.Bind(admission.Serial(g.Serial), g.Peers...)
-	}
 	if state.Epoch != l.rosterEpoch {
 		l.rosterEpoch = state.Epoch
 		l.monitor.RosterChanged(state)
@@ -119,7 +116,7 @@ func (l *loop) follow(ctx context.Context) {
 			l.log.Warn("a restart may not find the others", "cause", err)
 		}
 	}
-	if current && me.State == consensus.Gone && !l.exit.leaving {
+	if _, revoked := state.Revocation(l.self); current && me.State == consensus.Gone && !l.exit.leaving && !revoked {
 		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, me.Reason) })
 	}
 	l.followExit(ctx, state)
@@ -132,17 +129,24 @@ func (l *loop) followCheckpoint(state consensus.State) {
 		return
 	}
 	e := api.Event{Kind: api.KindCheckpoint, Generation: id.Generation, Step: id.Step}
+	given := checkpointer.ID{}
 	if id.Step < l.kept.Step {
+		given = l.kept
 		e.Kind = api.KindError
-		e.Message = fmt.Sprintf("the checkpoint of step %d is damaged or lost: going back to the one of step %d", l.kept.Step, id.Step)
+		why := "is damaged or lost"
+		if n := len(state.Blames); n > 0 && state.Blames[n-1].GoesBack() {
+			why = "may be spoilt"
+		}
+		e.Message = fmt.Sprintf("the checkpoint of step %d %s: going back to the one of step %d", l.kept.Step, why, id.Step)
 	}
 	l.monitor.Saved(e)
 	l.kept = id
-	l.keep(state)
+	l.keep(state, given)
 }
 
-// keep commits the state's checkpoint here on a goroutine of its own, after the one before.
-func (l *loop) keep(state consensus.State) {
+// keep commits the state's checkpoint here on a goroutine of its own, after the one before. given is the newest
+// before, where the run has gone back from it.
+func (l *loop) keep(state consensus.State, given checkpointer.ID) {
 	previous, done := l.keeping, make(chan struct{})
 	l.keeping = done
 	l.group.Go(func() error {
@@ -150,7 +154,11 @@ func (l *loop) keep(state consensus.State) {
 		if previous != nil {
 			<-previous
 		}
-		if err := l.checkpointer.Commit(state.Run.Run, state.Checkpoint, state.Run.Train.KeepCheckpoints); err != nil {
+		err := l.checkpointer.Commit(state)
+		if given.Step != 0 {
+			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
+		}
+		if err != nil {
 			l.log.Warn("checkpoint", "cause", err)
 		}
 		return nil

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"pnode/node/config"
@@ -14,7 +17,12 @@ import (
 	"pnode/swarm/twofold"
 )
 
-const maxMembershipBytes = 1 << 20
+const (
+	maxMembershipBytes = 1 << 20
+	// maxKnownBytes bounds the addresses in it, each with what JSON puts around it.
+	maxKnownBytes  = maxMembershipBytes / 2
+	aroundJSONText = 8
+)
 
 // ErrNoRun says that a folder holds no run.
 var ErrNoRun = errors.New("node: no run in this folder")
@@ -25,12 +33,18 @@ type membership struct {
 	Run        plan.RunID `json:"run"`
 	OwnerKey   []byte     `json:"owner_key"`
 	Capability []byte     `json:"capability"`
+	// Name is what this machine was called in the run; it keeps the name until another one is given.
+	Name string `json:"name,omitempty"`
 	// Listen is the "host:port" that was asked for, empty for any; Last the one that this
 	// node had, which it takes again so that the others find it.
 	Listen string `json:"listen"`
 	Last   string `json:"last,omitempty"`
 	// Known are the others' addresses.
 	Known []string `json:"known"`
+	// Admitted are the peers that belonged to the run: until the log has come, nobody else is let in.
+	Admitted []plan.PeerID `json:"admitted,omitempty"`
+	// Owners are those of them that were its owners.
+	Owners []plan.PeerID `json:"owners,omitempty"`
 	// Finished is the step that the run was finished at, 0 before: then there is nothing to
 	// come back to.
 	Finished plan.Step `json:"finished,omitempty"`
@@ -54,6 +68,9 @@ func parseMembership(data []byte) (m membership, err error) {
 	if err := strict.Decode(data, &m); err != nil {
 		return m, err
 	}
+	if m.Name != "" && !plan.ValidName(m.Name) {
+		return m, fmt.Errorf("name %q: no machine is called so", m.Name)
+	}
 	c, err := admission.DecodeCapability(m.Capability)
 	if err != nil {
 		return m, err
@@ -61,11 +78,43 @@ func parseMembership(data []byte) (m membership, err error) {
 	return m, c.Verify(admission.Run{ID: m.Run, OwnerKey: m.OwnerKey}, time.Time{}) // whether it has expired is for the start to tell
 }
 
+// save leaves out the addresses of peers that do not belong to the run, and those for which there is no room.
 func (m membership) save(dir string) error {
+	m.Known = knownOf(m.Known, m.Admitted)
 	if err := saveJSON(dir, config.MembershipFile, m); err != nil {
 		return fmt.Errorf("node: save the membership: %w", err)
 	}
 	return nil
+}
+
+// knownOf returns the addresses of admitted peers, of all when none is known to be admitted, in the order given. Of what is
+// too much every peer loses its last addresses first.
+func knownOf(addrs []string, admitted []plan.PeerID) []string {
+	type ranked struct{ at, rank int }
+	belongs, of := map[string]bool{}, map[string]int{}
+	for _, p := range admitted {
+		belongs[string(p)] = true
+	}
+	var all []ranked
+	for at, a := range addrs {
+		p := a[strings.LastIndexByte(a, '/')+1:]
+		if len(admitted) == 0 || belongs[p] {
+			all = append(all, ranked{at, of[p]})
+			of[p]++
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	room := maxKnownBytes
+	all = slices.DeleteFunc(all, func(r ranked) bool {
+		room -= len(addrs[r.at]) + aroundJSONText
+		return room < 0
+	})
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.at, b.at) })
+	out := make([]string, len(all))
+	for i, r := range all {
+		out[i] = addrs[r.at]
+	}
+	return out
 }
 
 // saveJSON keeps a value in a folder, in two copies.

@@ -24,8 +24,8 @@ import (
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 	"pnode/swarm"
-	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/door"
 )
 
 // Output is where a node shows itself to whoever started it, and what it needs of them.
@@ -58,13 +58,18 @@ type Node struct {
 	membership membership
 	// admitted reports that the run has let this node in: from then on the membership is saved.
 	admitted bool
+	// kept are the peers that belonged to the run at the start before; set only on resume.
+	kept []plan.PeerID
+	// keptOwners are its owners then; set only on resume.
+	keptOwners []plan.PeerID
 	// lastKnown holds the others' addresses from the start before; set only on resume.
 	lastKnown []string
 
 	store        *checkpoint.Store
 	hardware     *hardware.Machine
 	swarm        *swarm.Swarm
-	grants       *admission.Grants
+	door         *door.Door
+	ownership    ownership
 	requests     requests
 	raft         *consensus.Node
 	links        *link.Endpoint
@@ -157,6 +162,13 @@ func (n *Node) saveMembership() error {
 		return nil
 	}
 	n.membership.Known = n.swarm.Known()
+	if n.raft != nil {
+		state := n.raft.State()
+		n.membership.Admitted = admittedOf(state, n.membership.Admitted)
+		if state.Run != nil {
+			n.membership.Owners = state.Owners
+		}
+	}
 	if last, ok := n.swarm.Listening(); ok {
 		n.membership.Last = last
 	}
@@ -205,39 +217,35 @@ const (
 	inviteTTL  = 24 * time.Hour
 )
 
-// announceInvite prints an invite where others can reach this node.
-func (n *Node) announceInvite() error {
-	if n.membership.Listen == "" {
+// announceInvite prints an invite where others can reach this node. Without one the node goes on: others can make it later.
+func (n *Node) announceInvite(ctx context.Context) error {
+	if n.membership.Listen == "" || !n.raft.State().Owner(n.self) {
 		return nil
 	}
-	invite, err := n.Invite(inviteTTL, inviteUses)
-	if errors.Is(err, admission.ErrNoOwnerKey) {
-		return nil // a member that came by an invite
+	return n.out.tellInvite(ctx, func(ctx context.Context) (string, error) {
+		return n.ownership.Invite(ctx, api.InviteRequest{TTL: inviteTTL, Uses: inviteUses})
+	})
+}
+
+// tellInvite prints an invite, or why there is none. Only the end of ctx is an error.
+func (o Output) tellInvite(ctx context.Context, invite func(context.Context) (string, error)) error {
+	proposing, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	text, err := invite(proposing)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		o.Log.Warn("no invite", "cause", err)
+		o.Notice(fmt.Sprintf("no invite could be made: %v; the run goes on, make one with `pnode invite`", err))
+	default:
+		o.Notice(fmt.Sprintf("join from another machine or terminal (%d nodes may, until %s) with:\n  pnode join %s",
+			inviteUses, time.Now().Add(inviteTTL).Format("2006-01-02 15:04 MST"), text))
 	}
-	if err != nil {
-		return err
-	}
-	n.out.Notice(fmt.Sprintf("join from another machine or terminal (%d nodes may, until %s) with:\n  pnode join %s",
-		inviteUses, time.Now().Add(inviteTTL).Format("2006-01-02 15:04 MST"), invite))
 	return nil
 }
 
-// The methods that follow are those of api.Node that package monitor does not have.
-
-// Invite makes an invite to the run; only the creator's node can.
-func (n *Node) Invite(ttl time.Duration, uses int) (string, error) {
-	if len(n.swarm.Addrs()) == 0 {
-		return "", fmt.Errorf("node: no address yet: %w", api.ErrNotReady)
-	}
-	invite, err := n.swarm.Invite(admission.InviteOptions{TTL: ttl, Uses: uses})
-	if errors.Is(err, admission.ErrNoOwnerKey) {
-		return "", admission.ErrNoOwnerKey // a sentence by itself
-	}
-	if err != nil {
-		return "", err
-	}
-	return invite.String(), nil
-}
+// The methods that follow are those of api.Node that neither package monitor nor ownership has.
 
 // Leave begins this node's way out of the run.
 func (n *Node) Leave(context.Context) error {

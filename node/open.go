@@ -1,11 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 
 	"pnode/checkpoint"
 	"pnode/node/api"
@@ -22,6 +24,7 @@ import (
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/door"
 	"pnode/swarm/listen"
 )
 
@@ -30,7 +33,6 @@ type opening struct {
 	cfg        config.Config // Dir, and what the node may use of this machine
 	membership membership
 	identity   admission.Identity
-	owner      admission.Owner
 	store      *checkpoint.Store
 	hardware   hardware.Options
 	// founder starts the consensus log of a new run; returning comes back to one, with a
@@ -54,17 +56,34 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 	return err
 }
 
+// tellVisible prints what the members of the run get to see, unless all are on this machine: none of them connects to
+// this node, and it connects to none.
+func (o *opening) tellVisible(out Output) {
+	if !config.Reachable(o.membership.Listen) && !slices.ContainsFunc(o.membership.Known, far) {
+		return
+	}
+	lines := config.TellMember()
+	if own, err := admission.DecodeCapability(o.membership.Capability); o.founder || err == nil && own.Role == admission.RoleOwner {
+		lines = config.TellOwner()
+	}
+	for _, line := range lines {
+		out.Notice(line)
+	}
+}
+
 // open starts all parts of a node. On an error everything is closed again, the store
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), name: o.cfg.MachineName(),
+		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
 		epoch:      rand.Uint64() >> 12, // exact in every JSON reader
-		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(), grants: admission.NewGrants(),
+		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(),
+		door:     door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted),
 		leaveNow: make(chan struct{}), broken: make(chan error, 1),
 	}
+	n.membership.Name = n.name
 	if o.returning {
-		n.lastKnown = o.membership.Known
+		n.lastKnown, n.kept, n.keptOwners = o.membership.Known, o.membership.Admitted, o.membership.Owners
 	}
 	defer func() {
 		if err != nil {
@@ -102,26 +121,42 @@ func (n *Node) openNetwork(o opening) (err error) {
 	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
 		Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
+		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
 	})
 	if err != nil {
 		return err
 	}
+	n.door.Open(n.raft)
+	owner, err := o.owner()
+	if err != nil {
+		return err
+	}
+	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft}
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
 	n.links.ServeChunks(n.store.Chunk)
 	return nil
+}
+
+// lastStep returns the run's last step, 0 before the log says it.
+func (n *Node) lastStep() plan.Step {
+	if run := n.raft.State().Run; run != nil {
+		return run.Train.Steps
+	}
+	return 0
 }
 
 // listen hears the members' gossip, and takes the port of the local interface.
 func (n *Node) listen() (err error) {
 	members := n.swarm.Topics()
 	hear := func(p gossip.Profile) { n.leader.Hear(n.base, p) }
-	if err := errors.Join(n.heartbeats.Listen(members), gossip.ListenToProfiles(members, hear)); err != nil {
+	if err := errors.Join(n.heartbeats.Listen(members, n.lastStep), gossip.ListenToProfiles(members, hear)); err != nil {
 		return err
 	}
 	n.api, err = api.Listen(api.Options{Dir: n.dir, Log: n.log, Node: struct {
 		*monitor.Monitor
 		*Node
-	}{n.monitor, n}})
+		*ownership
+	}{n.monitor, n, &n.ownership}})
 	return err
 }
 
@@ -139,7 +174,7 @@ func (n *Node) start() {
 			return nil
 		})
 	}
-	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses} {
+	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.followRemovals} {
 		n.group.Go(func() error { run(n.base); return nil })
 	}
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
@@ -152,7 +187,8 @@ func (n *Node) openRooms() {
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
 	n.leader = leader.New(leader.Config{
-		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm, n.membership.Capability}, Heartbeats: n.heartbeats, Log: n.log,
+		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Log: n.log,
+		Losses: func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
 	})
 	n.checkpointer = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
@@ -170,8 +206,8 @@ func (n *Node) openRooms() {
 func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	m := o.membership
 	cfg := swarm.Config{
-		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Owner: o.owner, Capability: m.Capability, Bootstrap: m.Known,
-		MDNS: true, Logger: n.log, Admit: n.grants.Admit, Socket: n.hardware.Socket(),
+		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
+		MDNS: true, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
 	}
 	_, port, err := net.SplitHostPort(m.Listen)
 	anyPort := m.Listen == "" || err == nil && port == "0"
@@ -190,22 +226,23 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	return swarm.New(n.base, cfg)
 }
 
-// leaderPeers answers the leader's questions about members; own is this node's capability.
-type leaderPeers struct {
-	*swarm.Swarm
-	own []byte
+// owner returns what this node signs invites with: the root key of a run that was founded here, or its identity where it
+// came by an invite for owners; the zero Owner for others.
+func (o *opening) owner() (admission.Owner, error) {
+	owner, err := admission.LoadOwner(o.cfg.Dir)
+	if errors.Is(err, admission.ErrNoOwnerKey) {
+		owner, err = admission.OwnerBy(o.identity, o.membership.Capability, o.membership.OwnerKey)
+	}
+	if errors.Is(err, admission.ErrNoOwnerKey) {
+		err = nil
+	}
+	return owner, err
 }
+
+// leaderPeers answers the leader's questions about members.
+type leaderPeers struct{ *swarm.Swarm }
 
 // Refuses reports whether a member's host says that its process has ended.
 func (p leaderPeers) Refuses(ctx context.Context, peer plan.PeerID) bool {
 	return p.Data().Refuses(ctx, peer)
-}
-
-// Capability returns the verified capability of a member, this node included.
-func (p leaderPeers) Capability(peer plan.PeerID) (admission.Capability, bool) {
-	if peer != p.ID() {
-		return p.Swarm.Capability(peer)
-	}
-	c, err := admission.DecodeCapability(p.own)
-	return c, err == nil
 }

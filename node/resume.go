@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/alpn"
 	"pnode/swarm/consensus"
@@ -33,23 +34,22 @@ var errUnreachablePeers = errors.New("node: the other nodes do not run")
 // those that the membership has from before.
 func resume(ctx context.Context, cfg config.Config, kept membership, contacts []string, out Output) error {
 	kept.Known = append(contacts, kept.Known...)
+	if len(kept.Admitted) > 0 { // whoever starts this node vouches for the peers at the addresses
+		kept.Admitted = append(kept.Admitted, peersAt(contacts)...)
+	}
 	if cfg.Listen != "" {
 		kept.Listen = cfg.Listen
 	}
 	if kept.Finished > 0 {
 		announceCompletion(ctx, cfg, kept, out.Log)
-		return finishedAt(kept.Finished)
+		return finishedError{kept.Finished}
 	}
 	o := opening{cfg: cfg, membership: kept, returning: true}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
+	o.tellVisible(out)
 	out.tellFolder(cfg.Dir)
-	owner, err := admission.LoadOwner(cfg.Dir)
-	if err != nil && !errors.Is(err, admission.ErrNoOwnerKey) {
-		return errors.Join(err, o.store.Close())
-	}
-	o.owner = owner
 	n, err := open(ctx, o, out)
 	if err != nil {
 		return err
@@ -59,6 +59,19 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 		contact:  func(ctx context.Context) error { return n.tryContacts(ctx, contacts) },
 		ready:    n.takeBackStop,
 	})
+}
+
+// peersAt returns the peers that addresses name.
+func peersAt(addrs []string) []plan.PeerID {
+	infos, err := admission.ParseAddrs(addrs)
+	if err != nil {
+		return nil // the swarm says why
+	}
+	var peers []plan.PeerID
+	for _, i := range infos {
+		peers = append(peers, plan.PeerID(i.ID.String()))
+	}
+	return peers
 }
 
 // tryContacts makes contact at addresses that somebody gave for the run of this folder. A
@@ -87,18 +100,44 @@ func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
 	return nil
 }
 
-// takeBackStop has a stopped run go on, if there is anything left to train.
-func (n *Node) takeBackStop(ctx context.Context, state consensus.State) error {
-	if state.Finished {
-		return finishedAt(state.Checkpoint.Step)
-	}
-	if state.StopWanted {
-		err := n.raft.Propose(ctx, consensus.Resume{Incarnation: state.Incarnation + 1})
-		if err != nil && !errors.Is(err, consensus.ErrStale) {
-			return err
+// takeBackStop has a stopped run go on, if there is anything left to train. While an owner is active that is the
+// owner's to say, and everyone else waits for it.
+func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
+	told := ""
+	for {
+		changed := n.raft.Changed()
+		state := n.raft.State()
+		resume := consensus.Resume{Incarnation: state.Incarnation + 1}
+		switch {
+		case state.Finished:
+			return finishedError{state.Checkpoint.Step}
+		case !state.StopWanted:
+			return n.announceInvite(ctx)
+		case consensus.Authorize(state, consensus.Author{Peer: n.self}, resume) == nil:
+			if err := n.raft.Propose(ctx, resume); err != nil && !errors.Is(err, consensus.ErrRejected) {
+				return err
+			} // refused or taken: the state here follows
+		default:
+			if notice := stoppedNotice(state); notice != told {
+				told = notice
+				n.out.Notice(notice)
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return n.announceInvite()
+}
+
+// stoppedNotice says whom a stopped run waits for.
+func stoppedNotice(state consensus.State) string {
+	var owners []string
+	for _, p := range state.ActiveOwners() {
+		owners = append(owners, state.NameOf(p))
+	}
+	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there), or by itself once that node is known to be gone", strings.Join(owners, " or "))
 }
 
 // peersUnreachable reports whether this node comes back to a run of which no other node runs.

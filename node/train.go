@@ -43,9 +43,14 @@ type marked struct {
 
 func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 
-func finishedAt(step plan.Step) error {
-	return fmt.Errorf("%w at step %d: start another with `pnode train`", ErrFinished, step)
+// finishedError is ErrFinished with the step at which the run was.
+type finishedError struct{ step plan.Step }
+
+func (e finishedError) Error() string {
+	return fmt.Sprintf("%v at step %d: start another with `pnode train`", ErrFinished, e.step)
 }
+
+func (finishedError) Unwrap() error { return ErrFinished }
 
 // Train begins a run in cfg.Dir, or resumes the one that is there, and takes part until it
 // ends. Cancelling ctx leaves it in good order: with other nodes by handing over, alone by
@@ -79,7 +84,8 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 	if weights.KindOf(cfg.Dir) != weights.Nothing {
 		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
 	}
-	o := opening{cfg: cfg, founder: true}
+	o := opening{cfg: cfg, founder: true, membership: membership{Listen: cfg.Listen}}
+	o.tellVisible(out)
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}
@@ -97,7 +103,7 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 		contact: func(ctx context.Context) error {
 			return n.raft.Propose(ctx, consensus.SetRun{Spec: spec, Owner: n.self})
 		},
-		ready: func(context.Context, consensus.State) error { return n.announceInvite() },
+		ready: func(ctx context.Context, _ consensus.State) error { return n.announceInvite(ctx) },
 	})
 	if n.raft.State().Run == nil {
 		err = errors.Join(err, unfound(cfg.Dir))
@@ -114,14 +120,15 @@ func (o *opening) specify(ctx context.Context, out Output) (plan.RunSpec, error)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
-	if o.owner, err = admission.CreateOwner(o.cfg.Dir); err != nil {
-		return plan.RunSpec{}, err
-	}
-	capability, err := o.owner.Capability(run, o.identity, ownMembership, time.Now())
+	owner, err := admission.CreateOwner(o.cfg.Dir)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
-	o.membership = membership{Run: run, OwnerKey: o.owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
+	capability, err := owner.Capability(run, o.identity, ownMembership, time.Now())
+	if err != nil {
+		return plan.RunSpec{}, err
+	}
+	o.membership = membership{Run: run, OwnerKey: owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
 	return spec, o.membership.save(o.cfg.Dir)
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -11,24 +10,28 @@ import (
 )
 
 // agree is the commit point of a step. A worker reports its losses and square sums and waits for the
-// commit; the coordinator collects all reports and commits. Without a commit nobody updates.
+// commit; the coordinator collects all reports and commits. Without a commit nobody updates. Each looks at
+// what it gets, and at its own report before it sends it.
 func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evaluation) (wire.Commit, error) {
 	report := wire.Report{SumSquares: squares}
-	for _, h := range s.stages {
-		if !h.last() {
-			continue
-		}
-		for i := range h.pipe.Micros {
-			m := h.pipe.FirstMicro + plan.Micro(i)
-			report.Losses = append(report.Losses, wire.MicroLoss{Micro: m, Loss: mean(s.losses[m])})
-		}
+	micros, _ := s.owes(s.worker)
+	for _, m := range micros {
+		report.Losses = append(report.Losses, wire.MicroLoss{Micro: m, Loss: mean(s.losses[m])})
 	}
+	if err := s.checkReport(s.step, s.worker, report); err != nil {
+		return wire.Commit{}, err
+	}
+	s.overflow.report(s.worker.Peer, report)
 	if !s.coordinates() {
 		frame := wire.Frame{Tag: s.controlTag(s.worker, wire.KindReport, s.step), Payload: wire.AppendReport(nil, report)}
 		if err := s.cfg.Exchange.Send(ctx, s.plan.Coordinator().Peer, frame); err != nil {
 			return wire.Commit{}, err
 		}
-		return s.receiveCommit(ctx)
+		commit, err := s.receiveCommit(ctx)
+		if err != nil {
+			return wire.Commit{}, err
+		}
+		return commit, s.checkCommit(s.step, commit, report)
 	}
 	reports := []wire.Report{report}
 	for _, worker := range s.plan.Workers() {
@@ -42,17 +45,17 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		}
 		theirs, err := wire.DecodeReport(payload)
 		if err != nil {
-			return wire.Commit{}, fmt.Errorf("report of replica %d stage %d: %w", tag.Replica, tag.Stage, err)
+			return wire.Commit{}, faulty(plan.BadReport, worker.Peer, s.step, "%s: %v", s.describe(tag), err)
 		}
+		if err := s.checkReport(s.step, worker, theirs); err != nil {
+			return wire.Commit{}, err
+		}
+		s.overflow.report(worker.Peer, theirs)
 		reports = append(reports, theirs)
 	}
-	commit, err := s.commitOf(s.step, reports)
-	if err != nil {
-		return wire.Commit{}, err
-	}
-	every, steps := s.spec.Train.CheckpointEvery, s.spec.Train.Steps
-	commit.Stop = s.cfg.Stop() && s.step < steps
-	commit.Save = commit.Stop || s.step == steps || (every > 0 && s.step%every == 0)
+	commit := s.commitOf(s.step, reports)
+	commit.Stop = s.cfg.Stop() && s.step < s.spec.Train.Steps
+	commit.Save = s.saves(s.step, commit.Stop)
 	if s.cfg.Next != nil {
 		next := s.cfg.Next(s.step).String()
 		if next == s.plan.ScheduleChoice().String() {
@@ -66,45 +69,30 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	}
 	commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32
 	if commit.GradScale == 0 {
-		s.cfg.Log.Warn("gradient is not finite, the update is skipped; a lower learning rate may help", "step", s.step, "norm", commit.Norm)
+		s.cfg.Log.Warn("gradient is out of f16's range, the update is skipped; a lower learning rate may help", "step", s.step, "norm", commit.Norm)
+	}
+	if err := s.checkCommit(s.step, commit, report); err != nil {
+		return wire.Commit{}, err
 	}
 	return commit, s.sendCommit(ctx, commit)
 }
 
-// commitOf adds up losses in micro-batch order and square sums in the order of layers and parts. It
-// drops a gradient that is not finite by a scale of 0, on all stages alike.
-func (p *program) commitOf(step plan.Step, reports []wire.Report) (wire.Commit, error) {
+// commitOf adds up losses in micro-batch order and square sums in the order of layers and parts, of reports
+// that together have each of them once. It drops a gradient that is not finite by a scale of 0, on all
+// stages alike.
+func (p *program) commitOf(step plan.Step, reports []wire.Report) wire.Commit {
 	train := p.spec.Train
 	losses, squares := make([]float64, train.Micros), make([]float64, p.spec.Model.Layers()*len(p.plan.Replicas))
-	seenLosses, seenSquares := 0, 0
 	for _, r := range reports {
 		for _, l := range r.Losses {
-			if int(l.Micro) < 0 || int(l.Micro) >= len(losses) {
-				return wire.Commit{}, fmt.Errorf("pipeline: report names micro-batch %d of %d", l.Micro, len(losses))
-			}
 			losses[l.Micro] = l.Loss
-			seenLosses++
 		}
 		for _, q := range r.SumSquares {
-			if int(q.Part) < 0 || int(q.Part) >= len(squares) {
-				return wire.Commit{}, fmt.Errorf("pipeline: report names part %d of %d of the gradient", q.Part, len(squares))
-			}
 			squares[q.Part] = q.Sum
-			seenSquares++
 		}
 	}
-	if seenLosses != len(losses) || seenSquares != len(squares) {
-		return wire.Commit{}, fmt.Errorf("pipeline: reports hold %d of %d losses and %d of %d parts of the gradient",
-			seenLosses, len(losses), seenSquares, len(squares))
-	}
-	norm, scale := math.Sqrt(total(squares)), 1.0
-	switch {
-	case math.IsNaN(norm) || math.IsInf(norm, 0):
-		scale = 0
-	case train.ClipNorm > 0 && norm > train.ClipNorm:
-		scale = train.ClipNorm / norm
-	}
-	return wire.Commit{Step: step, Loss: total(losses) / float64(len(losses)), Norm: norm, GradScale: scale}, nil
+	norm := math.Sqrt(total(squares))
+	return wire.Commit{Step: step, Loss: total(losses) / float64(len(losses)), Norm: norm, GradScale: gradScale(norm, train)}
 }
 
 func total(xs []float64) float64 {
@@ -136,7 +124,11 @@ func (s *stepRun) receiveCommit(ctx context.Context) (wire.Commit, error) {
 	if err != nil {
 		return wire.Commit{}, err
 	}
-	return wire.DecodeCommit(payload)
+	commit, err := wire.DecodeCommit(payload)
+	if err != nil {
+		return wire.Commit{}, faulty(plan.BadCommit, s.plan.Coordinator().Peer, s.step, "%v", err)
+	}
+	return commit, nil
 }
 
 // update makes a committed step the state of the stages here. Scale 0 stands for a gradient that is

@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Next, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Next, Loaded, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -59,7 +59,12 @@ type Config struct {
 	// the present one, or one that cannot be carried out, changes nothing.
 	Next     func(step plan.Step) plan.ScheduleChoice
 	OnLoaded func()
-	OnStep   func(StepResult)
+	// Loaded reports whether a peer has its state, as far as is known here: before all have, nobody is late with
+	// the first step. Nil: all have.
+	Loaded func(plan.PeerID) bool
+	// Usual is what a step took in the generation before; 0 where nobody here knows.
+	Usual  time.Duration
+	OnStep func(StepResult)
 	// NameOf returns what people call a peer, for traces and logs; nil: the end of its ID.
 	NameOf func(plan.PeerID) string
 	Trace  *trace.Recorder

@@ -58,6 +58,20 @@
 // that cannot have one logs it and sends messages without a tensor: the others go on, and the loss in
 // float32 is not known in this generation. Training has the same bits either way.
 //
+// # Faults
+//
+// A worker takes nothing from another that the plan does not have it send. It looks at each tensor's length and
+// elements before they reach the device, at each report, at the commit and at the state that it loads; and at all
+// that it sends or saves itself, so that it never sends what others would refuse [fault.go, agreement.go]. What
+// does not hold ends the step with a plan.Fault, which names the peer and what it owed. Non-finite gradients are
+// no fault where loss scaling makes them, in F16: their update is skipped. After 8 more skips than updates it is
+// the fault of whoever they came from most often, and divergence where that is this worker [overflow.go].
+//
+// Nobody waits for ever either. When nothing goes on with a worker for 30 s, or 10 times the slowest of its newest
+// steps, the peer that it waits for is at fault: no message, no launch and no byte of one came or went. Before the
+// first step's end that is 10 minutes from when all peers have loaded their state, or 2 where steps of an
+// earlier generation say what to expect [progress.go].
+//
 // # Concurrency
 //
 // The program is ahead of the device: it enqueues launches, and waits on the host only for messages,

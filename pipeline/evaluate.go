@@ -25,14 +25,19 @@ type evaluation struct {
 	heldOut, f32 *float64
 }
 
+// evaluatesIn reports whether a step has an evaluation, which the one after the last update is.
+func (p *program) evaluatesIn(step plan.Step) bool {
+	train := p.spec.Train
+	return step > train.Steps || train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0
+}
+
 // evaluate computes the held-out loss of the parameters as they are before the step's update, on the
 // steps that are due. Replica 0 does it, forwards only. Held-out micro-batches are numbered after the
 // step's training micro-batches, so that tags never meet. Where replica 0 is not in float32
 // throughout, messages included, all of them run once more, through the float32 shadows.
 func (s *stepRun) evaluate() (e evaluation, err error) {
 	train := s.spec.Train
-	due := train.HeldOutEvery > 0 && s.step%train.HeldOutEvery == 0
-	if !due && s.step <= train.Steps {
+	if !s.evaluatesIn(s.step) {
 		return e, nil
 	}
 	if err := s.allGathered(); err != nil {

@@ -67,6 +67,7 @@ type timeline struct {
 	*program
 	step  plan.Step
 	trace *trace.Recorder // may be nil
+	moves *progress       // hears of each launch
 	idle  time.Time       // when the device was done with the last launch
 }
 
@@ -90,6 +91,7 @@ func (t *timeline) observe(l launch) error {
 		return fmt.Errorf("%v: %w", l.action, err)
 	}
 	t.idle = later(begin, l.end.Time())
+	t.moves.move()
 	*l.sum += t.idle.Sub(begin)
 	t.span(l.action, begin, t.idle)
 	return nil

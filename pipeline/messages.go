@@ -73,7 +73,7 @@ func (s *stepRun) ask(h *stageRun, rows []kernels.View, tag wire.Tag) {
 	t := &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record(), done: make(chan struct{})}
 	h.receiving[tag] = t
 	s.group.Go(func() error {
-		err := s.fetch(t)
+		err := s.fetch(s.ctx, t)
 		if t.event != nil {
 			return err
 		}
@@ -83,36 +83,31 @@ func (s *stepRun) ask(h *stageRun, rows []kernels.View, tag wire.Tag) {
 }
 
 // fetch receives a message, decodes it and copies it to its rows on the device.
-func (s *stepRun) fetch(t *transfer) error {
+func (s *stepRun) fetch(ctx context.Context, t *transfer) error {
 	h := t.stage
-	from, uploads := h.Stage-1, &h.activations
+	from, uploads := h.source(t.tag.Kind), &h.activations
 	if t.tag.Kind == wire.Gradient {
-		from, uploads = h.Stage+1, &h.gradients
+		uploads = &h.gradients
 	}
-	exchange := s.cfg.Exchange
-	if p, ok := exchange.(paced); ok {
-		exchange = p.Exchange // nobody waits yet
-	}
-	payload, err := exchange.Receive(s.ctx, h.pipe.Stages[from].Peer, t.tag)
+	peer := h.pipe.Stages[from].Peer
+	exchange, _, _ := plain(s.cfg.Exchange) // nobody waits yet
+	payload, err := exchange.Receive(ctx, peer, t.tag)
 	if err != nil {
 		return err
 	}
 	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(plan.Micro(t.tag.Index)).micro >= s.shadowMicro(0) {
 		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, errNothing)
 	}
-	n := elements(t.rows)
-	if words, ok := wire.Int8Words(payload, n); ok && uploads.quantizer.fits(t.rows) {
-		t.do = func(q kernels.Queue) { uploads.quantizer.unpack(q, t.rows, words) }
-	} else {
-		host, plain := wire.F32Elements(payload, n)
-		if !plain {
-			xs := make([]float32, n)
-			if _, err := wire.DecodeTensor(xs, payload); err != nil {
-				return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, err)
-			}
-			host = kernels.Float32Bytes(xs)
+	host, words, err := s.decodeTensor(t.tag, payload, elements(t.rows), uploads.quantizer.fits(t.rows), peer)
+	if err != nil {
+		return err
+	}
+	t.do = func(q kernels.Queue) {
+		if words != nil {
+			uploads.quantizer.unpack(q, t.rows, words)
+		} else {
+			writeRows(q, t.rows, host)
 		}
-		t.do = func(q kernels.Queue) { writeRows(q, t.rows, host) }
 	}
 	if err := uploads.run(t); err != nil {
 		return fmt.Errorf("pipeline: upload of %v: %w", t.tag, err)
@@ -125,16 +120,24 @@ func (s *stepRun) fetch(t *transfer) error {
 // wait for it. Where it did not go to rows, it returns from where it is to be copied.
 func (s *stepRun) receive(h *stageRun, rows []kernels.View, tag wire.Tag) (from []kernels.View, err error) {
 	begin := time.Now()
-	t := h.receiving[tag]
-	if t != nil {
-		<-t.done // soon where the step has failed
-		delete(h.receiving, tag)
-		err = t.err
-	} else {
+	t, asked := h.receiving[tag]
+	delete(h.receiving, tag)
+	if !asked {
 		t = &transfer{stage: h, tag: tag, rows: rows, after: s.queue.Record()}
-		err = s.fetch(t)
 	}
-	if p, ok := s.cfg.Exchange.(paced); ok {
+	peer := h.pipe.Stages[h.source(tag.Kind)].Peer
+	err = s.progress.await(s.ctx, peer, tag, false, func(ctx context.Context) error {
+		if !asked {
+			return s.fetch(ctx, t)
+		}
+		select {
+		case <-t.done: // soon where the step has failed
+			return t.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	if _, p, ok := plain(s.cfg.Exchange); ok {
 		p.waited(begin)
 	}
 	if err != nil {
@@ -212,7 +215,7 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 		s.time.copied("download", packed)
 		if used = wire.CheckInt8(words, sums); used.Codec == wire.Int8 {
 			t.settle(packed.event, nil)
-			return tensor, used, nil
+			return tensor, used, s.checkOwn(t.tag, nil, words, n)
 		} // else the elements themselves are wanted, and stay until then
 	}
 	var xs []float32
@@ -228,6 +231,9 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 		return nil, wire.Encoded{}, err
 	}
 	s.time.copied("download", t)
+	if err := s.checkOwn(t.tag, host, nil, n); err != nil {
+		return nil, wire.Encoded{}, err
+	}
 	switch {
 	case codec == wire.F32:
 		used = wire.Encoded{Codec: codec}

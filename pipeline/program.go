@@ -143,6 +143,6 @@ func (p *program) tied(h *StageRuntime, step plan.Step) collective.Tied {
 		Replica: h.Replica, Generation: p.plan.Generation, Step: step,
 		Embed:    collective.Member{Peer: h.pipe.Stages[0].Peer, Stage: 0},
 		Head:     collective.Member{Peer: h.pipe.Stages[last].Peer, Stage: plan.Stage(last)},
-		SelfHead: h.last(),
+		SelfHead: h.last(), Replicas: len(p.plan.Replicas),
 	}
 }

@@ -92,7 +92,7 @@ func (a *arriving) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, erro
 }
 
 // TestPackedTensors wants the bytes of wire.AppendTensor whether a device packs or not, for what
-// int8 holds, hardly holds and does not hold.
+// int8 holds, hardly holds and does not hold; and the refusal of what is not finite at both ends.
 func TestPackedTensors(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
@@ -107,7 +107,7 @@ func TestPackedTensors(t *testing.T) {
 	}
 	h := &stageRun{StageRuntime: &StageRuntime{StageID: plan.StageID{Stage: 1}, pipe: p.Replicas[0], codecs: codecs}}
 	var message arriving
-	s := &stepRun{program: program{spec: run, plan: p}, cfg: &Config{Exchange: &message}}
+	s := &stepRun{program: program{spec: run, plan: p, worker: plan.WorkerID{Peer: "here"}}, cfg: &Config{Exchange: &message}}
 	const most = 5000
 	for _, c := range []*copyQueue{&h.downloads, &h.activations} {
 		if *c, err = newCopyQueue(dev); err != nil {
@@ -143,11 +143,18 @@ func TestPackedTensors(t *testing.T) {
 		writeRows(h.downloads.queue, rows, kernels.Float32Bytes(xs))
 		sent := &transfer{stage: h, tag: tag, rows: rows, after: h.downloads.queue.Record(), done: make(chan struct{})}
 		got, used, err := s.encode(sent)
+		codec, noise := s.crossing(h.StageRuntime, tag)
+		if step%17 == 0 {
+			wantFault(t, err, plan.Fault{Accused: "here", Kind: plan.BadTensor, Step: step})
+			message.payload, _ = wire.AppendTensor(nil, codec, xs, noise)
+			err = s.fetch(t.Context(), &transfer{stage: h, tag: tag, rows: rows, after: h.activations.queue.Record()})
+			wantFault(t, err, plan.Fault{Accused: p.Replicas[0].Stages[0].Peer, Kind: plan.BadTensor, Step: step})
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-sent.done
-		codec, noise := s.crossing(h.StageRuntime, tag)
 		want, wantUsed := wire.AppendTensor(nil, codec, xs, noise)
 		if !bytes.Equal(got, want) || used.Codec != wantUsed.Codec || !nearTo(used.RelError, wantUsed.RelError) || !nearTo(used.Refused, wantUsed.Refused) {
 			t.Fatalf("%d elements in rows of %d, outliers %v: %+v, want %+v", len(xs), cut, outliers, used, wantUsed)
@@ -157,7 +164,7 @@ func TestPackedTensors(t *testing.T) {
 			t.Fatal(err)
 		}
 		message.payload = want
-		if err := s.fetch(&transfer{stage: h, tag: tag, rows: rows, after: h.activations.queue.Record()}); err != nil {
+		if err := s.fetch(t.Context(), &transfer{stage: h, tag: tag, rows: rows, after: h.activations.queue.Record()}); err != nil {
 			t.Fatal(err)
 		}
 		placed := make([]float32, len(xs))

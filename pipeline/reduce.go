@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"pnode/kernels"
@@ -46,8 +47,10 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 				if h.inParts(g.layer) { // then only this replica's part is wanted
 					reduce = collective.ReduceScatter
 				}
+				group := s.holders(h.StageRuntime, s.step, g.layer)
+				group.Overflow = s.onOverflow()
 				err := h.onHost(h.stack.Grads(g.layer), func(grad []float32) error {
-					return reduce(s.ctx, s.cfg.Exchange, s.holders(h.StageRuntime, s.step, g.layer), grad)
+					return reduce(s.ctx, s.cfg.Exchange, group, grad)
 				})
 				if err != nil {
 					return err
@@ -63,8 +66,10 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 		if h.last() {
 			layer = s.headLayer()
 		}
+		tied := s.tied(h.StageRuntime, s.step)
+		tied.Overflow = s.onOverflow()
 		return h.onHost(h.tiedGrads(layer, s.spec.Model.TiedGradLen()), func(grad []float32) error {
-			return collective.SumTied(s.ctx, s.cfg.Exchange, s.tied(h.StageRuntime, s.step), grad)
+			return collective.SumTied(s.ctx, s.cfg.Exchange, tied, grad)
 		})
 	})
 	return func(layer int) {
@@ -93,7 +98,7 @@ func (s *stepRun) squares() ([]wire.PartSquare, error) {
 				end -= m.TiedGradLen()
 			}
 			for part := range replicas {
-				if in := h.inParts(l); in && part != h.share(l).Index || !in && h.Replica != 0 {
+				if !s.reports(h.Replica, l, part) {
 					continue
 				}
 				var ranges [][]float32
@@ -116,6 +121,9 @@ func (s *stepRun) squares() ([]wire.PartSquare, error) {
 	for i := range squares {
 		for _, sum := range sums[i] {
 			squares[i].Sum += float64(sum[0])
+		}
+		if s.anyScales() && squares[i].Sum > s.mostSquares(squares[i].Part) {
+			squares[i].Sum = math.Inf(1) // more is no gradient either: the update is skipped
 		}
 	}
 	return squares, nil

@@ -104,6 +104,14 @@ func (h *StageRuntime) sends() bool {
 	return !h.last() && h.pipe.Stages[h.Stage+1].Worker() != h.place.Worker()
 }
 
+// source returns the stage that sends this one messages of a kind.
+func (h *StageRuntime) source(k wire.Kind) plan.Stage {
+	if k == wire.Gradient {
+		return h.Stage + 1
+	}
+	return h.Stage - 1
+}
+
 // share returns which part of a layer's optimizer state is here.
 func (h *StageRuntime) share(layer int) model.Share {
 	if h.shares == nil {

@@ -5,17 +5,20 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"pnode/kernels"
 	"pnode/kernels/host"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
 // State is a stage's state after a step, to be read from the device while training goes on: the next
-// update waits until all of it is read.
+// update waits until all of it is read. What is not finite is not read: the error is this worker's fault,
+// and the state must not be reported as saved.
 type State struct {
 	Replica plan.Replica
 	Stage   plan.Stage
@@ -79,16 +82,16 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) erro
 	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
 	var moments [][]sharedMoment // by layer
 	for _, l := range layers {
-		shared := w.sharedMoments(h, step, l)
+		shared, check := w.sharedMoments(h, step, l), w.checkState(step, "layer %d's state", l)
 		moments = append(moments, shared)
 		if h.Replica != 0 {
 			continue
 		}
 		var reader io.Reader
 		if len(shared) > 0 {
-			reader = wholeState(ctx, w.cfg.Exchange, newViewReader(h.saves, []kernels.View{h.stack.Params(l)}, func() {}), shared, unread)
+			reader = wholeState(ctx, w.cfg.Exchange, newViewReader(h.saves, []kernels.View{h.stack.Params(l)}, check, func() {}), shared, unread)
 		} else {
-			reader = newViewReader(h.saves, h.views(w.spec.Model, l), unread.one)
+			reader = newViewReader(h.saves, h.views(w.spec.Model, l), check, unread.one)
 		}
 		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: reader})
 	}
@@ -109,6 +112,7 @@ type sharedMoment struct {
 	own   kernels.View
 	queue kernels.Queue
 	whole int // elements of all parts
+	check func(elements []byte) error
 }
 
 // sharedMoments returns the moments of a layer that replicas have in parts; a frozen one has none.
@@ -121,6 +125,7 @@ func (w *Worker) sharedMoments(h *StageRuntime, step plan.Step, layer int) (mome
 		moments = append(moments, sharedMoment{
 			state: collective.State{Group: w.holders(h, step, layer), Number: i},
 			own:   h.stack.Moment(layer, i), queue: h.saves, whole: whole,
+			check: w.checkState(step, "layer %d's state", layer),
 		})
 	}
 	return moments
@@ -130,7 +135,10 @@ func (w *Worker) sharedMoments(h *StageRuntime, step plan.Step, layer int) (mome
 func (m sharedMoment) read() ([]float32, error) {
 	own := make([]float32, m.own.Len)
 	host.Read(m.queue, kernels.Float32Bytes(own), m.own)
-	return own, m.queue.Sync()
+	if err := m.queue.Sync(); err != nil {
+		return nil, err
+	}
+	return own, m.check(kernels.Float32Bytes(own))
 }
 
 // contribute hands in this replica's part of layers' moments to the replica that saves.
@@ -189,6 +197,26 @@ func (r *lateReader) Read(p []byte) (int, error) {
 	return r.made.Read(p)
 }
 
+// checkState returns what finds elements of a layer's state that are not finite. The text names them, with
+// the layer's number.
+func (p *program) checkState(step plan.Step, text string, layer int) func([]byte) error {
+	return func(elements []byte) error {
+		err := wire.CheckElements(elements, float32(math.Inf(1)))
+		if err == nil {
+			return nil
+		}
+		return faulty(plan.BadParameters, p.worker.Peer, step, text+": %v", layer, err)
+	}
+}
+
+// source returns where the state at the plan's start comes from, with room for a layer's number.
+func (p *program) source() string {
+	if p.plan.Start == 0 {
+		return "the weights that the run starts from, layer %d"
+	}
+	return fmt.Sprintf("the checkpoint of step %d, layer %%d", p.plan.Start)
+}
+
 // load fills the state of the stages here: at step 0 the initial model, from the seed or as the run
 // names it, and the keeper's copy else.
 func (w *Worker) load(ctx context.Context) error {
@@ -212,7 +240,7 @@ func (w *Worker) load(ctx context.Context) error {
 
 // fetch has the keeper write what the views hold together.
 func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) error {
-	dst := &viewWriter{queue: w.queue, views: views}
+	dst := &viewWriter{queue: w.queue, views: views, check: w.checkState(w.plan.Start, w.source(), layer)}
 	if err := w.cfg.Keeper.Load(ctx, layer, dst); err != nil {
 		return err
 	}

@@ -19,15 +19,18 @@ import (
 // it at its end. It belongs to the worker's goroutine, but for what its own goroutines are given.
 type stepRun struct {
 	program
-	cfg     *Config
-	queue   kernels.Queue
-	square  kernels.Buffer // [1], result of SumSquares
-	opt     Optimizer
-	step    plan.Step
-	stages  []*stageRun
-	shadows []*stageRun // float32 shadows of replica 0's stages; none where they are of no use
-	blind   bool        // a stage here has no shadow
-	losses  map[plan.Micro][]float32
+	cfg      *Config
+	queue    kernels.Queue
+	square   kernels.Buffer // [1], result of SumSquares
+	opt      Optimizer
+	step     plan.Step
+	stages   []*stageRun
+	shadows  []*stageRun // float32 shadows of replica 0's stages; none where they are of no use
+	blind    bool        // a stage here has no shadow
+	overflow *overflow
+	losses   map[plan.Micro][]float32
+	// progress watches over what the step waits for; nil: nobody does.
+	progress *progress
 
 	// ctx ends with the evaluation or the program that runs, for the reason of what failed first.
 	ctx context.Context

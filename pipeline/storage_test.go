@@ -57,7 +57,8 @@ func TestRoundingByChanceStaysBesideNearest(t *testing.T) {
 // TestSkippedUpdatesRoundByChanceToo: a checkpoint does not say which steps changed nothing.
 func TestSkippedUpdatesRoundByChanceToo(t *testing.T) {
 	run := byChance(testRun())
-	plan := cut(run, "1f1b", []int{0})
+	run.Train.Storage = plan.StorageAuto
+	plan := inTurns(cut(run, "1f1b", []int{0, 2}), model.StorageBF16, model.StorageF16)
 	skips := func(d kernels.Device) kernels.Device { return overflowing{d} }
 	keeper := &memoryKeeper{}
 	want := trainAs(t, run, plan, keeper, skips).after(run.Train.CheckpointEvery)

@@ -88,7 +88,8 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 			t.Fatal(err)
 		}
 		defer processor.Close()
-		c.Worker, c.Device, c.Exchange = seat, as(processor), memoryExchange{net, seat.Peer}
+		c.Worker, c.Device = seat, as(processor)
+		c.Exchange = expecting{memoryExchange{net, seat.Peer}, t, c.Run, c.Plan}
 		w, err := New(usual(c))
 		if err != nil {
 			t.Fatal(err)

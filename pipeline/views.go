@@ -20,12 +20,13 @@ const (
 type viewReader struct {
 	queue kernels.Queue // of the reader alone
 	views []kernels.View
-	done  func() // called once, at the end
+	check func(elements []byte) error // of what has been read, before anybody sees it
+	done  func()                      // called once, at the end
 }
 
 // newViewReader calls done when the end of the views has been read.
-func newViewReader(q kernels.Queue, views []kernels.View, done func()) io.Reader {
-	return bufio.NewReaderSize(&viewReader{queue: q, views: views, done: done}, smallRead)
+func newViewReader(q kernels.Queue, views []kernels.View, check func([]byte) error, done func()) io.Reader {
+	return bufio.NewReaderSize(&viewReader{queue: q, views: views, check: check, done: done}, smallRead)
 }
 
 // Read needs room for at least one element, which the buffer around it gives.
@@ -42,6 +43,9 @@ func (r *viewReader) Read(p []byte) (int, error) {
 	if err := r.queue.Sync(); err != nil {
 		return 0, err
 	}
+	if err := r.check(p[:4*n]); err != nil {
+		return 0, err
+	}
 	if r.views[0] = v.Slice(n, v.Len-n); n == v.Len {
 		r.views = r.views[1:]
 	}
@@ -56,12 +60,16 @@ func (r *viewReader) Read(p []byte) (int, error) {
 type viewWriter struct {
 	queue kernels.Queue
 	views []kernels.View
-	carry []byte // between two writes, the beginning of an element
+	check func(elements []byte) error // before they are written
+	carry []byte                      // between two writes, the beginning of an element
 }
 
 func (w *viewWriter) Write(p []byte) (int, error) {
 	w.carry = append(w.carry, p...)
 	whole := len(w.carry) / 4 * 4
+	if err := w.check(w.carry[:whole]); err != nil {
+		return 0, err
+	}
 	if err := w.put(w.carry[:whole]); err != nil {
 		return 0, err
 	}

@@ -48,13 +48,15 @@ func deviceVectors(t *testing.T, lengths ...int) (kernels.Queue, []kernels.View,
 	return q, views, kernels.Float32Bytes(all)
 }
 
+func anything([]byte) error { return nil }
+
 func TestViewReader(t *testing.T) {
 	for name, wrap := range map[string]func(io.Reader) io.Reader{
 		"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader,
 	} {
 		q, views, want := deviceVectors(t, 3, 70_000, 1)
 		ends := 0
-		got, err := io.ReadAll(wrap(newViewReader(q, views, func() { ends++ })))
+		got, err := io.ReadAll(wrap(newViewReader(q, views, anything, func() { ends++ })))
 		if err != nil || !bytes.Equal(got, want) || ends != 1 {
 			t.Errorf("%s: %d bytes of %d, ended %d times: %v", name, len(got), len(want), ends, err)
 		}
@@ -68,7 +70,7 @@ func TestViewWriter(t *testing.T) {
 		for i := range sent {
 			sent[i] = byte(i * 7)
 		}
-		w := &viewWriter{queue: q, views: append([]kernels.View(nil), views...)}
+		w := &viewWriter{queue: q, check: anything, views: append([]kernels.View(nil), views...)}
 		for rest := sent; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 			if err := w.complete(); err == nil {
 				t.Errorf("complete with %d bytes missing", len(rest))
@@ -77,7 +79,7 @@ func TestViewWriter(t *testing.T) {
 				t.Fatalf("%d bytes written: %v", n, err)
 			}
 		}
-		got, err := io.ReadAll(newViewReader(q, views, func() {}))
+		got, err := io.ReadAll(newViewReader(q, views, anything, func() {}))
 		if err != nil || !bytes.Equal(got, sent) || w.complete() != nil {
 			t.Errorf("pieces of %d: not what was sent (%v, %v)", piece, err, w.complete())
 		}

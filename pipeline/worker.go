@@ -25,6 +25,9 @@ type Worker struct {
 	queue     kernels.Queue
 	square    kernels.Buffer // [1], result of SumSquares
 	opt       Optimizer
+	skipped   int // by how many more updates loss scaling has skipped than were made
+	suspects  map[suspect]int
+	progress  *progress
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
@@ -37,7 +40,8 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
-	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}}
+	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
@@ -107,9 +111,11 @@ func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 	s := &stepRun{
 		program: w.program, cfg: &w.cfg, queue: w.queue, square: w.square, opt: w.opt, step: step,
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
-		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {},
+		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {}, progress: w.progress,
+		overflow: &overflow{},
 	}
-	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace}
+	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace, moves: w.progress}
+	w.progress.begin(step, w.program)
 	return s
 }
 
@@ -137,10 +143,14 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if err != nil {
 		return false, err
 	}
+	if err := w.countSkipped(s, commit); err != nil {
+		return false, err
+	}
 	if err := s.update(ctx, commit); err != nil {
 		return false, err
 	}
 	if commit.Save {
+		w.progress.save(step)
 		if err := s.allGathered(); err != nil {
 			return false, err
 		}
@@ -179,9 +189,13 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 	}
 	commit := wire.Commit{HeldOut: e.heldOut, HeldOutF32: e.f32}
 	if s.coordinates() {
-		err = s.sendCommit(ctx, commit)
+		if err = s.checkHeldOut(s.step, commit); err == nil {
+			err = s.sendCommit(ctx, commit)
+		}
 	} else {
-		commit, err = s.receiveCommit(ctx)
+		if commit, err = s.receiveCommit(ctx); err == nil {
+			err = s.checkClosing(s.step, commit)
+		}
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/pipeline/model"
 )
 
 func TestNewNamesWhatDoesNotFit(t *testing.T) {
@@ -44,8 +45,8 @@ func (q overflowingQueue) Do(c kernels.Call) {
 	}
 }
 
-func TestAnInfiniteGradientLeavesTheModelAsItWas(t *testing.T) {
-	run := testRun()
+func TestLossScalingOutOfRangeLeavesTheModelAsItWas(t *testing.T) {
+	run := stores(testRun(), model.StorageF16)
 	plan := cut(run, "1f1b", []int{0})
 	device, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pnode/pipeline/model"
@@ -51,6 +53,12 @@ func big(n, layers int) Input {
 		for range 8 {
 			m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
 		}
+		last := map[plan.PeerID]plan.LinkProfile{} // of a peer that was drawn twice the last link counts
+		for _, l := range m.Profile.Links {
+			last[l.Peer] = l
+		}
+		delete(last, m.Peer)
+		m.Profile.Links = slices.Collect(maps.Values(last))
 		in.Members = append(in.Members, m)
 	}
 	return in

@@ -16,7 +16,8 @@
 //
 //  1. decide: in each precision a search, until something fits [make.go].
 //  2. run, explore: shapes (replicas x stages), the lowest bound of the step time first; for each the
-//     devices and orders worth a look [search.go, shapes.go, package order].
+//     devices and orders worth a look [search.go, shapes.go, package order]. Devices that cannot hold a layer
+//     are left out, and pools without far slower ones are looked at too [pools.go].
 //  3. arrange: for an order the layers of each replica, with the optimizer state whole, in parts or in
 //     host memory, whichever is needed [arrange.go].
 //  4. cut: the exact cut for a few numbers of micro-batches in flight [cut.go, package partition]. For
@@ -37,6 +38,7 @@
 // The package is pure: no input or output, no clock, no goroutine, no dependence on map
 // order or floating point. The same input gives the same bytes on every architecture,
 // whatever the order of the members. A context ends a search and changes no result. The leader's node
-// calls it. It imports pipeline/model for layer costs, pipeline/schedule, and its own parts, none of
+// calls it. A member whose profile cannot be is left out with a reason and fails nothing for the others;
+// package claims decides before how much of a profile counts. It imports pipeline/model for layer costs, pipeline/schedule, and its own parts, none of
 // which knows it: cost, elastic, layout, order, partition, plan, sharding and sim.
 package planner

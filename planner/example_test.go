@@ -16,16 +16,13 @@ func ExampleMake() {
 		fmt.Println(err)
 		return
 	}
-	machine := func(peer plan.PeerID, flops int64) planner.Member {
+	machine := func(peer, other plan.PeerID, flops int64) planner.Member {
 		return planner.Member{Peer: peer, Profile: plan.Profile{
 			Devices: []plan.DeviceProfile{{
 				Name: "cuda:0", MatMulFLOPS: flops, AttentionFLOPS: flops / 4,
 				MemoryBytesPerS: 4e11, MemoryFreeBytes: 8 << 30,
 			}},
-			Links: []plan.LinkProfile{
-				{Peer: "desktop", BytesPerS: 1e8, RTTNanos: 2e6},
-				{Peer: "laptop", BytesPerS: 1e8, RTTNanos: 2e6},
-			},
+			Links: []plan.LinkProfile{{Peer: other, BytesPerS: 1e8, RTTNanos: 2e6}},
 		}}
 	}
 	p, _, err := planner.Make(context.Background(), planner.Input{
@@ -34,7 +31,7 @@ func ExampleMake() {
 			Micros: 16, MicroBatch: 1, Replicas: 1, Stages: 2,
 		}},
 		Costs:   gpt2.Costs(1, model.StorageF32),
-		Members: []planner.Member{machine("desktop", 2e13), machine("laptop", 5e12)},
+		Members: []planner.Member{machine("desktop", "laptop", 2e13), machine("laptop", "desktop", 5e12)},
 	})
 	if err != nil {
 		fmt.Println(err)

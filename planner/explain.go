@@ -44,6 +44,7 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 		out = append(out, plan.Reason{Kind: plan.ReasonMoved, Text: fmt.Sprintf("%s of parameters change their node", plan.Size(k.movedBytes))})
 	}
 	out = append(out, e.leftOut(others)...)
+	out = append(out, e.claims()...)
 	if n, worst := s.unmeasured(k.layout.Rows); n > 0 {
 		like := ""
 		if worst != DefaultLink {
@@ -236,20 +237,29 @@ func (e explainer) precision() []plan.Reason {
 	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: text + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
 }
 
+// claims names the nodes that are counted on with less than they claim.
+func (e explainer) claims() (out []plan.Reason) {
+	for _, m := range e.in.Members {
+		if m.Claim != "" && len(out) < maxLeftOutLines {
+			out = append(out, plan.Reason{Kind: plan.ReasonClaim, Text: m.label() + " " + m.Claim})
+		}
+	}
+	return out
+}
+
 // leftOut names the devices without a stage, with the best step that uses each.
 func (e explainer) leftOut(others []*candidate) (out []plan.Reason) {
 	for _, m := range e.idle {
-		why := "it has no measured device with free memory"
-		if m.Draining {
-			why = "it is leaving"
-		}
-		out = append(out, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: %s", m.label(), why)})
+		out = append(out, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: %s", m.label, m.why)})
 	}
 	for d := range e.problem.devices {
 		if e.k.uses(d) {
 			continue
 		}
 		text := fmt.Sprintf("%s gets no stage: no plan with it comes close", e.name(d))
+		if cramped(e.models.whole(), d) {
+			text = fmt.Sprintf("%s gets no stage: its %s do not hold a single layer", e.name(d), plan.Size(e.problem.devices[d].profile.MemoryFreeBytes))
+		}
 		if i := slices.IndexFunc(others, func(o *candidate) bool { return o.uses(d) }); i >= 0 {
 			text = fmt.Sprintf("%s gets no stage: the best plan with it takes %s a step (%v), without it %s",
 				e.name(d), plan.Time(others[i].step()), others[i].shape, plan.Time(e.k.step()))

@@ -131,9 +131,12 @@ func TestStepOfEveryKind(t *testing.T) {
 			in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4, SavedBytes: 1, BoundaryBytes: 4})
 		}
 		for i := range p {
-			m := Member{Peer: plan.PeerID(fmt.Sprint(i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1 << 60, MemoryFreeBytes: 1 << 30}}}}
+			m := Member{Peer: plan.PeerID(fmt.Sprint(i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1e15, MemoryFreeBytes: 1 << 30}}}}
 			for j := range p {
-				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprint(j)), BytesPerS: 1 << 60})
+				if j == i {
+					continue
+				}
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprint(j)), BytesPerS: 1 << 50})
 			}
 			in.Members = append(in.Members, m)
 		}

@@ -78,7 +78,7 @@ func (l links) with(seen []MeasuredLink) links {
 			link.BytesPerS = min(link.BytesPerS, s.BytesPerS)
 		}
 		if s.RTTNanos > 0 {
-			link.RTTNanos = s.RTTNanos + 2*max(s.JitterNanos, 0)
+			link.RTTNanos = min(s.RTTNanos, plan.MaxLinkNanos) + 2*min(max(s.JitterNanos, 0), plan.MaxLinkNanos)
 		}
 		out[[2]plan.PeerID{s.From, s.To}] = link
 	}

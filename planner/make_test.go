@@ -237,7 +237,7 @@ func TestMakeRefuses(t *testing.T) {
 		"stages > layers":   {func(in *Input) { in.Run.Train.Stages = 5 }, plan.ErrBadInput},
 		"negative cost":     {func(in *Input) { in.Costs[1].ForwardFLOPs = -1 }, plan.ErrBadInput},
 		"absurd layer":      {func(in *Input) { in.Costs[1].SavedBytes = 1 << 60 }, plan.ErrBadInput},
-		"twice":             {func(in *Input) { in.Members = append(in.Members, in.Members[0]) }, plan.ErrBadInput},
+		"twice":             {func(in *Input) { in.Members = append(in.Members, in.Members[0]) }, ErrNotEnoughNodes},
 		"nobody":            {func(in *Input) { in.Members = nil }, ErrNotEnoughNodes},
 		"nothing measured":  {func(in *Input) { in.Members[0].Profile = plan.Profile{} }, ErrNotEnoughNodes},
 		"too few":           {func(in *Input) { in.Run.Train.Stages, in.Run.Train.Replicas = 2, 2 }, ErrNotEnoughNodes},

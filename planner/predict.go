@@ -6,6 +6,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
@@ -131,4 +132,81 @@ func (s *search) adoptGroup(k *candidate, group plan.ReplicaGroup) (*pipe, error
 	p.Warmups = schedule.DepthWarmups(len(p.devices), 1)
 	p.Period = p.Costs.Period(p.Warmups)
 	return p, nil
+}
+
+// Expected holds what steps of a plan take, by profiles and by what was measured of them.
+type Expected struct {
+	// StepNanos is the time of a step by profiles, ExplainedNanos the same with measured stages and links.
+	StepNanos, ExplainedNanos int64
+	// PlannedNanos is by peer how long its busiest device computes in a step by its profile, ReportedNanos how long
+	// it does as measured; not known of peers that lack stages among the measured ones.
+	PlannedNanos, ReportedNanos map[plan.PeerID]int64
+}
+
+// Expect compares a plan with what was measured of its steps. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
+func Expect(in Input, p plan.Plan, measured Measured) (out Expected, err error) {
+	s, err := searchFor(in, p)
+	if err != nil {
+		return out, err
+	}
+	result, err := s.predict(p)
+	if err != nil {
+		return out, err
+	}
+	list, err := p.Programs()
+	if err != nil {
+		return out, err
+	}
+	planned, err := Timing(in, p, Measured{})
+	if err != nil {
+		return out, err
+	}
+	seen, err := Timing(in, p, measured)
+	if err != nil {
+		return out, err
+	}
+	passes, err := schedule.Makespan(list, planned)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
+	}
+	slower, err := schedule.Makespan(list, seen)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
+	}
+	out.StepNanos = int64(result.Step)
+	out.ExplainedNanos = max(0, int64(result.Step-passes+slower))
+	out.PlannedNanos, out.ReportedNanos = busiest(p, func(at plan.StageID) int64 {
+		t := planned.Replicas[at.Replica].Stages[at.Stage]
+		return int64(t.Micro()+t.Recompute) * int64(p.Replicas[at.Replica].Micros) * int64(max(list.Segments, 1))
+	}), busiest(p, func(at plan.StageID) int64 {
+		i := slices.IndexFunc(measured.Stages, func(m MeasuredStage) bool {
+			return plan.Replica(m.Replica) == at.Replica && plan.Stage(m.Stage) == at.Stage
+		})
+		if i < 0 {
+			return 0
+		}
+		m := measured.Stages[i]
+		return min(max(m.ForwardNanos, 0), int64(cost.Longest)) + min(max(m.BackwardNanos, 0), int64(cost.Longest))
+	})
+	return out, nil
+}
+
+// busiest returns by peer the longest sum of its devices' stages. It leaves peers out of which a stage has none.
+func busiest(p plan.Plan, nanos func(plan.StageID) int64) map[plan.PeerID]int64 {
+	out, unknown := map[plan.PeerID]int64{}, map[plan.PeerID]bool{}
+	for _, w := range p.Workers() {
+		sum := int64(0)
+		for _, at := range p.StagesOf(w) {
+			n := nanos(at)
+			sum += n
+			unknown[w.Peer] = unknown[w.Peer] || n == 0
+		}
+		out[w.Peer] = max(out[w.Peer], sum)
+	}
+	for peer := range unknown {
+		if unknown[peer] {
+			delete(out, peer)
+		}
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
@@ -26,12 +27,27 @@ type Member struct {
 	// Name is the machine's, for people; empty: the end of the peer ID stands for it.
 	Name    string
 	Profile plan.Profile
+	// Claim says for people how Profile differs from what the member claims; empty where it does not.
+	Claim string
 	// Draining members are about to leave: they get neither a stage nor a copy.
 	Draining bool
 }
 
 // label returns how the node is called in reasons and errors.
 func (m Member) label() string { return cmp.Or(m.Name, m.Peer.Short()) }
+
+// Devices counts what the member could compute on: none where its profile cannot be.
+func (m Member) Devices() (n int) {
+	if m.Profile.Validate(m.Peer) != nil {
+		return 0
+	}
+	for _, d := range m.Profile.Devices {
+		if d.Usable() {
+			n++
+		}
+	}
+	return n
+}
 
 // Input is all that a plan depends on. The order of the members does not matter.
 type Input struct {
@@ -130,19 +146,24 @@ type device struct {
 // problem is the input as a search reads it: devices are numbers, sorted by peer and name. It never
 // changes.
 type problem struct {
-	in      Input // its members sorted
+	in      Input // its members sorted, those that can be
+	members int   // of the input, all of them
 	devices []device
 	links   links
 	// widest and narrowest are the codecs that messages of the run fit with.
 	widest, narrowest plan.Codec
-	// idle are members that no device of can be planned with.
-	idle  []Member
+	// idle are members that no device of can be planned with. Those of them whose profile cannot be are not among
+	// the input's members.
+	idle  []idleMember
 	index map[plan.WorkerID]int
 	// prior are the devices of the plan in force in its order, -1 for one that is gone, and held what
 	// nodes hold under it; both nil without one.
 	prior []int
 	held  map[peerLayer]bool
 }
+
+// idleMember is a member without a device in the problem, and why.
+type idleMember struct{ label, why string }
 
 type peerLayer struct {
 	peer  plan.PeerID
@@ -159,30 +180,28 @@ func (p *problem) label(peer plan.PeerID) string {
 	return peer.Short()
 }
 
-// newProblem reads a checked input. Errors wrap plan.ErrBadInput.
+// newProblem reads a checked input. A member that cannot be planned with is left out and fails nothing for the
+// others. Errors wrap plan.ErrBadInput.
 func newProblem(in Input) (*problem, error) {
-	in.Members = slices.Clone(in.Members)
-	slices.SortFunc(in.Members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
-	p := &problem{in: in, links: newLinks(in.Members).with(in.Links), index: map[plan.WorkerID]int{}}
+	p := &problem{in: in, members: len(in.Members), index: map[plan.WorkerID]int{}}
+	p.in.Members = p.accept(in.Members)
+	p.links = newLinks(p.in.Members).with(in.Links)
 	p.widest, p.narrowest = in.Run.CodecBounds()
-	for i, m := range in.Members {
-		if m.Peer == "" || (i > 0 && m.Peer == in.Members[i-1].Peer) {
-			return nil, fmt.Errorf("%w: member %q is empty or listed twice", plan.ErrBadInput, m.Peer)
-		}
+	for _, m := range p.in.Members {
 		devices, before := slices.Clone(m.Profile.Devices), len(p.devices)
 		slices.SortFunc(devices, func(a, b plan.DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
-		for j, d := range devices {
-			switch {
-			case m.Draining:
-			case d.Name == "" || (j > 0 && d.Name == devices[j-1].Name):
-				return nil, fmt.Errorf("%w: member %s: device %q is empty or listed twice", plan.ErrBadInput, m.label(), d.Name)
-			case min(d.MatMulFLOPS, d.MemoryBytesPerS, d.MemoryFreeBytes) > 0:
+		for _, d := range devices {
+			if d.Usable() && !m.Draining {
 				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
 				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, d})
 			}
 		}
-		if len(p.devices) == before {
-			p.idle = append(p.idle, m)
+		switch {
+		case len(p.devices) > before:
+		case m.Draining:
+			p.idle = append(p.idle, idleMember{m.label(), "it is leaving"})
+		default:
+			p.idle = append(p.idle, idleMember{m.label(), "it has no measured device with free memory"})
 		}
 	}
 	if len(p.devices) > schedule.MaxWorkers {
@@ -192,6 +211,30 @@ func newProblem(in Input) (*problem, error) {
 		return p, nil
 	}
 	return p.after(*in.Previous)
+}
+
+// accept returns the members that may be planned with, sorted by peer. The others are idle.
+func (p *problem) accept(members []Member) (accepted []Member) {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Peer, b.Peer) })
+	for i, m := range members {
+		why := ""
+		if err := m.Profile.Validate(m.Peer); err != nil {
+			why = err.Error()
+		}
+		if i > 0 && members[i-1].Peer == m.Peer || i+1 < len(members) && members[i+1].Peer == m.Peer {
+			why = "it is listed twice" // which of them is the member nobody knows
+		}
+		if m.Peer == "" {
+			why = "it has no peer ID"
+		}
+		if why == "" {
+			accepted = append(accepted, m)
+			continue
+		}
+		p.idle = append(p.idle, idleMember{m.label(), strings.TrimPrefix(why, "planner: ")})
+	}
+	return accepted
 }
 
 // after returns the problem with another plan in force. Errors wrap plan.ErrBadInput.

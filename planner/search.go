@@ -86,10 +86,8 @@ func (s *search) of(p *problem) *search {
 // planning again with the plan as the previous one finds the same. It looks at ctx before each order
 // of devices and each simulation.
 func (s *search) run(ctx context.Context) ([]*candidate, error) {
-	pool := make([]int, len(s.problem.devices))
-	for d := range pool {
-		pool[d] = d
-	}
+	pool := s.roomy()
+	quicker := s.quicker(pool)
 	shapes, err := s.shapes(len(pool))
 	if err != nil {
 		return nil, err
@@ -105,11 +103,16 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 		if err := ended(ctx); err != nil {
 			return nil, err
 		}
-		if found = append(found, more...); len(found) == 0 {
-			return nil, fail
+		found = append(found, more...)
+		for _, some := range quicker { // what does not fit there is no error
+			more, _ := s.explore(ctx, some, within(shapes, len(some)))
+			found = append(found, more...)
+		}
+		if len(found) == 0 {
+			return nil, cmp.Or(ended(ctx), fail)
 		}
 		if s.orders.Measured && len(pool) > exhaustUpTo && len(pool) <= dropUpTo {
-			fewer := slices.DeleteFunc(slices.Clone(shapes), func(b bounded) bool { return b.devices() >= len(pool) })
+			fewer := within(shapes, len(pool)-1)
 			for d := range pool { // what does not fit without one is no error
 				more, _ := s.explore(ctx, slices.Delete(slices.Clone(pool), d, d+1), fewer)
 				found = append(found, more...)
@@ -273,8 +276,12 @@ func (s *search) shapes(n int) ([]bounded, error) {
 	t := s.in.Run.Train
 	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
 	if n < asked.devices() {
-		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used; let %d more join, or ask for fewer stages or replicas",
-			ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"), n, plan.Count(len(s.in.Members), "node"), asked.devices()-n)
+		why := ""
+		for _, m := range s.idle[:min(len(s.idle), 1)] {
+			why = fmt.Sprintf(" (%s: %s)", m.label, m.why)
+		}
+		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used%s; let %d more join, or ask for fewer stages or replicas",
+			ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"), n, plan.Count(s.members, "node"), why, asked.devices()-n)
 	}
 	lower := newLowerBound(s.models.whole().Devices, t.Micros)
 	var shapes []bounded

@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
@@ -22,8 +23,6 @@ type Config struct {
 	Run      plan.RunID
 	// OwnerKey is the public key of the run's owner: what capabilities are checked with.
 	OwnerKey ed25519.PublicKey
-	// Owner, if not zero, lets this node make invites.
-	Owner admission.Owner
 	// Capability is this node's own, as Invite.Redeem or Owner.Capability gave it.
 	Capability []byte
 
@@ -40,15 +39,13 @@ type Config struct {
 	// MaxMesh is how many members are dialed to form a full mesh; 0 means 64.
 	MaxMesh int
 
-	// Admit decides, after its signatures were found good, whether a capability's peer may
-	// come in. It is where one-time use is enforced: the signatures prove that the owner
-	// allowed Uses peers, not which ones came first. A run with a roster binds each serial
-	// to the first Uses peers in it and refuses others with ErrInviteUsed. Nil means a
-	// admission.Grants: counted by each member alone and forgotten when it stops. Neither tells when a
-	// peer redeemed its invite: unless Admit asks Redeemable of a peer that is new to it, the
-	// end of an invite is enforced by Redeem, and so by honest nodes only. Admit runs on the
-	// network's goroutines.
-	Admit func(admission.Capability) error
+	// Admit decides, after its signatures were found good, whether a capability's peer may come in, and
+	// may ask the other members about it. It is where the uses and the end of an invite are enforced:
+	// the signatures prove that an owner allowed Uses peers, not which ones came first, nor when.
+	// Nil believes the signatures. It runs on the network's goroutines.
+	Admit func(context.Context, admission.Capability) error
+	// Offer answers newcomers that know the secret of an invite; nil answers none. See handshake.Config.
+	Offer func(newcomer plan.PeerID, bearer []byte) (admission.Offer, bool)
 
 	// Socket, if not nil, is put round every UDP socket, to emulate links. The node then
 	// does without TCP, which would go past them.
@@ -73,7 +70,7 @@ func (c *Config) fill(now time.Time) (err error) {
 	}
 	_, err = admission.Decide(admission.Question{
 		Run: admission.Run{ID: c.Run, OwnerKey: c.OwnerKey}, Peer: c.Identity.ID(), Capability: c.Capability, Now: now,
-		Uses: func(admission.Capability) error { return nil },
+		Admit: func(admission.Capability) error { return nil },
 	})
 	if err != nil {
 		return fmt.Errorf("swarm: config: own capability: %w", err)
@@ -95,7 +92,7 @@ func (c *Config) fill(now time.Time) (err error) {
 		c.MaxMesh = 64
 	}
 	if c.Admit == nil {
-		c.Admit = admission.NewGrants().Admit
+		c.Admit = func(context.Context, admission.Capability) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

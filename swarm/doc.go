@@ -5,10 +5,12 @@
 // # Rooms
 //
 //   - admission: keys, invites, capabilities, and the decision on who may come in.
+//   - bearer: what the holder of an invite signs.
 //   - handshake: carries that decision's messages between two connected peers.
 //   - peerstore: peers, their addresses, and when to dial each.
 //   - mesh: dials, asks members for others, searches the local network.
 //   - host: the libp2p host, its shared sockets, limits and relays. listen: the addresses that it listens on.
+//   - places: shares the room for strangers among the addresses that they come from.
 //   - streams: control messages between two members. topics: small messages to all of them.
 //   - alpn: QUIC connections of an ALPN of their own, for pipeline/link and for probe, which measures links.
 //   - tasks: the goroutines of all of these. version: the refusal of unknown versions.
@@ -22,7 +24,8 @@
 // peers that were admitted get streams, topics, peer exchange, relaying and QUIC connections. What comes
 // while its peer's verdict is pending waits for it; everything else is reset unread. What a stranger reaches in its
 // first 10 seconds is libp2p's own identify (addresses and protocol names) and, on nodes that listen beyond
-// loopback, AutoNAT within libp2p's rate limits.
+// loopback, AutoNAT within libp2p's rate limits. What strangers may cost before they are admitted is bounded in
+// host (connections, windows, streams), handshake (greetings) and alpn (connections for data).
 //
 // # Versions
 //

@@ -4,33 +4,21 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
 )
 
-// creator starts a run's first node, which holds the owner key.
-func creator(t *testing.T) *Swarm { return cluster(t, 1)[0] }
-
-func invite(t *testing.T, s *Swarm, opt admission.InviteOptions) admission.Invite {
-	t.Helper()
-	v, err := s.Invite(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := admission.ParseInvite(v.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-// enter comes into a run by an invite, as a new node does: it redeems the invite and connects
-// to the nodes at its addresses. Without a right there is no swarm, only the error.
+// enter comes into a run by an invite, as a new node does: it asks the contact for the run and the grant, redeems the
+// invite and connects. Without a right there is no swarm, only the error.
 func enter(t *testing.T, id admission.Identity, v admission.Invite, sim *host.Simulated) (*Swarm, error) {
 	t.Helper()
+	ctx := testContext(t)
+	v, err := Claim(ctx, Config{Identity: id, simulated: sim}, v)
+	if err != nil {
+		return nil, err
+	}
 	capability, err := v.Redeem(id, time.Now())
 	if err != nil {
 		return nil, err
@@ -39,65 +27,11 @@ func enter(t *testing.T, id admission.Identity, v admission.Invite, sim *host.Si
 		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability,
 		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: sim,
 	})
-	return s, s.Connect(testContext(t), v.Addrs...)
-}
-
-func TestEnterByInvite(t *testing.T) {
-	a := creator(t)
-	ctx := testContext(t)
-	v := invite(t, a, admission.InviteOptions{})
-	id := testIdentity(t)
-	b, err := enter(t, id, v, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitMembers(t, ctx, a, 1)
-	if m := a.Members()[0]; m.Peer != b.ID() || m.Role != admission.RoleMember || m.Serial != v.Grant.Serial {
-		t.Errorf("member %+v", m)
-	}
-	if _, err := b.Invite(admission.InviteOptions{}); !errors.Is(err, admission.ErrNoOwnerKey) {
-		t.Errorf("invite by a member: %v", err)
-	}
-	// The same peer may enter again; another may not, though the place looks free.
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	waitMembers(t, ctx, a, 0)
-	if _, err := enter(t, testIdentity(t), v, nil); !errors.Is(err, admission.ErrInviteUsed) {
-		t.Errorf("second peer on an invite for one: %v", err)
-	}
-	if n := len(a.Members()); n != 0 {
-		t.Errorf("%d members after the refusal", n)
-	}
-	if _, err := enter(t, id, v, nil); err != nil {
-		t.Errorf("entering twice: %v", err)
-	}
-}
-
-// Any member checks an invite; the creator may be gone.
-func TestVirtualEnterWithoutCreator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNet(t)
-		c := n.cluster(t, 2)
-		v := invite(t, c[0], admission.InviteOptions{Addrs: append(c[0].Addrs(), c[1].Addrs()...), Uses: 2})
-		if err := c[0].Close(); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if _, err := enter(t, testIdentity(t), v, n.host()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		waitMembers(t, testContext(t), c[1], 2)
-		_, err := enter(t, testIdentity(t), v, n.host())
-		if !errors.Is(err, admission.ErrInviteUsed) || !strings.Contains(err.Error(), "it was for 2") {
-			t.Errorf("third peer on an invite for two: %v", err)
-		}
-	})
+	return s, s.Connect(ctx, v.Addrs...)
 }
 
 func TestEnterNeedsInvite(t *testing.T) {
-	a := creator(t)
+	a := cluster(t, 1)[0]
 	v, err := admission.ParseInvite(a.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -105,41 +39,6 @@ func TestEnterNeedsInvite(t *testing.T) {
 	_, err = enter(t, testIdentity(t), v, nil)
 	if !errors.Is(err, admission.ErrNeedsInvite) || !strings.Contains(err.Error(), "this run needs an invite") {
 		t.Errorf("enter with an address: %v", err)
-	}
-}
-
-// That nobody answers is no verdict.
-func TestVirtualEnterNobodyThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newVirtualNet(t)
-		a := n.cluster(t, 1)[0]
-		v := invite(t, a, admission.InviteOptions{})
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
-		_, err := enter(t, testIdentity(t), v, n.host())
-		if err == nil || admission.IsRefusal(err) || !strings.Contains(err.Error(), string(a.ID())) {
-			t.Errorf("enter with nobody there: %v", err)
-		}
-	})
-}
-
-const expiredWords = "invite expired 3h ago; ask for a new one with `pnode invite`"
-
-// expiredInvite is one that ended three hours ago.
-func expiredInvite(t *testing.T, o admission.Owner) admission.Invite {
-	t.Helper()
-	v, err := o.Invite(admission.InviteOptions{Run: testRun, TTL: time.Hour}, time.Now().Add(-4*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-func TestEnterExpired(t *testing.T) {
-	v := expiredInvite(t, testOwner(t))
-	if _, err := enter(t, testIdentity(t), v, nil); !errors.Is(err, admission.ErrInviteExpired) || !strings.Contains(err.Error(), expiredWords) {
-		t.Errorf("expired invite: %v", err)
 	}
 }
 
@@ -183,7 +82,7 @@ func TestBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c[0].Block(c[1].ID())
+	c[0].Block(c[1].ID(), admission.ErrBlocked)
 	waitMembers(t, ctx, c[0], 1)
 	waitMembers(t, ctx, c[1], 1)
 	<-conn.Context().Done()

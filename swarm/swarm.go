@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
@@ -42,6 +42,9 @@ type Swarm struct {
 	probes  *alpn.Transport
 	prober  *probe.Prober
 	mdns    io.Closer // nil without mDNS
+	// belongs is what Follow was given.
+	belongs atomic.Pointer[func(plan.PeerID) (belongs, told bool)]
+	alone   alone
 	// reachable reports whether other machines can connect.
 	reachable bool
 }
@@ -64,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New()}
 	hostConfig := host.Config{
 		Identity: cfg.Identity, Listen: cfg.listen, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
-		Peers: s.peers, Tasks: s.tasks,
+		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks,
 	}
 	s.reachable = !hostConfig.Local()
 	var err error
@@ -84,7 +87,7 @@ func (s *Swarm) start() (err error) {
 	s.streams = &streams.Streams{Host: s.host, Peers: s.peers, Tasks: s.tasks, Log: log}
 	s.mesh = mesh.New(mesh.Config{
 		Host: s.host, RunKeys: run, MaxMembers: s.cfg.MaxMesh, Streams: s.streams,
-		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
+		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs,
 	})
 	s.topics, err = topics.New(topics.Config{
 		Run: s.cfg.Run, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
@@ -104,9 +107,11 @@ func (s *Swarm) start() (err error) {
 	}
 	s.prober = probe.New(s.probes, s.tasks, log)
 	err = handshake.Start(handshake.Config{
-		Host: s.host, Run: run, Capability: s.cfg.Capability, Uses: s.cfg.Admit,
-		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Left: s.mesh.Hurry,
+		Host: s.host, Run: run, Capability: s.cfg.Capability, Admit: s.cfg.Admit, Offer: s.cfg.Offer,
+		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Hurry,
 		Joined: func(p peer.ID) {
+			s.alone.end()
+			s.host.Admitted(p)
 			s.topics.Admitted(p)
 			s.mesh.AskPeers(p)
 		},
@@ -175,20 +180,6 @@ func (s *Swarm) Known() []string {
 	return s.store.Known()
 }
 
-// Invite makes an invite to this run with this node's addresses, and others' as far as
-// they fit when opt names none. Without the owner key the error is ErrNoOwnerKey.
-func (s *Swarm) Invite(opt admission.InviteOptions) (admission.Invite, error) {
-	opt.Run = s.cfg.Run
-	if len(opt.Addrs) == 0 {
-		all := slices.Concat(s.Addrs(), s.Known())
-		if s.reachable { // loopback addresses lead others to themselves
-			all = slices.DeleteFunc(all, func(a string) bool { return manet.IsIPLoopback(ma.StringCast(a)) })
-		}
-		opt.Addrs = all[:min(len(all), admission.MaxInviteAddrs)]
-	}
-	return s.cfg.Owner.Invite(opt, time.Now())
-}
-
 // Members lists the capabilities of the peers that are connected and admitted now, sorted
 // by peer, without this node.
 func (s *Swarm) Members() []admission.Capability { return s.peers.Members() }
@@ -206,18 +197,48 @@ func (s *Swarm) Capability(p plan.PeerID) (admission.Capability, bool) {
 }
 
 // Block removes a peer from the run as far as this node goes: it is disconnected, and
-// refused from then on.
-func (s *Swarm) Block(p plan.PeerID) {
+// refused from then on with a reason, as admission.Removed makes one.
+func (s *Swarm) Block(p plan.PeerID, why error) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return // no connection can have such an ID
 	}
-	s.peers.Block(id)
+	s.peers.Block(id, why)
 	s.store.Forget(id)
 	s.data.Drop(id)
 	s.probes.Drop(id)
 	if err := s.host.Network().ClosePeer(id); err != nil {
 		s.cfg.Logger.Debug("swarm: close connections", "peer", p, "err", err)
+	}
+}
+
+// Follow has the swarm ask from now on who belongs to the run: others tell of peers whom it has not met, and only those that
+// belong are kept. told is false while nobody here can say so; then an invite stands for as many peers as it has uses.
+func (s *Swarm) Follow(belongs func(plan.PeerID) (belongs, told bool)) { s.belongs.Store(&belongs) }
+
+func (s *Swarm) tellBelongs(p plan.PeerID) (belongs, told bool) {
+	if ask := s.belongs.Load(); ask != nil {
+		return (*ask)(p)
+	}
+	return false, false
+}
+
+// Review forgets the peers that do not belong to the run, as far as that can be told, and asks a member again whom it
+// knows: somebody may belong who did not before.
+func (s *Swarm) Review() {
+	s.store.Keep(func(id peer.ID) bool {
+		belongs, told := s.tellBelongs(plan.PeerID(id.String()))
+		return belongs || !told || s.peers.Member(id)
+	})
+	if members := s.peers.Members(); len(members) > 0 {
+		s.mesh.AskPeers(members[rand.IntN(len(members))].ID())
+	}
+}
+
+// Disconnect closes the connections to a member, which may come again and is judged anew.
+func (s *Swarm) Disconnect(p plan.PeerID) {
+	if id, err := peer.Decode(string(p)); err == nil {
+		_ = s.host.Network().ClosePeer(id) // what is closed already is fine
 	}
 }
 

@@ -15,7 +15,8 @@
 //
 // # What it refuses
 //
-// A header over MaxHeaderBytes or longer than its file, JSON that is not exactly what the
+// A header over MaxHeaderBytes or longer than its file, which is then not read at all; more than
+// MaxTensors tensors or entries of metadata, long names and shapes; JSON that is not exactly what the
 // format says (unknown or repeated keys, numbers that are no unsigned integers), element
 // types it does not know, and tensors that overlap, leave gaps or do not end where the file
 // ends: bytes that no tensor owns could hide something. A set must hold exactly the tensors

@@ -22,12 +22,17 @@ func parseHeader(text []byte) (header, error) {
 	var h header
 	seen := map[string]bool{}
 	err := p.object(func(key string) (err error) {
-		if seen[key] {
+		switch {
+		case len(key) > maxNameBytes:
+			return fmt.Errorf("a name of %d bytes, %.32q...: at most %d are accepted", len(key), key, maxNameBytes)
+		case len(h.tensors) == MaxTensors:
+			return fmt.Errorf("more than %d tensors", MaxTensors)
+		case seen[key]:
 			return fmt.Errorf("%q stands twice", key)
 		}
 		seen[key] = true
 		if key == metadataKey {
-			h.metadata, err = p.stringMap()
+			h.metadata, err = p.stringMap(MaxTensors)
 			return err
 		}
 		t, err := p.tensor(key)
@@ -65,7 +70,7 @@ func (p parser) object(field func(key string) error) error {
 func (p parser) delim(want json.Delim) error {
 	got, err := p.Token()
 	if err == nil && got != want {
-		err = fmt.Errorf("%v where %v is expected", got, want)
+		err = fmt.Errorf("%s where %v is expected", shown(got), want)
 	}
 	return err
 }
@@ -77,16 +82,23 @@ func (p parser) text() (string, error) {
 	}
 	s, ok := token.(string)
 	if !ok {
-		return "", fmt.Errorf("%v where text is expected", token)
+		return "", fmt.Errorf("%s where text is expected", shown(token))
 	}
 	return s, nil
 }
 
-func (p parser) stringMap() (map[string]string, error) {
+// shown returns a token for an error, cut: it may be as long as the header.
+func shown(token json.Token) string { return fmt.Sprintf("%.32s", fmt.Sprint(token)) }
+
+// stringMap reads an object of at most so many texts.
+func (p parser) stringMap(most int) (map[string]string, error) {
 	m := map[string]string{}
 	err := p.object(func(key string) (err error) {
 		if _, twice := m[key]; twice {
-			return fmt.Errorf("metadata %q stands twice", key)
+			return fmt.Errorf("%.80q stands twice", key)
+		}
+		if len(m) == most {
+			return fmt.Errorf("more than %d entries", most)
 		}
 		m[key], err = p.text()
 		return err
@@ -94,6 +106,7 @@ func (p parser) stringMap() (map[string]string, error) {
 	return m, err
 }
 
+// integers reads a list of at most maxDims unsigned integers.
 func (p parser) integers() ([]int, error) {
 	if err := p.delim('['); err != nil {
 		return nil, err
@@ -104,10 +117,13 @@ func (p parser) integers() ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(list) == maxDims {
+			return nil, fmt.Errorf("a list of more than %d numbers", maxDims)
+		}
 		number, ok := token.(json.Number)
 		n, err := strconv.ParseUint(string(number), 10, 63)
 		if !ok || err != nil || n > math.MaxInt {
-			return nil, fmt.Errorf("%v where an unsigned integer is expected", token)
+			return nil, fmt.Errorf("%s where an unsigned integer is expected", shown(token))
 		}
 		list = append(list, int(n))
 	}
@@ -131,7 +147,7 @@ func (p parser) tensor(name string) (Tensor, error) {
 		case key == "data_offsets" && offsets == nil:
 			offsets, err = p.integers()
 		default:
-			err = fmt.Errorf("the key %q is unknown or stands twice", key)
+			err = fmt.Errorf("the key %.32q is unknown or stands twice", key)
 		}
 		return err
 	})

@@ -13,14 +13,23 @@ import (
 	"slices"
 )
 
-// maxShards bounds the files of a set that are open at once.
-const maxShards = 1 << 10
+// Bounds of a set.
+const (
+	// maxShards bounds the files that are open at once.
+	maxShards = 1 << 10
+	// maxSetHeaderBytes bounds the headers of all files together, and the index.
+	maxSetHeaderBytes = 2 * MaxHeaderBytes
+	// maxSetTensors bounds the entries of the index.
+	maxSetTensors = 2 * MaxTensors
+)
 
 // Set is the weights of a folder, in one file or in shards, all open for reading.
 type Set struct {
 	files  map[string]*File // by file name
 	opened []*os.File
 	owner  map[string]*File // by tensor name
+	// headerBytes is the length of all headers that were read.
+	headerBytes int64
 }
 
 // OpenSet opens `base.safetensors` in dir, or the shards named by
@@ -107,6 +116,9 @@ func (s *Set) file(dir, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if s.headerBytes += f.dataStart; s.headerBytes > maxSetHeaderBytes {
+		return nil, fmt.Errorf("%w: the headers up to that of %s take %d bytes: at most %d are accepted", ErrFormat, name, s.headerBytes, maxSetHeaderBytes)
+	}
 	s.files[name] = f
 	return f, nil
 }
@@ -147,9 +159,9 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	b, err := io.ReadAll(io.LimitReader(f, MaxHeaderBytes+1))
-	if len(b) > MaxHeaderBytes {
-		return nil, fmt.Errorf("%w: %s is over %d bytes", ErrFormat, filepath.Base(path), MaxHeaderBytes)
+	b, err := io.ReadAll(io.LimitReader(f, maxSetHeaderBytes+1))
+	if len(b) > maxSetHeaderBytes {
+		return nil, fmt.Errorf("%w: %s is over %d bytes", ErrFormat, filepath.Base(path), maxSetHeaderBytes)
 	}
 	return b, err
 }
@@ -168,10 +180,10 @@ func parseIndex(text []byte) ([]indexEntry, error) {
 			var ignored json.RawMessage
 			return p.Decode(&ignored)
 		case key == "weight_map" && weights == nil:
-			weights, err = p.stringMap()
+			weights, err = p.stringMap(maxSetTensors)
 			return err
 		}
-		return fmt.Errorf("the key %q is unknown or stands twice", key)
+		return fmt.Errorf("the key %.32q is unknown or stands twice", key)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
@@ -179,7 +191,7 @@ func parseIndex(text []byte) ([]indexEntry, error) {
 	entries := make([]indexEntry, 0, len(weights))
 	for tensor, file := range weights {
 		if filepath.Base(file) != file || !filepath.IsLocal(file) || filepath.Ext(file) != ".safetensors" {
-			return nil, fmt.Errorf("%w: %q is no safetensors file of the same folder", ErrFormat, file)
+			return nil, fmt.Errorf("%w: %.80q is no safetensors file of the same folder", ErrFormat, file)
 		}
 		entries = append(entries, indexEntry{tensor, file})
 	}

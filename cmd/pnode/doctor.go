@@ -17,11 +17,13 @@ import (
 func (e environment) doctorCommand() *cobra.Command {
 	flags := config.Default()
 	var asJSON bool
+	var dir string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show the devices of this machine, and what is missing",
 		Long: `List every device with its driver, memory, features, self-test and measured rates. Say which
-devices a node uses, and what to do about devices that do not work.
+devices a node uses, and what to do about devices that do not work. Name the folders of runs
+that other users of this machine can open.
 
 Drivers are tried in a process of their own: one that crashes is named and left out.`,
 		Example: `  pnode doctor
@@ -33,17 +35,49 @@ Drivers are tried in a process of their own: one that crashes is named and left 
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(e.stdout).Encode(d)
+			open, err := openFolders(dir)
+			if err != nil {
+				return err
 			}
+			if asJSON {
+				return json.NewEncoder(e.stdout).Encode(struct {
+					devices.Diagnosis
+					OpenFolders []string `json:"open_folders,omitempty"`
+				}{d, open})
+			}
+			d.Advice = append(d.Advice, open...)
 			_, err = io.WriteString(e.stdout, diagnosis(d, e.withoutDrivers))
 			return err
 		},
 	}
 	addThreads(c.Flags(), &flags.Threads)
 	addDevices(c.Flags(), &flags)
+	c.Flags().StringVar(&dir, "dir", "", "look at the run in `FOLDER` (default every run in the user's folder)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
+}
+
+// openFolders returns a line for each folder of a run that other users can open: dir, or those in the user's folder.
+func openFolders(dir string) ([]string, error) {
+	dirs := []string{dir}
+	if dir == "" {
+		root, err := config.DefaultDir()
+		if err != nil { // a user without a folder has no runs there
+			return nil, nil
+		}
+		if dirs, err = config.RunDirs(root); err != nil {
+			return []string{sentence(err)}, nil // the devices are told all the same
+		}
+	} else if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("%w: %s is not there: name the folder of a run with --dir", config.ErrNoRun, dir)
+	}
+	var open []string
+	for _, d := range dirs {
+		if told := config.OpenToOthers(d); told != "" {
+			open = append(open, told)
+		}
+	}
+	return open, nil
 }
 
 // diagnosis returns the report as text.

@@ -37,6 +37,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Codec, "codec", c.Codec, "`CODEC` between stages: f32 is exact; bf16 sends half the bytes, int8 a quarter; auto (or auto:bf16) takes them on links too slow for f32. Other codecs than f32 change losses a little")
 	f.BoolVar(&c.Resume, "resume", c.Resume, "continue a run with the settings it was started with")
 	f.IntVar(&c.MinNodes, "min-nodes", c.MinNodes, "wait for this many nodes before the first plan")
+	f.StringVar(&c.Voters, "voters", c.Voters, "`WHICH` nodes vote on the run's log: auto takes owners' nodes first, then those that have been in the run for a while (any, where all nodes are on this machine); owners keeps votes with owners' nodes, without which the run then waits; any takes the oldest nodes at once")
 	f.IntVar(&c.Micros, "micros", c.Micros, "micro-batches in a step")
 	f.IntVar(&c.MicroBatch, "micro-batch", c.MicroBatch, "sequences in a micro-batch")
 	f.Float64Var(&c.LR, "lr", c.LR, "learning rate; large presets and --init have lower defaults")

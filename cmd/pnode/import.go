@@ -22,7 +22,9 @@ tokenizer), check every field, tensor and value, and store the model in FOLDER w
 setting that this program does not compute is an error.
 
 "pnode train --init FOLDER" starts from it, without the folder that the model came from.
-"pnode train --init MODEL" does both in one step.`,
+"pnode train --init MODEL" does both in one step.
+
+Ctrl-C or SIGTERM ends it at once, and nothing is left at FOLDER.`,
 		Example: `  pnode import ~/gpt2 --dir ~/gpt2-imported
   pnode train --init ~/gpt2-imported --data shards`,
 		Args: usageArgs(cobra.MatchAll(one("the folder to read"), named)),
@@ -30,7 +32,12 @@ setting that this program does not compute is an error.
 			if dir == "" {
 				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}
 			}
-			return e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+			defer ownFiles()()
+			err := e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+			if errors.Is(err, context.Canceled) {
+				fmt.Fprintf(e.stderr, "nothing was imported: there is no model in %s\n", dir)
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "`FOLDER` to create")

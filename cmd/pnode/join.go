@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,20 +17,30 @@ import (
 	"pnode/node/config"
 )
 
+// maxInviteFile bounds what is read of an invite's file or of standard input.
+const maxInviteFile = 4 << 10
+
 func (e environment) joinCommand() *cobra.Command {
 	flags := config.Default()
+	var file string
 	c := &cobra.Command{
-		Use:   "join [INVITE|MULTIADDR]",
+		Use:   "join [INVITE|MULTIADDR|-]",
 		Short: "Join a run, or return to one",
 		Long: `Join a run with an invite that "pnode train --listen" or "pnode invite" printed. A folder that
 belongs to a run already needs none: without an argument its node comes back, and the
-address of a member (a multiaddr) says where to look first.`,
-		Example: `  pnode join pnode1-...                     join from any machine that reaches the addresses
+address of a member (a multiaddr) says where to look first.
+
+Other users of a machine can see its command lines while a program runs. Where they must not
+see the invite, give it on standard input ("-"), in a file (--invite-file) or in the
+environment (` + config.InviteEnv + `).`,
+		Example: `  pnode join pnode1-...                     join from any machine that reaches the address
+  pnode join - < invite.txt                 the same, with an invite that nobody else sees
   pnode join --dir ~/run7                   return after a restart`,
 		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 	}
 	f := c.Flags()
 	f.SortFlags = false
+	f.StringVar(&file, "invite-file", "", "read the invite from `FILE`")
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
 	addMachineFlags(f, &flags)
 	f.Lookup("listen").Usage = "accept other nodes at `HOST:PORT` (default any port)"
@@ -33,9 +48,45 @@ address of a member (a multiaddr) says where to look first.`,
 		if err := flags.Validate(); err != nil {
 			return err
 		}
-		return e.join(ctx, flags, cmp.Or(append(args, "")...))
+		target, err := e.target(cmp.Or(append(args, "")...), file)
+		if err != nil {
+			return usageError{c.CommandPath(), err}
+		}
+		return e.join(ctx, flags, target)
 	})
 	return c
+}
+
+// target returns the invite or the address to join by: the argument, the first line of standard input for "-", that of a
+// file, or the environment's; empty for none.
+func (e environment) target(arg, file string) (string, error) {
+	var from io.Reader
+	what := "--invite-file"
+	switch {
+	case arg != "" && file != "":
+		return "", errors.New("an invite as argument and --invite-file: give one of them")
+	case arg == "-":
+		from, what = e.stdin, "standard input"
+	case arg != "":
+		return arg, nil
+	case file == "":
+		return os.Getenv(config.InviteEnv), nil
+	default:
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("--invite-file: %w", err)
+		}
+		defer f.Close()
+		from, what = f, file
+	}
+	line, err := bufio.NewReader(io.LimitReader(from, maxInviteFile)).ReadString('\n')
+	if line = strings.TrimSpace(line); line == "" {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("want the invite on its first line")
+		}
+		return "", fmt.Errorf("no invite in %s: %w", what, err)
+	}
+	return line, nil
 }
 
 func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
@@ -51,6 +102,9 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	}
 	w := e.progress(cfg.JSON, 0)
 	cfg.Dir = place.Dir
+	if warning := config.MakePrivate(cfg.Dir); warning != "" {
+		w.Notice(warning)
+	}
 	err = node.Join(ctx, cfg, target, e.output(w, cfg.Level()))
 	return errors.Join(err, w.Close(), place.Tidy())
 }

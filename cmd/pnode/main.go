@@ -69,10 +69,10 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), explainValue(err)} })
 	root.AddCommand(
-		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.watchCommand(), e.inviteCommand(), e.leaveCommand(),
+		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.watchCommand(), e.inviteCommand(), e.revokeCommand(), e.leaveCommand(),
 		e.checkpointsCommand(), e.planCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
-		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(),
+		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(), trustTopic(),
 	)
 	addBuiltIns(root)
 	return root
@@ -99,7 +99,7 @@ func addBuiltIns(root *cobra.Command) {
 				return knownCommand(root, args)
 			}
 			return knownCommand(found, rest)
-		}), "  pnode help train\n  pnode help exit-codes"
+		}), "  pnode help train\n  pnode help exit-codes\n  pnode help trust"
 	}
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -189,8 +189,19 @@ func (*stillNode) Status() api.Status {
 	return api.Status{Run: "the-run", Peer: "p", State: "training", Step: 3, Steps: 9}
 }
 
-func (*stillNode) Invite(ttl time.Duration, uses int) (string, error) {
-	return "pnode1-" + ttl.String() + "-" + strconv.Itoa(uses), nil
+func (*stillNode) Invite(_ context.Context, r api.InviteRequest) (string, error) {
+	return "pnode1-" + r.TTL.String() + "-" + strconv.Itoa(r.Uses) + map[bool]string{true: "-owner"}[r.Owner], nil
+}
+
+func (*stillNode) Invites() ([]api.Invite, error) {
+	return []api.Invite{{Serial: "3f9a01", Role: "member", Uses: 3, Left: 1, By: "desk", State: "used up", Peers: []string{"ada", "bob (removed)"}}}, nil
+}
+
+func (*stillNode) Revoke(_ context.Context, r api.RevokeRequest) (string, error) {
+	if r.Target == "desk" {
+		return "", errors.New("node: only gaming-pc can revoke: a node of the run's owner")
+	}
+	return r.Target + " is removed: " + r.Reason, nil
 }
 
 func (n *stillNode) Leave(context.Context) error {
@@ -231,6 +242,21 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	code, out, stderr = pnode(t, "invite", "--dir", dir, "--ttl", "10m", "--uses", "4")
 	if code != exitOK || out != "pnode1-10m0s-4\n" || !strings.HasPrefix(stderr, "4 nodes may join with it, until 20") {
 		t.Errorf("invite: %d %q %q", code, out, stderr)
+	}
+	if code, out, stderr := pnode(t, "invite", "--dir", dir, "--owner"); code != exitOK || out != "pnode1-24h0m0s-1-owner\n" || !strings.Contains(stderr, "as owners") {
+		t.Errorf("invite --owner: %d %q %q", code, out, stderr)
+	}
+	if code, out, stderr := pnode(t, "invite", "--dir", dir, "--list"); code != exitOK || !strings.Contains(out, "3f9a01  member  1 of 3  used up  -        desk     ada, bob (removed)") {
+		t.Errorf("invite --list: %d %q %q", code, out, stderr)
+	}
+	if code, out, stderr := pnode(t, "invite", "--dir", dir, "--list", "--json"); code != exitOK || !strings.HasPrefix(out, `{"serial":"3f9a01"`) {
+		t.Errorf("invite --list --json: %d %q %q", code, out, stderr)
+	}
+	if code, out, stderr := pnode(t, "revoke", "ada", "--dir", dir, "--reason", "spam"); code != exitOK || out != "ada is removed: spam\n" {
+		t.Errorf("revoke: %d %q %q", code, out, stderr)
+	}
+	if code, _, stderr := pnode(t, "revoke", "desk", "--dir", dir); code != exitUnreachable || !strings.Contains(stderr, "only gaming-pc can revoke") {
+		t.Errorf("revoke elsewhere: %d %q", code, stderr)
 	}
 	if code, out, stderr := pnode(t, "watch", "--print", "--dir", dir); code != exitOK || !strings.HasPrefix(out, "http://127.0.0.1:") || strings.Count(out, "\n") != 1 {
 		t.Errorf("watch: %d %q %q", code, out, stderr)

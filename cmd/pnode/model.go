@@ -61,10 +61,7 @@ func (e environment) withModel(ctx context.Context, from modelFlags, do func(*we
 	if err := checkLoRA(from.lora); err != nil {
 		return err
 	}
-	m, err := node.OpenModel(ctx, from.dir, slog.New(slog.DiscardHandler))
-	if err == nil && from.lora != "" {
-		m, err = weights.WithAdapters(m, from.lora)
-	}
+	m, err := orInterrupted(ctx, func() (*weights.Model, error) { return from.open(ctx) })
 	if err != nil {
 		return err
 	}
@@ -72,6 +69,34 @@ func (e environment) withModel(ctx context.Context, from modelFlags, do func(*we
 		fmt.Fprintln(e.stderr, "warning: "+warning)
 	}
 	return errors.Join(do(m), m.Close())
+}
+
+func (m modelFlags) open(ctx context.Context) (*weights.Model, error) {
+	opened, err := node.OpenModel(ctx, m.dir, slog.New(slog.DiscardHandler))
+	if err == nil && m.lora != "" {
+		return weights.WithAdapters(opened, m.lora)
+	}
+	return opened, err
+}
+
+// orInterrupted returns what open returns, or an error as soon as ctx ends: the end of the process then ends open, which
+// may read a large file or wait for a disk that hangs.
+func orInterrupted(ctx context.Context, open func() (*weights.Model, error)) (*weights.Model, error) {
+	type opened struct {
+		model *weights.Model
+		err   error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		m, err := open()
+		done <- opened{m, err}
+	}()
+	select {
+	case o := <-done:
+		return o.model, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // checkLoRA refuses a folder of adapters that is not there, before a model is read for it.

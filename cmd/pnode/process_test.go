@@ -180,12 +180,18 @@ func launch(t testing.TB, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return launchBinary(t, binary, nil, args...)
+}
+
+// launchBinary is launch for another program, with more variables in its environment.
+func launchBinary(t testing.TB, binary string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{
 		t: t, cmd: exec.Command(binary, args...), stderr: &watched{fresh: make(chan struct{}, 1)},
 		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
 	}
 	p.cmd.Stderr = p.stderr
-	p.cmd.Env = append(outerEnv, devices.NamesEnv+"=cpu") // losses are compared to the bit
+	p.cmd.Env = append(append(outerEnv, env...), devices.NamesEnv+"=cpu") // losses are compared to the bit
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -108,6 +108,9 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		steps = 0 // the run has its own number
 	}
 	w := e.progress(cfg.JSON, steps)
+	if warning := config.MakePrivate(cfg.Dir); warning != "" {
+		w.Notice(warning)
+	}
 	if cfg.Local == 0 {
 		err = node.Train(ctx, cfg, e.output(w, cfg.Level()))
 		return errors.Join(err, w.Close(), place.Tidy())

@@ -8,8 +8,9 @@
 //	static program | image, zstd | footer: loader's path, compressed size, magic
 //
 // Enter replaces the static program by the image if the loader exists and the image runs. That takes
-// 0.2 s, mostly to decompress; the image is a quarter of the file's 47 MB. Otherwise the static
-// program goes on. Other systems, and programs built by `go build`, have no image.
+// 0.3 s, mostly to decompress, and 48 MB of memory, where the image lies as long as it runs. It is
+// 18 MB of the file's 62 MB (linux/amd64). Otherwise the static program goes on. Other systems, and
+// programs built by `go build`, have no image.
 //
 // cmd/pnode calls Enter and Executable, deploy/release Append.
 package image

@@ -84,13 +84,6 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return st, err
 }
 
-// Invite asks for an invite that holds for ttl and may be redeemed uses times.
-func (c *Client) Invite(ctx context.Context, ttl time.Duration, uses int) (string, error) {
-	var reply inviteReply
-	err := c.call(ctx, http.MethodPost, "/v1/invite", inviteRequest{TTLS: int64(ttl / time.Second), Uses: uses}, &reply)
-	return reply.Invite, err
-}
-
 // Checkpoints lists what the node keeps.
 func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
 	var list CheckpointList

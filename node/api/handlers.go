@@ -5,30 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"pnode/node/api/page"
-	"pnode/pipeline/wire/strict"
 )
-
-// Bounds on invites; no invite is for more uses than admission signs.
-const (
-	MaxInviteTTL  = 30 * 24 * time.Hour
-	MaxInviteUses = 1024
-)
-
-// inviteRequest and inviteReply are the bodies of POST /v1/invite.
-type inviteRequest struct {
-	TTLS int64 `json:"ttl_s"`
-	Uses int   `json:"uses"`
-}
-
-type inviteReply struct {
-	Invite string `json:"invite"`
-}
 
 // errorReply is the body of every answer that is not 2xx, but for 401, which has none.
 type errorReply struct {
@@ -47,7 +28,12 @@ func (s *Server) handler() http.Handler {
 		list, err := s.options.Node.Checkpoints()
 		s.answer(w, list, err)
 	})
+	mux.HandleFunc("GET /v1/invites", func(w http.ResponseWriter, _ *http.Request) {
+		list, err := s.options.Node.Invites()
+		s.answer(w, list, err)
+	})
 	mux.HandleFunc("POST /v1/invite", s.invite)
+	mux.HandleFunc("POST /v1/revoke", s.revoke)
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
 	return guard(under(s.view.path(), page.Handler(), s.authorize(mux)))
@@ -78,40 +64,22 @@ func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
-	var req inviteRequest
-	body, err := io.ReadAll(r.Body) // bounded by authorize
-	if err == nil {
-		err = strict.Decode(body, &req)
-	}
-	switch {
-	case err != nil:
-		err = fmt.Errorf("invite request: %w", err)
-	case req.TTLS < 1 || req.TTLS > int64(MaxInviteTTL/time.Second):
-		err = fmt.Errorf("ttl_s is %d: take 1 to %d", req.TTLS, int64(MaxInviteTTL/time.Second))
-	case req.Uses < 1 || req.Uses > MaxInviteUses:
-		err = fmt.Errorf("uses is %d: take 1 to %d", req.Uses, MaxInviteUses)
-	}
-	if err != nil {
-		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
-		return
-	}
-	invite, err := s.options.Node.Invite(time.Duration(req.TTLS)*time.Second, req.Uses)
-	s.answer(w, inviteReply{invite}, err)
-}
-
 // act answers a request without a body by doing something.
 func (s *Server) act(do func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The server's read deadline would cancel the request while it is worked on.
-		err := http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if err == nil {
-			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-			defer cancel()
-			err = do(ctx)
-		}
-		s.answer(w, struct{}{}, err)
+		s.answer(w, struct{}{}, patiently(w, r, do))
 	}
+}
+
+// patiently does something that may take longer than the server's read deadline, which would cancel the request while it
+// is worked on.
+func patiently(w http.ResponseWriter, r *http.Request, do func(context.Context) error) error {
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	return do(ctx)
 }
 
 // answer answers with the result of a node's method, or its error.

@@ -24,9 +24,12 @@ type Node interface {
 	// Schedule draws a step of the plan that runs as SVG; the error wraps ErrNotReady while
 	// there is none.
 	Schedule(w io.Writer) error
-	// Invite makes an invite that is valid for ttl and may be redeemed uses times; it
-	// wraps ErrNotReady while the node cannot make one yet.
-	Invite(ttl time.Duration, uses int) (string, error)
+	// Invite makes an invite; the error wraps ErrNotReady while the node cannot make one yet.
+	Invite(ctx context.Context, r InviteRequest) (string, error)
+	// Invites lists the invites of the run.
+	Invites() ([]Invite, error)
+	// Revoke removes a node from the run, or ends an invite, and says what was done.
+	Revoke(ctx context.Context, r RevokeRequest) (string, error)
 	// Checkpoints lists what this node keeps.
 	Checkpoints() (CheckpointList, error)
 	// Leave begins to drain this node and returns when that is under way.

@@ -40,8 +40,16 @@ func (n *fakeNode) note(what string) error {
 	return n.refuse
 }
 
-func (n *fakeNode) Invite(ttl time.Duration, uses int) (string, error) {
-	return "pnode1-x", n.note(fmt.Sprintf("invite %v %d", ttl, uses))
+func (n *fakeNode) Invite(_ context.Context, r InviteRequest) (string, error) {
+	return "pnode1-x", n.note(fmt.Sprintf("invite %v %d %v", r.TTL, r.Uses, r.Owner))
+}
+
+func (n *fakeNode) Invites() ([]Invite, error) {
+	return []Invite{{Serial: "07", Role: "owner", Uses: 2, Left: 1, State: "open", Peers: []string{"ada"}}}, n.note("invites")
+}
+
+func (n *fakeNode) Revoke(_ context.Context, r RevokeRequest) (string, error) {
+	return "done", n.note(fmt.Sprintf("revoke %s %v %s", r.Target, r.Members, r.Reason))
 }
 
 func (n *fakeNode) Checkpoints() (CheckpointList, error) {
@@ -146,14 +154,20 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, node.status) {
 		t.Errorf("status: %v\n got %+v\nwant %+v", err, got, node.status)
 	}
-	invite, err := c.Invite(t.Context(), time.Hour, 3)
+	invite, err := c.Invite(t.Context(), InviteRequest{time.Hour, 3, true})
 	if err != nil || invite != "pnode1-x" {
 		t.Errorf("invite: %q, %v", invite, err)
+	}
+	if list, err := c.Invites(t.Context()); err != nil || len(list) != 1 || list[0].Peers[0] != "ada" {
+		t.Errorf("invites: %+v, %v", list, err)
+	}
+	if done, err := c.Revoke(t.Context(), RevokeRequest{Target: "ada", Members: true, Reason: "why"}); err != nil || done != "done" {
+		t.Errorf("revoke: %q, %v", done, err)
 	}
 	if err := errors.Join(c.Leave(t.Context()), c.Stop(t.Context())); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"checkpoints", "invite 1h0m0s 3", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
+	if want := []string{"checkpoints", "invite 1h0m0s 3 true", "invites", "revoke ada true why", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
 		t.Errorf("told %v, want %v", node.told, want)
 	}
 	if c.PID() != os.Getpid() || c.Dir() != dir {
@@ -169,7 +183,7 @@ func TestRefusalsKeepTheirReason(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	node.refuse = fmt.Errorf("node: no address: %w", ErrNotReady)
-	if _, err := c.Invite(t.Context(), time.Hour, 1); !errors.Is(err, ErrNotReady) {
+	if _, err := c.Invite(t.Context(), InviteRequest{TTL: time.Hour, Uses: 1}); !errors.Is(err, ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
 	told := len(node.told)
@@ -177,8 +191,13 @@ func TestRefusalsKeepTheirReason(t *testing.T) {
 		ttl  time.Duration
 		uses int
 	}{{0, 1}, {MaxInviteTTL + time.Second, 1}, {time.Hour, 0}, {time.Hour, MaxInviteUses + 1}} {
-		if _, err := c.Invite(t.Context(), bad.ttl, bad.uses); !errors.Is(err, ErrRefused) {
+		if _, err := c.Invite(t.Context(), InviteRequest{TTL: bad.ttl, Uses: bad.uses}); !errors.Is(err, ErrRefused) {
 			t.Errorf("%v: got %v", bad, err)
+		}
+	}
+	for _, bad := range []RevokeRequest{{}, {Target: strings.Repeat("x", maxTargetBytes+1)}, {Target: "x", Reason: strings.Repeat("x", MaxReasonBytes+1)}} {
+		if _, err := c.Revoke(t.Context(), bad); !errors.Is(err, ErrRefused) {
+			t.Errorf("%.40v: got %v", bad, err)
 		}
 	}
 	long := struct {

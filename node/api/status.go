@@ -19,6 +19,8 @@ type Status struct {
 	Waiting    string          `json:"waiting,omitempty"`
 	Generation plan.Generation `json:"generation"`
 	Term       plan.Term       `json:"term"`
+	// Votes says who votes on the log, why, and what happens when they go.
+	Votes string `json:"votes,omitempty"`
 	// Leader plans; empty while there is none.
 	Leader plan.PeerID `json:"leader"`
 	// Step of Steps is the newest committed one.
@@ -123,6 +125,9 @@ type Member struct {
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
 	Self      bool    `json:"self"`
 	Leader    bool    `json:"leader"`
+	// NotUsed says until when, and why, plans do without the member: a fault that others, or it, told of. It is
+	// empty for most.
+	NotUsed string `json:"not_used,omitempty"`
 }
 
 // StageStatus is one stage of the plan with its newest measured times per step; times

@@ -2,6 +2,7 @@ package checkpointer
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,10 +20,11 @@ type ID struct {
 // IDOf returns the ID of a checkpoint.
 func IDOf(c consensus.Checkpoint) ID { return ID{c.Step, c.Generation} }
 
-// Commit stores the manifest of a newly committed checkpoint of a run. It then drops the pins
-// that the checkpoint replaces and all but the newest keep checkpoints, with their chunks.
-func (c *Checkpointer) Commit(run plan.RunID, made consensus.Checkpoint, keep int) error {
-	m := checkpoint.Manifest{Run: run, Step: made.Step, Generation: made.Generation}
+// Commit stores the manifest of a state's newest checkpoint. It then drops the pins that the checkpoint
+// replaces, and with their chunks all checkpoints but the newest and those that the run may go back to.
+func (c *Checkpointer) Commit(state consensus.State) error {
+	made := state.Checkpoint
+	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
 	for _, l := range made.Layers {
 		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
 	}
@@ -44,7 +46,7 @@ func (c *Checkpointer) Commit(run plan.RunID, made consensus.Checkpoint, keep in
 			}
 		}
 	}
-	if err := c.Store.Retain(keep); err != nil {
+	if err := c.retain(state); err != nil {
 		return err
 	}
 	kept, err := c.Store.Manifests()
@@ -55,6 +57,39 @@ func (c *Checkpointer) Commit(run plan.RunID, made consensus.Checkpoint, keep in
 		_, err = c.Store.Sweep()
 	}
 	return err
+}
+
+// retain drops the checkpoints that are not kept. While a newer one than the state's is here none goes: the log is
+// read again from an older state, or the run went back and does these steps once more.
+func (c *Checkpointer) retain(state consensus.State) error {
+	stored, err := c.Store.Manifests()
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	if len(stored) > 0 && stored[0].Step > state.Checkpoint.Step {
+		return nil
+	}
+	var also []plan.Step
+	for _, older := range state.Older {
+		also = append(also, older.Step)
+	}
+	return c.Store.Retain(state.Run.Train.KeepCheckpoints, also...)
+}
+
+// GiveUp drops the checkpoints of steps after one that the run went back to. Those of generations after the one
+// that was given up stay: the log is read again, and the run has done these steps once more.
+func (c *Checkpointer) GiveUp(after plan.Step, given plan.Generation) error {
+	stored, err := c.Store.Manifests()
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	var drop []plan.Step
+	for _, m := range stored {
+		if m.Step > after && m.Generation <= given {
+			drop = append(drop, m.Step)
+		}
+	}
+	return c.Store.Drop(drop...)
 }
 
 // ages remembers in the store since when this node has known its checkpoints, so that their age

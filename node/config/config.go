@@ -98,6 +98,8 @@ type Config struct {
 	// MinNodes active nodes are waited for before the first plan; the devices that Replicas
 	// and Stages need are waited for in any case.
 	MinNodes int `yaml:"min_nodes"`
+	// Voters is auto, owners or any: which nodes vote on the run's log. For nodes on this machine alone auto is any.
+	Voters string `yaml:"voters"`
 	// Local is how many node processes to run on this machine; 0 is this process alone.
 	Local int `yaml:"local"`
 
@@ -155,6 +157,7 @@ func Default() Config {
 		Storage:         plan.StorageAuto.String(),
 		Codec:           plan.CodecRules()[0],
 		MinNodes:        1,
+		Voters:          string(plan.VotersAuto),
 		LogLevel:        "warn",
 	}
 }
@@ -259,8 +262,18 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			StochasticRounding: c.StochasticRounding,
 			Codec:              rules.Codec,
 			MinNodes:           c.MinNodes,
+			Voters:             c.voters(),
 		},
 	}, nil
+}
+
+// voters returns who votes. Where all nodes are of this machine nobody is a newcomer.
+func (c Config) voters() plan.VoterRule {
+	rule := plan.VoterRule(c.Voters)
+	if rule == plan.VotersAuto && c.Listen == "" && (c.Local > 0 || c.Cluster != "") {
+		return plan.VotersAny
+	}
+	return rule
 }
 
 // Level returns LogLevel for log/slog.

@@ -12,6 +12,23 @@ import (
 	"pnode/planner/plan"
 )
 
+func TestVotersOnOneMachine(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want plan.VoterRule
+	}{
+		{Config{Voters: "auto"}, plan.VotersAuto},
+		{Config{Voters: "auto", Local: 3}, plan.VotersAny},
+		{Config{Voters: "auto", Cluster: "c.yaml"}, plan.VotersAny},
+		{Config{Voters: "auto", Local: 3, Listen: "0.0.0.0:4001"}, plan.VotersAuto},
+		{Config{Voters: "owners", Local: 3}, plan.VotersOwners},
+	} {
+		if got := c.cfg.voters(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.cfg, got, c.want)
+		}
+	}
+}
+
 func TestDefaultIsValid(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Fatal(err)
@@ -25,7 +42,7 @@ func odd() Config {
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
 		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true,
-		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
+		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -61,7 +78,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := plan.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOn, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOn, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4, Voters: plan.VotersOwners,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)

@@ -16,6 +16,9 @@ import (
 const (
 	// runs is the folder of DefaultDir that holds one folder a run.
 	runs = "runs"
+	// InviteEnv is the environment variable that may hold the invite of "pnode join": unlike a command line it is not shown to
+	// other users of the machine.
+	InviteEnv = "PNODE_INVITE"
 	// MembershipFile is in a node's folder from the moment that it belongs to a run.
 	MembershipFile = "membership.json"
 	// RunFile is in the folder of a run of local nodes and holds their settings.

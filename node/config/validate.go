@@ -104,6 +104,9 @@ func (c Config) validateCounts() error {
 	if c.Local > 0 && c.MinNodes > c.Local {
 		return c.invalid("min_nodes", c.MinNodes, fmt.Sprintf("1 to %d, the nodes that --local starts; for more, raise --local, or leave it out and let others join with `pnode join`", c.Local))
 	}
+	if !slices.Contains(plan.VoterRules(), plan.VoterRule(c.Voters)) {
+		return c.invalid("voters", c.Voters, "auto, owners or any")
+	}
 	if c.DataLimit != 0 && c.DataLimit < MinData || c.DataLimit > maxData {
 		return c.invalid("data_limit", c.DataLimit, fmt.Sprintf("0 for no limit, or %s to %s", Bytes(MinData), Bytes(maxData)))
 	}

@@ -40,6 +40,7 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Local, c.Devices, c.Memory = 3, "cuda:0,cpu", "8GB,cuda:0=150MB" }, "config: --memory is 8GB,cuda:0=150MB: want 200MB or more for cuda:0, or fewer local nodes: 2 share it, each would get 75MB"},
 		{func(c *Config) { c.Local, c.Memory = 2, "cuda:0=8GiB" }, "config: --memory is cuda:0=8GiB: want nothing about cuda:0, or devices that name it: they are auto, of which no local node gets cuda:0"},
 		{func(c *Config) { c.Emulate, c.Devices = "e.yaml", "opencl:0" }, "config: --devices is opencl:0: want auto or cpu with --emulate"},
+		{func(c *Config) { c.Voters = "3" }, "config: --voters is 3: want auto, owners or any"},
 		{func(c *Config) { c.MinNodes = 65 }, "config: --min-nodes is 65: want 1 to 64"},
 		{func(c *Config) { c.Local, c.MinNodes = 3, 5 }, "config: --min-nodes is 5: want 1 to 3, the nodes that --local starts"},
 		{func(c *Config) { c.Micros, c.Replicas, c.Stages = 32, 32, 3 }, "config: --replicas is 32: want fewer, or fewer stages: 32 replicas of 3 stages need 96 devices, a run has at most 64"},

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/pipeline"
 	"pnode/pipeline/wire"
 	"pnode/pipeline/wire/strict"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/topics"
 )
@@ -23,6 +25,8 @@ type Heartbeat struct {
 	// Stalled is the generation that the sender had to give up, for Reason; 0 is none.
 	Stalled plan.Generation `json:"stalled,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
+	// Fault is what the sender found with another worker, or with itself, where that was the reason.
+	Fault *plan.Fault `json:"fault,omitempty"`
 	// Lacks marks a generation given up for want of chunks of its checkpoint.
 	Lacks bool `json:"lacks,omitempty"`
 	// Blocked says why the leader has no plan; other members leave it empty.
@@ -77,13 +81,41 @@ const (
 	maxStages         = 64
 )
 
+// Measured returns the times of a heartbeat of one of a plan's members: its own stages, each once, and its links to
+// other members.
+func (b Heartbeat) Measured(p plan.Plan) planner.Measured {
+	out := planner.Measured{StepNanos: b.StepNanos}
+	told := map[plan.StageID]bool{}
+	for _, s := range b.Stages {
+		id := plan.StageID{Replica: s.Replica, Stage: s.Stage}
+		if told[id] || !p.Has(b.Peer, id) {
+			continue
+		}
+		told[id] = true
+		out.Stages = append(out.Stages, planner.MeasuredStage{
+			Replica: s.Replica, Stage: s.Stage, ForwardNanos: s.ForwardNanos, BackwardNanos: s.BackwardNanos, UpdateNanos: s.UpdateNanos,
+		})
+	}
+	for _, l := range b.Links {
+		if p.Places(l.Peer) {
+			out.Links = append(out.Links, planner.MeasuredLink{From: b.Peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
+		}
+	}
+	return out
+}
+
 var errBadMessage = errors.New("gossip: bad message")
 
-// Encode returns the heartbeat as JSON. Texts and lists that are too long are cut; a number
-// that is not finite panics.
+// Encode returns the heartbeat as JSON. Texts and lists that are too long are cut, and so are numbers that are too
+// large; one that is not a number panics.
 func (b Heartbeat) Encode() []byte {
 	b.Reason, b.Blocked = wire.Clip(b.Reason, maxReasonBytes), wire.Clip(b.Blocked, maxReasonBytes)
-	b.Stages = b.Stages[:min(len(b.Stages), maxStages)]
+	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
+	if b.Fault != nil {
+		told := b.Fault.Told()
+		b.Fault = &told
+	}
+	b.clamp()
 	data, err := json.Marshal(b)
 	if err != nil {
 		panic("node: heartbeat does not marshal: " + err.Error())
@@ -101,6 +133,14 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	}
 	if len(b.Stages) > maxStages || len(b.Links) > maxRates {
 		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d stages and %d links, at most %d and %d", errBadMessage, len(b.Stages), len(b.Links), maxStages, maxRates)
+	}
+	if b.Fault != nil {
+		if err := b.Fault.Check(); err != nil {
+			return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
+		}
+	}
+	if err := b.check(); err != nil {
+		return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
 	}
 	return b, nil
 }
@@ -123,10 +163,17 @@ type Topics interface {
 }
 
 // Listen begins to note the heartbeats of the other members. One that speaks for another peer
-// than its sender is refused.
-func (t *Tracker) Listen(members Topics) error {
-	return listen(members, topics.Events, decodeHeartbeat, func(b Heartbeat) plan.PeerID { return b.Peer },
-		func(b Heartbeat) { t.Note(b, time.Now()) })
+// than its sender is refused. One of a step after the run's last, which steps returns, is not noted;
+// while that is 0, and without steps, it is not known.
+func (t *Tracker) Listen(members Topics, steps func() plan.Step) error {
+	return listen(members, topics.Events, decodeHeartbeat, func(b Heartbeat) plan.PeerID { return b.Peer }, func(b Heartbeat) {
+		if steps != nil {
+			if last := steps(); last != 0 && max(b.Step, b.Finished) > last {
+				return
+			}
+		}
+		t.Note(b, time.Now())
+	})
 }
 
 // listen calls hear for each message of a topic. One that speaks for another peer than its sender

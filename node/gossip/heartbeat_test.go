@@ -30,8 +30,30 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	}
 }
 
+// What one member says of another is shown to people: it is bounded, and printable.
+func TestFaultsInHeartbeatsAreBounded(t *testing.T) {
+	long := Heartbeat{Peer: "a", Fault: &plan.Fault{Accused: "b", Kind: plan.BadFrame, Detail: "\x1b[2J" + strings.Repeat("ö", plan.MaxFaultBytes)}}
+	b, err := decodeHeartbeat(long.Encode())
+	if err != nil || len(b.Fault.Detail) > plan.MaxFaultBytes || !utf8.ValidString(b.Fault.Detail) || strings.Contains(b.Fault.Detail, "\x1b") {
+		t.Errorf("%+v: %v", b.Fault, err)
+	}
+	for _, fault := range []string{
+		`{"accused":"","kind":"frame","step":1,"detail":""}`,
+		`{"accused":"` + strings.Repeat("x", 200) + `","kind":"frame","step":1,"detail":""}`,
+		`{"accused":"b","kind":"mood","step":1,"detail":""}`,
+		`{"accused":"b","kind":"word","step":1,"detail":""}`, // a leader's to say
+		`{"accused":"b","kind":"frame","step":1,"detail":"\u001b[2J"}`,
+		`{"accused":"b","kind":"frame","step":1,"detail":"` + strings.Repeat("x", plan.MaxFaultBytes+1) + `"}`,
+	} {
+		if _, err := decodeHeartbeat([]byte(`{"peer":"a","fault":` + fault + `}`)); !errors.Is(err, errBadMessage) {
+			t.Errorf("%.60s: %v", fault, err)
+		}
+	}
+}
+
 func FuzzDecodeHeartbeat(f *testing.F) {
 	f.Add(Heartbeat{Peer: "a", Phase: "training", Generation: 2, Step: 7, Loss: 3.5, Stages: []StageTimes{{Stage: 1}}}.Encode())
+	f.Add(Heartbeat{Peer: "a", Stalled: 2, Fault: &plan.Fault{Accused: "b", Kind: plan.BadTensor, Step: 7, Detail: "3 values of 64 are not finite"}}.Encode())
 	f.Add([]byte(`{"peer":`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := decodeHeartbeat(data)

@@ -28,6 +28,9 @@ func decodeProfile(data []byte) (Profile, error) {
 	if err := strict.Decode(data, &p); err != nil {
 		return p, fmt.Errorf("%w: profile: %w", errBadMessage, err)
 	}
+	if err := p.Profile.Validate(p.Peer); err != nil {
+		return p, fmt.Errorf("%w: profile: %w", errBadMessage, err)
+	}
 	return p, nil
 }
 

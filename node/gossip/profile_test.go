@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"pnode/planner/plan"
@@ -27,6 +28,23 @@ func TestTheRosterFollowsWhatMembersSay(t *testing.T) {
 	} {
 		if _, got := c.news.Update(state); got != c.want {
 			t.Errorf("%s: update %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Attack: a profile that no machine has comes by gossip. Nobody hears it.
+func TestAbsurdProfilesAreNotHeard(t *testing.T) {
+	card := plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 1e12}
+	for name, p := range map[string]plan.Profile{
+		"one name twice": {Devices: []plan.DeviceProfile{card, card}}, "1e17 FLOP/s": {Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e17}}},
+		"a link to itself": {Links: []plan.LinkProfile{{Peer: "a"}}}, "2^62 bytes": {DiskFreeBytes: 1 << 62},
+	} {
+		data, err := json.Marshal(Profile{Peer: "a", Profile: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeProfile(data); !errors.Is(err, errBadMessage) || !errors.Is(err, plan.ErrBadProfile) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

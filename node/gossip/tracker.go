@@ -1,6 +1,8 @@
 package gossip
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,7 +95,19 @@ type Stall struct {
 	Why string
 	// Lacks reports that a member could not get chunks of the generation's checkpoint.
 	Lacks bool
+	// By are the members that gave it up, Accusations what they say of one another.
+	By          []plan.PeerID
+	Accusations []Accusation
 }
+
+// Accusation is one member's word on who made it give a generation up.
+type Accusation struct {
+	By plan.PeerID
+	plan.Fault
+}
+
+// Own reports whether a worker says that its own result is at fault.
+func (a Accusation) Own() bool { return a.By == a.Accused }
 
 // Stalled returns what the peers report of generation g having been given up.
 func (t *Tracker) Stalled(peers []plan.PeerID, g plan.Generation, now time.Time) Stall {
@@ -109,32 +123,67 @@ func (t *Tracker) Stalled(peers []plan.PeerID, g plan.Generation, now time.Time)
 			s.For, s.Why = d, h.beat.Reason
 		}
 		s.Lacks = s.Lacks || h.beat.Lacks
+		s.By = append(s.By, p)
+		if f := h.beat.Fault; f != nil && slices.Contains(peers, f.Accused) {
+			s.Accusations = append(s.Accusations, Accusation{p, f.Told()})
+		}
 	}
 	return s
 }
 
-// Finished returns the step at which a peer says that the run was finished; 0 when none does.
-func (t *Tracker) Finished() plan.Step {
+// Finished returns the peers that say that the run was finished, with the step at which it was.
+func (t *Tracker) Finished() map[plan.PeerID]plan.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var step plan.Step
-	for _, h := range t.heard {
-		step = max(step, h.beat.Finished)
-	}
-	return step
-}
-
-// Newest returns the newest step of generation g that one of the peers reports.
-func (t *Tracker) Newest(peers []plan.PeerID, g plan.Generation) plan.Step {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var newest plan.Step
-	for _, p := range peers {
-		if b := t.heard[p].beat; b.Generation == g {
-			newest = max(newest, b.Step)
+	said := map[plan.PeerID]plan.Step{}
+	for p, h := range t.heard {
+		if h.beat.Finished > 0 {
+			said[p] = h.beat.Finished
 		}
 	}
-	return newest
+	return said
+}
+
+// silentAfter is how long a coordinator's newest word counts.
+const silentAfter = 5 * Every
+
+// Newest returns the newest step of a plan, as its coordinator reports. Where that is silent now, it is what the
+// median member reports: nobody else's word counts alone.
+func (t *Tracker) Newest(p plan.Plan, now time.Time) plan.Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.heard[p.Coordinator().Peer]; h.beat.Generation == p.Generation && now.Sub(h.at) <= silentAfter {
+		return h.beat.Step
+	}
+	var reached []plan.Step
+	for _, peer := range p.Peers() {
+		if b := t.heard[peer].beat; b.Generation == p.Generation {
+			reached = append(reached, b.Step)
+		}
+	}
+	return lowerMedian(reached)
+}
+
+// StepTime returns how long a step of a plan takes, as the median member reports; 0 while nobody does.
+func (t *Tracker) StepTime(p plan.Plan) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var said []int64
+	for _, peer := range p.Peers() {
+		if b := t.heard[peer].beat; b.Generation == p.Generation && b.StepNanos > 0 {
+			said = append(said, b.StepNanos)
+		}
+	}
+	return time.Duration(lowerMedian(said))
+}
+
+// lowerMedian sorts values and returns the middle one, 0 of none.
+func lowerMedian[N cmp.Ordered](values []N) (middle N) {
+	if len(values) == 0 {
+		return middle
+	}
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
 }
 
 // Wish returns the schedule that a leader's newest heartbeat asks for; zero without one.
@@ -164,22 +213,18 @@ func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
 func (t *Tracker) Seen(plan plan.Plan) (out planner.Measured, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var took []int64
 	for _, peer := range plan.Peers() {
 		b := t.heard[peer].beat
 		if b.Generation != plan.Generation {
 			return out, false
 		}
-		for _, s := range b.Stages {
-			out.Stages = append(out.Stages, planner.MeasuredStage{
-				Replica: s.Replica, Stage: s.Stage, ForwardNanos: s.ForwardNanos, BackwardNanos: s.BackwardNanos, UpdateNanos: s.UpdateNanos,
-			})
-		}
-		for _, l := range b.Links {
-			if plan.Places(l.Peer) {
-				out.Links = append(out.Links, planner.MeasuredLink{From: peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
-			}
-		}
-		out.StepNanos = max(out.StepNanos, b.StepNanos)
+		seen := b.Measured(plan)
+		out.Stages, out.Links = append(out.Stages, seen.Stages...), append(out.Links, seen.Links...)
+		took = append(took, b.StepNanos)
+	}
+	if slices.Sort(took); len(took) > 0 { // a step takes about as long for all of them
+		out.StepNanos = min(took[len(took)-1], 4*took[len(took)/2])
 	}
 	stages := 0
 	for _, pipe := range plan.Replicas {

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestStallIsTimedFromItsFirstReport(t *testing.T) {
 	tr.Note(Heartbeat{Peer: "a", Stalled: 3, Reason: "lost b"}, start)
 	tr.Note(Heartbeat{Peer: "a", Stalled: 3, Reason: "lost b"}, start.Add(2*time.Second))
 	tr.Note(Heartbeat{Peer: "b"}, start)
-	if s := tr.Stalled(peers, 3, start.Add(4*time.Second)); s != (Stall{For: 4 * time.Second, Why: "lost b"}) {
+	if s := tr.Stalled(peers, 3, start.Add(4*time.Second)); !reflect.DeepEqual(s, Stall{For: 4 * time.Second, Why: "lost b", By: []plan.PeerID{"a"}}) {
 		t.Errorf("stalled: %+v, want 4s", s)
 	}
 	if s := tr.Stalled(peers, 4, start.Add(4*time.Second)); s.For != 0 {
@@ -59,14 +60,40 @@ func TestOneThatLacksChunksIsEnough(t *testing.T) {
 	}
 }
 
-func TestNewestStepIsOfTheGeneration(t *testing.T) {
+// stagesOf returns a plan of one replica whose stages are those of peers, the last of which coordinates.
+func stagesOf(g plan.Generation, peers ...plan.PeerID) plan.Plan {
+	p := plan.Plan{Generation: g, Replicas: make([]plan.Pipeline, 1)}
+	for _, peer := range peers {
+		p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer})
+	}
+	return p
+}
+
+// TestNewestStepIsTheCoordinators: no other member can have a pause wait for a step that nobody has done.
+func TestNewestStepIsTheCoordinators(t *testing.T) {
 	tr, now := NewTracker(), time.Unix(1000, 0)
+	p := stagesOf(3, "a", "b", "unheard", "d", "c")
 	tr.Note(Heartbeat{Peer: "a", Generation: 3, Step: 9}, now)
-	tr.Note(Heartbeat{Peer: "b", Generation: 3, Step: 10}, now)
-	tr.Note(Heartbeat{Peer: "c", Generation: 2, Step: 40}, now)
-	tr.Note(Heartbeat{Peer: "d", Generation: 3, Step: 50}, now)
-	if got := tr.Newest([]plan.PeerID{"a", "b", "c", "unheard"}, 3); got != 10 {
-		t.Errorf("newest step %d, want 10", got)
+	tr.Note(Heartbeat{Peer: "b", Generation: 3, Step: 1 << 39, StepNanos: 7}, now)
+	tr.Note(Heartbeat{Peer: "c", Generation: 3, Step: 10, StepNanos: 5}, now)
+	tr.Note(Heartbeat{Peer: "d", Generation: 2, Step: 40, StepNanos: 1}, now)
+	if got := tr.Newest(p, now); got != 10 {
+		t.Errorf("newest step %d, want the coordinator's 10", got)
+	}
+	tr.Note(Heartbeat{Peer: "a", Generation: 3, Step: 11}, now)
+	if got := tr.Newest(p, now.Add(silentAfter+1)); got != 11 {
+		t.Errorf("newest step %d without the coordinator, want the median member's 11", got)
+	}
+	if got := tr.StepTime(p); got != 5 {
+		t.Errorf("a step takes %v, want the lower of two", got)
+	}
+}
+
+// TestStagesOfOthersAreNotMeasured: a member can speak of its own stages alone, and once.
+func TestStagesOfOthersAreNotMeasured(t *testing.T) {
+	b := Heartbeat{Peer: "a", Stages: []StageTimes{{Stage: 1, ForwardNanos: 1}, {Stage: 0, ForwardNanos: 2}, {Stage: 0, ForwardNanos: 3}, {Stage: 7}, {Replica: 1}, {Replica: -1}}}
+	if got := b.Measured(stagesOf(1, "a", "b")).Stages; len(got) != 1 || got[0].ForwardNanos != 2 {
+		t.Errorf("measured %+v", got)
 	}
 }
 

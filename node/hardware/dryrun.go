@@ -24,6 +24,7 @@ func DryRun(ctx context.Context, cluster string, nodes int, o Options) (members 
 	profile := plan.Profile{}
 	if o.Emulation != nil {
 		profile.Devices = []plan.DeviceProfile{deviceProfile(emulatedProfile(o.Emulation.Device))}
+		profile = profile.Clamped()
 	} else if profile, err = profileNow(ctx, o); err != nil {
 		return nil, err
 	}
@@ -65,6 +66,7 @@ func clusterMembers(c config.Cluster) []planner.Member {
 			}
 			members[i].Profile.Links = append(members[i].Profile.Links, link)
 		}
+		members[i].Profile = members[i].Profile.Clamped()
 	}
 	return members
 }

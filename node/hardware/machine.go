@@ -126,11 +126,13 @@ func (m *Machine) Profile() plan.Profile {
 	return m.profile
 }
 
-// AddLink adds a measured link to the profile. Profiles returned before stay as they are.
+// AddLink adds a measured link to the profile, in place of an earlier one to the same peer. Profiles returned
+// before stay as they are.
 func (m *Machine) AddLink(l plan.LinkProfile) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.profile.Links = append(slices.Clone(m.profile.Links), l)
+	others := slices.DeleteFunc(slices.Clone(m.profile.Links), func(o plan.LinkProfile) bool { return o.Peer == l.Peer })
+	m.profile.Links = append(others, plan.Profile{Links: []plan.LinkProfile{l}}.Clamped().Links...)
 }
 
 // Measure measures the devices and takes the result over where it differs from the profile. It

@@ -14,7 +14,9 @@ import (
 	"pnode/planner/plan"
 )
 
-// measure profiles devices, of whose memory so much may be taken, and the disk of dir.
+// measure profiles devices, of whose memory so much may be taken, and the disk of dir. Figures are clamped to
+// what the others accept, such as the free space of a file system without a limit. The error wraps
+// plan.ErrBadProfile where they would refuse the profile.
 func measure(set *devices.Set, allowed config.Memory, dir string) (p plan.Profile, err error) {
 	memory, err := mem.VirtualMemory()
 	if err != nil {
@@ -36,6 +38,10 @@ func measure(set *devices.Set, allowed config.Memory, dir string) (p plan.Profil
 			device.HostFreeBytes = min(device.HostFreeBytes, allowed.Of(devices.CPU).Within(free)/users)
 		}
 		p.Devices = append(p.Devices, device)
+	}
+	p = p.Clamped()
+	if err := p.Validate(""); err != nil {
+		return p, fmt.Errorf("hardware: no other node would accept this machine: %w: choose what to compute on with --devices", err)
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"pnode/kernels/host"
 	"pnode/kernels/null"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 // TestCeiling: a card's memory has a limit in any case, the host's where the user sets one.
@@ -84,9 +86,14 @@ func TestAMeasuredDeviceIsHeldToItsMemory(t *testing.T) {
 
 // shared is a device in the host's memory, card one that has its own, as far as it says.
 type (
-	shared struct{ kernels.Device }
-	card   struct{ shared }
+	shared struct {
+		kernels.Device
+		name string
+	}
+	card struct{ shared }
 )
+
+func (s shared) Name() string { return s.name }
 
 func (card) Distant() bool { return true }
 
@@ -102,9 +109,9 @@ func TestOnlyCardsMayUseTheHostsMemory(t *testing.T) {
 		}
 		defer device.Close()
 		set := &devices.Set{Devices: []devices.Device{
-			{Device: card{shared{device}}, Finding: devices.Finding{Name: "cuda:0", MemoryBytes: 1 << 30}},
-			{Device: card{shared{device}}, Finding: devices.Finding{Name: "opencl:0", Shared: true}},
-			{Device: shared{device}, Finding: devices.Finding{Name: devices.CPU, Shared: true}},
+			{Device: card{shared{device, "cuda:0"}}, Finding: devices.Finding{Name: "cuda:0", MemoryBytes: 1 << 30}},
+			{Device: card{shared{device, "opencl:0"}}, Finding: devices.Finding{Name: "opencl:0", Shared: true}},
+			{Device: shared{device, devices.CPU}, Finding: devices.Finding{Name: devices.CPU, Shared: true}},
 		}}
 		profile, err := measure(set, "cpu=300MB", t.TempDir())
 		if err != nil {
@@ -114,6 +121,10 @@ func TestOnlyCardsMayUseTheHostsMemory(t *testing.T) {
 			if d := profile.Devices[i]; d.HostFreeBytes != want || (d.CopyBytesPerS > 0) != (want > 0) {
 				t.Errorf("device %d: %+v, want %d bytes of host memory", i, d, want)
 			}
+		}
+		set.Devices[1].Device = card{shared{device, "cuda:0"}}
+		if _, err := measure(set, "", t.TempDir()); !errors.Is(err, plan.ErrBadProfile) || !strings.Contains(err.Error(), "--devices") {
+			t.Errorf("two devices of one name: %v", err)
 		}
 		var memory host.Memory
 		limitHost(&memory, set, "cpu=300MB")

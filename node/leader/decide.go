@@ -3,6 +3,7 @@ package leader
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/node/gossip"
@@ -22,6 +23,13 @@ const (
 	// lackingPlans bounds the plans that fail for want of a checkpoint's chunks before the run
 	// goes back to an older checkpoint.
 	lackingPlans = 3
+	// A pause waits for its save for leastSavePatience, or longer where saveSteps steps take longer; not that a step
+	// is believed to take more than a slowStep.
+	leastSavePatience = time.Minute
+	saveSteps         = 4
+	slowStep          = 5 * time.Minute
+	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
+	hastyPlans = 8
 )
 
 // memberView describes a member to decide.
@@ -45,12 +53,23 @@ type view struct {
 	MinNodes, MinDevices int
 	// Better says why another plan would be worth the change; empty when it is not.
 	Better string
-	// Paused: the plan's workers were asked to save their newest step and to wait. Newest is
-	// the newest step that one of them reports.
-	Paused bool
-	Newest plan.Step
-	Stall  stall
-	Ending bool // the run is stopping or finished
+	// Paused: the plan's workers were asked to save their newest step and to wait, as this leader has known for
+	// PausedFor. It waits for SavePatience. Newest is that step as the plan's coordinator reports it.
+	Paused                  bool
+	PausedFor, SavePatience time.Duration
+	Newest                  plan.Step
+	Stall                   stall
+	Trial                   trial // of the generation that was given up
+	Ruled                   bool  // the log says whose fault that was
+	// Jump is what is to be done about the loss. Ended says why the generation ends though its members carry it on,
+	// once the log knows.
+	Jump  ruling
+	Ended string
+	// Restarts is what is to be done about a member whose process is started again and again.
+	Restarts ruling
+	Ending   bool // the run is stopping or finished
+	// Returning: a member is back after the run was stopped. It may have to wait for an owner that is gone.
+	Returning bool
 }
 
 // stall describes a generation that was given up, if any.
@@ -73,6 +92,7 @@ type verdict struct {
 	Doubt    bool        // but only if its host says that the process has ended
 	Pause    bool        // have the newest step saved, a new plan follows it
 	Rollback plan.Step   // give the newest checkpoint up for this one; 0 is no
+	Rule     ruling      // write down whose fault it was; zero is no
 	Plan     bool        // make a new plan now
 	Why      string
 	// Blocked says why there is no plan and none can be made.
@@ -82,11 +102,23 @@ type verdict struct {
 // decide is the leader's rule, cheapest loss first. It marks the dead; plans at once when the
 // running plan cannot go on; otherwise it has the state saved and plans from there.
 func decide(v view) verdict {
-	if v.Ending {
+	if v.Ending && !v.Returning {
 		return verdict{}
 	}
 	if gone, ok := v.silent(); ok {
 		return gone
+	}
+	if v.Ending {
+		return verdict{}
+	}
+	if found, ok := v.fault(); ok {
+		return found
+	}
+	if v.Jump != (ruling{}) && v.Ended == "" {
+		return verdict{Rule: v.Jump}
+	}
+	if v.Restarts != (ruling{}) && v.Ended == "" {
+		return verdict{Rule: v.Restarts}
 	}
 	active, devices, leaving := 0, 0, map[plan.PeerID]bool{}
 	absent := map[plan.PeerID]string{} // nodes of the plan, and why
@@ -112,6 +144,9 @@ func decide(v view) verdict {
 	if active == 0 {
 		return verdict{} // the last node leaves: its checkpoint is the end of the run for now
 	}
+	if v.Ended != "" {
+		return verdict{Plan: true, Why: v.Ended}
+	}
 	for _, peer := range v.Plan.Peers() {
 		if why, ok := absent[peer]; ok {
 			return verdict{Plan: true, Why: fmt.Sprintf("%s %s", v.nameOf(peer), why)}
@@ -121,6 +156,11 @@ func decide(v view) verdict {
 		return v.stalled()
 	}
 	return v.change(leaving)
+}
+
+// savePatience returns how long a pause waits for the step under way and its save, where a step takes so long.
+func savePatience(step time.Duration) time.Duration {
+	return max(leastSavePatience, saveSteps*min(step, slowStep))
 }
 
 // nameOf returns what people call a peer.
@@ -140,6 +180,25 @@ func (v view) silent() (gone verdict, ok bool) {
 	return verdict{}, false
 }
 
+// fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
+// may restart or leave to be forgotten. It waits for the words of all members but the accused, for a while.
+func (v view) fault() (verdict, bool) {
+	said := slices.DeleteFunc(slices.Clone(v.Trial.Accusations), func(a accusation) bool { return a.Kind == plan.LostLink })
+	if v.Ruled || v.Plan.Generation == 0 || len(said) == 0 {
+		return verdict{}, false
+	}
+	deaf := slices.ContainsFunc(said, func(a accusation) bool { return a.By == "" })
+	missing := slices.ContainsFunc(v.Plan.Peers(), func(p plan.PeerID) bool {
+		accused := slices.ContainsFunc(said, func(a accusation) bool { return a.Accused == p })
+		return !accused && !slices.Contains(v.Stall.By, p)
+	})
+	if missing && !deaf && v.Stall.For <= stallGrace {
+		return verdict{}, true
+	}
+	r, ok := judge(v.Trial)
+	return verdict{Rule: r}, ok
+}
+
 // first waits for the nodes and devices that the run wants to begin with.
 func (v view) first(active, devices int) verdict {
 	if need := max(1, v.MinNodes); active < need {
@@ -155,14 +214,22 @@ func (v view) first(active, devices int) verdict {
 // run goes back to an older checkpoint first.
 func (v view) stalled() verdict {
 	s := v.Stall
+	found, ok := judge(v.Trial)
+	ok = ok && !v.Ruled
 	switch {
 	case v.Checkpoint < v.Plan.Start:
 		return verdict{Plan: true, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Plan.Start)}
-	case !s.Lacks || !s.Alone && s.Plans < lackingPlans:
-		if s.For > s.Patience {
+	case !s.Lacks || !s.Alone && (s.Plans < lackingPlans || ok):
+		if v.Ruled && s.Plans < hastyPlans {
 			return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
 		}
-		return verdict{}
+		if s.For <= s.Patience {
+			return verdict{}
+		}
+		if ok {
+			return verdict{Rule: found}
+		}
+		return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
 	case s.Fallback == 0:
 		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is kept; start a node that holds a copy", v.Checkpoint)}
 	}
@@ -190,6 +257,8 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 		return verdict{Pause: true, Why: why}
 	case v.Checkpoint > v.Plan.Start && v.Checkpoint >= v.Newest:
 		return verdict{Plan: true, Why: why}
+	case v.PausedFor > v.SavePatience: // a member does not save, or says that there is more to save
+		return verdict{Plan: true, Why: why + "; the newest step was not saved in time"}
 	default:
 		return verdict{} // the save is under way
 	}

@@ -62,13 +62,17 @@ func TestDecide(t *testing.T) {
 		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
 		{"plans from the older one", func() view { v := lacking(stall{Fallback: 10, Alone: true}); v.Checkpoint = 20; return v }(), verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"saves before a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},
-		{"waits for that save", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 30}, verdict{}},
-		{"not content with the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 32}, verdict{}},
+		{"waits for that save", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 30, SavePatience: time.Minute}, verdict{}},
+		{"not content with the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 32, SavePatience: time.Minute}, verdict{}},
+		{"for no longer than saves take", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 1 << 40, Checkpoint: 32, PausedFor: 1, SavePatience: 1}, verdict{}},
+		{"then goes on from the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 1 << 40, Checkpoint: 32, PausedFor: 2, SavePatience: 1}, verdict{Plan: true, Why: "b is leaving; the newest step was not saved in time"}},
 		{"then plans without the leaver", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "b is leaving"}},
 		{"ends a pause that an earlier planner asked for", view{Plan: running, Members: alive("a", "b"), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "the plan was paused"}},
 		{"does not plan for nobody", view{Plan: running, Members: leaving(leaving(alive("a", "b"), 0), 1)}, verdict{}},
 		{"saves before a better plan", view{Plan: running, Members: alive("a", "b", "c"), Better: "c helps"}, verdict{Pause: true, Why: "c helps"}},
 		{"does nothing at the end of a run", view{Plan: running, Members: silent, Ending: true}, verdict{}},
+		{"but marks the silent gone for one that comes back to a stopped run", view{Plan: running, Members: silent, Ending: true, Returning: true}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
+		{"and plans nothing there", view{Plan: running, Members: alive("a"), Ending: true, Returning: true}, verdict{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.view.Checkpoint = cmp.Or(c.view.Checkpoint, c.view.Plan.Start)

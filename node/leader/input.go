@@ -29,12 +29,13 @@ func NextInput(state consensus.State) planner.Input {
 		previous := state.Plan
 		in.Previous = &previous
 	}
-	for _, m := range state.Members {
-		if draining := m.State == consensus.Draining; draining || m.State == consensus.Active {
-			in.Members = append(in.Members, planner.Member{Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: m.Profile, Draining: draining})
-		}
+	for _, c := range state.Counted() {
+		m, _ := state.Member(c.Peer)
+		in.Members = append(in.Members, planner.Member{
+			Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: c.Profile, Claim: c.Text(), Draining: m.State == consensus.Draining,
+		})
 	}
-	train, there := &in.Run.Train, devicesOf(in.Members)
+	train, there := &in.Run.Train, devicesOf(in)
 	if devicesAsked(*train) > there {
 		train.Stages = 0
 	}
@@ -47,12 +48,12 @@ func NextInput(state consensus.State) planner.Input {
 // devicesAsked returns how many devices the replicas and stages take that the user asked for.
 func devicesAsked(t plan.TrainSpec) int { return max(1, t.Replicas) * max(1, t.Stages) }
 
-// devicesOf counts what members compute on that stay.
-func devicesOf(members []planner.Member) (n int) {
-	for _, m := range members {
-		if !m.Draining {
-			n += len(m.Profile.Devices)
-		}
+// devicesOf counts what can get a stage.
+func devicesOf(in planner.Input) int {
+	in.Run.Train.Stages, in.Run.Train.Replicas, in.Previous = 0, 0, nil // which may want more than there is
+	n, err := planner.Devices(in)
+	if err != nil {
+		return 0 // nothing can be planned
 	}
 	return n
 }

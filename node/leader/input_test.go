@@ -1,12 +1,21 @@
 package leader
 
 import (
+	"fmt"
 	"testing"
 
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
+
+// withDevices returns a profile of so many like devices.
+func withDevices(n int) (p plan.Profile) {
+	for i := range n {
+		p.Devices = append(p.Devices, plan.DeviceProfile{Name: fmt.Sprint("gpu:", i), MatMulFLOPS: 1e12, MemoryBytesPerS: 1e11, MemoryFreeBytes: 1 << 33})
+	}
+	return p
+}
 
 func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 	run := plan.RunSpec{
@@ -32,10 +41,9 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 			spec.Train.Replicas, spec.Train.Stages = c.replicas, c.stages
 			state := consensus.State{Run: &spec, Plan: plan.Plan{Generation: c.previous}}
 			for i := range c.nodes {
-				profile := plan.Profile{Devices: make([]plan.DeviceProfile, c.devices)}
-				state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(rune('a' + i)), State: consensus.Active, Profile: profile})
+				state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(rune('a' + i)), State: consensus.Active, Profile: withDevices(c.devices)})
 			}
-			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 9)}})
+			state.Members = append(state.Members, consensus.Member{Peer: "z", State: consensus.Draining, Profile: withDevices(9)})
 			in := NextInput(state)
 			if in.Run.Train.Replicas != c.wantReplicas || in.Run.Train.Stages != c.wantStages {
 				t.Errorf("%d replicas of %d stages, want %d of %d", in.Run.Train.Replicas, in.Run.Train.Stages, c.wantReplicas, c.wantStages)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"pnode/pipeline/wire"
 	"pnode/planner"
 	"pnode/planner/plan"
-	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -27,12 +27,14 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Planner are needed.
+// Config holds the parts that a Leader works with. All fields but Losses and Planner are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
 	Peers      Peers
 	Heartbeats *gossip.Tracker
+	// Losses returns the losses of the steps after one of a generation, as far as they are known; nil knows none.
+	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
 	// Planner searches for plans; zero means package planner.
 	Planner Planner
 	Log     *slog.Logger
@@ -51,10 +53,6 @@ type Consensus interface {
 type Peers interface {
 	// Refuses reports whether a member's host says that its process has ended.
 	Refuses(ctx context.Context, p plan.PeerID) bool
-	// Capability returns a member's verified right to be in the run, if it was met.
-	Capability(p plan.PeerID) (admission.Capability, bool)
-	// Block ends connections to a peer and takes no more.
-	Block(p plan.PeerID)
 }
 
 // Planner holds the searches of package planner, each of which may take seconds.
@@ -111,6 +109,18 @@ type term struct {
 	// plans counts those committed since the checkpoint of step countedAt.
 	plans     int
 	countedAt plan.Step
+	// begun is when this leader first saw the current plan.
+	begun seenPlan
+	// paused is when this leader first saw the pause that is asked for.
+	paused seenPause
+	// links are the accusations of the generations since then that ended for lost links alone.
+	links [][]accusation
+	// quit is the only member that gave the generations before the current one up, quits how many in a row.
+	quit     plan.PeerID
+	quits    int
+	restarts restarts
+	// unruled is the generation whose ruling the log does not take.
+	unruled plan.Generation
 	// better compares the best plan for a roster with the one that runs.
 	comparedFor roster
 	better      *future[planner.Decision]
@@ -119,12 +129,17 @@ type term struct {
 	made    *future[made]
 	// schedule follows the steps of the running plan.
 	schedule scheduleWatch
+	// losses follows the steps of the run.
+	losses lossWatch
+	// growth follows what those steps show of members' claims.
+	growth growth
 }
 
 // roster names what a comparison of plans depends on.
 type roster struct {
 	epoch      uint64
 	generation plan.Generation
+	without    string // who is left out, which ends without a change of the state
 }
 
 // occasion names what a new plan depends on. A plan for another one is out of date.
@@ -167,17 +182,26 @@ func (l *Leader) Run(ctx context.Context) {
 		}
 		if t == nil || t.number != number {
 			search := func(f func(context.Context)) bool { return l.search(ctx, f) }
-			t = &term{Leader: l, number: number, search: search, schedule: scheduleWatch{Leader: l, spawn: search}}
+			t = &term{Leader: l, number: number, search: search, schedule: scheduleWatch{Leader: l, spawn: search}, growth: growth{Leader: l, spawn: search}}
 			l.Log.Info("this node is the leader", "term", number)
 		}
 		if state.Run == nil {
 			continue
 		}
 		verdict := decide(t.view(state, seen))
-		if err := errors.Join(t.carryOut(ctx, state, verdict), l.bindGrants(ctx, state)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(t.carryOut(ctx, state, verdict), t.grow(ctx, state)); err != nil && ctx.Err() == nil {
 			l.Log.Warn("leader", "cause", err)
 		}
 	}
+}
+
+// grow writes down what steps have shown of members' claims.
+func (t *term) grow(ctx context.Context, state consensus.State) error {
+	e, ok := t.growth.look(state, func() planner.Input { return NextInput(without(state, leftOut(state, time.Now()))) })
+	if !ok {
+		return nil
+	}
+	return t.growth.propose(ctx, e)
 }
 
 // search runs f on a goroutine of its own and wakes Run after it, unless too many run already.
@@ -198,8 +222,10 @@ func (t *term) view(state consensus.State, seen sightings) view {
 	v := view{
 		Names: map[plan.PeerID]string{}, Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
-		Paused: state.Paused(), Newest: t.Heartbeats.Newest(peers, generation),
+		Paused: state.Paused(), PausedFor: t.pausedFor(state, seen.last), SavePatience: savePatience(t.Heartbeats.StepTime(state.Plan)),
+		Newest: t.Heartbeats.Newest(state.Plan, seen.last),
 		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
+		Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.State == consensus.Joining }),
 	}
 	for _, p := range peers {
 		v.Names[p] = state.NameOf(p)
@@ -213,12 +239,12 @@ func (t *term) view(state consensus.State, seen sightings) view {
 			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.ProcessEpoch}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
-			Peer: m.Peer, Silent: silent, Devices: len(m.Profile.Devices),
+			Peer: m.Peer, Silent: silent, Devices: planner.Member{Peer: m.Peer, Profile: m.Profile}.Devices(),
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Restarted: state.Reborn(m),
 		})
 	}
 	if state.Checkpoint.Step != t.countedAt {
-		t.plans, t.countedAt = 0, state.Checkpoint.Step
+		t.plans, t.countedAt, t.links = 0, state.Checkpoint.Step, nil
 	}
 	v.Stall = stall{
 		Stall: t.Heartbeats.Stalled(peers, generation, seen.last), Patience: min(stallGrace<<min(t.plans, 5), time.Minute),
@@ -227,7 +253,31 @@ func (t *term) view(state consensus.State, seen sightings) view {
 	if len(state.Older) > 0 {
 		v.Stall.Fallback = state.Older[0].Step
 	}
+	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), seen.last)
+	v.Ruled = t.ruled(state)
+	v.Jump, _ = t.losses.look(state, t.Losses)
+	v.Ended = endedByRuling(state)
+	t.restarts.look(state.Members, seen.last)
+	v.Restarts = t.restarts.often(state, seen.last)
 	return v
+}
+
+// seenPause is when a leader first saw a pause of a generation.
+type seenPause struct {
+	generation plan.Generation
+	count      uint64
+	at         time.Time
+}
+
+// pausedFor returns how long the plan has been paused as this leader saw it, 0 while it is not.
+func (t *term) pausedFor(state consensus.State, now time.Time) time.Duration {
+	if !state.Paused() {
+		return 0
+	}
+	if p := t.paused; p.generation != state.Plan.Generation || p.count != state.PauseWanted {
+		t.paused = seenPause{state.Plan.Generation, state.PauseWanted, now}
+	}
+	return now.Sub(t.paused.at)
 }
 
 // compare returns why a plan with the present members is worth the change. It returns nothing
@@ -236,8 +286,9 @@ func (t *term) compare(state consensus.State) string {
 	if state.Plan.Generation == 0 {
 		return ""
 	}
-	if r := (roster{state.Epoch, state.Plan.Generation}); t.comparedFor != r {
-		in := NextInput(state)
+	out := leftOut(state, time.Now())
+	if r := (roster{state.Epoch, state.Plan.Generation, namesOf(out)}); t.comparedFor != r {
+		in := NextInput(without(state, out))
 		in.Links = t.schedule.links
 		current, _ := t.Heartbeats.Running(state.Plan)
 		t.better = begin(t.search, func(ctx context.Context) planner.Decision {
@@ -272,6 +323,8 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		m, _ := state.Member(v.Gone)
 		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
+	case v.Rule != ruling{}:
+		return t.proposeRuling(ctx, state, v.Rule)
 	case v.Pause:
 		t.Log.Info("asking for a checkpoint before a new plan", "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})
@@ -288,14 +341,18 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 // proposePlan commits the next generation once a search has made it for this state. It does not
 // wait for the search. A refusal for age is no error: the next look sees the newer state.
 func (t *term) proposePlan(ctx context.Context, state consensus.State, why string) error {
-	o := occasion{roster{state.Epoch, state.Plan.Generation}, state.Checkpoint.Step, why}
+	out := leftOut(state, time.Now())
+	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, state.Checkpoint.Step, why}
 	if t.madeFor != o || t.made == nil {
-		in, search := NextInput(state), t.schedule.planner(why)
+		search := t.schedule.planner(why)
 		t.madeFor, t.made = o, begin(t.search, func(ctx context.Context) made {
-			p, reasons, err := search(ctx, in)
-			lines := []string{why}
+			p, reasons, in, told, err := searchWithout(ctx, state, out, search)
+			if errors.Is(err, planner.ErrNoFit) { // better a plan that may break than none
+				p, reasons, in, told, err = searchWithout(ctx, state.BelieveMemory(), out, search)
+			}
+			lines := append([]string{why}, told...)
 			if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
-				lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in.Members), "device")))
+				lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in), "device")))
 			}
 			lines = append(lines, reasons.Lines()...)
 			lines = lines[:min(len(lines), maxReasons)]
@@ -318,6 +375,7 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.lines})
 	if err == nil {
 		t.plans++
+		t.noteLinks(state)
 		t.Log.Info("committed a plan", "generation", m.plan.Generation, "start", m.plan.Start, "why", why)
 	}
 	if errors.Is(err, consensus.ErrStale) {

@@ -12,7 +12,6 @@ import (
 	"pnode/node/gossip"
 	"pnode/planner"
 	"pnode/planner/plan"
-	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -59,10 +58,6 @@ func (c *oneLeader) Propose(_ context.Context, e consensus.Entry) error {
 type strangers struct{}
 
 func (strangers) Refuses(context.Context, plan.PeerID) bool { return true }
-func (strangers) Block(plan.PeerID)                         {}
-func (strangers) Capability(plan.PeerID) (admission.Capability, bool) {
-	return admission.Capability{}, false
-}
 
 // TestPlanningDoesNotDelayTheDetectionOfTheDead: while the planner searches, a member dies and is
 // marked gone; the plan of that search is out of date and dropped, the next one does without it.
@@ -71,8 +66,8 @@ func TestPlanningDoesNotDelayTheDetectionOfTheDead(t *testing.T) {
 		run := rehearsedRun()
 		run.Train.Stages = 0
 		members := []consensus.Member{
-			{Peer: "a", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 1)}},
-			{Peer: "dead", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, 1)}},
+			{Peer: "a", State: consensus.Active, Profile: withDevices(1)},
+			{Peer: "dead", State: consensus.Active, Profile: withDevices(1)},
 		}
 		log := &oneLeader{state: consensus.State{Run: &run, Members: members, Epoch: 1}}
 		release := make(chan struct{})
@@ -144,7 +139,7 @@ func TestAPlanIsProposedOnce(t *testing.T) {
 		run := rehearsedRun()
 		run.Train.Stages = 0
 		members := func(devices int) []consensus.Member {
-			return []consensus.Member{{Peer: "a", State: consensus.Active, Profile: plan.Profile{Devices: make([]plan.DeviceProfile, devices)}}}
+			return []consensus.Member{{Peer: "a", State: consensus.Active, Profile: withDevices(devices)}}
 		}
 		log := &refusing{oneLeader: &oneLeader{state: consensus.State{Run: &run, Members: members(2), Epoch: 1}}}
 		log.renew = func() {

@@ -66,7 +66,14 @@ const fakeInvite = "pnode1-fake"
 
 func (*fake) Status() api.Status { return api.Status{State: "training"} }
 
-func (f *fake) Invite(time.Duration, int) (string, error) {
+func (*fake) Invites() ([]api.Invite, error) { return nil, nil }
+
+func (*fake) Revoke(context.Context, api.RevokeRequest) (string, error) { return "", api.ErrNotReady }
+
+func (f *fake) Invite(_ context.Context, r api.InviteRequest) (string, error) {
+	if !r.Owner {
+		return "", errors.New("the nodes of one machine are its owner's")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.notReady > 0 || f.script == "unready" {
@@ -104,6 +111,9 @@ func after(args []string, flag string) string {
 
 func runFake(script string, args []string) error {
 	dir := after(args, "--dir")
+	if invite := os.Getenv(config.InviteEnv); invite != "" {
+		args = append(args[:1:1], append([]string{invite}, args[1:]...)...) // so that a test sees both
+	}
 	b, err := json.Marshal(args)
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ func (s *Supervisor) prepare() error {
 	if c.Resume {
 		return s.resume(path)
 	}
+	s.tellOwner(c.Listen)
 	first := s.options.Config // node 0 has the settings of the run, for one process of many
 	first.Local, first.Dir, first.Resume, first.JSON, first.Cluster, first.Trace = 0, "", false, false, "", ""
 	first.MinNodes = s.options.Nodes
@@ -59,6 +60,7 @@ func (s *Supervisor) resume(path string) error {
 	if err != nil {
 		return fmt.Errorf("local: the settings of the run: %w", err)
 	}
+	s.tellOwner(cmp.Or(s.options.Config.Listen, stored.Listen))
 	c := &s.options.Config
 	c.Name = cmp.Or(c.Name, stored.Name)
 	c.Threads = cmp.Or(c.Threads, stored.Threads)
@@ -124,19 +126,16 @@ func (s *Supervisor) ownArgs(index int) []string {
 	return args
 }
 
-// joinArgs returns the command line of another node; an empty target goes on from its folder.
-func (s *Supervisor) joinArgs(index int, target string) []string {
-	args := []string{"join"}
-	if target != "" {
-		args = append(args, target)
-	}
-	args = append(
-		args, "--supervised",
+// joinArgs returns the command line of another node, which goes on from its folder or finds its invite in the environment:
+// other users of the machine see command lines.
+func (s *Supervisor) joinArgs(index int) []string {
+	args := []string{
+		"join", "--supervised",
 		"--dir", s.nodeDir(index),
 		"--listen", s.listenOf(index),
 		"--threads", strconv.Itoa(s.threads()),
 		"--log-level", s.logLevel(),
-	)
+	}
 	return append(args, s.ownArgs(index)...)
 }
 

@@ -139,7 +139,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // launch starts node 0, the nodes that go on from their own folders, and with an invite
 // of node 0 the new ones. An error means that the run cannot begin.
 func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(error)) error {
-	first, err := s.start(0, s.trainArgs(), g, fail)
+	first, err := s.start(0, s.trainArgs(), "", g, fail)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 			fresh = append(fresh, i)
 			continue
 		}
-		if _, err := s.start(i, s.joinArgs(i, ""), g, fail); err != nil {
+		if _, err := s.start(i, s.joinArgs(i), "", g, fail); err != nil {
 			return err
 		}
 	}
@@ -166,11 +166,20 @@ func (s *Supervisor) launch(ctx context.Context, g *errgroup.Group, fail func(er
 	}
 	s.tellFolder()
 	for _, i := range fresh {
-		if _, err := s.start(i, s.joinArgs(i, invite), g, fail); err != nil {
+		if _, err := s.start(i, s.joinArgs(i), invite, g, fail); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tellOwner says what members get to see, where other machines can connect to node 0.
+func (s *Supervisor) tellOwner(listen string) {
+	if config.Reachable(listen) {
+		for _, line := range config.TellOwner() {
+			s.options.Output.Notice(line)
+		}
+	}
 }
 
 // tellFolder says where the run is and how to look on, once node 0 has begun it.
@@ -187,7 +196,7 @@ func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string
 	}
 	defer client.Close()
 	for {
-		invite, err := client.Invite(ctx, inviteTTL, uses)
+		invite, err := client.Invite(ctx, api.InviteRequest{TTL: inviteTTL, Uses: uses, Owner: true}) // the same person's machine
 		if err != nil && !errors.Is(err, api.ErrNotReady) && ended(first.ended, lastMoments) {
 			return "", errEnded
 		}
@@ -200,14 +209,14 @@ func (s *Supervisor) invite(ctx context.Context, first *child, uses int) (string
 	}
 }
 
-// start runs one node and the goroutines that wait for it and follow its events.
-func (s *Supervisor) start(index int, args []string, g *errgroup.Group, fail func(error)) (*child, error) {
+// start runs one node, which gets the invite if there is one, and the goroutines that wait for it and follow its events.
+func (s *Supervisor) start(index int, args []string, invite string, g *errgroup.Group, fail func(error)) (*child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	c, err := startChild(index, s.nodeDir(index), s.options.Binary, args, s.options.Env)
+	c, err := startChild(index, s.nodeDir(index), s.options.Binary, args, append(s.options.Env[:len(s.options.Env):len(s.options.Env)], config.InviteEnv+"="+invite))
 	if err != nil {
 		return nil, err
 	}

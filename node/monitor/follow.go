@@ -26,6 +26,8 @@ const (
 	mostAsked  = 8
 	// stepsPatience bounds how long steps are held back for older ones that nobody has.
 	stepsPatience = 5 * time.Second
+	// longestPause bounds the time between rounds of questions that bring nothing, which doubles from gossip.Every.
+	longestPause = 8 * time.Second
 )
 
 var errBadSteps = errors.New("monitor: bad list of steps")
@@ -72,14 +74,17 @@ func (m *Monitor) answerSteps(_ context.Context, _ plan.PeerID, request []byte) 
 // FollowSteps reads the steps that this node's own workers do not report, until ctx ends.
 func (m *Monitor) FollowSteps(ctx context.Context) {
 	var owing time.Time // since when older steps are waited for
+	var asking pace
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.Beats.News():
 		}
-		if state := m.Consensus.State(); m.lacksSteps(state) {
+		if state := m.Consensus.State(); m.lacksSteps(state) && asking.due(time.Now()) {
+			before := m.steps.logged().end
 			m.readSteps(ctx, state)
+			asking.asked(m.steps.logged().end != before, time.Now())
 		}
 		switch now := time.Now(); {
 		case m.steps.logged().owed == 0:
@@ -92,9 +97,25 @@ func (m *Monitor) FollowSteps(ctx context.Context) {
 	}
 }
 
+// pace spreads questions that bring nothing, as where a heartbeat told of steps that nobody has.
+type pace struct {
+	next  time.Time
+	pause time.Duration
+}
+
+func (p *pace) due(now time.Time) bool { return !now.Before(p.next) }
+
+// asked notes the end of a round of questions, and whether it brought something.
+func (p *pace) asked(useful bool, now time.Time) {
+	if p.pause = min(max(2*p.pause, gossip.Every), longestPause); useful {
+		p.pause = 0
+	}
+	p.next = now.Add(p.pause)
+}
+
 // lacksSteps reports whether others have steps that this node's workers will not report.
 func (m *Monitor) lacksSteps(state consensus.State) bool {
-	newest := position{state.Plan.Generation, m.Beats.Newest(state.Plan.Peers(), state.Plan.Generation)}
+	newest := position{state.Plan.Generation, m.Beats.Newest(state.Plan, time.Now())}
 	me, member := state.Member(m.Self)
 	inTime := member && me.ProcessEpoch == m.Epoch && !state.Reborn(me)
 	news := newest.Step > state.Plan.Start
@@ -118,9 +139,17 @@ func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
 		if err != nil {
 			return false, err
 		}
+		if n := len(events); n > 0 && !possible(state, positionOf(events[n-1])) {
+			return false, fmt.Errorf("%w: step %d of generation %d, which is not yet", errBadSteps, events[n-1].Step, events[n-1].Generation)
+		}
 		m.steps.merge(events)
 		return !m.lacksSteps(state), nil
 	})
+}
+
+// possible reports whether a run may have done a step: what comes after it would never be shown.
+func possible(s consensus.State, p position) bool {
+	return p.Generation <= s.Plan.Generation && (s.Run == nil || p.Step <= s.Run.Train.Steps)
 }
 
 // askEach asks distinct peers one after the other until one's answer is enough, and reports

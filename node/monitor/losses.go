@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/twofold"
 )
@@ -74,4 +75,14 @@ func (m *Monitor) LearnLosses(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// Losses returns the losses of the logged steps after one of a generation.
+func (m *Monitor) Losses(after plan.Generation, step plan.Step) (losses []gossip.StepLoss) {
+	m.steps.with(func(l *stepLog) {
+		for _, e := range l.since(position{after, step}) {
+			losses = append(losses, gossip.StepLoss{Generation: e.Generation, Step: e.Step, Loss: e.Loss})
+		}
+	})
+	return losses
 }

@@ -60,7 +60,8 @@ type Monitor struct {
 	api.Hub // of what happens on this node
 	steps   steps
 	view    viewCache
-	roster  roster // the run loop's
+	roster  roster            // the run loop's
+	rulings []consensus.Blame // known to the run loop; nil before its first look
 
 	mu       sync.Mutex // guards what follows
 	phase    string
@@ -174,6 +175,9 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 	b.Phase, b.Stalled = m.phase, m.stalled
 	if m.stallWhy != nil {
 		b.Reason, b.Lacks = m.stallWhy.Error(), m.lacks
+		if f := (*plan.Fault)(nil); errors.As(m.stallWhy, &f) {
+			b.Fault = f
+		}
 	}
 	return b
 }

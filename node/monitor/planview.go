@@ -12,6 +12,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/schedule/draw"
 	"pnode/planner"
+	"pnode/planner/claims"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -115,7 +116,11 @@ func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
 func (v *planView) simulate(state consensus.State) (err error) {
 	v.figures = newFigures(state, v.seen)
 	in := v.input
+	counted := state.Counted()
 	for _, m := range state.Members {
+		if i := slices.IndexFunc(counted, func(c claims.Counted) bool { return c.Peer == m.Peer }); i >= 0 {
+			m.Profile = counted[i].Profile
+		}
 		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
 	}
 	timing, err := planner.Timing(in, v.plan, v.seen)

@@ -81,3 +81,15 @@ func (m *Monitor) RosterChanged(state consensus.State) {
 		m.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
 	}
 }
+
+// ShowRulings publishes the rulings on faults that are new in the log. Only the run loop calls it. A node that comes
+// later shows those of before in its status alone.
+func (m *Monitor) ShowRulings(state consensus.State) {
+	for _, b := range newRulings(m.rulings, state.Blames) {
+		m.Publish(api.Event{Kind: api.KindError, Generation: b.Generation, Step: b.Step, Message: rulingText(state, b)})
+	}
+	m.rulings = state.Blames
+	if m.rulings == nil {
+		m.rulings = []consensus.Blame{}
+	}
+}

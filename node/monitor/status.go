@@ -24,6 +24,7 @@ func (m *Monitor) Status() api.Status {
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
 		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: savedAt},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
+		Votes: votes(state, m.Consensus.Quorum().Voters),
 	}
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
@@ -68,10 +69,17 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 
 func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Time) []api.Member {
 	var members []api.Member
+	claims := map[plan.PeerID]string{}
+	for _, c := range state.Counted() {
+		claims[c.Peer] = c.Text()
+	}
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: state.NameOf(r.Peer), State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
-			Leader: r.Peer == leader, Device: describeDevices(r.Profile),
+			Leader: r.Peer == leader, Device: describeDevices(r.Profile), NotUsed: notUsed(state, r, now),
+		}
+		if text := claims[r.Peer]; text != "" {
+			member.Device += "; " + text
 		}
 		if ago, heard := m.Beats.Ago(r.Peer, now); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()

@@ -44,6 +44,8 @@ type waitView struct {
 	Training   bool   // this node carries one out
 	Stalled    plan.Generation
 	StallWhy   error
+	NotUsed    string // why plans do without this node
+	Diverged   string // why the run has stopped
 	// Trying are the addresses at which a node that comes back looks for the others.
 	Trying    []string
 	Deadlines ReturnDeadlines
@@ -76,8 +78,12 @@ func (v waitView) cause() string {
 			"start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+
 			"where they finished it, they say so",
 			voters-len(v.Away), voters, voters/2+1, strings.Join(v.Away, ", "), v.Checkpoint)
+	case v.Diverged != "":
+		return v.Diverged
 	case v.Blocked != "" && !v.Training:
 		return v.Blocked
+	case v.NotUsed != "" && !v.Training:
+		return "this node is in the run, but not used " + v.NotUsed
 	case v.Stalled != 0:
 		return fmt.Sprintf("generation %d was given up, a new plan will follow: %v", v.Stalled, v.StallWhy)
 	}
@@ -90,6 +96,10 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 		return ""
 	}
 	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Deadlines: m.Deadlines}
+	if me, ok := state.Member(m.Self); ok {
+		v.NotUsed = notUsed(state, me, now)
+	}
+	v.Diverged = DivergenceText(state)
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}

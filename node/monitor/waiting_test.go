@@ -33,6 +33,9 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no leader of the run answers yet"},
 		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
 		{"the planner could not plan", waitView{Quorum: three, Blocked: "1 node so far", Training: true}, ""},
+		{"left out", waitView{Quorum: three, NotUsed: "until 14:05 UTC: sent what is not finite at step 12 (says b)"}, "this node is in the run, but not used until 14:05 UTC: sent what is not finite at step 12 (says b)"},
+		{"left out, but needed", waitView{Quorum: three, NotUsed: "until 14:05 UTC", Training: true}, ""},
+		{"diverged", waitView{Quorum: three, Diverged: "the run has diverged", Stalled: 3}, "the run has diverged"},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
 		c.view.Deadlines = ReturnDeadlines{Silent: 15 * time.Minute, Deserted: 2 * time.Minute}

@@ -45,6 +45,9 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 		leader = "this node"
 	}
 	p.f("leader\t%s, term %d\n", leader, st.Term)
+	if st.Votes != "" {
+		p.f("votes\t%s\n", clean(st.Votes))
+	}
 	p.f("step\t%s\n", stepLine(st))
 	if st.Waiting != "" {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
@@ -68,6 +71,11 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 			marks = append(marks, "leader")
 		}
 		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), strings.Join(marks, ", "))
+	}
+	for _, m := range st.Roster {
+		if m.NotUsed != "" {
+			p.f("NOT USED\t%s %s\n", name(st, m.Peer), clean(m.NotUsed))
+		}
 	}
 	p.f("\n")
 	if len(st.Plan) == 0 {

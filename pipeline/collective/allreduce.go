@@ -34,7 +34,7 @@ func ReduceScatter(ctx context.Context, ex Exchange, g Group, grad []float32) er
 	// Both go on at once: a send that waits for room must not keep this member from making room.
 	work.Go(func() error {
 		return g.toOthers(func(k int) error {
-			return g.cut.send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad))
+			return g.vector().send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad))
 		})
 	})
 	work.Go(func() error {
@@ -70,7 +70,7 @@ func (g Group) sumOwn(ctx context.Context, ex Exchange, own []float32) ([]float3
 	for k, m := range g.Members {
 		from := own
 		if k != int(g.Self) {
-			if err := g.cut.receive(ctx, ex, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)), part); err != nil {
+			if err := g.vector().receive(ctx, ex, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)), part); err != nil {
 				return nil, fmt.Errorf("part of replica %d: %w", k, err)
 			}
 			from = part
@@ -94,7 +94,10 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 	own := g.pack(self, v)
 	work.Go(func() error {
 		return g.cut.each(own, func(number int, piece []float32) error {
-			payload := wire.AppendF32(nil, piece)
+			payload, err := g.sums().payload(numbered(g.tag(wire.GatherPart, self, self), number), piece)
+			if err != nil {
+				return err
+			}
 			return g.toOthers(func(k int) error {
 				if !wants(k) {
 					return nil
@@ -107,7 +110,7 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 		work.Go(func() error {
 			return g.toOthers(func(k int) error {
 				part := make([]float32, g.partLen(k, len(v)))
-				if err := g.cut.receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, self), part); err != nil {
+				if err := g.sums().receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, self), part); err != nil {
 					return fmt.Errorf("part of replica %d: %w", k, err)
 				}
 				g.unpack(k, v, part)

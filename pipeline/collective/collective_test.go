@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -166,8 +167,9 @@ func TestAllReduceLengthMismatch(t *testing.T) {
 			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Self: plan.Replica(r)}, make([]float32, n))
 		})
 	}
-	if err := work.Wait(); !errors.Is(err, wire.ErrLength) {
-		t.Fatalf("got %v, want %v", err, wire.ErrLength)
+	var fault *plan.Fault
+	if err := work.Wait(); !errors.As(err, &fault) || fault.Kind != plan.BadFrame || !slices.ContainsFunc(ms, func(m Member) bool { return m.Peer == fault.Accused }) {
+		t.Fatalf("got %v, want a frame that one of them is accused of", err)
 	}
 }
 

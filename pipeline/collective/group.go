@@ -45,7 +45,26 @@ type Group struct {
 	Layer      int
 	Generation plan.Generation
 	Step       plan.Step
-	cut        pieces
+	// Overflow takes who sent elements out of bounds, where loss scaling may make them; nil: a fault.
+	Overflow func(from plan.PeerID, t wire.Tag)
+	cut      pieces
+}
+
+func (g Group) vector() vector {
+	return vector{cut: g.cut, self: g.Members[g.Self].Peer, overflow: g.Overflow, limit: wire.ReducePart.Bound()}
+}
+
+// sums is the vector of what all members have added up.
+func (g Group) sums() vector {
+	v := g.vector()
+	v.limit = MostSum(len(g.Members))
+	return v
+}
+
+// MostSum returns what sums of replicas' gradients stay below: twice what they may be, so that one that is
+// rounded is nobody's fault.
+func MostSum(replicas int) float32 {
+	return 2 * float32(replicas) * wire.ReducePart.Bound()
 }
 
 func (g Group) validate() error {

@@ -38,20 +38,59 @@ func (p pieces) each(v []float32, f func(number int, piece []float32) error) err
 	return nil
 }
 
-func (p pieces) send(ctx context.Context, ex Exchange, to plan.PeerID, tag wire.Tag, v []float32) error {
-	return p.each(v, func(number int, piece []float32) error {
-		return ex.Send(ctx, to, wire.Frame{Tag: numbered(tag, number), Payload: wire.AppendF32(nil, piece)})
-	})
+// vector is how one vector goes between members.
+type vector struct {
+	cut pieces
+	// self is who sends. An element out of bounds is a fault of whoever sends it: a member looks at its
+	// own before it sends them.
+	self plan.PeerID
+	// overflow takes who sent elements out of bounds, whose update will be skipped; nil: they are a fault.
+	overflow func(from plan.PeerID, t wire.Tag)
+	// limit is what elements stay below, the same on both sides: float32 rounds nothing.
+	limit float32
 }
 
-// receive fills v.
-func (p pieces) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, v []float32) error {
-	return p.each(v, func(number int, piece []float32) error {
-		payload, err := ex.Receive(ctx, from, numbered(tag, number))
+func (v vector) send(ctx context.Context, ex Exchange, to plan.PeerID, tag wire.Tag, xs []float32) error {
+	return v.cut.each(xs, func(number int, piece []float32) error {
+		payload, err := v.payload(numbered(tag, number), piece)
 		if err != nil {
 			return err
 		}
-		return wire.DecodeF32(piece, payload)
+		return ex.Send(ctx, to, wire.Frame{Tag: numbered(tag, number), Payload: payload})
+	})
+}
+
+// payload encodes own elements once they are known to be within bounds.
+func (v vector) payload(tag wire.Tag, piece []float32) ([]byte, error) {
+	payload := wire.AppendF32(nil, piece)
+	return payload, v.check(payload, v.self, tag)
+}
+
+// check returns the fault of a sender whose elements are out of bounds.
+func (v vector) check(payload []byte, from plan.PeerID, tag wire.Tag) error {
+	err := wire.CheckElements(payload, v.limit)
+	switch {
+	case err == nil:
+		return nil
+	case v.overflow != nil:
+		v.overflow(from, tag)
+		return nil
+	}
+	return faulty(plan.BadTensor, from, tag, err)
+}
+
+// receive fills xs.
+func (v vector) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, xs []float32) error {
+	return v.cut.each(xs, func(number int, piece []float32) error {
+		tag := numbered(tag, number)
+		payload, err := ex.Receive(ctx, from, tag)
+		if err != nil {
+			return err
+		}
+		if err := wire.DecodeF32(piece, payload); err != nil {
+			return faulty(plan.BadFrame, from, tag, err)
+		}
+		return v.check(payload, from, tag)
 	})
 }
 

@@ -38,7 +38,7 @@ func Contribute(ctx context.Context, ex Exchange, s State, part []float32) error
 		return err
 	}
 	self, to := int(s.Self), s.Members[0].Peer
-	err := s.cut.send(ctx, ex, to, s.of(wire.StatePart, self), part)
+	err := s.vector().send(ctx, ex, to, s.of(wire.StatePart, self), part)
 	if err == nil {
 		_, err = ex.Receive(ctx, to, s.of(wire.StateTaken, self))
 	}
@@ -57,7 +57,7 @@ func Collect(ctx context.Context, ex Exchange, s State, n int, own []float32) ([
 	s.unpack(int(s.Self), whole, own)
 	err := s.toOthers(func(k int) error {
 		part := make([]float32, s.partLen(k, n))
-		if err := s.cut.receive(ctx, ex, s.Members[k].Peer, s.of(wire.StatePart, k), part); err != nil {
+		if err := s.vector().receive(ctx, ex, s.Members[k].Peer, s.of(wire.StatePart, k), part); err != nil {
 			return fmt.Errorf("part of replica %d: %w", k, err)
 		}
 		s.unpack(k, whole, part)

@@ -20,6 +20,10 @@ type Tied struct {
 	Head       Member
 	// SelfHead says which of the two this worker is.
 	SelfHead bool
+	// Overflow takes who sent elements out of bounds, where loss scaling may make them; nil: a fault.
+	Overflow func(from plan.PeerID, t wire.Tag)
+	// Replicas is of how many the gradients are sums.
+	Replicas int
 	cut      pieces
 }
 
@@ -38,13 +42,13 @@ func SumTied(ctx context.Context, ex Exchange, t Tied, grad []float32) error {
 	if t.SelfHead {
 		self, other = t.Head, t.Embed
 	}
-	theirs := make([]float32, len(grad))
+	theirs, way := make([]float32, len(grad)), vector{cut: t.cut, self: self.Peer, overflow: t.Overflow, limit: MostSum(max(t.Replicas, 1))}
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
-		return t.cut.send(ctx, ex, other.Peer, t.tag(other), grad)
+		return way.send(ctx, ex, other.Peer, t.tag(other), grad)
 	})
 	work.Go(func() error {
-		return t.cut.receive(ctx, ex, other.Peer, t.tag(self), theirs)
+		return way.receive(ctx, ex, other.Peer, t.tag(self), theirs)
 	})
 	if err := work.Wait(); err != nil {
 		return fmt.Errorf("collective: tied gradient of generation %d step %d replica %d stage %d: %w",

@@ -290,6 +290,7 @@ func (s *outStream) ack(n uint64, rtt time.Duration) (through bool, err error) {
 			bytes += len(p.payload())
 		}
 		s.conn.remote.queued.acked(bytes, fresh[0].put, time.Now(), rtt+AckEvery)
+		s.conn.remote.session.movement.went(len(fresh))
 		s.box.done(fresh)
 		s.sent, s.acked = s.sent[len(fresh):], n
 	}

@@ -84,9 +84,10 @@
 // A class never waits for another one (wire.Class): each has streams of its own, and a connection's
 // window room for those of all (Config). Streams of a newer generation than the session's are parked
 // unread, a bounded number for each peer; streams of an older one are refused. A stream whose bytes
-// cannot be decoded, or a message whose checksum does not match, closes the connection with the reason,
-// and the peer is lost. A peer that answers but has not opened its session yet is waited for without
-// limit.
+// cannot be decoded, a message whose checksum does not match, or one that the plan does not have (Expect)
+// closes the connection with the reason, before there is room for it, and the peer is lost with a fault of
+// its own. A peer that answers but has not opened its session yet is waited for without limit: the workers
+// know what is late, and Session.Moved tells them what is only slow.
 //
 // # Goroutines, and who waits for them
 //

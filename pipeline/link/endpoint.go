@@ -106,15 +106,15 @@ func (e *Endpoint) shutdown() {
 // Session opens a generation for an exchange with peers (the own ID among them is
 // ignored) after closing the one before. The generation has to be newer than any before:
 // with an older one, or after Run has ended, every call of the session fails. One
-// goroutine at a time may call Session.
-func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID) *Session {
+// goroutine at a time may call Session. What comes is expected, unless an Expect says otherwise.
+func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID, expect ...Expect) *Session {
 	e.mu.Lock()
 	old := e.session
 	e.mu.Unlock()
 	if old != nil {
 		old.Close()
 	}
-	s := newSession(e, generation, peers)
+	s := newSession(e, generation, peers, expect)
 	streams, err := e.open(s)
 	if err != nil {
 		s.inbox.close(err)

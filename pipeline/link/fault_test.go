@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,11 +223,60 @@ func TestCorruptStreamClosesTheConnection(t *testing.T) {
 				if err := context.Cause(conn.Context()); !errors.As(err, &closed) || closed.ErrorCode != codeCorrupt || closed.ErrorMessage == "" {
 					t.Errorf("the connection ended with %v", err)
 				}
-				if name != "stream header" { // which does not say what session it belongs to
-					lostWithin(t, s, c.ids[0], time.Second)
-				}
+				lostWithin(t, s, c.ids[0], time.Second)
+				wantFrameFault(t, s, c.ids[0])
 				if n := c.endpoints[1].counts.corrupt.Load(); n != 1 {
 					t.Errorf("%d corrupt connections are counted", n)
+				}
+			})
+		})
+	}
+}
+
+// wantFrameFault wants calls about a lost peer to end with its fault.
+func wantFrameFault(t *testing.T, s *Session, peer plan.PeerID) {
+	t.Helper()
+	_, err := s.Receive(t.Context(), peer, activation(s.generation, 1<<30, 0))
+	var fault *plan.Fault
+	if !errors.As(err, &fault) || fault.Accused != peer || fault.Kind != plan.BadFrame || !errors.Is(err, ErrLost) {
+		t.Errorf("%v, want the fault %q of %.8s", err, plan.BadFrame, peer)
+	}
+	if f := s.Fault(peer); f == nil || f != fault {
+		t.Errorf("the session knows of the fault %v", f)
+	}
+}
+
+// TestTensorOf255MB: a message that the plan does not have, or not of that size, is its sender's fault before any
+// room is made for it.
+func TestTensorOf255MB(t *testing.T) {
+	const expected = 1 << 20
+	for name, frame := range map[string]wire.Frame{
+		"255 MB":          {Tag: activation(1, 7, 0), Payload: make([]byte, 255_000_000)},
+		"one byte more":   {Tag: activation(1, 7, 0), Payload: make([]byte, expected+1)},
+		"another's stage": {Tag: wire.Tag{Kind: wire.Activation, Generation: 1, Step: 7, Stage: 3}, Payload: []byte("x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := emulated(t, 2, LinkConditions{}, Options{QueueBytes: 1 << 30})
+				defer c.close()
+				sender := c.endpoints[0].Session(1, c.ids)
+				s := c.endpoints[1].Session(1, c.ids, func(from plan.PeerID, tag wire.Tag, bytes int) error {
+					if from != c.ids[0] || tag.Stage != 0 || bytes > expected {
+						return fmt.Errorf("%w: %v of %d bytes", wire.ErrLength, tag, bytes)
+					}
+					return nil
+				})
+				mustSend(t, sender, c.ids[1], activation(1, 6, 0), payload(expected, 1))
+				mustReceive(t, s, c.ids[0], activation(1, 6, 0), payload(expected, 1))
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				if err := sender.Send(t.Context(), c.ids[1], frame); err != nil {
+					t.Fatal(err)
+				}
+				lostWithin(t, s, c.ids[0], time.Second)
+				wantFrameFault(t, s, c.ids[0])
+				if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 32<<20 {
+					t.Errorf("%d bytes were taken", after.TotalAlloc-before.TotalAlloc)
 				}
 			})
 		})

@@ -46,6 +46,12 @@ func (e *Endpoint) welcome(from plan.PeerID, conn *quic.Conn, stream *quic.Strea
 	var err error
 	if p.open, err = wire.DecodeOpen(b[:]); err != nil {
 		e.corrupt(p, err)
+		e.mu.Lock()
+		session := e.session
+		e.mu.Unlock()
+		if session.alive() && session.remotes[from] != nil {
+			session.remotes[from].lose(session.remotes[from].unreadable(err))
+		}
 		return
 	}
 	if p.open.To != 0 && p.open.To != e.epoch {
@@ -159,7 +165,7 @@ func (r *remote) read(p incoming) {
 		r.depart()
 	case undecodable(err):
 		r.session.endpoint.corrupt(p, err)
-		r.lose(err)
+		r.lose(r.unreadable(err))
 	default: // the connection broke, or the peer has closed its session in a hurry
 		cut(p.stream, streamCut)
 	}

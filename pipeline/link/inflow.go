@@ -72,6 +72,8 @@ func (f *inflow) begin(ctx context.Context, p wire.Piece) error {
 	if p.Header.Tag.Generation != s.generation {
 		f.remote.counts.dropped.Add(1)
 		unwanted = true
+	} else if err = s.expect(f.remote.id, p.Header.Tag, p.Header.PayloadBytes); err != nil {
+		err = fmt.Errorf("link: unexpected message: %w", err)
 	} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
 		f.remote.counts.duplicates.Add(1)
 		unwanted, err = true, nil
@@ -112,6 +114,7 @@ func (f *inflow) put(p wire.Piece, data []byte) error {
 	m.missing--
 	if !m.unwanted {
 		copy(m.payload[p.Offset:], data)
+		f.remote.session.movement.came(m.header.Tag.Step, len(data))
 	}
 	complete := m.missing == 0
 	for next := f.partial[f.finished+1]; complete && next != nil && next.missing == 0; next = f.partial[f.finished+1] {

@@ -235,7 +235,7 @@ func (r *remote) judge(err error) bool {
 		return false
 	}
 	r.session.endpoint.log.Error("acknowledgements make no sense", "peer", r.id, "reason", err)
-	r.lose(err)
+	r.lose(r.unreadable(err))
 	return true
 }
 

@@ -13,6 +13,10 @@ import (
 	"pnode/planner/plan"
 )
 
+// Expect returns an error for a message that a peer has no reason to send, or of more bytes than it can have: one
+// of wire's, since such a message follows no protocol.
+type Expect func(from plan.PeerID, tag wire.Tag, bytes int) error
+
 // Session carries the frames of one generation between this node and its peers.
 type Session struct {
 	endpoint   *Endpoint
@@ -21,6 +25,8 @@ type Session struct {
 	order      []*remote               // the same, as they were given
 	inbox      *inbox
 	lost       chan plan.PeerID
+	movement   movement
+	expect     Expect
 
 	// open ends when closing begins, flush when queued frames have no more time.
 	open, flush     context.Context
@@ -33,13 +39,17 @@ type Session struct {
 	unread error         // what Close gives; set before done is closed
 }
 
-func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID) *Session {
+func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, expect []Expect) *Session {
 	s := &Session{
 		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{}, done: make(chan struct{}),
 		inbox: &inbox{
 			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
 			admitted: map[key]bool{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
 		},
+	}
+	s.expect = func(plan.PeerID, wire.Tag, int) error { return nil }
+	for _, f := range expect {
+		s.expect = f
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
 	s.open, s.endOpen = context.WithCancel(s.flush)
@@ -120,6 +130,7 @@ func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) (err e
 	if len(f.Payload) > s.endpoint.opt.MaxTensorBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(f.Payload), s.endpoint.opt.MaxTensorBytes)
 	}
+	s.movement.at(f.Tag.Step)
 	if to == s.endpoint.net.Self() {
 		k := key{from: to, tag: f.Tag}
 		if err := s.inbox.admit(ctx, k, len(f.Payload)); err != nil {
@@ -169,6 +180,16 @@ func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (
 // closed, started again, or nobody listens at its address any more. A peer is in the channel before
 // any call fails with ErrLost. The channel holds all of them and is never closed.
 func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
+
+// Fault returns what a lost peer sent that cannot be read or that nobody expects, nil where it is lost for another
+// reason.
+func (s *Session) Fault(peer plan.PeerID) *plan.Fault {
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	var fault *plan.Fault
+	errors.As(s.inbox.gone[peer], &fault)
+	return fault
+}
 
 // Flush blocks until the peers have read all that was sent; those that are lost or have left read nothing more.
 // It gives up when ctx ends, or when a peer has acknowledged nothing for Options.PeerTimeout.

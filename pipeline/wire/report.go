@@ -19,6 +19,9 @@ const (
 // MaxReportBytes is the size of the largest report.
 const MaxReportBytes = reportFront + 2*MaxReportEntries*entryBytes
 
+// ReportBytes returns the size of a report with so many losses and square sums.
+func ReportBytes(losses, squares int) int { return reportFront + entryBytes*(losses+squares) }
+
 // MicroLoss is the mean loss of one micro-batch in nats a token.
 type MicroLoss struct {
 	Micro plan.Micro
@@ -67,7 +70,7 @@ func DecodeReport(b []byte) (Report, error) {
 		return Report{}, fmt.Errorf("%w: report of %d losses and %d square sums, at most %d are accepted",
 			ErrLength, losses, squares, MaxReportEntries)
 	}
-	if want := reportFront + entryBytes*(int(losses)+int(squares)); len(b) != want {
+	if want := ReportBytes(int(losses), int(squares)); len(b) != want {
 		return Report{}, fmt.Errorf("%w: report of %d bytes, want %d", ErrLength, len(b), want)
 	}
 	if zeros := b[8:reportFront]; [16]byte(zeros) != [16]byte{} {

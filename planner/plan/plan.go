@@ -250,6 +250,11 @@ func (p Plan) StagesOf(worker WorkerID) []StageID {
 // At returns the placement of a stage.
 func (p Plan) At(h StageID) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
+// Has reports whether the plan gives a stage to a peer. Any StageID may be asked for.
+func (p Plan) Has(peer PeerID, h StageID) bool {
+	return h.Replica >= 0 && int(h.Replica) < len(p.Replicas) && h.Stage >= 0 && int(h.Stage) < len(p.Replicas[h.Replica].Stages) && p.At(h).Peer == peer
+}
+
 // Places reports whether the plan has a stage for a peer.
 func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }
 

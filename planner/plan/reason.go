@@ -28,6 +28,8 @@ const (
 	ReasonSharding ReasonKind = "shard"
 	// ReasonNextBest names the best plan of another kind, and by how much it is slower.
 	ReasonNextBest ReasonKind = "next"
+	// ReasonClaim names a node that is counted on with less than it claims.
+	ReasonClaim ReasonKind = "claim"
 	// ReasonLeftOut names a node without a stage.
 	ReasonLeftOut ReasonKind = "left-out"
 	// ReasonAssumed names something that nobody measured.

@@ -99,7 +99,23 @@ type TrainSpec struct {
 	Codec CodecRule `json:"codec,omitzero"`
 	// MinNodes counts the active nodes that the first plan waits for.
 	MinNodes int `json:"min_nodes"`
+	// Voters says which nodes vote on the log.
+	Voters VoterRule `json:"voters,omitzero"`
 }
+
+// VoterRule says which nodes of a run vote on its log. The zero value is VotersAuto.
+type VoterRule string
+
+// With VotersAuto owners' nodes vote before others, and then those that have been in the run for a while. VotersOwners
+// keeps the votes with owners' nodes. With VotersAny the oldest nodes vote, from the first minute on.
+const (
+	VotersAuto   VoterRule = "auto"
+	VotersOwners VoterRule = "owners"
+	VotersAny    VoterRule = "any"
+)
+
+// VoterRules lists the rules that there are.
+func VoterRules() []VoterRule { return []VoterRule{VotersAuto, VotersOwners, VotersAny} }
 
 // MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
 const MomentVectors = 2

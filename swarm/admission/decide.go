@@ -26,17 +26,18 @@ type Question struct {
 	Peer peer.ID
 	// Capability is the encoded one that the peer showed; empty without an invite.
 	Capability []byte
-	Blocked    bool // by this member
-	Now        time.Time
-	// Uses binds a verified capability to its grant, or refuses it.
-	Uses func(Capability) error
+	// Blocked is why this member refuses the peer whatever it shows; nil for others.
+	Blocked error
+	Now     time.Time
+	// Admit answers for a verified capability whether its peer came, or may come, by its invite.
+	Admit func(Capability) error
 }
 
 // Decide returns the verified capability of a peer that may come in, or the reason why it may not. It is the
 // only place where a member decides on admission; all rules about who may join belong here.
 func Decide(q Question) (Capability, error) {
-	if q.Blocked {
-		return Capability{}, ErrBlocked
+	if q.Blocked != nil {
+		return Capability{}, q.Blocked
 	}
 	if len(q.Capability) == 0 {
 		return Capability{}, ErrNeedsInvite
@@ -51,7 +52,7 @@ func Decide(q Question) (Capability, error) {
 	if c.id != q.Peer {
 		return Capability{}, fmt.Errorf("%w: the capability is for peer %s, this is %s", ErrSignature, c.Peer, q.Peer)
 	}
-	if err := q.Uses(c); err != nil {
+	if err := q.Admit(c); err != nil {
 		return Capability{}, err
 	}
 	return c, nil

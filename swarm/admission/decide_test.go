@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 	longer.Grant.Expires = longer.Grant.Expires.Add(time.Hour)
 	more := good
 	more.Grant.Uses = 100
-	show := func(v Invite, by Invite, p Identity) []byte { return bind(v.Grant, by.bearer, p.ID()).Encode() }
+	show := func(v Invite, by Invite, p Identity) []byte { return bind(v.Grant, by.key(), p.ID()).Encode() }
 	newer := show(good, good, id)
 	newer[0]++
 	full := errors.New("the roster is full")
@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"good":              {show(good, good, id), nil, nil},
 		"none":              {nil, ErrNeedsInvite, nil},
-		"blocked":           {show(good, good, id), ErrBlocked, func(q *Question) { q.Blocked = true }},
+		"blocked":           {show(good, good, id), ErrBlocked, func(q *Question) { q.Blocked = ErrBlocked }},
 		"wrong run":         {show(elsewhere, elsewhere, id), ErrWrongRun, nil},
 		"another owner":     {show(stranger, stranger, id), ErrSignature, nil},
 		"later expiry":      {show(longer, longer, id), ErrSignature, nil},
@@ -50,11 +50,11 @@ func TestDecide(t *testing.T) {
 		"cut short":         {show(good, good, id)[:100], ErrMalformed, nil},
 		"followed by bytes": {append(show(good, good, id), 0), ErrMalformed, nil},
 		"newer version":     {newer, version.Err, nil},
-		"refused by a rule": {show(good, good, id), full, func(q *Question) { q.Uses = func(Capability) error { return full } }},
+		"refused by a rule": {show(good, good, id), full, func(q *Question) { q.Admit = func(Capability) error { return full } }},
 	} {
 		q := Question{
 			Run: Run{testRun, owner.PublicKey()}, Peer: id.ID(), Capability: c.capability, Now: now,
-			Uses: func(Capability) error { return nil },
+			Admit: func(Capability) error { return nil },
 		}
 		if c.change != nil {
 			c.change(&q)

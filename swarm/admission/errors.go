@@ -11,7 +11,7 @@ import (
 // wrapped with the other side's detail.
 var (
 	// ErrNeedsInvite answers a peer that shows no capability.
-	ErrNeedsInvite = errors.New("this run needs an invite; ask its creator for one (`pnode invite`)")
+	ErrNeedsInvite = errors.New("this run needs an invite; ask an owner of it for one (`pnode invite`)")
 	// ErrInviteExpired: the invite's time to redeem it is over.
 	ErrInviteExpired = errors.New("invite expired; ask for a new one with `pnode invite`")
 	// ErrInviteUsed: the invite was redeemed by as many peers as it is for.
@@ -20,25 +20,32 @@ var (
 	ErrCapabilityExpired = errors.New("membership expired; ask for a new invite with `pnode invite`")
 	// ErrWrongRun: the capability is for another run.
 	ErrWrongRun = errors.New("this is another run")
-	// ErrSignature: a signature does not hold, or is not by this run's owner.
-	ErrSignature = errors.New("not signed by this run's owner")
+	// ErrSignature: a signature does not hold, or is not by an owner of this run.
+	ErrSignature = errors.New("not signed by an owner of this run")
 	// ErrBlocked: the peer was removed from the run.
 	ErrBlocked = errors.New("this node was removed from the run")
 	// ErrMalformed: bytes that are not a message of this version.
 	ErrMalformed = errors.New("malformed message")
 	// ErrRefused: the member's own admission rule said no.
 	ErrRefused = errors.New("refused")
+	// ErrInviteRevoked: an owner has ended the invite.
+	ErrInviteRevoked = errors.New("invite was revoked; ask for a new one with `pnode invite`")
+	// ErrNoMajority: the log, in which each newcomer is noted first, stands still.
+	ErrNoMajority = errors.New("the run waits for a majority of its voters, and lets in nobody new meanwhile: try again when they are back")
+
+	// ErrUnknownInvite: the contact of an invite does not answer to it.
+	ErrUnknownInvite = errors.New("the node that made it does not answer to this invite any more; ask for a new one with `pnode invite`")
 
 	// ErrNotMember: the peer is not connected and admitted.
 	ErrNotMember = errors.New("not an admitted member")
-	// ErrNoOwnerKey: only the run's creator can make invites.
-	ErrNoOwnerKey = errors.New("this data folder does not hold the run's owner key; make invites where the run was created")
+	// ErrNoOwnerKey: only owners can make invites.
+	ErrNoOwnerKey = errors.New("this node is no owner of the run, and cannot make invites")
 )
 
 // refusals holds the codes on the wire in order: code i+1 stands for refusals[i], 0 for welcome.
 var refusals = [...]error{
 	ErrRefused, ErrNeedsInvite, ErrInviteExpired, ErrInviteUsed, ErrCapabilityExpired,
-	ErrWrongRun, ErrSignature, ErrBlocked, ErrMalformed,
+	ErrWrongRun, ErrSignature, ErrBlocked, ErrMalformed, ErrInviteRevoked, ErrNoMajority,
 }
 
 // IsRefusal reports whether an error is a verdict, which trying again does not change.
@@ -73,6 +80,10 @@ type plain struct {
 
 func (e *plain) Error() string { return e.text }
 func (e *plain) Unwrap() error { return e.is }
+
+// Removed returns the refusal of a peer that was removed from the run, in words that it is to be told: "removed from the
+// run by desk: it sends nonsense".
+func Removed(text string) error { return &plain{"this node was " + text, ErrBlocked} }
 
 // malformed returns an error about bytes from outside.
 func malformed(format string, args ...any) error {

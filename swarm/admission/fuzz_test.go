@@ -40,6 +40,7 @@ func FuzzParseInvite(f *testing.F) {
 	f.Add(v.String())
 	f.Add(v.Addrs[0])
 	f.Add("pnode1-")
+	f.Add("pnode2-AAAA")
 	f.Fuzz(func(t *testing.T, s string) {
 		v, err := ParseInvite(s)
 		if err != nil {
@@ -62,14 +63,19 @@ func FuzzDecodeInvite(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(s.body())
+	body, err := s.body()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		v, err := decodeInvite(b)
 		if err != nil {
 			checkDecoded(t, b, nil, err)
 			return
 		}
-		checkDecoded(t, b, v.body(), nil)
+		again, err := v.body()
+		checkDecoded(t, b, again, err)
 	})
 }
 
@@ -79,6 +85,42 @@ func FuzzDecodeCapability(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := DecodeCapability(b)
 		checkDecoded(t, b, c.Encode(), err)
+	})
+}
+
+func FuzzDecodeGrant(f *testing.F) {
+	v, _, _ := samples(f)
+	f.Add(v.Grant.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g, err := DecodeGrant(b)
+		checkDecoded(t, b, g.Encode(), err)
+		if err == nil && g.Verify(Run{testRun, v.OwnerKey}, time.Now()) == nil && !bytes.Equal(b, v.Grant.Encode()) {
+			t.Errorf("%x is taken for the owner's", b)
+		}
+	})
+}
+
+func FuzzDecodeClaim(f *testing.F) {
+	v, _, _ := samples(f)
+	id := testIdentity(f).ID()
+	c, err := v.Claim(id, id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(c.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := DecodeClaim(b)
+		checkDecoded(t, b, c.Append(nil), err)
+	})
+}
+
+func FuzzDecodeOffer(f *testing.F) {
+	v, _, _ := samples(f)
+	f.Add(Offer{Run: Run{testRun, v.OwnerKey}, Grant: v.Grant}.Append(nil))
+	f.Add(RefuseClaim(ErrInviteUsed).Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := DecodeOffer(b)
+		checkDecoded(t, b, o.Append(nil), err)
 	})
 }
 

@@ -69,6 +69,9 @@ func (Identity) Verify(p plan.PeerID, message, signature []byte) error {
 	if err != nil {
 		return fmt.Errorf("swarm: peer ID %q: %w", p, err)
 	}
+	if id.String() != string(p) { // one key, one name
+		return fmt.Errorf("swarm: peer ID %q: want it as %s", p, id)
+	}
 	key, err := id.ExtractPublicKey()
 	if err != nil {
 		return fmt.Errorf("swarm: public key of %s: %w", p, err)
@@ -77,6 +80,19 @@ func (Identity) Verify(p plan.PeerID, message, signature []byte) error {
 		return fmt.Errorf("swarm: a signature is not by the key of %s", p)
 	}
 	return nil
+}
+
+// publicKey returns the Ed25519 key that a peer ID holds.
+func publicKey(id peer.ID) (ed25519.PublicKey, error) {
+	key, err := id.ExtractPublicKey()
+	if err != nil {
+		return nil, malformed("public key of %s: %v", id, err)
+	}
+	raw, err := key.Raw()
+	if err != nil || key.Type() != crypto.Ed25519 || len(raw) != ed25519.PublicKeySize {
+		return nil, malformed("peer %s has no Ed25519 key", id)
+	}
+	return raw, nil
 }
 
 // loadKey reads an Ed25519 key.

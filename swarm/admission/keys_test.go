@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/peer"
+
 	"pnode/planner/plan"
 	"pnode/swarm/twofold"
 )
@@ -84,5 +86,24 @@ func TestOwnerKeyStays(t *testing.T) {
 	}
 	if _, err := (Owner{}).Invite(InviteOptions{Run: testRun}, time.Now()); !errors.Is(err, ErrNoOwnerKey) {
 		t.Errorf("invite without owner key: %v", err)
+	}
+}
+
+// A key signs under one name: another spelling of the peer ID would be another member.
+func TestSpellingsOfAPeerID(t *testing.T) {
+	id := testIdentity(t)
+	signature, err := id.Sign([]byte("message"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Verify(id.Peer(), []byte("message"), signature); err != nil {
+		t.Error(err)
+	}
+	other := plan.PeerID(peer.ToCid(id.ID()).String())
+	if back, err := peer.Decode(string(other)); err != nil || back != id.ID() {
+		t.Fatalf("%s is no spelling of %s: %v", other, id.Peer(), err)
+	}
+	if err := id.Verify(other, []byte("message"), signature); err == nil {
+		t.Errorf("%s signs as %s", id.Peer(), other)
 	}
 }

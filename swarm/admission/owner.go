@@ -12,15 +12,45 @@ import (
 	"pnode/planner/plan"
 )
 
-// Owner holds the key that decides who may join a run. It differs from the creator's identity, and members
-// need only its public half. The zero value cannot sign.
-type Owner struct{ key ed25519.PrivateKey }
+// Owner signs who may join a run: with the run's root key, which differs from the founder's identity and of which members
+// need only the public half, or with the identity of a node that came by an owner's invite for owners. The zero
+// value cannot sign.
+type Owner struct {
+	key ed25519.PrivateKey
+	// issuer is the capability that makes an identity an owner, until its end; empty for the root key.
+	issuer []byte
+	until  time.Time
+	root   ed25519.PublicKey
+}
+
+// OwnerBy returns the owner that a node is by its capability, in a run with this root key. The error of another node,
+// and of one to which ownership was handed on too often, wraps ErrNoOwnerKey.
+func OwnerBy(id Identity, capability []byte, root ed25519.PublicKey) (Owner, error) {
+	c, err := DecodeCapability(capability)
+	if err != nil {
+		return Owner{}, err
+	}
+	if c.Role != RoleOwner || c.id != id.id {
+		return Owner{}, ErrNoOwnerKey
+	}
+	if err := c.verify(Run{c.Run, root}, c.Expires.Add(-1), maxIssuers-1); err != nil {
+		return Owner{}, fmt.Errorf("%w: %w", ErrNoOwnerKey, err)
+	}
+	key, err := id.key.Raw()
+	if err != nil || len(key) != ed25519.PrivateKeySize {
+		return Owner{}, fmt.Errorf("swarm: identity key: %d bytes: %w", len(key), err)
+	}
+	return Owner{key: key, issuer: capability, until: c.Expires, root: root}, nil
+}
 
 // CreateOwner makes DIR/owner.key, or reads it when it is there already.
 func CreateOwner(dir string) (Owner, error) {
 	o, err := LoadOwner(dir)
 	if errors.Is(err, ErrNoOwnerKey) {
-		o.key, err = createKey(dir, ownerFile)
+		var key ed25519.PrivateKey
+		if key, err = createKey(dir, ownerFile); err == nil {
+			o = rootOwner(key)
+		}
 	}
 	if err != nil {
 		return Owner{}, fmt.Errorf("swarm: create owner key: %w", err)
@@ -37,22 +67,23 @@ func LoadOwner(dir string) (Owner, error) {
 	if err != nil {
 		return Owner{}, fmt.Errorf("swarm: load owner key: %w", err)
 	}
-	return Owner{key: key}, nil
+	return rootOwner(key), nil
 }
 
-// PublicKey returns the key that members check signatures with; nil for the zero Owner.
-func (o Owner) PublicKey() ed25519.PublicKey {
-	if o.key == nil {
-		return nil
-	}
-	return o.key.Public().(ed25519.PublicKey)
+func rootOwner(key ed25519.PrivateKey) Owner {
+	return Owner{key: key, root: key.Public().(ed25519.PublicKey)}
 }
+
+// PublicKey returns the public half of the run's root key, which members check signatures with; nil for the zero Owner.
+func (o Owner) PublicKey() ed25519.PublicKey { return o.root }
 
 // InviteOptions says what an invite is good for.
 type InviteOptions struct {
 	Run plan.RunID
-	// Addrs are bootstrap addresses with /p2p/, at most MaxInviteAddrs.
+	// Addrs are this node's addresses with /p2p/, of which MaxInvitePlaces places fit.
 	Addrs []string
+	// Owner makes owners of the peers.
+	Owner bool
 	// TTL is how long it may be redeemed; 0 means 24 hours.
 	TTL time.Duration
 	// Uses is how many peers may redeem it; 0 means 1.
@@ -76,30 +107,30 @@ func (o *InviteOptions) fill() error {
 		return fmt.Errorf("swarm: invite: lifetimes %s (invite) and %s (membership): want a second or more, and the membership no shorter than the invite", o.TTL, o.MemberTTL)
 	case o.Uses < 1 || o.Uses > maxUses:
 		return fmt.Errorf("swarm: invite: %d uses, want 1 to %d", o.Uses, maxUses)
-	case len(o.Addrs) > MaxInviteAddrs:
-		return fmt.Errorf("swarm: invite: %d addresses, at most %d fit", len(o.Addrs), MaxInviteAddrs)
 	}
 	return CheckRun(o.Run)
 }
 
-// Invite makes an invite at time now. It needs no network: members check the redeemed capability against
-// the owner's public key.
+// Invite makes an invite at time now. Doors let peers in by it once its grant is in the log.
 func (o Owner) Invite(opt InviteOptions, now time.Time) (Invite, error) {
 	if err := opt.fill(); err != nil {
 		return Invite{}, err
 	}
-	_, bearer, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
+	v := Invite{Addrs: opt.Addrs, OwnerKey: o.PublicKey(), valid: true}
+	if _, err := rand.Read(v.seed[:]); err != nil {
 		return Invite{}, fmt.Errorf("swarm: invite: %w", err)
 	}
-	g, err := o.grant(Grant{
-		Run: opt.Run, Role: RoleMember, Uses: opt.Uses,
-		RedeemBefore: now.Add(opt.TTL), Expires: now.Add(opt.MemberTTL),
-	}, bearer)
-	if err != nil {
-		return Invite{}, err
+	role := RoleMember
+	if opt.Owner {
+		role = RoleOwner
 	}
-	return Invite{Addrs: opt.Addrs, OwnerKey: o.PublicKey(), Grant: g, bearer: bearer}, nil
+	var err error
+	v.Grant, err = o.grant(Grant{
+		Run: opt.Run, Role: role, Uses: opt.Uses,
+		RedeemBefore: now.Add(opt.TTL), Expires: now.Add(opt.MemberTTL),
+	}, v.key())
+	v.digest = Run{v.Grant.Run, v.OwnerKey}.digest()
+	return v, err
 }
 
 // Capability gives a node its membership directly, without an invite: the creator's own.
@@ -129,6 +160,13 @@ func (o Owner) grant(g Grant, bearer ed25519.PrivateKey) (Grant, error) {
 		return Grant{}, fmt.Errorf("swarm: sign grant: %w", err)
 	}
 	g.Serial = Serial(binary.LittleEndian.Uint64(serial[:]))
+	if !o.until.IsZero() && g.Expires.After(o.until) { // what an owner grants ends with its own membership
+		g.Expires = o.until
+		if g.RedeemBefore.After(o.until) {
+			g.RedeemBefore = o.until
+		}
+	}
+	g.issuer = o.issuer
 	// Times travel in whole seconds.
 	g.RedeemBefore, g.Expires = g.RedeemBefore.Truncate(time.Second), g.Expires.Truncate(time.Second)
 	g.bearer = [ed25519.PublicKeySize]byte(bearer.Public().(ed25519.PublicKey))

@@ -15,7 +15,7 @@ type Peers struct {
 	// mu guards all fields.
 	mu      sync.Mutex
 	visits  map[peer.ID]*Visit
-	blocked map[peer.ID]bool
+	blocked map[peer.ID]error // why
 	// changed is closed and replaced when a member comes or goes.
 	changed chan struct{}
 }
@@ -33,7 +33,7 @@ type Visit struct {
 
 // NewPeers returns an empty set.
 func NewPeers() *Peers {
-	return &Peers{visits: map[peer.ID]*Visit{}, blocked: map[peer.ID]bool{}, changed: make(chan struct{})}
+	return &Peers{visits: map[peer.ID]*Visit{}, blocked: map[peer.ID]error{}, changed: make(chan struct{})}
 }
 
 // Arrive notes a connection. first reports whether it began the visit.
@@ -55,8 +55,8 @@ func (s *Peers) Admit(p peer.ID, c Capability, i Instance) (first, replaced bool
 	defer s.mu.Unlock()
 	v := s.visits[p]
 	switch {
-	case s.blocked[p]:
-		return false, false, ErrBlocked
+	case s.blocked[p] != nil:
+		return false, false, s.blocked[p]
 	case v == nil:
 		return false, false, ErrNotMember
 	}
@@ -97,19 +97,22 @@ func (s *Peers) Leave(p peer.ID, still func() bool) (wasMember bool) {
 	return v.member
 }
 
-// Block refuses a peer from now on.
-func (s *Peers) Block(p peer.ID) {
+// Block refuses a peer from now on, with a reason that wraps ErrBlocked.
+func (s *Peers) Block(p peer.ID, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.blocked[p] = true
+	s.blocked[p] = why
 	if v := s.visits[p]; v != nil && v.member {
-		v.member, v.refusal = false, ErrBlocked
+		v.member, v.refusal = false, why
 		s.announce()
 	}
 }
 
 // Blocked reports whether a peer was removed from the run.
-func (s *Peers) Blocked(p peer.ID) bool {
+func (s *Peers) Blocked(p peer.ID) bool { return s.Removal(p) != nil }
+
+// Removal returns why a peer was removed from the run; nil for one that was not.
+func (s *Peers) Removal(p peer.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blocked[p]
@@ -121,6 +124,14 @@ func (s *Peers) Member(p peer.ID) bool {
 	defer s.mu.Unlock()
 	v := s.visits[p]
 	return v != nil && v.member
+}
+
+// Pending reports whether a peer is connected and there is no verdict on it.
+func (s *Peers) Pending(p peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	return v != nil && !v.closed
 }
 
 // Stranger reports whether this visit goes on and has not made the peer a member.

@@ -102,7 +102,7 @@ func TestPeersRefusal(t *testing.T) {
 	if _, replaced, _ := d.Admit(p, Capability{}, Instance{2}); !replaced {
 		t.Error("another instance not noticed")
 	}
-	d.Block(p)
+	d.Block(p, ErrBlocked)
 	if err := d.Wait(ctx, p); d.Member(p) || !errors.Is(err, ErrBlocked) {
 		t.Errorf("blocked: %v", err)
 	}

@@ -5,8 +5,11 @@
 //
 // It also asks machines whether a port is closed: [Transport.Refuses], [NobodyListens].
 //
-// Goroutines, all in the swarm's tasks: one accept loop per listen address, at most 64 handshakes that wait for
-// their peer's admission, and the dials of a Dial, which end with it.
+// A connection of a stranger is closed before anything is read from it.
+//
+// Goroutines, all in the swarm's tasks: one accept loop per listen address, at most 64 connections that wait for
+// their peer's admission (4 of one peer), one for each member's connection until it is accepted, at most 64 of a
+// member, and the dials of a Dial, which end with it.
 //
 // It is called by swarm and probe. It imports admission and host.
 package alpn

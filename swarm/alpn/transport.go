@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// maxPending bounds the accepted connections that wait for their peer's admission.
-	maxPending = 64
+	// maxPending bounds the accepted connections that wait for their peer's admission, pendingPerPeer those of one peer.
+	maxPending     = 64
+	pendingPerPeer = 4
 	// maxQueued bounds the admitted connections that wait for Accept.
 	maxQueued = 16
 
@@ -32,6 +33,8 @@ const (
 	CodeNotMember quic.ApplicationErrorCode = 1
 	CodeBusy      quic.ApplicationErrorCode = 2
 	codeClosed    quic.ApplicationErrorCode = 3
+
+	removed = "removed from the run"
 )
 
 // Transport makes and accepts the QUIC connections of one ALPN between members, on the UDP sockets that libp2p
@@ -42,11 +45,12 @@ type Transport struct {
 	identity  *libp2ptls.Identity
 	listeners []quicreuse.Listener
 	queue     chan accepted
-	room      chan struct{}
-	// mu guards conns, the open connections, and proved, where a peer was last.
-	mu     sync.Mutex
-	conns  map[*quic.Conn]peer.ID
-	proved map[peer.ID]provedAddress
+	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
+	mu      sync.Mutex
+	conns   map[*quic.Conn]peer.ID
+	proved  map[peer.ID]provedAddress
+	pending map[peer.ID]int
+	waiting int
 }
 
 // Config holds what a Transport needs.
@@ -79,7 +83,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t := &Transport{
 		Config: cfg, identity: identity, conns: map[*quic.Conn]peer.ID{}, proved: map[peer.ID]provedAddress{},
-		queue: make(chan accepted, maxQueued), room: make(chan struct{}, maxPending),
+		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
 	}
 	conf := &tls.Config{
 		NextProtos: []string{cfg.ALPN},
@@ -150,34 +154,69 @@ func (t *Transport) listen(ctx context.Context, ln quicreuse.Listener) {
 		if err != nil {
 			return
 		}
-		select {
-		case t.room <- struct{}{}:
-			t.Tasks.Run(func(ctx context.Context) {
-				defer func() { <-t.room }()
-				t.welcome(ctx, conn)
-			})
-		default:
-			conn.CloseWithError(CodeBusy, "too many connections at once")
-		}
+		t.accept(conn)
 	}
 }
 
-// welcome queues a member's connection, counted as that peer's, and closes any other.
-func (t *Transport) welcome(ctx context.Context, conn *quic.Conn) {
+// accept closes a connection of a peer that is not connected to libp2p or was refused, before anything is read from it.
+// A member's is welcome; one whose verdict is pending waits for it, if few do.
+func (t *Transport) accept(conn *quic.Conn) {
 	p, err := remotePeer(conn)
-	if err == nil {
-		wait, cancel := context.WithTimeout(ctx, admission.TimeLimit)
-		defer cancel()
-		err = t.Peers.Wait(wait, p)
-	}
-	// Without a scope the connection manager does not count.
-	if scope, counts := network.UnwrapConnManagementScope(conn.Context()); err == nil && counts == nil && scope != nil {
-		err = scope.SetPeer(p)
-	}
-	if err != nil {
-		t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "peer", p, "addr", conn.RemoteAddr(), "err", err)
-		conn.CloseWithError(CodeNotMember, "not an admitted member")
+	switch {
+	case err != nil:
+	case t.Peers.Member(p):
+		t.Tasks.Run(func(ctx context.Context) { t.welcome(ctx, conn, p) })
 		return
+	case !t.Peers.Pending(p):
+		err = admission.ErrNotMember
+	case !t.wait(p):
+		conn.CloseWithError(CodeBusy, "too many connections at once")
+		return
+	default:
+		t.Tasks.Run(func(ctx context.Context) { t.await(ctx, conn, p) })
+		return
+	}
+	t.refuse(conn, p, err)
+}
+
+// wait counts a connection that waits for its peer's admission, and reports whether it may. await counts it out.
+func (t *Transport) wait(p peer.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting >= maxPending || t.pending[p] >= pendingPerPeer {
+		return false
+	}
+	t.waiting++
+	t.pending[p]++
+	return true
+}
+
+// await welcomes a connection once its peer is a member.
+func (t *Transport) await(ctx context.Context, conn *quic.Conn, p peer.ID) {
+	bounded, cancel := context.WithTimeout(ctx, admission.TimeLimit)
+	err := t.Peers.Wait(bounded, p)
+	cancel()
+	t.mu.Lock()
+	t.waiting--
+	if t.pending[p]--; t.pending[p] == 0 {
+		delete(t.pending, p)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		t.refuse(conn, p, err)
+		return
+	}
+	t.welcome(ctx, conn, p)
+}
+
+// welcome queues a member's connection, counted as that peer's.
+func (t *Transport) welcome(ctx context.Context, conn *quic.Conn, p peer.ID) {
+	// Without a scope the connection manager does not count.
+	if scope, counts := network.UnwrapConnManagementScope(conn.Context()); counts == nil && scope != nil {
+		if err := scope.SetPeer(p); err != nil {
+			t.refuse(conn, p, err)
+			return
+		}
 	}
 	t.track(conn, p)
 	t.remember(conn, p, false)
@@ -189,6 +228,12 @@ func (t *Transport) welcome(ctx context.Context, conn *quic.Conn) {
 	}
 }
 
+// refuse closes a connection that is not let in.
+func (t *Transport) refuse(conn *quic.Conn, p peer.ID, err error) {
+	t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "peer", p, "addr", conn.RemoteAddr(), "err", err)
+	conn.CloseWithError(CodeNotMember, "not an admitted member")
+}
+
 // remotePeer returns the peer ID that the connection's handshake proved.
 func remotePeer(conn *quic.Conn) (peer.ID, error) {
 	key, err := libp2ptls.PubKeyFromCertChain(conn.ConnectionState().TLS.PeerCertificates)
@@ -198,6 +243,8 @@ func remotePeer(conn *quic.Conn) (peer.ID, error) {
 	return peer.IDFromPublicKey(key)
 }
 
+// track counts a connection as p's until it is closed. One of a peer that was removed meanwhile is closed: Drop may have come
+// before.
 func (t *Transport) track(conn *quic.Conn, p peer.ID) {
 	t.mu.Lock()
 	t.conns[conn] = p
@@ -207,6 +254,9 @@ func (t *Transport) track(conn *quic.Conn, p peer.ID) {
 		defer t.mu.Unlock()
 		delete(t.conns, conn)
 	})
+	if t.Peers.Blocked(p) {
+		conn.CloseWithError(CodeNotMember, removed)
+	}
 }
 
 // Drop closes the connections with p, which was removed from the run.
@@ -215,7 +265,7 @@ func (t *Transport) Drop(p peer.ID) {
 	defer t.mu.Unlock()
 	for conn, owner := range t.conns {
 		if owner == p {
-			conn.CloseWithError(CodeNotMember, "removed from the run")
+			conn.CloseWithError(CodeNotMember, removed)
 		}
 	}
 }

@@ -131,3 +131,31 @@ func TestDialManyAddresses(t *testing.T) {
 		t.Errorf("no address: %v", err)
 	}
 }
+
+// A connection that was under way while its peer was removed is closed, whichever end began it.
+func TestAConnectionUnderWayWhileItsPeerIsRemoved(t *testing.T) {
+	a, b := pair(t)
+	p := b.id.ID()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	a.Peers.Block(p, admission.Removed("removed"))
+	a.Drop(p)
+	conn, err := a.dialAddr(ctx, p, quicAddr(b)) // as one that had begun before
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-conn.Context().Done():
+	case <-ctx.Done():
+		t.Error("a connection to a removed peer stays open")
+	}
+	theirs, err := b.dialAddr(ctx, a.id.ID(), quicAddr(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-theirs.Context().Done():
+	case <-ctx.Done():
+		t.Error("a connection of a removed peer stays open")
+	}
+}

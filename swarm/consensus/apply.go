@@ -32,6 +32,9 @@ func (e SetRun) apply(s State) (State, error) {
 	case e.Spec.Model.Blocks < 1 || e.Spec.Model.Blocks > maxBlocks || e.Spec.Train.Micros < 1:
 		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want 1 to %d and at least 1", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros, maxBlocks)
 	}
+	if rule := e.Spec.Train.Voters; rule != "" && !slices.Contains(plan.VoterRules(), rule) {
+		return s, fmt.Errorf("set run %q: voters %q, want one of %v", e.Spec.Run, wire.Clip(string(rule), maxName), plan.VoterRules())
+	}
 	if err := checkInit(e.Spec); err != nil {
 		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
 	}
@@ -67,6 +70,9 @@ func (e Join) apply(s State) (State, error) {
 	if len(e.Label) > maxText {
 		return s, fmt.Errorf("join %s: label of %d bytes, at most %d", e.Peer, len(e.Label), maxText)
 	}
+	if r, revoked := s.Revocation(e.Peer); revoked {
+		return s, fmt.Errorf("join: %s was %s", e.Peer.Short(), s.Removal(r))
+	}
 	old, known := s.Member(e.Peer)
 	known = known && old.State != Gone
 	if known && old.ProcessEpoch == e.ProcessEpoch {
@@ -75,10 +81,15 @@ func (e Join) apply(s State) (State, error) {
 	if !known && s.present() >= MaxMembers {
 		return s, fmt.Errorf("join %s: the run already has %d nodes", e.Peer, MaxMembers)
 	}
+	shown := old.Shown
+	if known {
+		shown = s.breaking(old)
+	}
 	s.Epoch++
 	return s.withMember(Member{
 		Peer: e.Peer, ProcessEpoch: e.ProcessEpoch, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
-		State: Joining, Since: s.Epoch, Counter: old.Counter, Window: old.Window,
+		State: Joining, Since: s.Epoch, Stood: old.Stood, Counter: old.Counter, Window: old.Window,
+		Faults: old.Faults, Clean: old.Clean, Blamed: old.Blamed, Shown: shown,
 	}), nil
 }
 
@@ -122,6 +133,9 @@ func (e SetMemberState) apply(s State) (State, error) {
 		return s, fmt.Errorf("set member %s %q: it is %s", e.Peer, e.State, m.State)
 	}
 	s.Epoch++
+	if e.State == Gone && m.State != Draining {
+		m.Shown = s.breaking(m)
+	}
 	m.State, m.Reason, m.Since = e.State, e.Reason, s.Epoch
 	return s.withMember(m).forget(), nil
 }
@@ -143,29 +157,6 @@ func (s State) process(peer plan.PeerID, epoch uint64) (Member, error) {
 		return m, fmt.Errorf("%s was started again: %w", peer, ErrStale)
 	}
 	return m, nil
-}
-
-func (e BindGrant) apply(s State) (State, error) {
-	if !name(string(e.Peer)) {
-		return s, fmt.Errorf("bind grant: peer ID of %d bytes, want 1 to %d", len(e.Peer), maxName)
-	}
-	bindings := 0
-	for _, g := range s.Grants {
-		bindings += len(g.Peers)
-	}
-	i, known := s.grant(e.Serial)
-	switch {
-	case known && slices.Contains(s.Grants[i].Peers, e.Peer):
-		return s, nil
-	case bindings >= MaxBindings:
-		return s, fmt.Errorf("bind grant: %d peers are bound already", MaxBindings)
-	}
-	s.Grants = slices.Clone(s.Grants)
-	if !known {
-		s.Grants = slices.Insert(s.Grants, i, Grant{Serial: e.Serial})
-	}
-	s.Grants[i].Peers = append(slices.Clone(s.Grants[i].Peers), e.Peer)
-	return s, nil
 }
 
 func (e WantPause) apply(s State) (State, error) {
@@ -195,10 +186,12 @@ func (e Resume) apply(s State) (State, error) {
 		return s, nil
 	case e.Incarnation != s.Incarnation+1:
 		return s, fmt.Errorf("resume as incarnation %d of %d: %w", e.Incarnation, s.Incarnation, ErrStale)
+	case !s.StopWanted:
+		return s, fmt.Errorf("resume as incarnation %d: the run was not stopped", e.Incarnation)
 	}
 	s.Incarnation++
 	s.Epoch++
-	s.StopWanted = false
+	s.StopWanted, s.Blames = false, nil // other settings may cure what was seen
 	return s, nil
 }
 
@@ -220,14 +213,14 @@ func checkMember(peer plan.PeerID, addrs []string, p plan.Profile) error {
 	if !name(string(peer)) {
 		return fmt.Errorf("peer ID of %d bytes, want 1 to %d", len(peer), maxName)
 	}
-	if len(addrs) > maxAddrs || len(p.Devices) > maxDevices || len(p.Links) > maxLinks {
-		return fmt.Errorf("%s: %d addresses, %d devices, %d links; at most %d, %d, %d", peer, len(addrs), len(p.Devices), len(p.Links), maxAddrs, maxDevices, maxLinks)
+	if len(addrs) > maxAddrs {
+		return fmt.Errorf("%s: %d addresses, at most %d", peer, len(addrs), maxAddrs)
 	}
-	long := slices.ContainsFunc(addrs, func(a string) bool { return len(a) > maxText })
-	long = long || slices.ContainsFunc(p.Devices, func(d plan.DeviceProfile) bool { return !name(d.Name) || len(d.Model) > maxText })
-	long = long || slices.ContainsFunc(p.Links, func(l plan.LinkProfile) bool { return !name(string(l.Peer)) })
-	if long {
-		return fmt.Errorf("%s: an address, device or link peer is empty or longer than %d bytes", peer, maxText)
+	if i := slices.IndexFunc(addrs, func(a string) bool { return !plan.Printable(a, maxText) }); i >= 0 {
+		return fmt.Errorf("%s: addrs[%d] is %.40q: want at most %d bytes of printable text", peer, i, addrs[i], maxText)
+	}
+	if err := p.Validate(peer); err != nil {
+		return fmt.Errorf("%s: %w", peer, err)
 	}
 	return nil
 }

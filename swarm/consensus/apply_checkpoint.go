@@ -40,6 +40,8 @@ func (e StageSaved) fences(s State) error {
 	switch {
 	case e.Generation != s.Plan.Generation || s.Plan.Generation == 0:
 		return fmt.Errorf("generation %d, the current one is %d: %w", e.Generation, s.Plan.Generation, ErrStale)
+	case s.wentBack():
+		return fmt.Errorf("the run went back from generation %d: %w", e.Generation, ErrStale)
 	case e.Step <= s.Checkpoint.Step:
 		return fmt.Errorf("step %d is committed: %w", s.Checkpoint.Step, ErrStale)
 	case e.Step > s.Run.Train.Steps:
@@ -75,12 +77,24 @@ func (s State) collect(e StageSaved) (State, error) {
 		if s.Checkpoint.Step > 0 {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
-		s.Older = s.Older[:min(len(s.Older), MaxOlder, max(0, s.Run.Train.KeepCheckpoints-1))] // as many as are kept
+		s.Older = retain(s.Older, e.Step, s.Run.Train.KeepCheckpoints)
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
+		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
 	}
 	return s, nil
+}
+
+// stood counts a committed checkpoint for everyone who is active.
+func (s State) stood() State {
+	s.Members = slices.Clone(s.Members)
+	for i := range s.Members {
+		if m := &s.Members[i]; m.State == Active {
+			m.Stood++
+		}
+	}
+	return s
 }
 
 func (e Rollback) apply(s State) (State, error) {
@@ -98,9 +112,17 @@ func (e Rollback) apply(s State) (State, error) {
 	case len(e.Reason) > maxText:
 		return s, fmt.Errorf("roll back: reason of %d bytes, at most %d", len(e.Reason), maxText)
 	}
-	i := slices.IndexFunc(s.Older, func(c Checkpoint) bool { return c.Step == e.To })
+	return s.back(e.To)
+}
+
+// back makes the checkpoint of a step the newest, and gives up those after it.
+func (s State) back(to plan.Step) (State, error) {
+	if s.Checkpoint.Step == to {
+		return s, nil
+	}
+	i := slices.IndexFunc(s.Older, func(c Checkpoint) bool { return c.Step == to })
 	if i < 0 {
-		return s, fmt.Errorf("roll back to step %d: no checkpoint of that step is kept", e.To)
+		return s, fmt.Errorf("roll back to step %d: no checkpoint of that step is kept", to)
 	}
 	s.Checkpoint, s.Older, s.Pending = s.Older[i], slices.Clone(s.Older[i+1:]), nil
 	s.Epoch++

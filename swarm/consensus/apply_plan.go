@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire"
+	"pnode/planner/claims"
 	"pnode/planner/plan"
 )
 
@@ -76,4 +77,105 @@ func (e SetPlan) checkPlacements(s State) error {
 		}
 	}
 	return nil
+}
+
+// Shown writes down what the steps of the current plan have shown of its members' speeds. The leader proposes it.
+// Plans count on no more of what a member claims than that and a margin, see package claims.
+type Shown struct {
+	Generation plan.Generation `json:"generation"`
+	Members    []ShownMember   `json:"members"`
+}
+
+// ShownMember says that a member had so many operations a second at least, and whether steps took the time that
+// was predicted.
+type ShownMember struct {
+	Peer  plan.PeerID `json:"peer"`
+	FLOPS int64       `json:"flops"`
+	Held  bool        `json:"held,omitempty"`
+}
+
+func (e Shown) apply(s State) (State, error) {
+	if err := e.check(s); err != nil {
+		return s, fmt.Errorf("shown: %w", err)
+	}
+	changed := false
+	for _, said := range e.Members {
+		m, _ := s.Member(said.Peer)
+		if next, ok := m.Shown.After(e.Generation, said.FLOPS, said.Held); ok {
+			m.Shown, changed = next, true
+			s = s.withMember(m)
+		}
+	}
+	if changed {
+		s.Epoch++ // a plan depends on it
+	}
+	return s, nil
+}
+
+func (e Shown) check(s State) error {
+	switch {
+	case s.Run == nil:
+		return errNoRun
+	case s.Finished:
+		return errors.New("the run is finished")
+	case e.Generation != s.Plan.Generation || e.Generation == 0:
+		return fmt.Errorf("generation %d, the current one is %d: %w", e.Generation, s.Plan.Generation, ErrStale)
+	case len(e.Members) < 1 || len(e.Members) > MaxMembers:
+		return fmt.Errorf("%d members, want 1 to %d", len(e.Members), MaxMembers)
+	}
+	for i, said := range e.Members {
+		const most = plan.MaxDevices * plan.MaxFLOPS
+		switch _, known := s.Member(said.Peer); {
+		case !known || !s.Plan.Places(said.Peer):
+			return fmt.Errorf("%q has no part in generation %d", wire.Clip(string(said.Peer), maxName), e.Generation)
+		case said.FLOPS < 1 || said.FLOPS > most:
+			return fmt.Errorf("flops of %s is %d: want 1 to %d", said.Peer.Short(), said.FLOPS, int64(most))
+		case slices.ContainsFunc(e.Members[:i], func(m ShownMember) bool { return m.Peer == said.Peer }):
+			return fmt.Errorf("%s is there twice", said.Peer.Short())
+		}
+	}
+	return nil
+}
+
+// breaking returns what is shown of a member whose process ends now.
+func (s State) breaking(m Member) plan.Shown {
+	if s.Plan.Generation == 0 || s.StopWanted || s.Finished || !s.Plan.Places(m.Peer) || s.Checkpoint.Step > s.Plan.Start {
+		return m.Shown
+	}
+	return m.Shown.Breaking(s.Plan.Generation)
+}
+
+// kept notes who had a part in a checkpoint, of those who left plans before or were slow.
+func (s State) kept() State {
+	for _, m := range s.Members {
+		if next := m.Shown.Saved(s.Plan.Places(m.Peer)); next != m.Shown && m.State != Gone {
+			m.Shown = next
+			s = s.withMember(m)
+		}
+	}
+	return s
+}
+
+// BelieveMemory returns the state with all memory that members claim.
+func (s State) BelieveMemory() State {
+	s.Members = slices.Clone(s.Members)
+	for i := range s.Members {
+		s.Members[i].Shown.Broke = 0
+	}
+	return s
+}
+
+// Counted returns what plans count on of the claims of the members that are active or draining.
+func (s State) Counted() []claims.Counted {
+	var all []claims.Claim
+	for _, m := range s.Members {
+		if m.State == Active || m.State == Draining {
+			all = append(all, claims.Claim{Peer: m.Peer, Profile: m.Profile, Owner: slices.Contains(s.Owners, m.Peer), Shown: m.Shown})
+		}
+	}
+	var storage plan.StorageRule
+	if s.Run != nil {
+		storage = s.Run.Train.Storage
+	}
+	return claims.Count(storage, all)
 }

@@ -2,16 +2,19 @@ package consensus
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
-
-	"pnode/planner/plan"
+	"time"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
+	"pnode/swarm/bearer"
 )
 
 // TestApply replays testdata/apply_*.txt: entries in, the state or the refusal out. Every
@@ -107,14 +110,52 @@ func parseEntry(t *testing.T, line string) Entry {
 		return Finish{}
 	case "lead":
 		return Lead{Peer: plan.PeerID(words[1]), Term: plan.Term(number(t, p["term"]))}
-	case "bind":
-		return BindGrant{Serial: number(t, words[1]), Peer: plan.PeerID(words[2])}
+	case "invite":
+		return testInvite(number(t, words[1]), plan.PeerID(words[2]), int(number(t, p["uses"])), p["for"] == "owners")
+	case "redeem":
+		return testRedeem(number(t, words[1]), plan.PeerID(words[2]), plan.PeerID(cmp.Or(p["signed"], words[2])))
+	case "revoke":
+		serial, _ := strconv.ParseUint(p["invite"], 10, 64)
+		return Revoke{By: plan.PeerID(p["by"]), Peer: plan.PeerID(p["peer"]), Serial: serial, Members: p["members"] == "too", Reason: p["reason"]}
+	case "shown":
+		e := Shown{Generation: plan.Generation(number(t, p["generation"]))}
+		for _, word := range []string{"held", "lowered"} {
+			for _, said := range list(p[word]) {
+				peer, flops, _ := strings.Cut(said, ":")
+				e.Members = append(e.Members, ShownMember{Peer: plan.PeerID(peer), FLOPS: int64(number(t, flops)), Held: word == "held"})
+			}
+		}
+		return e
+	case "blame":
+		return Blame{
+			Peer: plan.PeerID(p["peer"]), Accuser: plan.PeerID(p["accuser"]), Kind: plan.FaultKind(p["kind"]), Detail: p["detail"],
+			Generation: plan.Generation(number(t, p["generation"])), Step: plan.Step(number(t, p["step"])),
+			Until: int64(number(t, p["until"])), Diverged: p["diverged"] != "",
+			Back: plan.Step(number(t, p["back"])), Again: p["again"] != "",
+		}
+	case "vouch":
+		return Vouch{made(number(t, words[1]), 1, p["from"], p["voters"], p["signed"])}
 	case "rollback":
 		return Rollback{From: plan.Step(number(t, p["from"])), To: plan.Step(number(t, p["to"])), Term: plan.Term(number(t, p["term"]))}
 	}
 	t.Fatalf("unknown command %q", line)
 	return nil
 }
+
+// testInvite is an invite of this serial, with a key made from it.
+func testInvite(serial uint64, issuer plan.PeerID, uses int, owner bool) Invite {
+	return Invite{
+		Serial: serial, Issuer: issuer, Made: time.Now().Unix(), RedeemBefore: time.Now().Add(MaxInviteTime - 24*time.Hour).Unix(), Owner: owner, Uses: uses,
+		Bearer: keyOf(bearerOf(serial)).private.Public().(ed25519.PublicKey), Signed: fmt.Appendf(nil, "invite %d", serial),
+	}
+}
+
+// testRedeem lets a peer in by such an invite, whose holder has signed for the peer bound.
+func testRedeem(serial uint64, peer, bound plan.PeerID) Redeem {
+	return Redeem{Serial: serial, Peer: peer, Signature: bearer.Bind(keyOf(bearerOf(serial)).private, fmt.Appendf(nil, "invite %d", serial), bound)}
+}
+
+func bearerOf(serial uint64) plan.PeerID { return plan.PeerID(fmt.Sprintf("bearer of %d", serial)) }
 
 // parsePlan reads stages=a:0-2,b:2-4 as one replica with all micro-batches.
 func parsePlan(t *testing.T, p map[string]string) Entry {
@@ -163,9 +204,38 @@ func describe(s State) string {
 		if len(m.Addrs) > 0 {
 			fmt.Fprintf(&b, "@%s", strings.Join(m.Addrs, ","))
 		}
+		if m.Faults > 0 {
+			fmt.Fprintf(&b, "!%d", m.Faults)
+		}
+		if m.Blamed != nil {
+			fmt.Fprintf(&b, "<%d", m.Blamed.Until)
+		}
+	}
+	for _, m := range s.Members {
+		if m.Shown != (plan.Shown{}) {
+			fmt.Fprintf(&b, "; %s has shown %d in %d", m.Peer, m.Shown.FLOPS, m.Shown.Generation)
+			if !m.Shown.Held {
+				fmt.Fprintf(&b, " lowered %d", m.Shown.Lowered)
+			}
+			if m.Shown.Broke > 0 {
+				fmt.Fprintf(&b, " broke %d waited %d", m.Shown.Broke, m.Shown.Waited)
+			}
+		}
 	}
 	for _, g := range s.Grants {
 		fmt.Fprintf(&b, "; grant %d %v", g.Serial, g.Peers)
+		if g.Revoked {
+			b.WriteString(" revoked")
+		}
+	}
+	if len(s.Owners) > 1 {
+		fmt.Fprintf(&b, "; owners %v", s.Owners)
+	}
+	for _, r := range s.Revoked {
+		fmt.Fprintf(&b, "; %s %s", r.Peer, s.Removal(r))
+	}
+	for _, v := range s.Vouchers {
+		fmt.Fprintf(&b, "; voucher %d from %v to %v", v.Number, v.From, v.Voters)
 	}
 	if s.Run != nil {
 		fmt.Fprintf(&b, "; run %s incarnation %d", s.Run.Run, s.Incarnation)
@@ -184,6 +254,12 @@ func describe(s State) string {
 	}
 	if s.PauseWanted > 0 {
 		fmt.Fprintf(&b, "; pause %d", s.PauseWanted)
+	}
+	for _, e := range s.Blames {
+		fmt.Fprintf(&b, "; %s of %q at %d", e.Kind, e.Peer, e.Step)
+	}
+	if e, ok := s.Diverged(); ok {
+		fmt.Fprintf(&b, "; diverged at %d", e.Step)
 	}
 	if s.StopWanted {
 		b.WriteString("; stop")
@@ -278,4 +354,31 @@ func planned(t testing.TB) State {
 		}
 	}
 	return s
+}
+
+// Attack: a profile that no machine has, in a Join, an Update of the peer's own, and one from gossip.
+func TestAbsurdProfilesAreRefused(t *testing.T) {
+	device := plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 1e12, MemoryBytesPerS: 1e11, MemoryFreeBytes: 1 << 36}
+	fast := device
+	fast.MatMulFLOPS = 1e17
+	s, err := Apply(State{}, Join{Peer: "m", ProcessEpoch: 1, Profile: plan.Profile{Devices: []plan.DeviceProfile{device}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, p := range map[string]plan.Profile{
+		`devices[1].name is "cuda:0"`:                  {Devices: []plan.DeviceProfile{device, device}},
+		"devices[0].matmul_flops is 10000000000000000": {Devices: []plan.DeviceProfile{fast}},
+		"links[0].peer is the profile's own":           {Links: []plan.LinkProfile{{Peer: "m"}}},
+	} {
+		for _, e := range []Entry{Join{Peer: "m", ProcessEpoch: 2, Profile: p}, Update{Peer: "m", ProcessEpoch: 1, Profile: p}} {
+			if next, err := Apply(s, e); !errors.Is(err, ErrRejected) || !errors.Is(err, plan.ErrBadProfile) || !strings.Contains(err.Error(), want) || !reflect.DeepEqual(next, s) {
+				t.Errorf("%T: %v, want %q", e, err, want)
+			}
+		}
+	}
+	for _, addrs := range [][]string{{"/ip4/\x1b[2J"}, {strings.Repeat("x", maxText+1)}} {
+		if _, err := Apply(s, Update{Peer: "m", ProcessEpoch: 1, Addrs: addrs}); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "addrs[0]") {
+			t.Errorf("%q: %v", addrs, err)
+		}
+	}
 }

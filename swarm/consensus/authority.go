@@ -23,19 +23,27 @@ type Author struct {
 //	entry                  who may propose it
 //	SetRun                 the node that founds the run, as its owner
 //	Lead                   the leader of the term, which lets nobody else's into the log
-//	Join                   the peer itself
+//	Join                   the peer itself, once an invite in the log has let it in
 //	Update                 the peer itself, or the leader, who has it from the peer's signed gossip
 //	SetMemberState         the peer itself; the leader may say that it is gone
 //	SetPlan, Rollback,
-//	WantPause, BindGrant   the leader
+//	WantPause,
+//	Blame, Shown           the leader
+//	Vouch                  the leader, with the signatures of an owner or of most voters
 //	StageSaved             the workers that the plan gives these layers
-//	WantStop               an owner; where no owner is active, any member
-//	Resume                 any member
+//	Invite, Revoke         an owner
+//	Redeem                 any member, who lets the newcomer in that has signed it
+//	WantStop, Resume       an owner; where no owner is active, any member
 //	Finish                 the plan's coordinator, once the last step is saved
+//
+// Who was removed from the run proposes nothing.
 func Authorize(s State, by Author, e Entry) error {
+	if r, revoked := s.Revocation(by.Peer); revoked {
+		return fmt.Errorf("%w: %T by %s, which was %s", ErrForbidden, e, s.NameOf(by.Peer), s.Removal(r))
+	}
 	if _, member := s.Member(by.Peer); !member {
 		switch e.(type) {
-		case SetRun, Lead, Join:
+		case SetRun, Lead, Join, Vouch:
 		default:
 			return by.refused(s, e, "members of the run")
 		}
@@ -48,22 +56,24 @@ func Authorize(s State, by Author, e Entry) error {
 	case Lead:
 		allowed, who = by.Peer == e.Peer && by.Term == e.Term, "the leader that it names, in its term"
 	case Join:
-		allowed, who = by.Peer == e.Peer, "the peer itself"
+		allowed, who = by.Peer == e.Peer && s.letIn(e.Peer), "the peer itself, once an invite has let it in,"
 	case Update:
 		allowed, who = leads || by.Peer == e.Peer, "the peer itself or the leader"
 	case SetMemberState:
 		allowed, who = by.Peer == e.Peer || leads && e.State == Gone, "the peer itself, or the leader when it is gone"
-	case SetPlan, Rollback, WantPause, BindGrant:
+	case SetPlan, Rollback, WantPause, Blame, Shown:
 		allowed, who = leads, "the leader of the term"
+	case Vouch:
+		allowed, who = leads && e.Voucher.Term <= by.Term, "the leader of the term, up to that term,"
 	case StageSaved:
 		allowed, who = e.savedBy(s.Plan, by.Peer), "the worker that the plan gives these layers, for itself and their holder"
-	case WantStop:
-		ownerless := !slices.ContainsFunc(s.Owners, func(p plan.PeerID) bool {
-			m, ok := s.Member(p)
-			return ok && m.State == Active
-		})
-		allowed, who = ownerless || slices.Contains(s.Owners, by.Peer), "an owner while one is active"
-	case Resume:
+	case Invite:
+		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
+	case Revoke:
+		allowed, who = s.Owner(by.Peer) && by.Peer == e.By, "an owner, in its own name,"
+	case WantStop, Resume:
+		allowed, who = len(s.ActiveOwners()) == 0 || s.Owner(by.Peer), "an owner while one is active"
+	case Redeem:
 	case Finish:
 		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps
 		allowed = saved && s.Plan.Generation != 0 && s.Plan.Coordinator().Peer == by.Peer

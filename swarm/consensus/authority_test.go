@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -83,9 +85,14 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"rollback":         Rollback{From: 0, To: 0},
 			"pause":            WantPause{Count: 1},
 			"stop":             WantStop{},
-			"bind":             BindGrant{Serial: 1, Peer: liar.self},
+			"shown":            Shown{Generation: 1, Members: []ShownMember{{Peer: liar.self, FLOPS: 1e15, Held: true}}},
+			"blame":            Blame{Peer: "a", Kind: plan.BadTensor, Generation: 1, Until: 60},
 			"run":              SetRun{Owner: "a", Spec: testRun().Spec},
 			"lead":             Lead{Peer: liar.self, Term: 1 << 41},
+			"invite":           fresh(testInvite(7, liar.self, 64, true)),
+			"owner's invite":   fresh(testInvite(7, "a", 64, true)),
+			"revoke":           Revoke{By: liar.self, Peer: "a"},
+			"owner's revoke":   Revoke{By: "a", Peer: "b"},
 			"lead for another": Lead{Peer: "a", Term: 1 << 41},
 		} {
 			err := liar.Propose(t.Context(), e)
@@ -136,6 +143,7 @@ func TestForgedProposals(t *testing.T) {
 			}
 		}
 
+		c.must(l, WantStop{})
 		again := l.signed(t, Resume{Incarnation: 2})
 		if r := f.handle(t.Context(), "c", request{op: opPropose, hops: 1, body: again}); r.code != codeDone {
 			t.Fatalf("%d %s", r.code, r.body)
@@ -241,8 +249,8 @@ func TestFloodOfProposals(t *testing.T) {
 		l, f := c.leader(), c.follower()
 		m, _ := l.State().Member(f.self)
 		large := Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch, Addrs: []string{strings.Repeat("x", maxText)}}
-		for len(large.Profile.Links) < maxLinks {
-			large.Profile.Links = append(large.Profile.Links, plan.LinkProfile{Peer: "b"})
+		for i := range plan.MaxLinks {
+			large.Profile.Links = append(large.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprint("p", i))})
 		}
 		begin, taken := time.Now(), 0
 		for time.Since(begin) < time.Minute {
@@ -283,10 +291,217 @@ func TestJoinFromAnEarlierIncarnation(t *testing.T) {
 		}
 		c.crash(away)
 		c.gone(away)
+		c.must(c.leader(), WantStop{})
 		c.must(c.leader(), Resume{Incarnation: 2})
 		n := c.join(away)
 		if s := n.State(); s.Incarnation != 2 {
 			t.Errorf("it knows incarnation %d", s.Incarnation)
 		}
+	})
+}
+
+// A member makes keys of its own and joins with each of them, so that the roster is full. Only those come in whom an
+// owner's invite lets in.
+func TestGhostsWithKeysOfTheirOwn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.must(c.nodes["a"], fresh(testInvite(9, "a", 1, false)))
+		liar := c.follower()
+		for i := range 3 {
+			ghost := plan.PeerID(rune('x' + i))
+			p, err := (&author{Signer: keyOf(ghost), self: ghost, run: "run"}).sign(liar.State(), Join{Peer: ghost, ProcessEpoch: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := c.leader().handle(t.Context(), liar.self, request{op: opPropose, body: p.encode()}); r.code != codeRejected {
+				t.Errorf("%s: %d %s", ghost, r.code, r.body)
+			}
+		}
+		c.must(liar, testRedeem(9, "d", "d"))
+		c.join("d")
+		if s := c.leader().State(); len(s.Members) != 4 {
+			t.Errorf("%d members", len(s.Members))
+		}
+	})
+}
+
+// A member joins again and again, which makes every plan out of date that is being searched for.
+func TestJoinInALoop(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		l, f := c.leader(), c.follower()
+		before, begin := l.State().Epoch, time.Now()
+		for time.Since(begin) < time.Minute {
+			c.epochs++
+			l.handle(t.Context(), f.self, request{op: opPropose, body: f.signed(t, Join{Peer: f.self, ProcessEpoch: c.epochs})})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if joins := l.State().Epoch - before; joins < joinsBurst || joins > joinsBurst+7 {
+			t.Errorf("%d joins in a minute, want %d and one in %v", joins, joinsBurst, joinEvery)
+		}
+		c.must(c.nodes["a"], WantPause{Count: 1})
+	})
+}
+
+// A member floods the leader through another node: it is held to its own share, and the other's is left to that one.
+func TestFloodThroughAnother(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		l := c.leader()
+		var others []*Node
+		for _, p := range c.peers {
+			if p != l.self {
+				others = append(others, c.nodes[p])
+			}
+		}
+		flooder, through := others[0], others[1]
+		m, _ := l.State().Member(flooder.self)
+		refused := 0
+		for range 2 * proposalsBurst {
+			b := flooder.signed(t, Update{Peer: flooder.self, ProcessEpoch: m.ProcessEpoch})
+			if r := l.handle(t.Context(), through.self, request{op: opPropose, body: b}); r.code == codeRetry {
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Error("nothing is refused")
+		}
+		m, _ = l.State().Member(through.self)
+		b := through.signed(t, Update{Peer: through.self, ProcessEpoch: m.ProcessEpoch})
+		if r := l.handle(t.Context(), through.self, request{op: opPropose, body: b}); r.code != codeDone {
+			t.Errorf("the one it went through: %d %s", r.code, r.body)
+		}
+	})
+}
+
+// A member sends again what another has signed, to the leader and through a third: that is on its own account.
+func TestFloodOfAnothersOldProposals(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		l := c.leader()
+		var others []*Node
+		for _, p := range c.peers {
+			if p != l.self {
+				others = append(others, c.nodes[p])
+			}
+		}
+		author, liar, through := others[0], others[1].self, others[2]
+		update := func(n *Node) []byte {
+			m, _ := l.State().Member(n.self)
+			return n.signed(t, Update{Peer: n.self, ProcessEpoch: m.ProcessEpoch})
+		}
+		old := update(author)
+		if r := l.handle(t.Context(), author.self, request{op: opPropose, body: old}); r.code != codeDone {
+			t.Fatalf("%d %s", r.code, r.body)
+		}
+		p, _ := l.author.open(old)
+		c.everywhere("the entry", func(s State) bool { m, _ := s.Member(author.self); return m.Counter == p.counter })
+		written := l.raft.LastIndex()
+		for range 2 * proposalsBurst {
+			if r := l.handle(t.Context(), liar, request{op: opPropose, body: old}); r.code == codeDone {
+				t.Fatal("an old entry counts again")
+			}
+			if r := through.handle(t.Context(), liar, request{op: opPropose, hops: 1, body: old}); r.code == codeDone {
+				t.Fatal("an old entry counts again, through another")
+			}
+		}
+		if now := l.raft.LastIndex(); now > written+proposalsBurst {
+			t.Errorf("%d entries are written", now-written)
+		}
+		for _, n := range []*Node{author, through} {
+			if r := l.handle(t.Context(), n.self, request{op: opPropose, body: update(n)}); r.code != codeDone {
+				t.Errorf("%s pays for it: %d %s", n.self, r.code, r.body)
+			}
+		}
+	})
+}
+
+// A member floods the leader in the names of keys that it makes: that is on its own account.
+func TestFloodWithKeysOfItsOwn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		l, f := c.leader(), c.follower()
+		taken := 0
+		for i := range 2 * proposalsBurst {
+			ghost := plan.PeerID(fmt.Sprint("ghost", i))
+			p, err := (&author{Signer: keyOf(ghost), self: ghost, run: "run"}).sign(l.State(), WantStop{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := l.handle(t.Context(), f.self, request{op: opPropose, body: p.encode()}); r.code != codeRetry {
+				taken++
+			}
+		}
+		if taken > proposalsBurst+proposalsPerS*20 || taken == 2*proposalsBurst {
+			t.Errorf("%d of %d are taken", taken, 2*proposalsBurst)
+		}
+	})
+}
+
+// A member holds every request that a node serves at a time; the others are still served.
+func TestSlotsOfOnePeer(t *testing.T) {
+	s := newSlots()
+	take := func(p plan.PeerID) bool { return s.take(p, false) }
+	for i := range maxRequestsOfOne {
+		if !take("liar") {
+			t.Fatalf("request %d is refused", i+1)
+		}
+	}
+	if take("liar") {
+		t.Error("one peer has more than its share")
+	}
+	if !take("b") {
+		t.Error("another is not served")
+	}
+	s.release("liar", false)
+	if !take("liar") {
+		t.Error("a place that is free again is not given")
+	}
+	for take(plan.PeerID(fmt.Sprint("p", len(s.of)))) { // one each
+	}
+	if served := len(s.of) - 2; served != maxRequests-maxRequestsOfOne-1 {
+		t.Errorf("%d others are served", served)
+	}
+}
+
+// Members hold all requests that a node serves at a time, with streams that send nothing: a voter's new stream of raft is
+// served all the same.
+func TestVotersStreamsHaveSlotsOfTheirOwn(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		f, l := c.follower(), c.leader()
+		for i := 0; f.requests.take(plan.PeerID(fmt.Sprint("p", i/maxRequestsOfOne)), f.votes("p")); i++ {
+			defer f.requests.release(plan.PeerID(fmt.Sprint("p", i/maxRequestsOfOne)), false)
+		}
+		_, term, _ := f.Leader()
+		l.layer.mu.Lock()
+		for s := range l.layer.conns {
+			s.Reset()
+		}
+		l.layer.mu.Unlock()
+		time.Sleep(20 * heartbeatTimeout)
+		if leader, now, _ := f.Leader(); leader != l.self || now != term {
+			t.Errorf("%q leads in term %d, before %s in %d", leader, now, l.self, term)
+		}
+	})
+}
+
+// A member signs the largest counter: that shuts out itself, and nobody else.
+func TestLargestCounter(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		l, f := c.leader(), c.follower()
+		m, _ := l.State().Member(f.self)
+		f.author.mu.Lock()
+		f.author.last = math.MaxUint64 - 1
+		f.author.mu.Unlock()
+		c.must(f, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch})
+		if err := f.Propose(t.Context(), Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch}); !errors.Is(err, ErrRejected) {
+			t.Errorf("after the largest counter: %v", err)
+		}
+		c.must(l, WantPause{Count: 1})
 	})
 }

@@ -54,7 +54,8 @@ func (c *cluster) start(p plan.PeerID) *Node {
 	c.wires[p] = c.net.join(p)
 	node, err := Start(context.Background(), Config{
 		Transport: c.wires[p], KV: c.kv[p], Run: "run", Signer: keyOf(p), Bootstrap: p == "a",
-		Contacts: func() []plan.PeerID { return []plan.PeerID{"a", "b"} },
+		Owner: testOwner, Proof: []byte("owner " + p),
+		Contacts: c.net.peers,
 		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -69,9 +70,30 @@ func (c *cluster) join(p plan.PeerID) *Node {
 	c.t.Helper()
 	n := c.start(p)
 	c.epochs++
+	c.letIn(p)
 	c.must(n, Join{Peer: p, ProcessEpoch: c.epochs})
 	c.must(n, SetMemberState{Peer: p, ProcessEpoch: c.epochs, State: Active})
 	return n
+}
+
+// letIn has the log note, in a run that has an owner, that a peer comes by an invite of its own.
+func (c *cluster) letIn(p plan.PeerID) {
+	c.t.Helper()
+	l := c.leader()
+	if l == nil || len(l.State().Owners) == 0 || l.State().Admitted(p) {
+		return
+	}
+	serial, owner := c.epochs, l.State().Owners[0]
+	as := &author{Signer: keyOf(owner), self: owner, run: "run"}
+	for _, e := range []Entry{fresh(testInvite(serial, owner, 1, false)), testRedeem(serial, p, p)} {
+		b, err := as.sign(l.State(), e)
+		if err == nil {
+			err = l.commit(c.t.Context(), b.encode())
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
 }
 
 // crash ends a node as a kill does: its streams break first.
@@ -160,6 +182,27 @@ func (c *cluster) everywhere(what string, ok func(State) bool) {
 			c.until(fmt.Sprintf("%s at %s", what, p), func() bool { return ok(n.State()) })
 		}
 	}
+}
+
+// goesOn has a node propose what it may, and waits until all live nodes have it.
+func (c *cluster) goesOn(n *Node) {
+	c.t.Helper()
+	c.epochs++
+	mark := fmt.Sprint(c.epochs)
+	m, _ := n.State().Member(n.self)
+	c.must(n, Update{Peer: n.self, ProcessEpoch: m.ProcessEpoch, Addrs: []string{mark}})
+	c.everywhere("the update", func(s State) bool {
+		m, ok := s.Member(n.self)
+		return ok && len(m.Addrs) == 1 && m.Addrs[0] == mark
+	})
+}
+
+// testOwner takes a for the owner of a test's run.
+func testOwner(peer plan.PeerID, proof []byte) error {
+	if peer != "a" || string(proof) != "owner a" {
+		return errNoOwner
+	}
+	return nil
 }
 
 // testRun is the run that a founds.

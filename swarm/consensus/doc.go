@@ -31,18 +31,25 @@
 // # What it refuses
 //
 // It does not admit peers (the transport must only deliver admitted ones), it makes no plans, moves no chunks and
-// never looks into a profile or a plan further than its bounds. Raft's own messages are decoded by hashicorp/raft,
-// and taken from voters; a voter that lies is not found out. A node that joins, starts, or has known no leader for ten
-// seconds cannot know the voters, and takes them from any member.
+// never looks into a profile or a plan further than its bounds, but for what counts of members' claims (package claims). Raft's own messages are decoded by hashicorp/raft,
+// and taken from voters, in their own name, and never of a term far ahead; a voter that lies is not found out.
+//
+// # Who votes
+//
+// A node that joins, or was away, does not know the voters of now. Before each change of them the leader has a [Voucher]
+// signed: by an owner of the run, or by a majority of the voters before. Vouchers are in the log, and each stream of
+// raft begins with them. A node takes raft's messages from a peer that its own log makes a voter, or that vouchers newer
+// than its log do, which lead on from voters that it knows or are by an owner. A former voter can still mislead a node
+// that has not heard of its demotion; former voters who were a majority once can, together.
 //
 // # Goroutines
 //
 // Each is started by [Start] and waited for by [Node.Close]: the leader's loop and what asks the
 // voters for it, one per proposal that raft has not answered yet, the shutdown watcher. Raft and
-// its stream transport run their own, which end with raft's shutdown. The [Transport] serves
+// its stream transports, of which each incoming stream has one, run their own, which end with raft's shutdown. The [Transport] serves
 // requests on its own, at most 32 at a time, and Close waits for these too. A store that fails
 // parks those which need it until the node is isolated.
 //
-// Callers: node. It imports planner for the vocabulary, and hashicorp/raft; never libp2p,
-// a database, a schedule or a kernel.
+// Callers: node. It imports planner for the vocabulary, bearer for the signatures of invites, and hashicorp/raft; never
+// libp2p, a database, a schedule or a kernel.
 package consensus

@@ -14,7 +14,8 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, WantPause, WantStop, Resume, Finish, Rollback, BindGrant or Lead.
+// StageSaved, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
+// Vouch or Shown.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
 	// not change with the receiver's state and leaves that one as it was.
@@ -109,18 +110,12 @@ type Rollback struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// BindGrant notes that a peer came into the run by the invite of this serial.
-type BindGrant struct {
-	Serial uint64      `json:"serial"`
-	Peer   plan.PeerID `json:"peer"`
-}
-
-// kinds holds the types of entries by their numbers in the log. Numbers are never reused.
+// kinds holds the types of entries by their numbers in the log. Numbers are never reused; 12 was one.
 var kinds = [...]reflect.Type{
 	1: reflect.TypeFor[SetRun](), 2: reflect.TypeFor[Join](), 3: reflect.TypeFor[Update](), 4: reflect.TypeFor[SetMemberState](),
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
-	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](), 12: reflect.TypeFor[BindGrant](),
-	13: reflect.TypeFor[Lead](),
+	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
+	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.
@@ -128,11 +123,12 @@ func kindOf(e Entry) int { return slices.Index(kinds[:], reflect.TypeOf(e)) }
 
 // maxBytes bounds the encoded entries of some kinds, by their numbers; the others are bounded by maxSmallBytes.
 var maxBytes = [len(kinds)]int{
-	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes,
+	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes, 17: maxShownBytes, 20: maxVoucherBytes,
 }
 
 const (
 	maxProfileBytes = 128 << 10
+	maxShownBytes   = 32 << 10
 	maxSmallBytes   = 4 << 10
 )
 
@@ -179,7 +175,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 	if b[0] != entryVersion {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("an entry of the log", int(b[0]), entryVersion))
 	}
-	if b[1] == 0 || int(b[1]) >= len(kinds) {
+	if int(b[1]) >= len(kinds) || kinds[b[1]] == nil {
 		return nil, fmt.Errorf("%w entry of kind %d: %w: fetch the writer's release of pnode for the reader", ErrMalformed, b[1], version.Err)
 	}
 	if err := checkSize(int(b[1]), len(b)); err != nil {

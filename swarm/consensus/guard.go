@@ -7,47 +7,206 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
-const (
-	// strangersAfter is how long no leader may be known until a node that is no voter here is listened to: the
-	// voters may have changed while this node was away. Elections take less.
-	strangersAfter = 10 * time.Second
-	// maxTermRaise bounds by how much a node without a vote may be ahead of the leader's term.
-	maxTermRaise = 1 << 16
-)
+// maxTermRaise bounds how far ahead a term may be of the newest one known here. Elections raise it by one, every few
+// seconds at most.
+const maxTermRaise = 1 << 16
 
-// checkRaft returns why a peer's messages of raft are not taken; nil if they are. Only leaders and candidates open
-// streams of raft, and both are voters. A node that has no configuration, has heard no leader since its start, or
-// none for strangersAfter, cannot know the voters.
-func checkRaft(peer plan.PeerID, servers []Server, r reign, now time.Time) error {
-	voter := slices.Contains(servers, Server{Peer: peer, Voter: true})
-	lost := r.leader == "" && now.Sub(r.lostSince) >= strangersAfter
-	if voter || len(servers) == 0 || !r.known || lost {
+// warnEvery bounds how often refusals are told.
+const warnEvery = 10 * time.Second
+
+// checkPeer returns why a peer's messages of raft are not taken; nil if they are. Only leaders and candidates send
+// them, and both are voters: of the newest configuration here, of the newest voucher in the log here, or by a newer one
+// that the peer has shown. logged says that the log here knows the owners: a proof then rests on those alone.
+func checkPeer(peer plan.PeerID, servers []Server, s State, logged bool, shown proof) error {
+	if slices.Contains(servers, Server{Peer: peer, Voter: true}) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is no voter and sends messages of raft", ErrForbidden, peer.Short())
+	newest := uint64(0)
+	if i := len(s.Vouchers) - 1; i >= 0 {
+		if newest = s.Vouchers[i].Number; slices.Contains(s.Vouchers[i].Voters, peer) {
+			return nil
+		}
+	}
+	stranger := func(o plan.PeerID) bool { _, removed := s.Revocation(o); return removed || logged && !s.Owner(o) }
+	if shown.Newest > newest && !slices.ContainsFunc(shown.Owners, stranger) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is no voter and sends messages of raft", ErrForbidden, s.NameOf(peer))
 }
 
-// takesRaft returns why a peer's messages of raft are not taken now.
-func (n *Node) takesRaft(peer plan.PeerID) error {
-	n.mu.Lock()
-	r := n.reign
-	n.mu.Unlock()
-	return checkRaft(peer, n.Servers(), r, time.Now())
+// checkMessage returns why a message of raft is not taken from a peer: it speaks for another one, or in a term too far
+// ahead of the one known here. leader is who leads as far as is known here.
+func checkMessage(peer, leader plan.PeerID, message any, known plan.Term) error {
+	term := uint64(0)
+	switch m := message.(type) {
+	case *raft.AppendEntriesRequest:
+		term = m.Term
+	case *raft.InstallSnapshotRequest:
+		term = m.Term
+	case *raft.RequestVoteRequest:
+		term = m.Term
+	case *raft.RequestPreVoteRequest:
+		term = m.Term
+	case *raft.TimeoutNowRequest:
+		if peer != leader {
+			return fmt.Errorf("%w: %s does not lead and hands the leadership over", ErrForbidden, peer.Short())
+		}
+	}
+	var header raft.RPCHeader
+	if m, ok := message.(raft.WithRPCHeader); ok {
+		header = m.GetRPCHeader()
+	}
+	for _, name := range [][]byte{header.ID, header.Addr} { // by which raft goes, where they are there
+		if string(name) != string(peer) {
+			return fmt.Errorf("%w: %s sends a message of raft as %q", ErrForbidden, peer.Short(), wire.Clip(string(name), maxName))
+		}
+	}
+	if term > uint64(known)+maxTermRaise {
+		return fmt.Errorf("%w: %s sends a message of raft in term %d, the newest known here is %d", ErrForbidden, peer.Short(), term, known)
+	}
+	return nil
 }
 
-// guarded is raft's transport, on which a node without a vote cannot depose the leader by the term that it answers
-// with: it may raise the term once, as one must that was a candidate before it lost its vote.
+// takes returns why a peer's messages of raft are not taken now.
+func (n *Node) takes(peer plan.PeerID, shown proof) error {
+	s := n.State()
+	return checkPeer(peer, n.Servers(), s, logged(s, n.self), shown)
+}
+
+// logged reports whether the log here knows the owners of the run. It does from where the node self has joined: one that joins
+// reads the log from its beginning, where those who vouch now may not be owners yet.
+func logged(s State, self plan.PeerID) bool {
+	_, joined := s.Member(self)
+	return s.Run != nil && joined
+}
+
+// guarded is raft's transport, which looks at what comes before raft does. Each stream that comes has a transport of
+// raft's to itself, so that it is known who sent a message. A node without a vote cannot depose the leader by the term
+// that it answers with: it may raise the term once, as one must that was a candidate before it lost its vote.
 type guarded struct {
-	*raft.NetworkTransport
-	node *Node
+	*raft.NetworkTransport // for what this node sends
+	node                   *Node
+	logger                 hclog.Logger
+	messages               chan raft.RPC
 
-	mu     sync.Mutex                 // guards raised
-	raised map[raft.ServerID]struct{} // nodes without a vote that have raised the term
+	mu        sync.Mutex                 // guards what follows
+	raised    map[raft.ServerID]struct{} // nodes without a vote that have raised the term
+	heartbeat func(raft.RPC)             // takes the leader's heartbeats past messages
+	warned    time.Time
+}
+
+// Consumer returns the channel of the messages that raft is to look at.
+func (g *guarded) Consumer() <-chan raft.RPC { return g.messages }
+
+// SetHeartbeatHandler has f take the leader's heartbeats at once.
+func (g *guarded) SetHeartbeatHandler(f func(raft.RPC)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heartbeat = f
+}
+
+// greet looks at what a peer shows that opens a stream of raft.
+func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
+	s, servers := g.node.State(), g.node.Servers()
+	known := proof{}
+	err := checkPeer(peer, servers, s, logged(s, g.node.self), known)
+	if err == nil {
+		return known, nil
+	}
+	vouchers, malformed := decodeVouchers(shown)
+	if malformed != nil {
+		return known, malformed
+	}
+	before := trust{Term: g.node.newestTerm(proof{}), Logged: logged(s, g.node.self), Owners: s.Owners}
+	if voters := votersOf(servers); len(voters) > 0 {
+		before.Sets = [][]plan.PeerID{voters}
+	}
+	if i := len(s.Vouchers) - 1; i >= 0 {
+		before.Newest = s.Vouchers[i].Number
+		before.Sets = append(before.Sets, s.Vouchers[i].From, s.Vouchers[i].Voters)
+	}
+	for _, r := range s.Revoked {
+		before.Removed = append(before.Removed, r.Peer)
+	}
+	known, err = g.node.author.follow(peer, vouchers, before)
+	if err != nil {
+		g.warn(peer, err)
+	}
+	return known, err
+}
+
+// serve takes raft's messages from a stream until it is closed.
+func (g *guarded) serve(s Stream, peer plan.PeerID, shown proof) {
+	c, err := g.node.layer.track(s, peer, &shown)
+	if err != nil {
+		return
+	}
+	one := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newSingle(c), MaxPool: 1, Timeout: rpcTimeout, Logger: g.logger})
+	defer one.Close()
+	one.SetHeartbeatHandler(func(m raft.RPC) {
+		g.mu.Lock()
+		f := g.heartbeat
+		g.mu.Unlock()
+		if g.passes(c, m) {
+			f(m)
+		}
+	})
+	for {
+		select {
+		case m := <-one.Consumer():
+			if !g.passes(c, m) {
+				return
+			}
+			select {
+			case g.messages <- m:
+			case <-c.closed.Done():
+				return
+			}
+		case <-c.closed.Done():
+			return
+		}
+	}
+}
+
+// passes reports whether raft is to look at a message. A stream with another one is reset.
+func (g *guarded) passes(c *conn, m raft.RPC) bool {
+	leader, _, _ := g.node.Leader()
+	err := g.node.takes(c.peer, *c.shown)
+	if err == nil {
+		err = checkMessage(c.peer, leader, m.Command, g.node.newestTerm(*c.shown))
+	}
+	if err != nil {
+		g.warn(c.peer, err)
+		m.Respond(nil, err)
+		c.end()
+		c.Reset()
+	}
+	return err == nil
+}
+
+// newestTerm returns the newest term known here.
+func (n *Node) newestTerm(shown proof) plan.Term {
+	return max(plan.Term(n.raft.CurrentTerm()), n.State().LeaderTerm, shown.Term)
+}
+
+// warn tells of a refusal, not too often.
+func (g *guarded) warn(peer plan.PeerID, cause error) {
+	g.mu.Lock()
+	early := time.Since(g.warned) < warnEvery
+	if !early {
+		g.warned = time.Now()
+	}
+	g.mu.Unlock()
+	if !early {
+		g.node.config.Logger.Warn("consensus: messages of raft are not taken", "from", g.node.State().NameOf(peer), "peer", peer, "cause", cause)
+	}
 }
 
 // AppendEntriesPipeline says that there is none: every answer is looked at. The log is small.
@@ -69,19 +228,36 @@ func (g *guarded) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, q *ra
 	return g.checkTerm(id, q.Term, r.Term)
 }
 
-// checkTerm returns an error for an answer whose term must not count.
+func (g *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, q *raft.RequestVoteRequest, r *raft.RequestVoteResponse) error {
+	if err := g.NetworkTransport.RequestVote(id, to, q, r); err != nil {
+		return err
+	}
+	return g.checkTerm(id, q.Term, r.Term)
+}
+
+// RequestPreVote asks whether an election could be won.
+func (g *guarded) RequestPreVote(id raft.ServerID, to raft.ServerAddress, q *raft.RequestPreVoteRequest, r *raft.RequestPreVoteResponse) error {
+	if err := g.NetworkTransport.RequestPreVote(id, to, q, r); err != nil {
+		return err
+	}
+	return g.checkTerm(id, q.Term, r.Term)
+}
+
+// checkTerm returns an error for an answer whose term must not count: one too far ahead, whoever answers, and one of a
+// node without a vote that raises the term again.
 func (g *guarded) checkTerm(id raft.ServerID, asked, answered uint64) error {
-	if answered <= asked || slices.Contains(g.node.Servers(), Server{Peer: plan.PeerID(id), Voter: true}) {
+	far := answered > asked+maxTermRaise
+	if answered <= asked || !far && slices.Contains(g.node.Servers(), Server{Peer: plan.PeerID(id), Voter: true}) {
 		return nil
 	}
 	g.mu.Lock()
 	_, again := g.raised[id]
 	g.raised[id] = struct{}{}
 	g.mu.Unlock()
-	if !again && answered-asked <= maxTermRaise {
+	if !again && !far {
 		return nil
 	}
-	err := fmt.Errorf("%w: %s, which is no voter, answers with term %d in term %d", ErrForbidden, plan.PeerID(id).Short(), answered, asked)
-	g.node.config.Logger.Warn("consensus: the answer of a node without a vote is not taken", "peer", id, "cause", err)
+	err := fmt.Errorf("%w: %s answers with term %d in term %d", ErrForbidden, plan.PeerID(id).Short(), answered, asked)
+	g.warn(plan.PeerID(id), err)
 	return err
 }

@@ -28,7 +28,7 @@ func (n *Node) lead(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		changed := n.Changed()
-		n.layer.prune(n.takesRaft)
+		n.layer.prune(func(c *conn) error { return n.takes(c.peer, *c.shown) })
 		if n.raft.State() == raft.Leader {
 			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
 				n.config.Logger.Debug("consensus: servers not changed", "err", err)
@@ -48,12 +48,15 @@ func (n *Node) reconcile(ctx context.Context) error {
 	if err := n.takeOver(ctx); err != nil {
 		return err
 	}
+	if err := n.notary.keep(ctx); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		a := n.next(ctx)
 		if a.Kind == Rest {
-			return nil
+			return n.notary.keep(ctx)
 		}
-		if err := n.carryOut(a); err != nil {
+		if err := n.carryOut(ctx, a); err != nil {
 			return fmt.Errorf("consensus: %s %s: %w", a.Kind, a.Peer, err)
 		}
 		n.config.Logger.Info("consensus: servers changed", "action", a.Kind, "peer", a.Peer, "reason", a.Reason)
@@ -68,12 +71,16 @@ func (n *Node) reconcile(ctx context.Context) error {
 // notices only after rpcTimeout who does not, and anew in each term, and without that vote the others might
 // be no majority.
 func (n *Node) next(ctx context.Context) Action {
+	s := n.State()
 	v := Servers{
-		Self: n.self, Servers: n.Servers(), Members: n.State().Members,
+		Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known,
 		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
 			applied, ok := n.applied(ctx, p)
 			return ok && applied+readyLag >= n.raft.CommitIndex()
 		},
+	}
+	if s.Run != nil {
+		v.Rule = s.Run.Train.Voters
 	}
 	a := Membership(v)
 	if a.Kind != Demote && a.Kind != Transfer {
@@ -132,6 +139,13 @@ func (n *Node) Silence(p plan.PeerID) time.Duration {
 	return n.silence.of(p, time.Now())
 }
 
+// known returns for how long this leader has sent to a server.
+func (n *Node) known(p plan.PeerID) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.silence.begun(p))
+}
+
 // Answers reports whether a member answers a question at once, on a stream of its own. Ask it before giving up a member
 // that was not heard of.
 func (n *Node) Answers(ctx context.Context, p plan.PeerID) bool {
@@ -151,7 +165,21 @@ func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok boo
 }
 
 // carryOut makes one change and waits until it is committed.
-func (n *Node) carryOut(a Action) error {
+// A change of the voters is vouched for before.
+func (n *Node) carryOut(ctx context.Context, a Action) error {
+	voters := votersOf(n.Servers())
+	switch a.Kind {
+	case Promote:
+		voters = append(voters, a.Peer)
+		slices.Sort(voters)
+	case Demote:
+		voters = slices.DeleteFunc(voters, func(p plan.PeerID) bool { return p == a.Peer })
+	}
+	if a.Kind == Promote || a.Kind == Demote {
+		if err := n.notary.vouch(ctx, voters); err != nil {
+			return err
+		}
+	}
 	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
 	switch a.Kind {
 	case Add:

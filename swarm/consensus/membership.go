@@ -8,8 +8,18 @@ import (
 	"pnode/planner/plan"
 )
 
-// DeadAfter is the time without a word after which a voter may be replaced.
-const DeadAfter = 60 * time.Second
+const (
+	// DeadAfter is the time without a word after which a voter may be replaced.
+	DeadAfter = 60 * time.Second
+	// StandingCheckpoints is how many checkpoints are committed while a node is active until it may vote, if a leader has
+	// known it for StandingLeast as well: checkpoints may follow each other within seconds. StandingAfter is the time with
+	// one leader that does without checkpoints.
+	StandingCheckpoints = 2
+	StandingLeast       = 3 * time.Minute
+	StandingAfter       = 10 * time.Minute
+	// FaultsOfNoStanding is the score that takes a node's standing: the first fault may be a lie that was believed.
+	FaultsOfNoStanding = 2
+)
 
 // Server is one entry of the raft configuration.
 type Server struct {
@@ -22,6 +32,11 @@ type Servers struct {
 	Self    plan.PeerID
 	Servers []Server
 	Members []Member
+	// Rule says who may vote. Owners are the run's.
+	Rule   plan.VoterRule
+	Owners []plan.PeerID
+	// Known is how long the leader has known a server; nil where that is for ever.
+	Known func(plan.PeerID) time.Duration
 	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
 	Silent func(plan.PeerID) time.Duration
 	// Ready reports whether a server without a vote has nearly the whole log. It is asked
@@ -68,6 +83,10 @@ func Voters(n int) int {
 // that answer are no majority. A dead voter loses its vote only when enough others have
 // one, so without a replacement three voters stay three. Servers are removed when the
 // roster says that they are gone.
+//
+// Who votes is a matter of standing: owners' nodes before others, then those that have been active for
+// StandingCheckpoints or StandingAfter and were not left out of plans again and again. Others replace only a voter that leaves or is dead,
+// where nobody else can.
 func Membership(v Servers) Action {
 	for _, m := range v.Members {
 		if m.State != Gone && !slices.ContainsFunc(v.Servers, func(s Server) bool { return s.Peer == m.Peer }) {
@@ -76,6 +95,9 @@ func Membership(v Servers) Action {
 	}
 	t := v.tally()
 	if a, ok := t.grow(); ok {
+		return a
+	}
+	if a, ok := t.swap(); ok {
 		return a
 	}
 	if a, ok := t.shrink(); ok {
@@ -89,15 +111,49 @@ func Membership(v Servers) Action {
 	return Action{Kind: Rest}
 }
 
+// standing orders the nodes that may vote.
+type standing int
+
+const (
+	ownersNode standing = iota
+	longStanding
+	newcomer
+)
+
+// standing returns what a node's vote is worth by the rule.
+func (v Servers) standing(p plan.PeerID) standing {
+	m, _ := v.member(p)
+	known := StandingAfter
+	if v.Known != nil {
+		known = v.Known(p)
+	}
+	switch {
+	case v.Rule == plan.VotersAny:
+		return longStanding
+	case slices.Contains(v.Owners, p):
+		return ownersNode
+	case m.Faults < FaultsOfNoStanding && (known >= StandingAfter || known >= StandingLeast && m.Stood >= StandingCheckpoints):
+		return longStanding
+	}
+	return newcomer
+}
+
+// eligible reports whether a node may be given a vote while no voter has to be replaced.
+func (v Servers) eligible(p plan.PeerID) bool {
+	s := v.standing(p)
+	return s == ownersNode || s == longStanding && v.Rule != plan.VotersOwners
+}
+
 // tally sorts the servers by what is to become of them.
 type tally struct {
 	Servers
 	voters     int
 	answering  int           // voters that answer now
-	keep       []plan.PeerID // voters that should stay: the leader, then by age
+	keep       []plan.PeerID // voters that should stay: by standing, the leader, then by age
 	leaving    []plan.PeerID // voters that answer but are draining or gone
 	dead       []plan.PeerID // voters not heard of for DeadAfter, or silent and gone
-	candidates []plan.PeerID // active servers without a vote that answer, by age
+	candidates []plan.PeerID // active servers without a vote that answer and may vote, in the order of keep
+	stopgaps   []plan.PeerID // those that may vote only in place of one that leaves or is dead
 	returning  int           // those that fell silent a moment ago
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
@@ -107,14 +163,18 @@ type tally struct {
 
 func (v Servers) tally() tally {
 	t := tally{Servers: v}
-	for _, s := range v.byAge() {
+	for _, s := range v.inOrder() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
 		silent := v.Silent(s.Peer)
 		switch {
-		case !s.Voter && known && m.State == Active && silent == 0:
+		case !s.Voter && known && m.State == Active && silent == 0 && v.eligible(s.Peer):
 			t.candidates = append(t.candidates, s.Peer)
-		case !s.Voter && known && m.State == Active && silent < DeadAfter:
+		case !s.Voter && known && m.State == Active && silent == 0:
+			if v.Rule != plan.VotersOwners {
+				t.stopgaps = append(t.stopgaps, s.Peer)
+			}
+		case !s.Voter && known && m.State == Active && silent < DeadAfter && v.eligible(s.Peer):
 			t.returning++
 		case !s.Voter:
 		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
@@ -131,13 +191,26 @@ func (v Servers) tally() tally {
 			t.answering++
 		}
 	}
-	nodes := len(t.keep) + len(t.dead) + len(t.candidates)
+	nodes := len(t.keep) + len(t.dead) + len(t.candidates) + min(len(t.stopgaps), len(t.leaving))
+	if owners := t.ownersNodes(); v.Rule == plan.VotersOwners && owners > 0 {
+		nodes = owners
+	}
 	t.enough, t.tooMany = Voters(nodes), Voters(nodes+t.returning)
 	return t
 }
 
-// byAge returns the servers by the epoch that their member's state began with, Self first.
-func (v Servers) byAge() []Server {
+// ownersNodes counts the owners' nodes that vote or may.
+func (t tally) ownersNodes() (n int) {
+	for _, p := range slices.Concat(t.keep, t.dead, t.candidates) {
+		if slices.Contains(t.Owners, p) {
+			n++
+		}
+	}
+	return n
+}
+
+// inOrder returns the servers by standing, and then by the epoch that their member's state began with, Self first.
+func (v Servers) inOrder() []Server {
 	since := func(s Server) uint64 {
 		if s.Peer == v.Self {
 			return 0
@@ -146,7 +219,7 @@ func (v Servers) byAge() []Server {
 		return m.Since + 1
 	}
 	return slices.SortedFunc(slices.Values(v.Servers), func(a, b Server) int {
-		return cmp.Or(cmp.Compare(since(a), since(b)), cmp.Compare(a.Peer, b.Peer))
+		return cmp.Or(cmp.Compare(v.standing(a.Peer), v.standing(b.Peer)), cmp.Compare(since(a), since(b)), cmp.Compare(a.Peer, b.Peer))
 	})
 }
 
@@ -163,12 +236,14 @@ func (t tally) grow() (Action, bool) {
 	if len(t.keep) >= t.enough || !safe(t.answering+1, t.voters+1) {
 		return Action{}, false
 	}
-	need := 1
-	if len(t.keep)%2 == 1 && len(t.dead)+len(t.leaving) == 0 {
+	need, candidates := 1, t.candidates
+	if len(t.dead)+len(t.leaving) > 0 {
+		candidates = slices.Concat(candidates, t.stopgaps)
+	} else if len(t.keep)%2 == 1 {
 		need = 2
 	}
 	var ready []plan.PeerID
-	for _, p := range t.candidates {
+	for _, p := range candidates {
 		if len(ready) < need && t.Ready(p) {
 			ready = append(ready, p)
 		}
@@ -177,6 +252,18 @@ func (t tally) grow() (Action, bool) {
 		return Action{}, false
 	}
 	return Action{Promote, ready[0], "too few voters for the number of nodes"}, true
+}
+
+// swap promotes a node whose standing is better than that of the last voter, which then is one too many.
+func (t tally) swap() (Action, bool) {
+	if len(t.keep) == 0 || len(t.keep) < t.tooMany || len(t.dead)+len(t.leaving) > 0 || len(t.candidates) == 0 {
+		return Action{}, false
+	}
+	best, last := t.candidates[0], t.keep[len(t.keep)-1]
+	if t.standing(best) >= t.standing(last) || t.Silent(last) > 0 || !safe(t.answering+1, t.voters+1) || !t.Ready(best) {
+		return Action{}, false
+	}
+	return Action{Promote, best, "it votes before others"}, true
 }
 
 // shrink takes the vote of the dead when there are voters enough without them, of those
@@ -189,12 +276,20 @@ func (t tally) shrink() (Action, bool) {
 		}
 	}
 	switch {
-	case len(t.leaving) > 0 && (len(t.keep) >= t.tooMany || len(t.candidates)+t.returning == 0):
+	case len(t.leaving) > 0 && (len(t.keep) >= t.tooMany || len(t.candidates)+len(t.stopgaps)+t.returning == 0):
 		return t.demote(t.leaving[len(t.leaving)-1], "it is leaving")
 	case len(t.keep) > t.tooMany:
-		return t.demote(t.keep[len(t.keep)-1], "too many voters for the number of nodes")
+		return t.demote(t.keep[len(t.keep)-1], t.surplus())
 	}
 	return Action{}, false
+}
+
+// surplus says why the last of the voters is one too many.
+func (t tally) surplus() string {
+	if t.standing(t.keep[len(t.keep)-1]) > t.standing(t.keep[0]) {
+		return "others vote before it"
+	}
+	return "too many voters for the number of nodes"
 }
 
 // demote takes the vote of a voter, after leadership when it is the leader's own.
@@ -210,8 +305,8 @@ func (t tally) demote(p plan.PeerID, reason string) (Action, bool) {
 		return Action{Demote, p, reason}, true
 	}
 	for _, k := range t.keep {
-		if t.Silent(k) == 0 {
-			return Action{Transfer, k, "the leader is leaving"}, true
+		if t.Silent(k) == 0 && k != t.Self {
+			return Action{Transfer, k, "the leader's vote goes: " + reason}, true
 		}
 	}
 	return Action{}, false

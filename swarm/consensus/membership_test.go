@@ -42,11 +42,22 @@ func (w *world) carryOut(a Action) {
 }
 
 // parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
-// unready=c self=a. Everybody is active, unless said, and older the earlier it is named.
+// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c rule=owners. Everybody is active, unless said, and older the earlier it
+// is named.
 func parseWorld(t *testing.T, line string) *world {
 	_, p := fields(line)
 	w := &world{silent: map[plan.PeerID]time.Duration{}}
-	w.Self = plan.PeerID(p["self"])
+	w.Self, w.Rule, w.Owners = plan.PeerID(p["self"]), plan.VoterRule(p["rule"]), peersOf(p["owners"])
+	newcomers, sudden := peersOf(p["newcomers"]), peersOf(p["sudden"])
+	w.Known = func(p plan.PeerID) time.Duration {
+		switch {
+		case slices.Contains(sudden, p):
+			return StandingLeast - 1
+		case slices.Contains(newcomers, p):
+			return StandingAfter - 1
+		}
+		return StandingAfter
+	}
 	for _, key := range []string{"voters", "others", "new"} {
 		for _, v := range list(p[key]) {
 			peer := plan.PeerID(v)
@@ -54,6 +65,15 @@ func parseWorld(t *testing.T, line string) *world {
 				w.Servers.Servers = append(w.Servers.Servers, Server{Peer: peer, Voter: key == "voters"})
 			}
 			m := Member{Peer: peer, State: Active, Since: uint64(len(w.Members) + 1)}
+			if slices.Contains(list(p["blamed"]), v) {
+				m.Faults = 1
+			}
+			if slices.Contains(list(p["faulty"]), v) {
+				m.Faults = FaultsOfNoStanding
+			}
+			if slices.Contains(list(p["stood"]), v) {
+				m.Stood = StandingCheckpoints
+			}
 			for _, s := range []MemberState{Joining, Draining, Gone} {
 				if slices.Contains(list(p[string(s)]), v) {
 					m.State = s
@@ -103,6 +123,15 @@ func TestMembershipInvariants(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := parseWorld(t, "self=a voters=a")
+		w.Rule = plan.VoterRules()[seed%3]
+		w.Owners = peersOf([]string{"", "a", "b,c", "c,d,e,f"}[r.IntN(4)])
+		newcomers := peersOf([]string{"", "b", "g,h,i", "a,b,c,d,e,f,g,h,i"}[r.IntN(4)])
+		w.Known = func(p plan.PeerID) time.Duration {
+			if slices.Contains(newcomers, p) {
+				return 0
+			}
+			return StandingAfter
+		}
 		for event := range uint64(40) {
 			w.happen(r, event+2)
 			w.toRest(t, seed)
@@ -110,6 +139,10 @@ func TestMembershipInvariants(t *testing.T) {
 		clear(w.silent)
 		w.unready = nil
 		w.toRest(t, seed)
+		w.wantStanding(t, seed)
+		if w.Rule != plan.VotersAny {
+			continue
+		}
 		active, voters := 0, 0
 		for _, m := range w.Members {
 			if m.State == Active {
@@ -124,6 +157,27 @@ func TestMembershipInvariants(t *testing.T) {
 		if want := Voters(active); active > 0 && voters != want {
 			t.Fatalf("seed %d: %d voters of %d active nodes, want %d: %v %v", seed, voters, active, want, w.Servers.Servers, w.Members)
 		}
+	}
+}
+
+// wantStanding wants no node without a vote that should have the one of another, when all answer.
+func (w *world) wantStanding(t *testing.T, seed uint64) {
+	t.Helper()
+	voters, worst, best := 0, ownersNode, newcomer
+	for _, s := range w.Servers.Servers {
+		m, _ := w.member(s.Peer)
+		switch {
+		case s.Voter && m.State == Active:
+			worst = max(worst, w.standing(s.Peer))
+			voters++
+		case s.Voter: // nobody could take the vote
+			voters++
+		case m.State == Active && w.eligible(s.Peer):
+			best = min(best, w.standing(s.Peer))
+		}
+	}
+	if voters == 0 || best < worst {
+		t.Fatalf("seed %d: %d voters, one of standing %d where another is of %d: %v %v owners %v", seed, voters, worst, best, w.Servers.Servers, w.Members, w.Owners)
 	}
 }
 

@@ -50,6 +50,13 @@ func (n *memoryNet) cut(a, b plan.PeerID) (bool, <-chan struct{}) {
 	return n.side[a] != n.side[b], n.heal
 }
 
+// peers returns who is there.
+func (n *memoryNet) peers() []plan.PeerID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.nodes))
+}
+
 // join gives a transport for peer, in place of an earlier one.
 func (n *memoryNet) join(peer plan.PeerID) *memoryTransport {
 	t := &memoryTransport{

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"golang.org/x/sync/semaphore"
 
 	"pnode/planner/plan"
 )
@@ -21,6 +20,10 @@ type Config struct {
 	// Run is the run's ID, which is part of what is signed.
 	Run    string
 	Signer Signer
+	// Owner returns why a proof does not show that a peer is an owner of the run; nil if it does. Proof is this
+	// node's, empty for who is none. A nil Owner finds none.
+	Owner func(peer plan.PeerID, proof []byte) error
+	Proof []byte
 	// Bootstrap founds a run with this node as the only voter. A store that holds a run's
 	// log goes on with that one instead.
 	Bootstrap bool
@@ -42,11 +45,12 @@ type Node struct {
 	machine   *machine
 	author    *author
 	quotas    quotas
+	notary    *notary
 	cancel    context.CancelFunc
 	ended     chan struct{} // closed when everything has ended
 	isolated  sync.Once     // done by isolate
 	failed    chan error    // gets the first failure of the KV
-	requests  *semaphore.Weighted
+	requests  *slots
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -71,14 +75,19 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Contacts == nil {
 		config.Contacts = func() []plan.PeerID { return nil }
 	}
+	if config.Owner == nil {
+		config.Owner = func(plan.PeerID, []byte) error { return errNoOwner }
+	}
 	n := &Node{
 		config: config, self: config.Transport.Self(),
-		layer: newStreamLayer(config.Transport), ended: make(chan struct{}),
-		changed: make(chan struct{}), failed: make(chan error, 1), requests: semaphore.NewWeighted(maxRequests),
+		ended:   make(chan struct{}),
+		changed: make(chan struct{}), failed: make(chan error, 1), requests: newSlots(),
 	}
+	n.notary = &notary{node: n}
+	n.layer = newStreamLayer(config.Transport, n.notary.shown)
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
-	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run}
+	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run, owner: config.Owner, proof: config.Proof}
 	n.machine = &machine{author: n.author, changed: n.broadcast, failed: n.fail}
 	n.machine.state.Store(&State{})
 	ctx, n.cancel = context.WithCancel(ctx)
@@ -106,7 +115,7 @@ func (n *Node) run(ctx context.Context) {
 		n.closing = true
 		n.mu.Unlock()
 		leading.Wait()
-		_ = n.requests.Acquire(context.Background(), maxRequests) // for good
+		n.requests.close()
 		n.applies.Wait()
 	}()
 	select {

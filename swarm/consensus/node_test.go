@@ -69,8 +69,7 @@ func TestLeaderCrash(t *testing.T) {
 				if l.State().Run == nil {
 					t.Error("the new leader lost the run")
 				}
-				c.must(c.follower(), Resume{Incarnation: 2})
-				c.everywhere("the wish", func(s State) bool { return s.Incarnation == 2 })
+				c.goesOn(c.follower())
 			})
 		})
 	}
@@ -226,8 +225,7 @@ func TestSevenNodes(t *testing.T) {
 			c.crash(c.leader().self)
 			c.until("the next leader", func() bool { return c.leader() != nil })
 		}
-		c.must(c.follower(), Resume{Incarnation: 2})
-		c.everywhere("the wish", func(s State) bool { return s.Incarnation == 2 })
+		c.goesOn(c.follower())
 	})
 }
 

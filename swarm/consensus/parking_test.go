@@ -53,7 +53,9 @@ func TestStoreFails(t *testing.T) {
 		c.must(c.leader(), testRun())
 		victim := c.leader().self
 		c.kv[victim].breakDown()
-		c.must(c.follower(), Resume{Incarnation: 2})
+		f := c.follower()
+		m, _ := f.State().Member(f.self)
+		c.must(f, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch})
 		c.wantFailure(victim)
 	})
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

@@ -30,8 +30,8 @@ var errIncarnation = errors.New("signed for another incarnation of the run")
 // proposal is an entry as it stands in the log: signed by the node that proposed it.
 type proposal struct {
 	author plan.PeerID
-	// incarnation is that of the run as the author knew it, 0 without a log. Only to join, which brings the
-	// log, may it be one of before.
+	// incarnation is that of the run as the author knew it, 0 without a log. Only for what comes before the log
+	// may it be one of before.
 	incarnation uint64
 	// counter is raised with each proposal of the author, over its restarts too: no proposal counts twice.
 	counter   uint64
@@ -89,6 +89,9 @@ type author struct {
 	Signer
 	self plan.PeerID
 	run  string
+	// owner returns why a peer is no owner by a proof; nil if it is. proof is this node's.
+	owner func(peer plan.PeerID, proof []byte) error
+	proof []byte
 
 	mu   sync.Mutex // guards last
 	last uint64     // counter of the newest proposal
@@ -120,7 +123,7 @@ func (a *author) sign(s State, e Entry) (proposal, error) {
 	return p, nil
 }
 
-// open reads a proposal and checks its signature.
+// open reads a proposal and checks the signatures on it.
 func (a *author) open(b []byte) (proposal, error) {
 	p, err := decodeProposal(b)
 	if err != nil {
@@ -128,6 +131,9 @@ func (a *author) open(b []byte) (proposal, error) {
 	}
 	if err := a.Verify(p.author, p.message(a.run), p.signature); err != nil {
 		return p, fmt.Errorf("%w: %T that %s is said to propose: %w", ErrForbidden, p.entry, plan.PeerID(p.author).Short(), err)
+	}
+	if e, ok := p.entry.(Vouch); ok {
+		return p, a.vouched(e.Voucher)
 	}
 	return p, nil
 }
@@ -157,10 +163,30 @@ func (s State) count(p proposal) (State, error) {
 	return s.withMember(m), nil
 }
 
+// spent returns why a proposal cannot be carried out any more, whoever brings it: it was proposed before, or for an
+// incarnation of before. What is spent for a state is so for every later one.
+func (s State) spent(p proposal) error {
+	if p.incarnation < s.Incarnation && !first(p.entry) {
+		return fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
+	}
+	_, err := s.count(p)
+	return err
+}
+
+// first reports whether an entry is one of those that a node proposes before it has the log: to join, and to let
+// in who brings the log.
+func first(e Entry) bool {
+	switch e.(type) {
+	case Join, Redeem:
+		return true
+	}
+	return false
+}
+
 // carryOut returns the state after a signed proposal that the leader of a term has put into the log. Unlike
 // Apply it changes the state with a refusal too: the proposal is counted.
 func (s State) carryOut(p proposal, term plan.Term) (State, error) {
-	if _, joins := p.entry.(Join); p.incarnation > s.Incarnation || p.incarnation < s.Incarnation && !joins {
+	if p.incarnation > s.Incarnation || p.incarnation < s.Incarnation && !first(p.entry) {
 		return s, fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
 	}
 	s, err := s.count(p)

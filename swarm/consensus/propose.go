@@ -91,6 +91,12 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	if _, leads := p.entry.(Lead); err == nil && leads && p.author != n.self {
 		err = Author{Peer: p.author}.refused(n.State(), p.entry, "the leader")
 	}
+	if redeem, ok := p.entry.(Redeem); err == nil && ok {
+		err = redeem.overdue(n.State(), time.Now())
+	}
+	if invite, ok := p.entry.(Invite); err == nil && ok {
+		err = invite.misdated(n.State(), time.Now())
+	}
 	if err != nil {
 		n.config.Logger.Warn("consensus: a proposal is refused", "said to be by", p.author, "cause", err)
 		return fmt.Errorf("%w: %w", ErrRejected, err)
@@ -131,63 +137,112 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 // serve takes a stream that a peer has opened: a request is answered, raft's go to its transport.
 // It returns when nothing more comes on the stream.
 func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
-	if !n.requests.TryAcquire(1) {
+	voter := n.votes(peer)
+	if !n.requests.take(peer, voter) {
 		if ctx.Err() == nil {
 			n.config.Logger.Warn("consensus: too many requests, stream refused", "peer", peer)
 		}
 		return
 	}
-	raft, err := n.respond(ctx, peer, s)
-	n.requests.Release(1)
+	shown, err := n.respond(ctx, peer, s)
+	n.requests.release(peer, voter)
 	if err != nil {
 		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "err", err)
-	} else if raft {
-		n.layer.deliver(s, peer)
+	} else if shown != nil {
+		n.transport.serve(s, peer, *shown)
 	}
 }
 
-// respond answers the request on a stream, which must come within requestTimeout. It reports a
-// stream of raft's, by its first byte, and leaves the rest of that one unread.
-func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (raft bool, err error) {
+// votes reports whether a peer is known here as a voter or as the leader.
+func (n *Node) votes(peer plan.PeerID) bool {
+	leader, _, _ := n.Leader()
+	s := n.State()
+	if i := len(s.Vouchers) - 1; i >= 0 && slices.Contains(s.Vouchers[i].Voters, peer) {
+		return true
+	}
+	return peer == leader || slices.Contains(n.Servers(), Server{Peer: peer, Voter: true})
+}
+
+// respond answers the request on a stream, which must come within requestTimeout. It returns what the peer has shown
+// on a stream of raft's, and leaves the rest of that one unread.
+func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (*proof, error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	if err := s.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
-		return false, err
+		return nil, err
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(s, first[:]); err != nil {
-		return false, err
+		return nil, err
 	}
 	if first[0] == streamRaft {
-		if err := n.takesRaft(peer); err != nil {
-			return false, err
+		b, err := readMessage(s, nil, maxProofBytes)
+		if err != nil {
+			return nil, err
 		}
-		return stop(), s.SetDeadline(time.Time{})
+		shown, err := n.transport.greet(peer, b)
+		if err != nil || !stop() {
+			return nil, err
+		}
+		return &shown, s.SetDeadline(time.Time{})
 	}
 	if first[0] != streamRequest {
-		return false, fmt.Errorf("%w stream: its first byte is %d", ErrMalformed, first[0])
+		return nil, fmt.Errorf("%w stream: its first byte is %d", ErrMalformed, first[0])
 	}
 	q, err := readRequest(s)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r := n.handle(ctx, peer, q)
 	s.SetDeadline(time.Now().Add(requestTimeout))
 	_, err = s.Write(appendResponse(nil, r))
-	return false, err
+	return nil, err
 }
 
-// handle carries out a peer's request. A proposal that has a hop left is passed on to the leader.
+// debtor returns on whose account the leader takes a proposal, and whether that one joins: the member's that has signed it,
+// through whomever it comes, and else the sender's. Anybody can make keys, and send again what another has signed.
+func debtor(s State, from plan.PeerID, p proposal, refusal error) (by plan.PeerID, joins bool) {
+	if _, member := s.Member(p.author); !member || refusal != nil {
+		return from, false
+	}
+	_, joins = p.entry.(Join)
+	return p.author, joins
+}
+
+// opened reads a proposal, and returns why it can never be carried out: its signature does not hold, or it is spent here.
+func (n *Node) opened(s State, body []byte) (proposal, error) {
+	p, err := n.author.open(body)
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	return p, s.spent(p)
+}
+
+// handle carries out a peer's request. A proposal that has a hop left is passed on to the leader, if it may count there:
+// the leader would charge this node for another.
 func (n *Node) handle(ctx context.Context, from plan.PeerID, q request) response {
 	if q.op == opApplied {
 		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.raft.AppliedIndex())}
 	}
-	if err := n.quotas.take(from, len(q.body), time.Now()); err != nil {
+	if q.op == opVouch {
+		return n.notary.sign(from, q.body)
+	}
+	leads := n.raft.State() == raft.Leader
+	s := n.State()
+	p, refusal := n.opened(s, q.body)
+	by, joins := from, false
+	if leads {
+		by, joins = debtor(s, from, p, refusal)
+	}
+	if err := n.quotas.take(by, len(q.body), joins, time.Now()); err != nil {
 		return answer(err)
 	}
-	if n.raft.State() == raft.Leader {
+	if refusal != nil {
+		return answer(refusal)
+	}
+	if leads {
 		return answer(n.commit(ctx, q.body))
 	}
 	leader, _, _ := n.Leader()

@@ -82,6 +82,14 @@ func (s *silence) added(p plan.PeerID, now time.Time) {
 	s.since[p] = now
 }
 
+// begun returns when the leader began to send to a server.
+func (s *silence) begun(p plan.PeerID) time.Time {
+	if added, ok := s.since[p]; ok {
+		return added
+	}
+	return s.term
+}
+
 // removed forgets a server that is none any more.
 func (s *silence) removed(p plan.PeerID) { delete(s.last, p) }
 

@@ -16,6 +16,7 @@ import (
 const (
 	opPropose = 1 // body: an entry. Carried out by the leader
 	opApplied = 2 // no body. The response holds the index applied last, 8 bytes
+	opVouch   = 3 // body: a voucher without signatures. The response holds the peer's VoterMark
 
 	codeDone     = 1
 	codeRejected = 2 // body: the reason
@@ -85,8 +86,12 @@ func appendRequest(b []byte, r request) []byte {
 // readRequest reads a request after its streamRequest byte.
 func readRequest(r io.Reader) (request, error) {
 	var h [2]byte
-	body, err := readMessage(r, h[:], MaxEntryBytes+maxProposalHeader)
-	if err == nil && (h[0] != opPropose && h[0] != opApplied || h[1] > 1) {
+	if _, err := io.ReadFull(r, h[:1]); err != nil {
+		return request{}, fmt.Errorf("consensus: read request: %w", err)
+	}
+	most := map[byte]uint32{opPropose: MaxEntryBytes + maxProposalHeader, opVouch: maxVoucherBytes}
+	body, err := readMessage(r, h[1:], most[h[0]])
+	if err == nil && (h[0] < opPropose || h[0] > opVouch || h[1] > 1) {
 		err = fmt.Errorf("%w request: operation %d, %d hops", ErrMalformed, h[0], h[1])
 	}
 	return request{op: h[0], hops: h[1], body: body}, err

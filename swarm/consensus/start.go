@@ -40,7 +40,7 @@ func (n *Node) startRaft() error {
 	conf.ShutdownOnRemove, conf.NoLegacyTelemetry = false, true
 	conf.Logger = logger
 
-	n.transport = &guarded{node: n, raised: map[raft.ServerID]struct{}{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})}
 	if err := n.makeRaft(conf); err != nil {

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -33,8 +32,6 @@ const (
 	MaxSampleBytes = 64 << 10
 
 	maxAddrs      = 32
-	maxDevices    = 16
-	maxLinks      = 256
 	maxReasons    = 64
 	maxText       = 512 // bytes of an address, reason or label
 	maxName       = 128 // bytes of a peer ID, run ID or device name
@@ -66,16 +63,19 @@ type Member struct {
 	Reason  string       `json:"reason,omitempty"`
 	Label   string       `json:"label,omitempty"`
 	Profile plan.Profile `json:"profile"`
+	// Stood counts the checkpoints that were committed while the member was active, over its restarts too.
+	Stood uint64 `json:"stood,omitempty"`
 	// Counter is the highest of the member's proposals in the log. Bit i of Window says that the one i below
 	// it is there too.
 	Counter uint64 `json:"counter"`
 	Window  uint64 `json:"window"`
-}
-
-// Grant is an invite and the peers that came by it, in the order of coming.
-type Grant struct {
-	Serial uint64        `json:"serial"`
-	Peers  []plan.PeerID `json:"peers"`
+	// Faults is how often the member was left out of plans, less what it has done well since; Clean counts the
+	// checkpoints since the last change. Blamed is the newest ruling.
+	Faults int    `json:"faults,omitempty"`
+	Clean  int    `json:"clean,omitempty"`
+	Blamed *Blame `json:"blamed,omitempty"`
+	// Shown is what steps have shown of the speeds that Profile claims, by this process or one before.
+	Shown plan.Shown `json:"shown,omitzero"`
 }
 
 // LayerRef is the saved state of one layer: its chunks in order, and who has them.
@@ -100,19 +100,24 @@ type State struct {
 	Run *plan.RunSpec `json:"run,omitempty"`
 	// Incarnation is 1 from SetRun on and raised by every Resume.
 	Incarnation uint64 `json:"incarnation"`
-	// Owners may stop the run. The first is the node that founded it.
+	// Owners make invites, revoke and stop the run: the node that founded it, and those that came by an
+	// owner's invite for owners.
 	Owners []plan.PeerID `json:"owners,omitempty"`
 	// Leader led in LeaderTerm, the newest term whose leader has said so in the log.
 	Leader     plan.PeerID `json:"leader,omitempty"`
 	LeaderTerm plan.Term   `json:"leader_term"`
+	// Vouchers say who votes, to nodes that do not have the log: the newest that an owner signed and those after it.
+	Vouchers []Voucher `json:"vouchers,omitempty"`
 	// Epoch counts what a plan depends on besides the checkpoint: joins, member states,
 	// resumes. A plan names the epoch it was made from.
 	Epoch uint64 `json:"epoch"`
 	// Members are sorted by peer.
 	Members []Member `json:"members,omitempty"`
-	// Grants are the invites that members came by, with everyone who did, by serial. Peers
+	// Grants are the invites of the run with everyone who came by them, by serial. Peers
 	// that are gone still count: an invite's uses do not come back.
 	Grants []Grant `json:"grants,omitempty"`
+	// Revoked are the peers that were removed from the run, in the order of removal.
+	Revoked []Revocation `json:"revoked,omitempty"`
 	// Plan is the current generation; generation 0 is no plan. Term is the term of the
 	// planner that made it, PlanEpoch the epoch it was made in, Reasons its reasons. A
 	// member that is active since a later epoch was started again after the plan.
@@ -129,6 +134,8 @@ type State struct {
 	// Older are the complete checkpoints before it that are kept, newest first: what is
 	// left when nobody has the newest one's chunks any more.
 	Older []Checkpoint `json:"older,omitempty"`
+	// Blames are the newest rulings on faults of this incarnation, newest last.
+	Blames []Blame `json:"blames,omitempty"`
 	// PauseWanted counts the pauses asked for: the plan's workers save their newest step and
 	// wait for the next plan.
 	PauseWanted uint64 `json:"pause_wanted"`
@@ -150,16 +157,12 @@ func (s State) Member(peer plan.PeerID) (Member, bool) {
 	return Member{}, false
 }
 
-// GrantPeers lists the peers that came by an invite.
-func (s State) GrantPeers(serial uint64) []plan.PeerID {
-	if i, ok := s.grant(serial); ok {
-		return s.Grants[i].Peers
-	}
-	return nil
-}
-
-func (s State) grant(serial uint64) (int, bool) {
-	return slices.BinarySearchFunc(s.Grants, serial, func(g Grant, serial uint64) int { return cmp.Compare(g.Serial, serial) })
+// ActiveOwners returns the owners that are active.
+func (s State) ActiveOwners() []plan.PeerID {
+	return slices.DeleteFunc(slices.Clone(s.Owners), func(p plan.PeerID) bool {
+		m, ok := s.Member(p)
+		return !ok || m.State != Active
+	})
 }
 
 // Reborn reports whether a member was started again, or came back, after the current plan

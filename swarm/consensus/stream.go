@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,7 @@ type Transport interface {
 
 // The first byte of a stream says what it carries.
 const (
-	streamRaft    = 'r' // raft's messages, until it is closed
+	streamRaft    = 'r' // length (4 bytes) and JSON of vouchers, then raft's messages until it is closed
 	streamRequest = 'q' // one request and its response
 )
 
@@ -43,16 +44,17 @@ const (
 // address is a peer ID.
 type streamLayer struct {
 	transport Transport
-	incoming  chan *conn
-	open      context.Context // ends when the layer is closed
-	end       context.CancelFunc
+	// shows returns what is shown to a peer of who votes: encoded vouchers.
+	shows func() []byte
+	open  context.Context // ends when the layer is closed
+	end   context.CancelFunc
 	// mu guards conns, all open connections; nil when the layer is closed.
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 }
 
-func newStreamLayer(t Transport) *streamLayer {
-	l := &streamLayer{transport: t, incoming: make(chan *conn), conns: map[*conn]struct{}{}}
+func newStreamLayer(t Transport, shows func() []byte) *streamLayer {
+	l := &streamLayer{transport: t, shows: shows, conns: map[*conn]struct{}{}}
 	l.open, l.end = context.WithCancel(context.Background())
 	return l
 }
@@ -66,14 +68,15 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	if err != nil {
 		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
 	}
-	c, err := l.track(s, peer, false)
+	c, err := l.track(s, peer, nil)
 	if err != nil {
 		return nil, err
 	}
 	deadline, _ := ctx.Deadline()
 	err = s.SetWriteDeadline(deadline)
 	if err == nil {
-		_, err = s.Write([]byte{streamRaft})
+		shown := l.shows()
+		_, err = s.Write(append(binary.LittleEndian.AppendUint32([]byte{streamRaft}, uint32(len(shown))), shown...))
 	}
 	if err == nil {
 		err = s.SetWriteDeadline(time.Time{})
@@ -85,23 +88,9 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return c, nil
 }
 
-// deliver hands over an incoming stream whose first byte has been read, and blocks until it is
-// closed.
-func (l *streamLayer) deliver(s Stream, peer plan.PeerID) {
-	c, err := l.track(s, peer, true)
-	if err != nil {
-		return
-	}
-	select {
-	case l.incoming <- c:
-		<-c.closed.Done()
-	case <-l.open.Done():
-	}
-}
-
-// track remembers a stream so that closing the layer closes it.
-func (l *streamLayer) track(s Stream, peer plan.PeerID, incoming bool) (*conn, error) {
-	c := &conn{Stream: s, layer: l, peer: peer, incoming: incoming}
+// track remembers a stream so that closing the layer closes it. shown is nil for one that was opened here.
+func (l *streamLayer) track(s Stream, peer plan.PeerID, shown *proof) (*conn, error) {
+	c := &conn{Stream: s, layer: l, peer: peer, shown: shown}
 	c.closed, c.end = context.WithCancel(l.open)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,24 +103,20 @@ func (l *streamLayer) track(s Stream, peer plan.PeerID, incoming bool) (*conn, e
 }
 
 // prune closes the incoming streams of peers that are not taken any more.
-func (l *streamLayer) prune(takes func(plan.PeerID) error) {
+func (l *streamLayer) prune(takes func(*conn) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if c.incoming && takes(c.peer) != nil {
+		if c.shown != nil && takes(c) != nil {
 			c.Reset()
 		}
 	}
 }
 
-// Accept waits for the next stream from a peer.
+// Accept waits for the end of the layer: streams that come are served one by one.
 func (l *streamLayer) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.incoming:
-		return c, nil
-	case <-l.open.Done():
-		return nil, net.ErrClosed
-	}
+	<-l.open.Done()
+	return nil, net.ErrClosed
 }
 
 // Close closes the layer and resets every stream of it: closing one in order waits for its peer, which may be dead.
@@ -155,10 +140,10 @@ type conn struct {
 	Stream
 	layer *streamLayer
 	peer  plan.PeerID
-	// incoming is set where the peer has opened the stream.
-	incoming bool
-	closed   context.Context // ends when the stream is closed
-	end      context.CancelFunc
+	// shown is what the peer has shown that opened the stream; nil where this node did.
+	shown  *proof
+	closed context.Context // ends when the stream is closed
+	end    context.CancelFunc
 }
 
 func (c *conn) LocalAddr() net.Addr  { return c.layer.Addr() }
@@ -178,3 +163,31 @@ type peerAddr plan.PeerID
 
 func (peerAddr) Network() string  { return "pnode" }
 func (a peerAddr) String() string { return string(a) }
+
+// single is a stream layer of one stream, which came.
+type single struct {
+	*conn
+	next chan *conn
+}
+
+func newSingle(c *conn) single {
+	s := single{c, make(chan *conn, 1)}
+	s.next <- c
+	return s
+}
+
+// Accept returns the stream, and then waits for its end.
+func (s single) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.next:
+		return c, nil
+	case <-s.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Dial fails: nothing is sent by it.
+func (single) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
+
+// Addr returns this node's peer ID.
+func (s single) Addr() net.Addr { return s.LocalAddr() }

@@ -20,8 +20,8 @@ func (s *deadStream) Reset() error {
 }
 
 func TestLayerClosesWithoutItsPeers(t *testing.T) {
-	l, s := newStreamLayer(nil), &deadStream{t: t}
-	if _, err := l.track(s, "b", true); err != nil {
+	l, s := newStreamLayer(nil, nil), &deadStream{t: t}
+	if _, err := l.track(s, "b", &proof{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil || !s.reset {

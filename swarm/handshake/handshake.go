@@ -13,6 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
+	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/streams"
@@ -22,12 +23,12 @@ import (
 
 const (
 	helloProtocol = protocol.ID("/pnode/hello/1")
-	// maxAnswers bounds the greetings that are answered at once.
-	maxAnswers = 64
-	memberTag  = "pnode member"
+	memberTag     = "pnode member"
 	// The pauses before a greeting whose connection vanished is tried again.
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
+	// admitTime bounds the question whether a peer may come in. The peer waits for the answer until admission.TimeLimit.
+	admitTime = 6 * time.Second
 )
 
 // Config holds what a Greeter needs.
@@ -36,10 +37,16 @@ type Config struct {
 	Run  admission.Run
 	// Capability is this node's own, encoded.
 	Capability []byte
-	// Uses binds a verified capability to its grant, or refuses it.
-	Uses  func(admission.Capability) error
+	// Admit answers for a verified capability whether its peer came, or may come, by its invite. It may ask the other
+	// members, within admitTime.
+	Admit func(context.Context, admission.Capability) error
+	// Offer returns the offer for an invite of this bearer key, or the refusal; false for a key that nobody knows.
+	// Without it no claim is answered.
+	Offer func(newcomer plan.PeerID, bearer []byte) (admission.Offer, bool)
 	Peers *admission.Peers
 	Store *peerstore.Store
+	// Known, if not nil, names peers for whom places are kept beside those in the store.
+	Known func(peer.ID) bool
 	Tasks *tasks.Group
 	Log   *slog.Logger
 	// Joined is called with each new member, Left when one has left.
@@ -52,29 +59,19 @@ type Config struct {
 type Greeter struct {
 	Config
 	instance admission.Instance
-	room     chan struct{}
+	limits   *limits
 }
 
 // Start greets and answers until the swarm closes.
 func Start(cfg Config) error {
-	g := &Greeter{Config: cfg, room: make(chan struct{}, maxAnswers)}
+	g := &Greeter{Config: cfg, limits: newLimits()}
 	if _, err := rand.Read(g.instance[:]); err != nil {
 		return fmt.Errorf("swarm: start: %w", err)
 	}
-	g.Host.SetStreamHandler(helloProtocol, func(st network.Stream) {
-		if !g.Tasks.Enter() {
-			st.Reset()
-			return
-		}
-		defer g.Tasks.Leave()
-		select {
-		case g.room <- struct{}{}:
-			defer func() { <-g.room }()
-			g.answer(st)
-		default:
-			st.Reset()
-		}
-	})
+	g.Host.SetStreamHandler(helloProtocol, func(st network.Stream) { g.serve(st, g.answer) })
+	if g.Offer != nil {
+		g.Host.SetStreamHandler(claimProtocol, func(st network.Stream) { g.serve(st, g.answerClaim) })
+	}
 	g.Host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) { g.connected(c) },
 		DisconnectedF: func(n network.Network, c network.Conn) {
@@ -90,6 +87,14 @@ func Start(cfg Config) error {
 		g.connected(c)
 	}
 	return nil
+}
+
+// serve answers a stream of a peer that may be unknown, if there is a place for it.
+func (g *Greeter) serve(st network.Stream, answer func(network.Stream)) {
+	if leave, ok := g.enter(st); ok {
+		defer leave()
+		answer(st)
+	}
 }
 
 // connected notes a connection. The side that dialed greets, on every connection: the other may have forgotten
@@ -185,7 +190,7 @@ func (g *Greeter) exchange(ctx context.Context, p peer.ID) (decided bool, err er
 		return admission.IsRefusal(err), err
 	}
 	defer st.Close()
-	err = g.judge(p, reply.Hello, st.Conn())
+	err = g.judge(ctx, p, reply.Hello, st.Conn())
 	return !errors.Is(err, admission.ErrNotMember), err
 }
 
@@ -193,18 +198,14 @@ func (g *Greeter) exchange(ctx context.Context, p peer.ID) (decided bool, err er
 func (g *Greeter) answer(st network.Stream) {
 	defer st.Close()
 	p := st.Conn().RemotePeer()
-	if err := st.SetDeadline(time.Now().Add(admission.TimeLimit)); err != nil {
-		st.Reset()
-		return
-	}
-	b, err := streams.ReadMessage(st, admission.MaxHelloBytes)
+	b, err := readFirst(st, admission.MaxHelloBytes)
 	if err != nil {
 		st.Reset()
 		return
 	}
 	theirs, err := admission.DecodeHello(b)
 	if err == nil {
-		err = g.judge(p, theirs, st.Conn())
+		err = g.judge(g.Tasks.Context, p, theirs, st.Conn())
 	}
 	if errors.Is(err, admission.ErrNotMember) { // its connections are gone, this one too
 		st.Reset()
@@ -223,10 +224,13 @@ func (g *Greeter) answer(st network.Stream) {
 
 // judge has admission decided on what a peer showed, and makes it a member. The error is ErrNotMember when the
 // peer has left meanwhile, which is no verdict.
-func (g *Greeter) judge(p peer.ID, h admission.Hello, conn network.Conn) error {
+func (g *Greeter) judge(ctx context.Context, p peer.ID, h admission.Hello, conn network.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, admitTime)
+	defer cancel()
 	now := time.Now()
 	c, err := admission.Decide(admission.Question{
-		Run: g.Run, Peer: p, Capability: h.Capability, Blocked: g.Peers.Blocked(p), Now: now, Uses: g.Uses,
+		Run: g.Run, Peer: p, Capability: h.Capability, Blocked: g.Peers.Removal(p), Now: now,
+		Admit: func(c admission.Capability) error { return g.Admit(ctx, c) },
 	})
 	if err != nil {
 		return err

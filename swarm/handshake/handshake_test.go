@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +19,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/bearer"
 	"pnode/swarm/host"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/tasks"
@@ -94,7 +95,7 @@ func meet(t *testing.T, dialer, other Config) error {
 	return err
 }
 
-func anyUse(admission.Capability) error { return nil }
+func anyUse(context.Context, admission.Capability) error { return nil }
 
 // refusals is a log that keeps the lines about refused peers.
 type refusals chan string
@@ -109,6 +110,7 @@ func (r refusals) Write(b []byte) (int, error) {
 // issue makes an invite at a time and the capability of a peer that redeems it then.
 func issue(t *testing.T, o admission.Owner, opt admission.InviteOptions, id admission.Identity, at time.Time) (admission.Invite, []byte) {
 	t.Helper()
+	opt.Addrs = []string{"/ip4/192.0.2.1/udp/1/quic-v1/p2p/" + id.ID().String()}
 	v, err := o.Invite(opt, at)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +126,7 @@ func issue(t *testing.T, o admission.Owner, opt admission.InviteOptions, id admi
 const (
 	usesAt    = 2
 	expiresAt = 20
-	grantEnd  = 60 + 2 + len(testRun) + ed25519.SignatureSize
+	grantEnd  = 60 + 2 + len(testRun) + 2 + ed25519.SignatureSize
 )
 
 // forge changes the grant of a capability and binds its peer to that with the bearer key of an invite, as whoever
@@ -135,11 +137,14 @@ func forge(t *testing.T, capability []byte, with admission.Invite, change func(g
 	if err != nil {
 		t.Fatal(err)
 	}
-	bearer := ed25519.NewKeyFromSeed(text[1+ed25519.PublicKeySize:][:ed25519.SeedSize])
+	seed := sha256.Sum256(append([]byte("pnode invite\x00"), text[:16]...))
 	body := bytes.Clone(capability[:len(capability)-ed25519.SignatureSize])
 	change(body[:grantEnd])
-	signed := slices.Concat([]byte("pnode capability 1\x00"), body[:grantEnd], body[grantEnd+2:]) // without the peer's length
-	return append(body, ed25519.Sign(bearer, signed)...)
+	id, err := peer.IDFromBytes(body[grantEnd+2:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(body, bearer.Bind(ed25519.NewKeyFromSeed(seed[:]), body[:grantEnd], plan.PeerID(id.String()))...)
 }
 
 // The other side's reason reaches the peer that is refused, whatever it shows.
@@ -149,7 +154,7 @@ func TestRefusals(t *testing.T) {
 	first, id := testIdentity(t), testIdentity(t)
 	log := make(refusals, 64)
 	a := greeter(t, first, Config{
-		Run: run, Capability: capability(t, owner, testRun, first, now), Uses: anyUse, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Run: run, Capability: capability(t, owner, testRun, first, now), Admit: anyUse, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	opt := admission.InviteOptions{Run: testRun}
 	invite, good := issue(t, owner, opt, id, now)
@@ -177,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		"followed by bytes": {append(bytes.Clone(good), 0), admission.ErrMalformed},
 		"newer version":     {append([]byte{good[0] + 1}, good[1:]...), admission.ErrMalformed},
 	} {
-		b := greeter(t, id, Config{Run: run, Capability: c.shown, Uses: anyUse})
+		b := greeter(t, id, Config{Run: run, Capability: c.shown, Admit: anyUse})
 		if err := meet(t, b, a); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v; want to be told %v", name, err, c.want)
 		}
@@ -191,14 +196,14 @@ func TestRefusals(t *testing.T) {
 			t.Logf("%s: %s", name, <-log)
 		}
 	}
-	if err := meet(t, greeter(t, id, Config{Run: run, Capability: good, Uses: anyUse}), a); err != nil {
+	if err := meet(t, greeter(t, id, Config{Run: run, Capability: good, Admit: anyUse}), a); err != nil {
 		t.Errorf("good: %v", err)
 	}
 	// A node that is welcome notices that it reached another run.
 	lost := testIdentity(t)
 	elsewhere := Config{
 		Run:        admission.Run{ID: testRun, OwnerKey: testOwner(t).PublicKey()},
-		Capability: capability(t, owner, testRun, lost, now), Uses: anyUse,
+		Capability: capability(t, owner, testRun, lost, now), Admit: anyUse,
 	}
 	if err := meet(t, greeter(t, lost, elsewhere), a); !errors.Is(err, admission.ErrSignature) {
 		t.Errorf("member of another run: %v", err)
@@ -213,19 +218,19 @@ func TestUsesRule(t *testing.T) {
 	owner, now := testOwner(t), time.Now()
 	run := admission.Run{ID: testRun, OwnerKey: owner.PublicKey()}
 	for _, c := range []struct {
-		uses  func(admission.Capability) error
+		uses  func(context.Context, admission.Capability) error
 		want  error
 		words string
 	}{
-		{func(admission.Capability) error { return errors.New("the roster is full") }, admission.ErrRefused, "the roster is full"},
+		{func(context.Context, admission.Capability) error { return errors.New("the roster is full") }, admission.ErrRefused, "the roster is full"},
 		{
-			func(c admission.Capability) error { return c.Redeemable(now.Add(4 * time.Hour)) }, admission.ErrInviteExpired,
+			func(_ context.Context, c admission.Capability) error { return c.Redeemable(now.Add(4 * time.Hour)) }, admission.ErrInviteExpired,
 			"invite expired 3h ago; ask for a new one with `pnode invite`",
 		},
 	} {
 		first, second := testIdentity(t), testIdentity(t)
-		a := greeter(t, first, Config{Run: run, Capability: capability(t, owner, testRun, first, now), Uses: c.uses})
-		b := greeter(t, second, Config{Run: run, Capability: capability(t, owner, testRun, second, now), Uses: anyUse})
+		a := greeter(t, first, Config{Run: run, Capability: capability(t, owner, testRun, first, now), Admit: c.uses})
+		b := greeter(t, second, Config{Run: run, Capability: capability(t, owner, testRun, second, now), Admit: anyUse})
 		if err := meet(t, b, a); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("connect: %v, want to be told %q", err, c.words)
 		}
@@ -237,10 +242,10 @@ func TestAnotherVersionOfTheGreeting(t *testing.T) {
 	owner, now := testOwner(t), time.Now()
 	run := admission.Run{ID: testRun, OwnerKey: owner.PublicKey()}
 	first, second := testIdentity(t), testIdentity(t)
-	a := greeter(t, first, Config{Run: run, Capability: capability(t, owner, testRun, first, now), Uses: anyUse})
+	a := greeter(t, first, Config{Run: run, Capability: capability(t, owner, testRun, first, now), Admit: anyUse})
 	a.Host.SetStreamHandler(protocol.ID("/pnode/hello/2"), nil)
 	a.Host.RemoveStreamHandler(helloProtocol)
-	b := greeter(t, second, Config{Run: run, Capability: capability(t, owner, testRun, second, now), Uses: anyUse})
+	b := greeter(t, second, Config{Run: run, Capability: capability(t, owner, testRun, second, now), Admit: anyUse})
 	err := meet(t, b, a)
 	if !errors.Is(err, version.Err) || !admission.IsRefusal(err) || !strings.Contains(err.Error(), "/pnode/hello") || !strings.Contains(err.Error(), "version 2") {
 		t.Errorf("connect: %v", err)

@@ -10,13 +10,13 @@ import (
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
-	"github.com/libp2p/go-libp2p/core/network"
-	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
-	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/fx"
 
@@ -29,13 +29,6 @@ const (
 	userAgent = "pnode/1"
 	// Connections above the high mark are closed down to the low one, members never.
 	connsLow, connsHigh = 192, 256
-	// Limits per address and peer: many volunteers share one NAT's address, a pair of
-	// stages stripes over up to 16 connections, tests run dozens of nodes on one.
-	connsPerIP     = 1024
-	connsPerPeer   = 64
-	newConnsPerS   = 50
-	newConnsBurst  = 512
-	streamsPerPeer = 1024
 )
 
 // Config describes a host.
@@ -48,8 +41,10 @@ type Config struct {
 	Socket func(net.PacketConn) net.PacketConn
 	// Simulated, if not nil, stands in for sockets.
 	Simulated *Simulated
-	// Peers decides who may use this host as a relay and who may be dialed.
+	// Peers decides who may use this host as a relay, who may be dialed, and who costs no more than a stranger may.
 	Peers *admission.Peers
+	// Known holds those for whom places are kept before they are admitted; nil for nobody.
+	Known Known
 	Tasks *tasks.Group
 }
 
@@ -80,14 +75,16 @@ type Simulated struct {
 // Host is a running libp2p host with the QUIC connection manager that it was built with.
 type Host struct {
 	host.Host
-	QUIC   *quicreuse.ConnManager
-	shared []*sharedSocket
+	QUIC      *quicreuse.ConnManager
+	shared    []*sharedSocket
+	strangers *strangers
 }
 
 // New starts a host that listens on all the addresses.
 func New(cfg Config) (*Host, error) {
-	h := &Host{}
-	resources, err := newResources()
+	smallWindows()
+	h := &Host{strangers: newStrangers(cfg.Peers, cfg.Known)}
+	resources, err := newResources(h.strangers)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +96,7 @@ func New(cfg Config) (*Host, error) {
 		libp2p.Identity(cfg.Identity.Key()),
 		libp2p.UserAgent(userAgent),
 		libp2p.DefaultSecurity,
-		libp2p.DefaultMuxers,
+		libp2p.Muxer(yamux.ID, muxer{cfg.Peers}),
 		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.ResourceManager(resources),
 		libp2p.DisableMetrics(),
@@ -107,6 +104,7 @@ func New(cfg Config) (*Host, error) {
 		libp2p.ConnectionManager(manager),
 		libp2p.ConnectionGater(gater{cfg.Peers}),
 		libp2p.WithFxOption(fx.Populate(&h.QUIC)),
+		libp2p.WithFxOption(fx.Supply([]upgrader.Option{upgrader.WithAcceptTimeout(upgradeTime)})),
 	}
 	want := 2 * len(cfg.Listen)
 	if cfg.Simulated != nil {
@@ -127,6 +125,7 @@ func New(cfg Config) (*Host, error) {
 		h.closeShared(false)
 		return nil, fmt.Errorf("swarm: start host: %w", err)
 	}
+	h.strangers.watch(cfg.Tasks, h.Host)
 	// libp2p is content with some of the addresses.
 	have := h.Network().ListenAddresses()
 	direct := slices.DeleteFunc(slices.Clone(have), func(a ma.Multiaddr) bool {
@@ -155,7 +154,7 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 		}
 		port := at.Port()
 		if at.Addr().IsUnspecified() {
-			t, err := openShared(at, cfg.Socket)
+			t, err := openShared(at, cfg.Socket, h.strangers)
 			if err != nil {
 				h.closeShared(false)
 				return nil, err
@@ -181,6 +180,9 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 	return append(opts, libp2p.Transport(tcp.NewTCPTransport)), nil
 }
 
+// Admitted ends the limits of a stranger for a peer that has become a member.
+func (h *Host) Admitted(p peer.ID) { h.strangers.admitted(p) }
+
 // Close ends the host, then the sockets that it had borrowed.
 func (h *Host) Close() error {
 	err := h.Host.Close()
@@ -197,44 +199,6 @@ func (h *Host) closeShared(borrowed bool) {
 		t.quic.Close()
 		t.conn.Close()
 	}
-}
-
-// newResources returns libp2p's resource manager with the limits that a run needs.
-func newResources() (network.ResourceManager, error) {
-	scaling := rcmgr.DefaultLimits
-	libp2p.SetDefaultServiceLimits(&scaling)
-	limits := rcmgr.PartialLimitConfig{
-		System: rcmgr.ResourceLimits{
-			Conns: 4096, ConnsInbound: 4096, ConnsOutbound: 4096, FD: 2048,
-			Streams: 65536, StreamsInbound: 65536, StreamsOutbound: 65536, Memory: 2 << 30,
-		},
-		Transient: rcmgr.ResourceLimits{
-			Conns: 1024, ConnsInbound: 1024, ConnsOutbound: 1024, FD: 1024,
-			Streams: 4096, StreamsInbound: 4096, StreamsOutbound: 4096, Memory: 512 << 20,
-		},
-		PeerDefault: rcmgr.ResourceLimits{
-			Conns: connsPerPeer, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer, FD: connsPerPeer,
-			Streams: streamsPerPeer, StreamsInbound: streamsPerPeer, StreamsOutbound: streamsPerPeer,
-		},
-	}.Build(scaling.AutoScale())
-	perIP := rate.Limit{RPS: newConnsPerS, Burst: newConnsBurst}
-	m, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits),
-		rcmgr.WithMetricsDisabled(),
-		rcmgr.WithLimitPerSubnet(
-			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: connsPerIP}},
-			[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: connsPerIP}}),
-		rcmgr.WithConnRateLimiters(&rate.Limiter{
-			NetworkPrefixLimits: loopbackUnlimited,
-			SubnetRateLimiter: rate.SubnetLimiter{
-				IPv4SubnetLimits: []rate.SubnetLimit{{PrefixLength: 32, Limit: perIP}},
-				IPv6SubnetLimits: []rate.SubnetLimit{{PrefixLength: 56, Limit: perIP}},
-				GracePeriod:      time.Minute,
-			},
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("swarm: resource limits: %w", err)
-	}
-	return m, nil
 }
 
 // reachOptions returns the options for getting through NATs. On loopback there are none.

@@ -12,6 +12,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
+	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/streams"
@@ -41,7 +42,9 @@ type Config struct {
 	Peers      *admission.Peers
 	Store      *peerstore.Store
 	Tasks      *tasks.Group
-	Log        *slog.Logger
+	// Belongs reports whether a peer belongs to the run, and whether that can be told here yet.
+	Belongs func(plan.PeerID) (belongs, told bool)
+	Log     *slog.Logger
 }
 
 // Mesh keeps this node connected: it dials known members until MaxMembers are connected, and bootstrap addresses,
@@ -157,7 +160,8 @@ func (m *Mesh) AskPeers(p peer.ID) {
 }
 
 // FetchPeers reads p's records into the store and returns how many were good. Each is verified like a peer's own
-// hello; a bad one is left out.
+// hello; a bad one is left out, and so is one of a peer that does not belong to the run: the signatures prove that an
+// owner let somebody in, not whom.
 func (m *Mesh) FetchPeers(ctx context.Context, p peer.ID) (int, error) {
 	st, err := m.Streams.Open(ctx, p, peersProtocol)
 	if err != nil {
@@ -186,7 +190,14 @@ func (m *Mesh) FetchPeers(ctx context.Context, p peer.ID) (int, error) {
 		if err != nil || c.ID() == m.Host.ID() || m.Peers.Blocked(c.ID()) {
 			continue
 		}
-		if m.Store.Learn(c, peerstore.Believable(r.Addrs, st.Conn().RemoteMultiaddr())) {
+		note := m.Store.Learn
+		switch belongs, told := m.Belongs(c.Peer); {
+		case told && !belongs:
+			continue
+		case !told:
+			note = m.Store.Hear
+		}
+		if note(c, peerstore.Believable(r.Addrs, st.Conn().RemoteMultiaddr())) {
 			n++
 		}
 	}

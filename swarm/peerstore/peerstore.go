@@ -1,6 +1,7 @@
 package peerstore
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,11 +37,14 @@ type entry struct {
 	addrs []ma.Multiaddr
 	// capability is zero for a seed: a peer we only have an address of.
 	capability admission.Capability
-	dialing    bool
-	retry      time.Duration
-	next       time.Time
-	// refusal is the verdict when the peer was refused, or refused us, since the last dial.
+	// heard marks a capability that others told of, whose peer the log may not admit.
+	heard   bool
+	dialing bool
+	retry   time.Duration
+	next    time.Time
+	// refusal is the verdict when the peer was refused, or refused us, since the last dial, refused when that was.
 	refusal error
+	refused time.Time
 }
 
 func (e *entry) certified() bool { return e.capability.ID() != "" }
@@ -64,23 +68,72 @@ func (s *Store) Seed(p peer.ID, addrs []ma.Multiaddr) bool {
 	return true
 }
 
-// Learn notes a verified capability and adds addresses. It reports whether there was room.
+// Learn notes the verified capability of a peer that belongs to the run, and adds addresses. It reports whether there was
+// room: one that was only heard of makes way.
 func (s *Store) Learn(c admission.Capability, addrs []ma.Multiaddr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entries[c.ID()]
-	if e == nil || !e.certified() {
-		if s.count(true) >= maxMembers {
-			return false
+	if e := s.entries[c.ID()]; (e == nil || !e.certified()) && s.count(true) >= maxMembers && !s.makeWay() {
+		return false
+	}
+	s.certify(c, addrs).heard = false
+	return true
+}
+
+// Hear notes a verified capability that another member told of, while nobody can say whether the log admits its peer. An
+// invite's grant stands for as many peers as it has uses. It reports whether there was room.
+func (s *Store) Hear(c admission.Capability, addrs []ma.Multiaddr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[c.ID()]; e != nil && e.certified() {
+		e.merge(addrs)
+		return true
+	}
+	uses := 0
+	for _, e := range s.entries {
+		if e.certified() && e.capability.Serial == c.Serial {
+			uses++
 		}
 	}
+	if uses >= c.Uses || s.count(true) >= maxMembers {
+		return false
+	}
+	s.certify(c, addrs).heard = true
+	return true
+}
+
+// Keep drops the peers with a capability that belongs does not name.
+func (s *Store) Keep(belongs func(peer.ID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, e := range s.entries {
+		if e.certified() && !belongs(p) {
+			delete(s.entries, p)
+		}
+	}
+}
+
+// makeWay drops a peer that was only heard of, and reports whether there was one. The caller holds mu.
+func (s *Store) makeWay() bool {
+	for p, e := range s.entries {
+		if e.certified() && e.heard {
+			delete(s.entries, p)
+			return true
+		}
+	}
+	return false
+}
+
+// certify returns the entry with a capability and more addresses. The caller holds mu.
+func (s *Store) certify(c admission.Capability, addrs []ma.Multiaddr) *entry {
+	e := s.entries[c.ID()]
 	if e == nil {
 		e = &entry{}
 		s.entries[c.ID()] = e
 	}
 	e.capability = c
 	e.merge(addrs)
-	return true
+	return e
 }
 
 // count returns the number of entries with or without a capability. The caller holds mu.
@@ -153,7 +206,7 @@ func (s *Store) Refused(p peer.ID, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.entries[p]; e != nil {
-		e.refusal = err
+		e.refusal, e.refused = err, time.Now()
 	}
 }
 
@@ -165,6 +218,26 @@ func (s *Store) Refusal(p peer.ID) error {
 		return e.refusal
 	}
 	return nil
+}
+
+// Refusal is a verdict that Refused noted.
+type Refusal struct {
+	Peer peer.ID
+	Err  error
+	At   time.Time
+}
+
+// Refusals returns the verdicts with a reason that were noted since the last dials, in no order.
+func (s *Store) Refusals(reason error) []Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Refusal
+	for p, e := range s.entries {
+		if errors.Is(e.refusal, reason) {
+			out = append(out, Refusal{p, e.refusal, e.refused})
+		}
+	}
+	return out
 }
 
 // Addrs returns the known addresses of p.
@@ -199,6 +272,19 @@ func (s *Store) Capability(p peer.ID) (admission.Capability, bool) {
 		return e.capability, true
 	}
 	return admission.Capability{}, false
+}
+
+// Certified returns the addresses of every peer with a verified capability.
+func (s *Store) Certified() []ma.Multiaddr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ma.Multiaddr
+	for _, e := range s.entries {
+		if e.certified() {
+			out = append(out, e.addrs...)
+		}
+	}
+	return out
 }
 
 // Records returns what is known about members except one, at most limit records, drawn at random when there

@@ -123,3 +123,24 @@ func TestStoreBounds(t *testing.T) {
 		t.Errorf("expired: %v", got)
 	}
 }
+
+// Peers that were only heard of keep nobody out who belongs to the run.
+func TestHeardPeersMakeWay(t *testing.T) {
+	b, now := New(), time.Now()
+	heard := testCapability(t, testOwner(t), now)
+	for range 2 {
+		if !b.Hear(heard, nil) {
+			t.Fatal("a peer that was heard of is not kept")
+		}
+	}
+	met := testCapability(t, testOwner(t), now)
+	for i := len(b.entries); i < maxMembers; i++ {
+		b.entries[peer.ID(strconv.Itoa(i))] = &entry{capability: met}
+	}
+	if !b.Learn(met, nil) {
+		t.Error("no room for a peer that belongs to the run")
+	}
+	if _, ok := b.Capability(heard.ID()); ok || len(b.entries) != maxMembers {
+		t.Errorf("%d peers, want %d", len(b.entries), maxMembers)
+	}
+}

@@ -60,6 +60,9 @@ function marks(status, seat, member) {
   if (member && !member.self && (member.last_seen_s ?? 0) > 4) {
     list.push(el('span', { class: 'mark bad' }, `silent for ${Math.round(member.last_seen_s)} s`));
   }
+  if (member?.not_used) {
+    list.push(el('span', { class: 'mark bad' }, `not used ${member.not_used}`));
+  }
   if (member && member.state !== 'active') {
     list.push(el('span', { class: 'mark bad' }, member.state));
   }
@@ -127,6 +130,6 @@ function key() {
 function showOthers(status) {
   const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
   const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
-  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${m.state}; ${m.device || 'not measured yet'})`);
+  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${m.state}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'})`);
   tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }

@@ -1,0 +1,53 @@
+//go:build unix
+
+package checkpoint
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestStoreIsPrivate: whatever the umask, and whatever the modes were before.
+func TestStoreIsPrivate(t *testing.T) {
+	before := syscall.Umask(0) // of the whole process: no test of this package runs beside this one
+	defer syscall.Umask(before)
+	dir := filepath.Join(t.TempDir(), "store")
+	for round := range 2 {
+		s, err := Open(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.PutChunk([]byte{byte(round)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Bucket("b").Write([]Op{{Key: []byte("k"), Value: []byte("v")}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			st, statErr := e.Info()
+			if err != nil || statErr != nil {
+				return err
+			}
+			want := fs.FileMode(0o600)
+			if e.IsDir() {
+				want = 0o700
+			}
+			if st.Mode().Perm() != want {
+				t.Errorf("round %d: %s has mode %v", round, path, st.Mode())
+			}
+			if round == 0 && (e.IsDir() && filepath.Dir(path) == dir || filepath.Base(filepath.Dir(path)) == "index") { // as an older version left it
+				return os.Chmod(path, want|0o055)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pnode/node/config"
+)
+
+// The invite of "pnode join" comes from the argument, standard input, a file or the environment.
+func TestWhereTheInviteComesFrom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "invite.txt")
+	if err := os.WriteFile(file, []byte("  pnode1-file \nmore\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.txt")
+	if err := os.WriteFile(empty, []byte("\npnode1-late"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		arg, file, env, stdin string
+		want, problem         string
+	}{
+		"none":              {},
+		"argument":          {arg: "pnode1-a", env: "pnode1-e", want: "pnode1-a"},
+		"standard input":    {arg: "-", stdin: "pnode1-s\r\n", env: "pnode1-e", want: "pnode1-s"},
+		"no line end":       {arg: "-", stdin: "pnode1-s", want: "pnode1-s"},
+		"nothing there":     {arg: "-", problem: "no invite in standard input"},
+		"file":              {file: file, env: "pnode1-e", want: "pnode1-file"},
+		"empty file":        {file: empty, problem: "no invite in " + empty},
+		"no file":           {file: file + "x", problem: "--invite-file"},
+		"file and argument": {arg: "pnode1-a", file: file, problem: "give one of them"},
+		"environment":       {env: "pnode1-e", want: "pnode1-e"},
+	} {
+		t.Setenv(config.InviteEnv, c.env)
+		got, err := environment{stdin: strings.NewReader(c.stdin)}.target(c.arg, c.file)
+		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if code, _, stderr := pnode(t, "join", "--invite-file", file+"x"); code != exitUsage || !strings.Contains(stderr, "--invite-file") {
+		t.Errorf("a missing file: %d %s", code, stderr)
+	}
+}

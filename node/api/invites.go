@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"pnode/pipeline/wire/strict"
+)
+
+// Bounds on invites and revocations; no invite is for more uses than admission signs.
+const (
+	MaxInviteTTL    = 30 * 24 * time.Hour
+	MaxInviteUses   = 1024
+	MaxReasonBytes  = 200
+	maxTargetBytes  = 1024
+	maxInviteSecond = int64(MaxInviteTTL / time.Second)
+)
+
+// InviteRequest says what an invite is to be good for.
+type InviteRequest struct {
+	TTL  time.Duration // from one second to MaxInviteTTL
+	Uses int
+	// Owner makes owners of the nodes that come by it.
+	Owner bool
+}
+
+// RevokeRequest names a node, by its name or peer ID, or an invite, by its text or serial.
+type RevokeRequest struct {
+	Target string `json:"target"`
+	// Members removes also the nodes that came by the invite.
+	Members bool   `json:"members,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Invite is an invite of the run and who came by it.
+type Invite struct {
+	Serial string `json:"serial"`
+	// Role is what the nodes that come by it are: member or owner.
+	Role string `json:"role"`
+	Uses int    `json:"uses"`
+	Left int    `json:"left"`
+	// By names the owner's node that made it.
+	By           string    `json:"by"`
+	Made         time.Time `json:"made"`
+	RedeemBefore time.Time `json:"redeem_before"`
+	// State is open, used up, expired or revoked.
+	State string   `json:"state"`
+	Peers []string `json:"peers,omitempty"`
+}
+
+// inviteRequest and inviteReply are the bodies of POST /v1/invite, RevokeRequest and revokeReply those of POST /v1/revoke.
+type inviteRequest struct {
+	TTLS  int64 `json:"ttl_s"`
+	Uses  int   `json:"uses"`
+	Owner bool  `json:"owner,omitempty"`
+}
+
+type inviteReply struct {
+	Invite string `json:"invite"`
+}
+
+type revokeReply struct {
+	Done string `json:"done"`
+}
+
+func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
+	var req inviteRequest
+	body, err := io.ReadAll(r.Body) // bounded by authorize
+	if err == nil {
+		err = strict.Decode(body, &req)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("invite request: %w", err)
+	case req.TTLS < 1 || req.TTLS > maxInviteSecond:
+		err = fmt.Errorf("ttl_s is %d: take 1 to %d", req.TTLS, maxInviteSecond)
+	case req.Uses < 1 || req.Uses > MaxInviteUses:
+		err = fmt.Errorf("uses is %d: take 1 to %d", req.Uses, MaxInviteUses)
+	}
+	if err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
+		return
+	}
+	var reply inviteReply
+	err = patiently(w, r, func(ctx context.Context) (err error) {
+		reply.Invite, err = s.options.Node.Invite(ctx, InviteRequest{time.Duration(req.TTLS) * time.Second, req.Uses, req.Owner})
+		return err
+	})
+	s.answer(w, reply, err)
+}
+
+func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
+	var req RevokeRequest
+	body, err := io.ReadAll(r.Body) // bounded by authorize
+	if err == nil {
+		err = strict.Decode(body, &req)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("revoke request: %w", err)
+	case req.Target == "" || len(req.Target) > maxTargetBytes:
+		err = fmt.Errorf("target of %d bytes: take 1 to %d", len(req.Target), maxTargetBytes)
+	case len(req.Reason) > MaxReasonBytes:
+		err = fmt.Errorf("reason of %d bytes: take at most %d", len(req.Reason), MaxReasonBytes)
+	}
+	if err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
+		return
+	}
+	var reply revokeReply
+	err = patiently(w, r, func(ctx context.Context) (err error) {
+		reply.Done, err = s.options.Node.Revoke(ctx, req)
+		return err
+	})
+	s.answer(w, reply, err)
+}
+
+// Invite asks for an invite.
+func (c *Client) Invite(ctx context.Context, r InviteRequest) (string, error) {
+	var reply inviteReply
+	err := c.call(ctx, http.MethodPost, "/v1/invite", inviteRequest{int64(r.TTL / time.Second), r.Uses, r.Owner}, &reply)
+	return reply.Invite, err
+}
+
+// Invites lists the invites of the run.
+func (c *Client) Invites(ctx context.Context) ([]Invite, error) {
+	var list []Invite
+	err := c.call(ctx, http.MethodGet, "/v1/invites", nil, &list)
+	return list, err
+}
+
+// Revoke asks to remove a node from the run, or to end an invite. It returns what was done.
+func (c *Client) Revoke(ctx context.Context, r RevokeRequest) (string, error) {
+	var reply revokeReply
+	err := c.call(ctx, http.MethodPost, "/v1/revoke", r, &reply)
+	return reply.Done, err
+}

@@ -1,0 +1,78 @@
+package gossip
+
+import (
+	"fmt"
+
+	"pnode/planner/plan"
+)
+
+// Bounds of the numbers in a heartbeat: far above what any run has, and far enough below 2^63 that sums over a plan
+// stay exact.
+const (
+	maxStep  plan.Step = 1 << 40
+	maxNanos int64     = 1 << 50 // 13 days
+	maxRate            = 1e15    // tokens per second, nats, and parts of one
+)
+
+// times returns the times of a heartbeat, in nanoseconds, and the rates of its links, in bytes per second.
+func (b *Heartbeat) times() (nanos, rates []*int64) {
+	nanos = []*int64{&b.StepNanos}
+	for i := range b.Stages {
+		s := &b.Stages[i]
+		nanos = append(nanos, &s.ForwardNanos, &s.BackwardNanos, &s.WaitNanos, &s.UpdateNanos)
+	}
+	for i := range b.Links {
+		l := &b.Links[i]
+		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
+	}
+	return nanos, rates
+}
+
+// check returns why a number of the heartbeat cannot be, if one cannot.
+func (b Heartbeat) check() error {
+	if b.Step > maxStep || b.Finished > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
+		return fmt.Errorf("step %d, finished at %d, want at most %d", b.Step, b.Finished, maxStep)
+	}
+	figures := []float64{b.Loss, b.TokensPerS}
+	for _, s := range b.Stages {
+		if s.Replica < 0 || s.Stage < 0 || s.FellBack < 0 {
+			return fmt.Errorf("replica %d stage %d, %d tensors in a better codec, want none below 0", s.Replica, s.Stage, s.FellBack)
+		}
+		figures = append(figures, s.RelError)
+	}
+	for _, x := range figures {
+		if x < 0 || x > maxRate {
+			return fmt.Errorf("a loss, speed or error of %g, want 0 to %g", x, maxRate)
+		}
+	}
+	nanos, rates := b.times()
+	for _, n := range nanos {
+		if *n < 0 || *n > maxNanos {
+			return fmt.Errorf("a time of %d ns, want 0 to %d", *n, maxNanos)
+		}
+	}
+	for _, n := range rates {
+		if *n < 0 || *n > plan.MaxLinkBytesPerS {
+			return fmt.Errorf("a rate of %d bytes/s, want 0 to %d", *n, plan.MaxLinkBytesPerS)
+		}
+	}
+	return nil
+}
+
+// clamp keeps what was measured here within the bounds of check: a clock may go back.
+func (b *Heartbeat) clamp() {
+	nanos, rates := b.times()
+	for _, n := range nanos {
+		*n = min(max(*n, 0), maxNanos)
+	}
+	for _, n := range rates {
+		*n = min(max(*n, 0), plan.MaxLinkBytesPerS)
+	}
+	figures := []*float64{&b.Loss, &b.TokensPerS}
+	for i := range b.Stages {
+		figures = append(figures, &b.Stages[i].RelError)
+	}
+	for _, x := range figures {
+		*x = min(max(*x, 0), maxRate)
+	}
+}

@@ -1,0 +1,77 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// TestAbsurdHeartbeatsAreNotHeard: numbers that no member can have are refused, and nobody's own are.
+func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
+	for _, fields := range []string{
+		`"step":1099511627777`,
+		`"step":-1`,
+		`"finished":18446744073709551615`,
+		`"loss":-1`,
+		`"loss":1e300`,
+		`"tokens_per_s":-5`,
+		`"step_nanos":9223372036854775807`,
+		`"step_nanos":-1`,
+		`"stages":[{"forward_nanos":-1}]`,
+		`"stages":[{"update_nanos":9223372036854775807}]`,
+		`"stages":[{"replica":-1}]`,
+		`"stages":[{"rel_error":-1}]`,
+		`"links":[{"peer":"b","rtt_nanos":9223372036854775807}]`,
+		`"links":[{"peer":"b","jitter_nanos":-1}]`,
+		`"links":[{"peer":"b","bytes_per_s":9223372036854775807}]`,
+		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
+	} {
+		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {
+			t.Errorf("%s: %+v, %v", fields, b, err)
+		}
+	}
+	own := Heartbeat{Peer: "a", StepNanos: -1, Loss: -1, Stages: []StageTimes{{WaitNanos: -1}}, Links: []LinkRate{{RTTNanos: 1 << 62, BytesPerS: -1}}}
+	if _, err := decodeHeartbeat(own.Encode()); err != nil {
+		t.Errorf("own figures: %v", err)
+	}
+	if own.Stages[0].WaitNanos != -1 || own.Links[0].BytesPerS != -1 {
+		t.Errorf("what is sent was changed in place: %+v", own)
+	}
+}
+
+// oneSender hands on what it is given as if a member had sent it.
+type oneSender struct{ hear func(plan.PeerID, []byte) }
+
+func (s *oneSender) Publish(context.Context, string, []byte) error { return nil }
+
+func (s *oneSender) Subscribe(_ string, _ func(plan.PeerID, []byte) error, hear func(plan.PeerID, []byte)) error {
+	s.hear = hear
+	return nil
+}
+
+// TestStepsAfterTheLastAreNotNoted: a member cannot say that it is further than the run goes, once that is known.
+func TestStepsAfterTheLastAreNotNoted(t *testing.T) {
+	tr, from, last := NewTracker(), &oneSender{}, plan.Step(0)
+	if err := tr.Listen(from, func() plan.Step { return last }); err != nil {
+		t.Fatal(err)
+	}
+	say := func(b Heartbeat) plan.Step {
+		from.hear("a", b.Encode())
+		b, _ = tr.Last("a")
+		return b.Step
+	}
+	if got := say(Heartbeat{Peer: "a", Step: 200}); got != 200 {
+		t.Errorf("step %d before the run is known, want 200", got)
+	}
+	last = 100
+	if got := say(Heartbeat{Peer: "a", Step: 100}); got != 100 {
+		t.Errorf("step %d, want the last", got)
+	}
+	for _, b := range []Heartbeat{{Peer: "a", Step: 101}, {Peer: "a", Step: 7, Finished: 101}} {
+		if got := say(b); got != 100 {
+			t.Errorf("%+v was noted", b)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package leader
+
+import (
+	"fmt"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// A member may send heartbeats of an older generation than the plan that it has a part in for deafAfter, and for two
+// of its steps more: one has to end before it follows. It is not believed that these take longer than deafAtMost.
+const (
+	deafAfter  = 30 * time.Second
+	deafAtMost = 5 * time.Minute
+)
+
+// seenPlan is when a leader first saw a generation's plan.
+type seenPlan struct {
+	generation plan.Generation
+	at         time.Time
+}
+
+// deaf accuses the members of the plan that live, and whose heartbeats say that they have not begun with it: the
+// others may wait long for state that a slow line brings, but not for who does not try. The accuser is nobody, which
+// is this leader.
+func (t *term) deaf(state consensus.State, now time.Time) (said []accusation) {
+	g := state.Plan.Generation
+	if t.begun.generation != g {
+		t.begun = seenPlan{g, now}
+	}
+	if g == 0 || now.Sub(t.begun.at) < deafAfter {
+		return nil
+	}
+	for _, p := range state.Plan.Peers() {
+		b, heard := t.Heartbeats.Last(p)
+		ago, _ := t.Heartbeats.Ago(p, now)
+		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
+		if heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(t.begun.at) >= patience {
+			said = append(said, accusation{Fault: plan.Fault{
+				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
+				Detail: fmt.Sprintf("it has not begun with generation %d in %v", g, patience),
+			}})
+		}
+	}
+	return said
+}

@@ -1,0 +1,129 @@
+package leader
+
+import (
+	"context"
+	"slices"
+
+	"pnode/planner"
+	"pnode/planner/claims"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// growth follows the steps of the running plan, and has the log say what they show of the speeds that members
+// claim. It takes windows of steps as scheduleWatch does, but does with what it hears: a member that keeps its
+// times to itself holds nobody up.
+type growth struct {
+	*Leader
+	spawn      spawn
+	generation plan.Generation
+	newest     plan.Step
+	samples    []sample
+	window     *future[claims.Window]
+	watch      claims.Watch
+	// verdicts are not in the log yet.
+	verdicts []claims.Verdict
+}
+
+// sample holds what heartbeats said of a step.
+type sample struct {
+	planner.Measured
+	steps map[plan.PeerID]int64 // nanoseconds
+}
+
+// look takes in the newest step, and returns an entry where there is something to write down.
+func (g *growth) look(state consensus.State, in func() planner.Input) (e consensus.Shown, ok bool) {
+	p := state.Plan
+	if g.generation != p.Generation {
+		g.generation, g.newest, g.samples, g.window, g.verdicts = p.Generation, p.Start+1, nil, nil, nil // the first step warms up
+	}
+	if p.Generation == 0 || state.Paused() || state.Finished || !anyStranger(state) {
+		return e, false
+	}
+	if w, done := g.window.get(); done {
+		g.window, g.samples, g.verdicts = nil, nil, g.watch.Note(w)
+	}
+	if s, step := g.sample(p); step > g.newest && len(g.samples) < windowSteps {
+		g.newest, g.samples = step, append(g.samples, s)
+	}
+	if len(g.samples) == windowSteps && g.window == nil {
+		input, samples := in(), g.samples
+		g.window = begin(g.spawn, func(context.Context) claims.Window { return windowOf(state, input, samples) })
+	}
+	e.Generation = p.Generation
+	for _, v := range g.verdicts {
+		m, _ := state.Member(v.Peer)
+		if _, changes := m.Shown.After(p.Generation, v.FLOPS, v.Held); changes {
+			e.Members = append(e.Members, consensus.ShownMember{Peer: v.Peer, FLOPS: v.FLOPS, Held: v.Held})
+		}
+	}
+	return e, len(e.Members) > 0
+}
+
+// propose writes down what steps have shown.
+func (g *growth) propose(ctx context.Context, e consensus.Shown) error {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	g.verdicts = nil // the next window says it again where this fails
+	for _, m := range e.Members {
+		g.Log.Info("steps have shown a speed", "peer", m.Peer, "gflops", float64(m.FLOPS)/1e9, "as_planned", m.Held)
+	}
+	return g.Consensus.Propose(ctx, e)
+}
+
+// anyStranger reports whether a member of the plan is none of the owners' nodes.
+func anyStranger(state consensus.State) bool {
+	return slices.ContainsFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return !slices.Contains(state.Owners, p) })
+}
+
+// sample returns what members of a plan say of its newest step, and the step that most of them have reached.
+func (g *growth) sample(p plan.Plan) (s sample, step plan.Step) {
+	s.steps = map[plan.PeerID]int64{}
+	var reached []plan.Step
+	for _, peer := range p.Peers() {
+		b, _ := g.Heartbeats.Last(peer)
+		if b.Generation != p.Generation {
+			continue
+		}
+		m := b.Measured(p)
+		s.Stages, s.Links = append(s.Stages, m.Stages...), append(s.Links, m.Links...)
+		s.steps[peer] = b.StepNanos
+		reached = append(reached, b.Step)
+	}
+	if len(reached) == 0 {
+		return s, 0
+	}
+	slices.Sort(reached)
+	return s, reached[(len(reached)-1)/2]
+}
+
+// windowOf compares the median times of a window with what the plan counted on.
+func windowOf(state consensus.State, in planner.Input, samples []sample) claims.Window {
+	w := claims.Window{Generation: state.Plan.Generation}
+	var all []planner.Measured
+	for _, s := range samples {
+		all = append(all, s.Measured)
+	}
+	expected, err := planner.Expect(in, state.Plan, planner.Median(all))
+	if err != nil {
+		return w // such as a plan whose device is lost: the next one counts
+	}
+	w.PredictedNanos, w.ExplainedNanos = expected.StepNanos, expected.ExplainedNanos
+	for _, c := range state.Counted() {
+		if !state.Plan.Places(c.Peer) {
+			continue
+		}
+		var steps []int64
+		for _, s := range samples {
+			if n := s.steps[c.Peer]; n > 0 {
+				steps = append(steps, n)
+			}
+		}
+		work := claims.Work{Counted: c, PlannedNanos: expected.PlannedNanos[c.Peer], ReportedNanos: expected.ReportedNanos[c.Peer]}
+		if slices.Sort(steps); len(steps) > 0 {
+			work.StepNanos = steps[(len(steps)-1)/2]
+		}
+		w.Members = append(w.Members, work)
+	}
+	return w
+}

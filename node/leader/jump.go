@@ -1,0 +1,176 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// jumpWindow is how many steps before it a loss is compared with.
+	jumpWindow = 16
+	// calmSteps are the first steps of a run, and those after its warm-up, in which no loss counts as a jump.
+	calmSteps plan.Step = 20
+	// jumpNats and jumpDeviations are by how much a loss has to lie above the median of the window: in nats, and
+	// in median absolute deviations, whichever is more.
+	jumpNats       = 1.0
+	jumpDeviations = 6
+	// mostSuspects bounds the members that are left out in turn for one place.
+	mostSuspects = 3
+	// settleSteps are the steps after a jump that count as the same place.
+	settleSteps plan.Step = jumpWindow
+)
+
+// jumped reports whether the last two of consecutive losses are a jump: both far above those before. It takes the
+// jumpWindow losses before them, and is false for fewer. least is the index of the least loss in the window: what
+// makes the loss rise began after it. middle is the median of the window.
+func jumped(losses []float64) (least int, middle float64, yes bool) {
+	first := len(losses) - jumpWindow - 2
+	if first < 0 {
+		return 0, 0, false
+	}
+	window := slices.Clone(losses[first : first+jumpWindow])
+	least = first
+	for i, x := range window {
+		if x < losses[least] {
+			least = first + i
+		}
+	}
+	middle = median(window)
+	for i, x := range window {
+		window[i] = max(x-middle, middle-x)
+	}
+	limit := middle + max(jumpNats, jumpDeviations*median(window))
+	return least, middle, losses[len(losses)-2] > limit && losses[len(losses)-1] > limit
+}
+
+// median sorts xs.
+func median(xs []float64) float64 {
+	slices.Sort(xs)
+	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+}
+
+// lossWatch follows the losses of the run's steps. A step that is done again takes the place of the first time.
+type lossWatch struct {
+	curve []gossip.StepLoss // of consecutive steps
+	found jump              // the newest
+}
+
+// jump is a step whose loss lies far above those before, and what it was before and after. The loss was least at
+// step Least, so the weights after the step before that one are good.
+type jump struct {
+	Generation  plan.Generation
+	Step, Least plan.Step
+	From, To    float64
+}
+
+// newest returns the position after which losses are new.
+func (w *lossWatch) newest() (plan.Generation, plan.Step) {
+	if len(w.curve) == 0 {
+		return 0, 0
+	}
+	last := w.curve[len(w.curve)-1]
+	return last.Generation, last.Step
+}
+
+// take takes in losses in their order, and finds the newest jump in them. calm is the last step that may do what it
+// likes.
+func (w *lossWatch) take(news []gossip.StepLoss, calm plan.Step) {
+	for _, l := range news {
+		if n := len(w.curve); n > 0 && l.Step != w.curve[n-1].Step+1 {
+			keep, found := slices.BinarySearchFunc(w.curve, l.Step, func(have gossip.StepLoss, step plan.Step) int { return int(have.Step) - int(step) })
+			if !found { // some are missing between
+				keep = 0
+			}
+			w.curve = w.curve[:keep]
+		}
+		w.curve = append(w.curve, l)
+		w.curve = w.curve[max(0, len(w.curve)-2*jumpWindow):]
+		losses := make([]float64, len(w.curve))
+		for i, at := range w.curve {
+			losses[i] = at.Loss
+		}
+		if least, middle, yes := jumped(losses); yes && l.Step > calm+1 {
+			w.found = jump{l.Generation, l.Step - 1, w.curve[least].Step, middle, l.Loss}
+		}
+	}
+}
+
+// ruleOnJump is the rule of what is done about a jump of the loss: the run goes back to a checkpoint of before, and the
+// member of the plan that is trusted least is left out for a while, to see whether the loss jumps without it. That is
+// done once for a place and a member, with mostSuspects at most, and only forwards: where the same steps jump again
+// with all of them left out in turn, the data or the learning rate did it, and the run goes on. So a coordinator that makes losses up, which it can where it has all of them, costs
+// the run a few steps and itself its place, again only after new progress. It is not ok where there is nothing to do.
+func ruleOnJump(s consensus.State, j jump) (r ruling, ok bool) {
+	if j.Step == 0 || j.Generation != s.Plan.Generation || s.Plan.Generation == 0 {
+		return r, false
+	}
+	r.Blame = consensus.Blame{Kind: plan.LossJump, Step: j.Step, Detail: fmt.Sprintf("the loss jumped from %.2f to %.2f", j.From, j.To)}
+	var tried []plan.PeerID // who was left out for this place
+	for _, p := range s.Blames {
+		if p.Kind != plan.LossJump || j.Step > p.Step+settleSteps {
+			continue
+		}
+		if p.Generation == j.Generation {
+			return r, false // it has been told
+		}
+		r.Again = true
+		if p.Until != 0 {
+			tried = append(tried, p.Peer)
+		}
+	}
+	least, other := suspect(s, tried)
+	if other && len(tried) > 0 && len(tried) < mostSuspects {
+		r.Again = false // it jumped without the one before, which is not to blame
+	}
+	back, kept := before(s, j.Least)
+	r.Again = r.Again || !kept
+	if r.Again {
+		r.Detail += "; the run goes on"
+		return r, true
+	}
+	r.Back = back
+	r.Peer, r.Out = least, other
+	return r, true
+}
+
+// before returns the step of the newest checkpoint of before a step, if one is kept. A run without a checkpoint goes
+// back to its beginning.
+func before(s consensus.State, step plan.Step) (plan.Step, bool) {
+	if s.Checkpoint.Step < step {
+		return s.Checkpoint.Step, true
+	}
+	for _, c := range s.Older {
+		if c.Step < step {
+			return c.Step, true
+		}
+	}
+	return 0, false
+}
+
+// suspect returns the member of the plan that is trusted least: no owner, not tried yet, with the most faults, that
+// came last.
+func suspect(s consensus.State, tried []plan.PeerID) (least plan.PeerID, ok bool) {
+	faults, since := 0, uint64(0)
+	for _, m := range s.Members {
+		if !s.Plan.Places(m.Peer) || slices.Contains(s.Owners, m.Peer) || slices.Contains(tried, m.Peer) {
+			continue
+		}
+		if !ok || m.Faults > faults || m.Faults == faults && m.Since > since {
+			least, faults, since, ok = m.Peer, m.Faults, m.Since, true
+		}
+	}
+	return least, ok
+}
+
+// look takes in the newest losses and returns what is to be done about a jump in them.
+func (w *lossWatch) look(state consensus.State, losses func(plan.Generation, plan.Step) []gossip.StepLoss) (ruling, bool) {
+	if losses == nil {
+		return ruling{}, false
+	}
+	w.take(losses(w.newest()), max(calmSteps, state.Run.Train.WarmupSteps+calmSteps))
+	return ruleOnJump(state, w.found)
+}

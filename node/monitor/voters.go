@@ -1,0 +1,45 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// votes explains who votes on the log, why, and what happens when they go. It is empty until a voter is known.
+func votes(s consensus.State, voters []plan.PeerID) string {
+	if len(voters) == 0 || s.Run == nil {
+		return ""
+	}
+	var who []string
+	for _, p := range voters {
+		name := s.NameOf(p)
+		if s.Owner(p) {
+			name += " (an owner's node)"
+		}
+		who = append(who, name)
+	}
+	slices.Sort(who)
+	var text string
+	switch n := len(who); n {
+	case 1:
+		text = who[0] + " alone votes: while it is away the run waits for it"
+	default:
+		text = fmt.Sprintf("%s and %s vote: the run goes on while %d of these %d are up", strings.Join(who[:n-1], ", "), who[n-1], n/2+1, n)
+	}
+	return text + ". " + voterRules[s.Run.Train.Voters]
+}
+
+// voterRules says in a sentence by what rule votes are given.
+var voterRules = map[plan.VoterRule]string{
+	"":                autoRule,
+	plan.VotersAuto:   autoRule,
+	plan.VotersOwners: "Votes are kept with owners' nodes (--voters owners): 3 of them vote where there are 3, 5 of 7",
+	plan.VotersAny:    "The oldest nodes vote (--voters any): 3 where there are 3, 5 of 7",
+}
+
+var autoRule = fmt.Sprintf("Owners' nodes vote first, then those that were up for %d checkpoints and %.0f minutes, or %.0f minutes, and were not blamed twice (--voters auto): "+
+	"3 where there are 3 of these, 5 of 7", consensus.StandingCheckpoints, consensus.StandingLeast.Minutes(), consensus.StandingAfter.Minutes())

@@ -1,0 +1,163 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"pnode/swarm/admission"
+	"pnode/swarm/handshake"
+	"pnode/swarm/host"
+	"pnode/swarm/listen"
+	"pnode/swarm/peerstore"
+	"pnode/swarm/tasks"
+)
+
+// invitePlaces is how many of a node's addresses an invite names, to stay short.
+const invitePlaces = 2
+
+// InviteAddrs returns the addresses that an invite of this node should name, with /p2p/: those of a few places where
+// others may reach it, the likeliest first.
+func (s *Swarm) InviteAddrs() []string {
+	addrs := s.host.Addrs()
+	if s.reachable { // loopback addresses lead others to themselves
+		addrs = slices.DeleteFunc(slices.Clone(addrs), manet.IsIPLoopback)
+	}
+	return peerstore.FullAddrs(s.host.ID(), admission.FirstPlaces(withoutTCP(likeliest(addrs, outbound())), invitePlaces))
+}
+
+// withoutTCP drops TCP addresses where QUIC listens at the same IP address: an invite of one port stands for both.
+func withoutTCP(addrs []ma.Multiaddr) []ma.Multiaddr {
+	var quic []netip.Addr
+	at := func(a ma.Multiaddr) netip.Addr {
+		ip, _ := manet.ToIP(a)
+		addr, _ := netip.AddrFromSlice(ip)
+		return addr
+	}
+	for _, a := range addrs {
+		if _, err := a.ValueForProtocol(ma.P_UDP); err == nil {
+			quic = append(quic, at(a))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(a ma.Multiaddr) bool {
+		_, tcp := a.ValueForProtocol(ma.P_TCP)
+		_, direct := a.ValueForProtocol(ma.P_CIRCUIT)
+		return tcp == nil && direct != nil && slices.Contains(quic, at(a))
+	})
+}
+
+// likeliest sorts addresses by where others may reach this node: a public IPv4 address, a relay where there is none,
+// the one that this machine sends from, others.
+func likeliest(addrs []ma.Multiaddr, from netip.Addr) []ma.Multiaddr {
+	rank := func(a ma.Multiaddr) int {
+		_, noRelay := a.ValueForProtocol(ma.P_CIRCUIT)
+		_, noIPv4 := a.ValueForProtocol(ma.P_IP4)
+		ip, _ := manet.ToIP(a)
+		switch at, _ := netip.AddrFromSlice(ip); {
+		case noRelay == nil:
+			return 1
+		case manet.IsPublicAddr(a) && noIPv4 == nil:
+			return 0
+		case from.IsValid() && at.Unmap() == from:
+			return 2
+		case noIPv4 == nil:
+			return 3
+		}
+		return 4
+	}
+	sorted := slices.Clone(addrs)
+	slices.SortStableFunc(sorted, func(a, b ma.Multiaddr) int { return rank(a) - rank(b) })
+	if len(sorted) > 0 && rank(sorted[0]) == 0 {
+		sorted = slices.DeleteFunc(sorted, func(a ma.Multiaddr) bool { return rank(a) == 1 })
+	}
+	return sorted
+}
+
+// outbound returns the address from which this machine sends to others, without sending anything.
+func outbound() netip.Addr {
+	c, err := net.Dial("udp4", "192.0.2.1:9") // of an example network
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer c.Close()
+	at, err := netip.ParseAddrPort(c.LocalAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr()
+}
+
+// Claim asks the contact of an invite for the run and the grant that belong to it, as this node's config is to have
+// them, and returns the invite with them: only Identity, Listen and Socket of the config count. A refusal by the
+// contact, or an offer that the invite does not prove, unwraps to its sentinel and is final (admission.IsRefusal).
+func Claim(ctx context.Context, cfg Config, v admission.Invite) (_ admission.Invite, err error) {
+	hostConfig := host.Config{Identity: cfg.Identity, Socket: cfg.Socket, Simulated: cfg.simulated, Peers: admission.NewPeers(), Tasks: tasks.New()}
+	for _, l := range cfg.Listen {
+		at, err := listen.Parse(l)
+		if err != nil {
+			return v, fmt.Errorf("swarm: listen address %q: %w", l, err)
+		}
+		hostConfig.Listen = append(hostConfig.Listen, netip.AddrPortFrom(at.Addr(), 0))
+	}
+	h, err := host.New(hostConfig)
+	if err != nil {
+		return v, err
+	}
+	defer func() {
+		hostConfig.Tasks.Close()
+		err = errors.Join(err, h.Close())
+		hostConfig.Tasks.Wait()
+	}()
+	asked := contacts(v)
+	for i, from := range asked {
+		got, err := claimOf(ctx, h, from, len(asked)-i)
+		switch {
+		case err == nil:
+			got.Addrs = v.Addrs
+			return got, nil
+		case i == len(asked)-1 || admission.IsRefusal(err) || ctx.Err() != nil:
+			return v, fmt.Errorf("swarm: claim invite: %w", err)
+		}
+	}
+	return v, nil
+}
+
+// claimOf asks one contact, with so many left for whom time must stay.
+func claimOf(ctx context.Context, h *host.Host, v admission.Invite, left int) (admission.Invite, error) {
+	if end, ok := ctx.Deadline(); ok && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
+		defer cancel()
+	}
+	return handshake.Claim(ctx, h, v, time.Now())
+}
+
+// contacts returns the invite as it is asked for at each peer that can answer: at the relays over which its maker is
+// reached, and at its maker. A relay is a member too, and takes a newcomer to others only once that one is a member.
+func contacts(v admission.Invite) (out []admission.Invite) {
+	var direct []string
+	for _, a := range v.Addrs {
+		relay, _, circuit := strings.Cut(a, "/p2p-circuit")
+		if !circuit {
+			direct = append(direct, a)
+			continue
+		}
+		if at := v; !slices.ContainsFunc(out, func(o admission.Invite) bool { return o.Addrs[0] == relay }) {
+			at.Addrs = []string{relay}
+			out = append(out, at)
+		}
+	}
+	if len(direct) > 0 || len(out) == 0 {
+		v.Addrs = direct
+		out = append(out, v)
+	}
+	return out
+}
