@@ -288,8 +288,8 @@ func TestDataOfMembersHasWideWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.CloseWithError(0, "")
-		st, err := conn.OpenUniStreamSync(ctx)
+		defer conn.Close(0, "")
+		st, err := conn.OpenStream(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,8 +46,8 @@ func exchangeData(t *testing.T, ctx context.Context, a, b *Swarm) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.CloseWithError(0, "")
-	st, err := conn.OpenUniStreamSync(ctx)
+	defer conn.Close(0, "")
+	st, err := conn.OpenStream(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func exchangeData(t *testing.T, ctx context.Context, a, b *Swarm) {
 	if err != nil || from != a.ID() {
 		t.Fatalf("accept: from %s, %v", from, err)
 	}
-	in, err := got.AcceptUniStream(ctx)
+	in, err := got.AcceptStream(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@
 //   - host: the libp2p host, its shared sockets, limits and relays. listen: the addresses that it listens on.
 //   - places: shares the room for strangers among the addresses that they come from.
 //   - streams: control messages between two members. topics: small messages to all of them.
-//   - alpn: QUIC connections of an ALPN of their own, for pipeline/link and for probe, which measures links.
+//   - transport: what such a connection is to its users, whatever carries it.
+//   - alpn: connections of an ALPN of their own, for pipeline/link and for probe, which measures links.
 //   - tasks: the goroutines of all of these. version: the refusal of unknown versions.
 //   - consensus: the replicated state of the run, over streams. twofold: small files that are kept twice.
 //

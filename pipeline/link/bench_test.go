@@ -80,7 +80,7 @@ func bareStream(b *testing.B, networks []*quicNetwork, message []byte) io.Reader
 	if err != nil {
 		b.Fatal(err)
 	}
-	to, err := out.OpenStreamSync(b.Context())
+	to, err := out.OpenStream(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestBrokenConnectionsLeaveNoReaders(t *testing.T) {
 		goroutines := func() int {
 			conns, _ := c.endpoints[0].connections(c.ids[1])
 			for _, conn := range conns {
-				conn.CloseWithError(codeSilent, "a test")
+				conn.Close(codeSilent, "a test")
 			}
 			time.Sleep(3 * time.Second)
 			return runtime.NumGoroutine()

@@ -8,10 +8,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // ChunkFunc returns a stored chunk of at most wire.MaxChunkBytes.
@@ -51,7 +50,7 @@ func (e *Endpoint) answer(p incoming) {
 		peer.serving--
 	}()
 	defer context.AfterFunc(e.ctx, func() { cut(p.stream, streamCut) })()
-	p.stream.SetPriority(urgency[wire.Chunks], true)
+	p.stream.SetUrgency(urgency[wire.Chunks])
 	rw := paced{stream: p.stream, timeout: e.opt.ChunkTimeout}
 	hashes, err := readRequest(rw)
 	rw.pace = func(n int) int { return e.pace(p.from, p.conn, n) }
@@ -145,13 +144,13 @@ func (e *Endpoint) fetchBatch(
 	if err != nil {
 		return 0, err
 	}
-	stream, err := conn.OpenStreamSync(ctx)
+	stream, err := conn.OpenStream(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer context.AfterFunc(ctx, func() { cut(stream, streamCut) })()
 	defer stream.CancelRead(streamCut) // of no effect after the end
-	stream.SetPriority(urgency[wire.Chunks], true)
+	stream.SetUrgency(urgency[wire.Chunks])
 	rw := paced{stream: stream, timeout: e.opt.ChunkTimeout}
 	request := wire.AppendChunkRequest(wire.AppendOpen(nil, wire.Open{Class: wire.Chunks, From: e.epoch}), hashes)
 	if _, err := rw.Write(request); err != nil {
@@ -194,7 +193,7 @@ func refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if code, ok := cutBy(err); ok && code == streamBusy {
+	if code, ok := transport.CutBy(err); ok && code == streamBusy {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
@@ -203,7 +202,7 @@ func refused(ctx context.Context, err error) error {
 // paced gives every read, and every slice of a write, its own deadline, and lets messages of the session
 // pass where it has a pace.
 type paced struct {
-	stream  *quic.Stream
+	stream  transport.Stream
 	timeout time.Duration
 	// pace blocks until the next slice of n bytes may be written and returns how long it may be; nil where
 	// little is written.

@@ -10,16 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
+	"pnode/swarm/transport"
 )
 
 // connection sends one session's messages to one peer over a QUIC connection. The connections of a
 // peer take pieces from the same outboxes, each as fast as its congestion window lets it.
 type connection struct {
 	remote *remote
-	quic   *quic.Conn
+	conn   transport.Conn
 	rank   atomic.Int32 // among the connections of the peer: those from remote.want on rest
 
 	// ctx ends when the connection breaks or has nothing more to send; writers end with it.
@@ -38,10 +37,10 @@ type connection struct {
 }
 
 // attach begins to send to r over a connection. It belongs to the goroutine of remote.run.
-func (r *remote) attach(conn *quic.Conn) *connection {
+func (r *remote) attach(conn transport.Conn) *connection {
 	c := &connection{
-		remote: r, quic: conn, through: make(chan struct{}),
-		moved: time.Now(), bytes: conn.ConnectionStats().BytesReceived,
+		remote: r, conn: conn, through: make(chan struct{}),
+		moved: time.Now(), bytes: conn.Stats().BytesReceived,
 	}
 	c.ctx, c.stop = context.WithCancel(r.flush)
 	r.session.also(func() {
@@ -78,7 +77,7 @@ func (c *connection) silent(now time.Time) time.Duration { return now.Sub(c.move
 
 // look notes whether something has come.
 func (c *connection) look(now time.Time) {
-	if n := c.quic.ConnectionStats().BytesReceived; n != c.bytes {
+	if n := c.conn.Stats().BytesReceived; n != c.bytes {
 		c.bytes, c.moved = n, now
 	}
 }
@@ -159,7 +158,7 @@ func (c *connection) pulse() {
 // failed judges why a stream has failed. What was under way on a connection that broke is sent again
 // over another one.
 func (c *connection) failed(err error) {
-	var stream *quic.StreamError
+	var stream *transport.StreamError
 	switch {
 	case c.remote.flush.Err() != nil || c.ctx.Err() != nil:
 		return // by our own doing, or known
@@ -169,7 +168,7 @@ func (c *connection) failed(err error) {
 		return
 	}
 	c.remote.session.endpoint.log.Debug("connection failed", "peer", c.remote.id, "reason", err)
-	c.quic.CloseWithError(codeSilent, "a stream failed")
+	c.conn.Close(codeSilent, "a stream failed")
 	c.stop()
 }
 
@@ -178,7 +177,7 @@ func (c *connection) failed(err error) {
 type outStream struct {
 	conn   *connection
 	box    *outbox
-	stream *quic.Stream
+	stream transport.Stream
 	newest piece // written last
 
 	mu      sync.Mutex // guards the rest
@@ -190,11 +189,11 @@ type outStream struct {
 
 // openStream opens a stream for a class.
 func (c *connection) openStream(class wire.Class) (*outStream, error) {
-	stream, err := c.quic.OpenStreamSync(c.ctx)
+	stream, err := c.conn.OpenStream(c.ctx)
 	if err != nil {
 		return nil, err
 	}
-	stream.SetPriority(urgency[class], true)
+	stream.SetUrgency(urgency[class])
 	r := c.remote
 	s := &outStream{conn: c, box: r.outboxes[class], stream: stream}
 	c.mu.Lock()
@@ -258,7 +257,7 @@ func (s *outStream) readAcks() {
 		}
 		through := false
 		if err == nil {
-			c := s.conn.quic.ConnectionStats()
+			c := s.conn.conn.Stats()
 			through, err = s.ack(n, min(c.LatestRTT, c.SmoothedRTT))
 			s.conn.remote.noteHeld(c)
 		}
@@ -298,7 +297,7 @@ func (s *outStream) ack(n uint64, rtt time.Duration) (through bool, err error) {
 }
 
 // cut ends both directions of a stream at once.
-func cut(stream *quic.Stream, code quic.StreamErrorCode) {
+func cut(stream transport.Stream, code transport.Code) {
 	stream.CancelRead(code)
 	stream.CancelWrite(code)
 }

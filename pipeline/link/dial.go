@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 
 // connect returns a live connection with id: the newest there is, or a new one. It tries until
 // PeerTimeout is over.
-func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*quic.Conn, error) {
+func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
 	again := time.NewTimer(0)
@@ -63,10 +62,10 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*quic.Conn, err
 
 // connections returns the live connections with a peer, the oldest first, and a channel that is closed
 // by the next change.
-func (e *Endpoint) connections(id plan.PeerID) ([]*quic.Conn, <-chan struct{}) {
+func (e *Endpoint) connections(id plan.PeerID) ([]transport.Conn, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var live []*quic.Conn
+	var live []transport.Conn
 	for _, c := range e.peer(id).conns {
 		if !ended(c) {
 			live = append(live, c)
@@ -76,7 +75,7 @@ func (e *Endpoint) connections(id plan.PeerID) ([]*quic.Conn, <-chan struct{}) {
 }
 
 // dial makes a connection, unless somebody else does: then it fails with errDialing at once.
-func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (*quic.Conn, error) {
+func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (transport.Conn, error) {
 	e.mu.Lock()
 	p, closed := e.peer(id), e.closed
 	busy := p.dialing
@@ -101,17 +100,17 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (*quic.Conn, error)
 
 // register begins to serve a connection. Beyond maxConns it closes the oldest one: the peer would not
 // have dialled if it still believed in it.
-func (e *Endpoint) register(id plan.PeerID, conn *quic.Conn) error {
+func (e *Endpoint) register(id plan.PeerID, conn transport.Conn) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		conn.CloseWithError(codeShutdown, "shutting down")
+		conn.Close(codeShutdown, "shutting down")
 		return ErrClosed
 	}
 	p := e.peer(id)
 	p.conns = append(p.conns, conn)
 	if len(p.conns) > maxConns {
-		p.conns[0].CloseWithError(codeReplaced, "replaced by a newer connection")
+		p.conns[0].Close(codeReplaced, "replaced by a newer connection")
 		p.conns = p.conns[1:]
 	}
 	e.changed.wake()
@@ -122,10 +121,10 @@ func (e *Endpoint) register(id plan.PeerID, conn *quic.Conn) error {
 	return nil
 }
 
-func ended(c *quic.Conn) bool { return c.Context().Err() != nil }
+func ended(c transport.Conn) bool { return c.Context().Err() != nil }
 
 // serve accepts the peer's streams until the connection ends.
-func (e *Endpoint) serve(id plan.PeerID, conn *quic.Conn) {
+func (e *Endpoint) serve(id plan.PeerID, conn transport.Conn) {
 	for {
 		stream, err := conn.AcceptStream(e.ctx)
 		if err != nil {
@@ -139,7 +138,7 @@ func (e *Endpoint) serve(id plan.PeerID, conn *quic.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(id)
-	p.conns = slices.DeleteFunc(p.conns, func(c *quic.Conn) bool { return c == conn })
+	p.conns = slices.DeleteFunc(p.conns, func(c transport.Conn) bool { return c == conn })
 	p.parked = slices.DeleteFunc(p.parked, func(s incoming) bool { return s.conn == conn })
 	e.changed.wake()
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // EmulatedOptions describe an emulated cluster.
@@ -225,15 +226,19 @@ func newQUICNetwork(id identity, conn net.PacketConn, book map[plan.PeerID]net.A
 
 func (n *quicNetwork) Self() plan.PeerID { return n.id.peer }
 
-func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID) (*quic.Conn, error) {
+func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID) (transport.Conn, error) {
 	addr := n.book[peer]
 	if addr == nil {
 		return nil, fmt.Errorf("%w: %s has no address", ErrStranger, peer)
 	}
-	return n.transport.Dial(ctx, addr, n.id.config(func(id plan.PeerID) bool { return id == peer }), Config())
+	conn, err := n.transport.Dial(ctx, addr, n.id.config(func(id plan.PeerID) bool { return id == peer }), Config())
+	if err != nil {
+		return nil, err
+	}
+	return transport.QUIC(conn), nil
 }
 
-func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error) {
+func (n *quicNetwork) Accept(ctx context.Context) (transport.Conn, plan.PeerID, error) {
 	for {
 		conn, err := n.listener.Accept(ctx)
 		if err != nil {
@@ -241,10 +246,10 @@ func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, erro
 		}
 		peer, err := verified(conn.ConnectionState().TLS)
 		if err != nil {
-			conn.CloseWithError(codeStranger, err.Error())
+			conn.CloseWithError(quic.ApplicationErrorCode(codeStranger), err.Error())
 			continue
 		}
-		return conn, peer, nil
+		return transport.QUIC(conn), peer, nil
 	}
 }
 
@@ -252,4 +257,16 @@ func (n *quicNetwork) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, erro
 func (n *quicNetwork) close() {
 	n.transport.Close()
 	n.conn.Close()
+}
+
+// Config is the QUIC configuration the data plane is made for: windows that let one
+// stream fill 1 Gbit/s at 250 ms, and that leave a connection room for control messages when
+// each of the three other classes has filled a stream's that is not read; an idle timeout that forgets dead connections soon
+// (sessions keep theirs alive by heartbeats), bidirectional streams only.
+func Config() *quic.Config {
+	return &quic.Config{
+		InitialStreamReceiveWindow: 3 << 20, InitialConnectionReceiveWindow: 10 << 20,
+		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 104 << 20,
+		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 256, MaxIncomingUniStreams: -1,
+	}
 }

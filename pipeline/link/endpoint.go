@@ -9,11 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/quic-go/quic-go"
 	"golang.org/x/sync/errgroup"
 
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // Endpoint owns this node's end of the data plane.
@@ -39,8 +39,8 @@ type Endpoint struct {
 
 // peer holds the connections with another node. Guarded by Endpoint.mu.
 type peer struct {
-	conns    []*quic.Conn // live, the newest last, at most maxConns
-	warm     []*quic.Conn // which were warmed
+	conns    []transport.Conn // live, the newest last, at most maxConns
+	warm     []transport.Conn // which were warmed
 	dialing  bool
 	parked   []incoming
 	fetching chan struct{} // one element for each Fetch stream
@@ -96,7 +96,7 @@ func (e *Endpoint) shutdown() {
 	e.mu.Lock()
 	for _, p := range e.peers {
 		for _, conn := range p.conns {
-			conn.CloseWithError(codeShutdown, "shutting down")
+			conn.Close(codeShutdown, "shutting down")
 		}
 	}
 	e.mu.Unlock()

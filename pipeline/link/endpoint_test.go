@@ -5,9 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 var errNetwork = errors.New("the network is down")
@@ -17,7 +16,7 @@ type brokenNetwork struct{ Network }
 
 func (brokenNetwork) Self() plan.PeerID { return "self" }
 
-func (brokenNetwork) Accept(context.Context) (*quic.Conn, plan.PeerID, error) {
+func (brokenNetwork) Accept(context.Context) (transport.Conn, plan.PeerID, error) {
 	return nil, "", errNetwork
 }
 

@@ -11,10 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // lostWithin waits for the one peer that is to be lost.
@@ -160,7 +159,7 @@ func TestPeerThatMovesOnIsNotLost(t *testing.T) {
 }
 
 // intruder is a peer that speaks QUIC, and then whatever it likes.
-func intruder(t *testing.T, c *cluster, me, to int) *quic.Conn {
+func intruder(t *testing.T, c *cluster, me, to int) transport.Conn {
 	t.Helper()
 	conn, err := c.networks[me].Dial(t.Context(), c.ids[to])
 	if err != nil {
@@ -169,9 +168,9 @@ func intruder(t *testing.T, c *cluster, me, to int) *quic.Conn {
 	return conn
 }
 
-func write(t *testing.T, conn *quic.Conn, b []byte) *quic.Stream {
+func write(t *testing.T, conn transport.Conn, b []byte) transport.Stream {
 	t.Helper()
-	stream, err := conn.OpenStreamSync(t.Context())
+	stream, err := conn.OpenStream(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +218,8 @@ func TestCorruptStreamClosesTheConnection(t *testing.T) {
 				conn := intruder(t, c, 0, 1)
 				write(t, conn, stream(c))
 				<-conn.Context().Done()
-				var closed *quic.ApplicationError
-				if err := context.Cause(conn.Context()); !errors.As(err, &closed) || closed.ErrorCode != codeCorrupt || closed.ErrorMessage == "" {
-					t.Errorf("the connection ended with %v", err)
+				if closed, ok := transport.ClosedBy(conn.Err()); !ok || closed.Code != codeCorrupt || closed.Reason == "" {
+					t.Errorf("the connection ended with %v", conn.Err())
 				}
 				lostWithin(t, s, c.ids[0], time.Second)
 				wantFrameFault(t, s, c.ids[0])

@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // AckEvery is the least time between two acknowledgements on a stream. Room in the sender's outbox
@@ -28,13 +27,13 @@ const urgencyWarm = 7
 // incoming is a peer's stream whose first bytes were read, and no more.
 type incoming struct {
 	from   plan.PeerID
-	conn   *quic.Conn
-	stream *quic.Stream
+	conn   transport.Conn
+	stream transport.Stream
 	open   wire.Open
 }
 
 // welcome reads what an incoming stream is for and puts it where it belongs.
-func (e *Endpoint) welcome(from plan.PeerID, conn *quic.Conn, stream *quic.Stream) {
+func (e *Endpoint) welcome(from plan.PeerID, conn transport.Conn, stream transport.Stream) {
 	p := incoming{from: from, conn: conn, stream: stream}
 	stream.SetReadDeadline(time.Now().Add(e.opt.PeerTimeout))
 	var b [wire.OpenBytes]byte
@@ -124,7 +123,7 @@ func (e *Endpoint) movedOn(from plan.PeerID, generation plan.Generation) bool {
 func (e *Endpoint) corrupt(p incoming, reason error) {
 	e.counts.corrupt.Add(1)
 	e.log.Error("closing a corrupt connection", "peer", p.from, "reason", reason)
-	p.conn.CloseWithError(codeCorrupt, reason.Error())
+	p.conn.Close(codeCorrupt, reason.Error())
 }
 
 // undecodable reports whether err says that bytes came which do not follow the protocol.
@@ -134,15 +133,6 @@ func undecodable(err error) bool {
 		io.ErrUnexpectedEOF,
 	}
 	return slices.ContainsFunc(bad, func(b error) bool { return errors.Is(err, b) })
-}
-
-// cutBy returns the code with which the peer has cut a stream.
-func cutBy(err error) (quic.StreamErrorCode, bool) {
-	var cut *quic.StreamError
-	if errors.As(err, &cut) && cut.Remote {
-		return cut.ErrorCode, true
-	}
-	return 0, false
 }
 
 // read takes the pieces of one incoming stream in.
@@ -159,7 +149,7 @@ func (r *remote) read(p incoming) {
 		p.stream.Close()
 		return
 	}
-	switch code, _ := cutBy(err); {
+	switch code, _ := transport.CutBy(err); {
 	case r.ctx.Err() != nil:
 	case code == streamOver: // its session has ended
 		r.depart()
@@ -225,7 +215,7 @@ func (r *remote) readPieces(ctx context.Context, p incoming, acks *acks) error {
 
 // acks sends one stream's acknowledgements: how many numbered pieces have been taken in.
 type acks struct {
-	stream *quic.Stream
+	stream transport.Stream
 	pieces atomic.Uint64
 	wake   chan struct{}
 }

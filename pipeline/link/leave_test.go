@@ -7,10 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // leftWithin blocks until receiving from a peer fails because it has left.
@@ -90,8 +89,7 @@ func TestClosingSessionSaysThatItLeaves(t *testing.T) {
 		s.mu.Unlock()
 		stream := write(t, intruder(t, c, 0, 1), opened(c, wire.Activations, 1))
 		_, err := stream.Read(make([]byte, 1))
-		var ended *quic.StreamError
-		if !errors.As(err, &ended) || !ended.Remote || ended.ErrorCode != streamLeft {
+		if code, ok := transport.CutBy(err); !ok || code != streamLeft {
 			t.Errorf("the stream ended with %v", err)
 		}
 		s.mu.Lock()

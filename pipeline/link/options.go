@@ -8,10 +8,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // ALPN is the application protocol of the data plane.
@@ -22,10 +21,10 @@ type Network interface {
 	// Self returns this node's own identity.
 	Self() plan.PeerID
 	// Dial connects to an admitted peer under ALPN.
-	Dial(ctx context.Context, peer plan.PeerID) (*quic.Conn, error)
+	Dial(ctx context.Context, peer plan.PeerID) (transport.Conn, error)
 	// Accept waits for the next connection of an admitted peer. An error ends
 	// Endpoint.Run: what concerns one connection only is not an error.
-	Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error)
+	Accept(ctx context.Context) (transport.Conn, plan.PeerID, error)
 }
 
 // What can go wrong; ErrLost, ErrLeft and ErrClosed unwrap to net.ErrClosed.
@@ -43,7 +42,7 @@ var (
 
 // Reasons that travel with a closed connection.
 const (
-	codeShutdown quic.ApplicationErrorCode = iota
+	codeShutdown transport.Code = iota
 	codeCorrupt
 	codeSilent
 	codeReplaced
@@ -53,7 +52,7 @@ const (
 // Reasons that travel with a stream that is cut: streamLeft says that its session reads no
 // more, streamOver that it sends no more either.
 const (
-	streamLeft quic.StreamErrorCode = iota + 1
+	streamLeft transport.Code = iota + 1
 	streamBusy
 	streamRefused
 	streamCut
@@ -121,17 +120,5 @@ func (o Options) interval() time.Duration { return min(o.Heartbeat, o.PeerTimeou
 func setDefault[T ~int | ~int64](v *T, d T) {
 	if *v <= 0 {
 		*v = d
-	}
-}
-
-// Config is the QUIC configuration the data plane is made for: windows that let one
-// stream fill 1 Gbit/s at 250 ms, and that leave a connection room for control messages when
-// each of the three other classes has filled a stream's that is not read; an idle timeout that forgets dead connections soon
-// (sessions keep theirs alive by heartbeats), bidirectional streams only.
-func Config() *quic.Config {
-	return &quic.Config{
-		InitialStreamReceiveWindow: 3 << 20, InitialConnectionReceiveWindow: 10 << 20,
-		MaxStreamReceiveWindow: 32 << 20, MaxConnectionReceiveWindow: 104 << 20,
-		MaxIdleTimeout: 10 * time.Second, MaxIncomingStreams: 256, MaxIncomingUniStreams: -1,
 	}
 }

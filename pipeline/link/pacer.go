@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // While messages are exchanged, bulk keeps the queue that it builds on the line below pacerQueue. A
@@ -40,7 +39,7 @@ type pacer struct {
 
 // pace blocks until bulk may be written to a peer, of which there are n bytes, and returns how many of
 // them may go.
-func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
+func (e *Endpoint) pace(to plan.PeerID, conn transport.Conn, n int) int {
 	e.mu.Lock()
 	p, session := &e.peer(to).bulk, e.session
 	e.mu.Unlock()
@@ -59,7 +58,7 @@ func (e *Endpoint) pace(to plan.PeerID, conn *quic.Conn, n int) int {
 }
 
 // turn returns how long it is until the next slice may be written to a connection.
-func (p *pacer) turn(conn *quic.Conn, slice int) time.Duration {
+func (p *pacer) turn(conn transport.Conn, slice int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -67,7 +66,7 @@ func (p *pacer) turn(conn *quic.Conn, slice int) time.Duration {
 		p.rate, p.next = pacerFirst, now
 	}
 	if now.After(p.look) {
-		s := conn.ConnectionStats()
+		s := conn.Stats()
 		p.adjust(s.LatestRTT - s.MinRTT)
 		if s.MinRTT < shortLine {
 			p.rate = max(p.rate, pacerNear)

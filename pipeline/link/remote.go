@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // remote is one peer of a session.
@@ -110,14 +109,14 @@ func (r *remote) run() {
 
 // use lets go of the connections that have ended and sends over those that are new; fresh reports
 // whether there is one.
-func (r *remote) use(conns []*quic.Conn) (fresh bool) {
+func (r *remote) use(conns []transport.Conn) (fresh bool) {
 	var kept []*connection
-	known := map[*quic.Conn]bool{}
+	known := map[transport.Conn]bool{}
 	for _, c := range r.connections {
-		if c.quic.Context().Err() != nil {
-			r.judge(context.Cause(c.quic.Context()))
+		if c.conn.Context().Err() != nil {
+			r.judge(c.conn.Err())
 		} else if c.ctx.Err() == nil {
-			kept, known[c.quic] = append(kept, c), true
+			kept, known[c.conn] = append(kept, c), true
 		}
 	}
 	for _, conn := range conns {
@@ -170,7 +169,7 @@ func (r *remote) look(seen *time.Time) error {
 	lively := now.Sub(*seen) <= 2*opt.interval()
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
-			c.quic.CloseWithError(codeSilent, fmt.Sprintf("nothing came for %v", d))
+			c.conn.Close(codeSilent, fmt.Sprintf("nothing came for %v", d))
 		}
 	}
 	if d := now.Sub(*seen); d > opt.PeerTimeout {
@@ -190,7 +189,7 @@ func (r *remote) closeSilent() {
 	now := time.Now()
 	for _, c := range r.connections {
 		if c.look(now); c.silent(now) > 2*r.session.endpoint.opt.interval() {
-			c.quic.CloseWithError(codeSilent, "silent at the end of its generation")
+			c.conn.Close(codeSilent, "silent at the end of its generation")
 		}
 	}
 }
@@ -210,7 +209,7 @@ func (r *remote) meet(from wire.ProcessEpoch) bool {
 
 // judge reports whether an error says more than that a connection broke, and acts on it.
 func (r *remote) judge(err error) bool {
-	if code, ok := cutBy(err); ok {
+	if code, ok := transport.CutBy(err); ok {
 		switch code {
 		case streamLeft:
 			r.leave()
@@ -226,8 +225,7 @@ func (r *remote) judge(err error) bool {
 			return true
 		}
 	}
-	var closed *quic.ApplicationError
-	if errors.As(err, &closed) && closed.Remote && closed.ErrorCode != codeSilent && closed.ErrorCode != codeReplaced {
+	if closed, ok := transport.ClosedBy(err); ok && closed.Code != codeSilent && closed.Code != codeReplaced {
 		r.lose(fmt.Errorf("connection: %w", err))
 		return true
 	}

@@ -158,7 +158,7 @@ func TestBothDialAtOnce(t *testing.T) {
 					e := c.endpoints[i]
 					conns, _ := e.connections(c.ids[1-i])
 					for _, conn := range conns {
-						conn.CloseWithError(codeSilent, "a test")
+						conn.Close(codeSilent, "a test")
 					}
 					work.Go(func() error {
 						_, err := e.dial(t.Context(), c.ids[1-i])
@@ -190,7 +190,7 @@ func TestDropOverLoopback(t *testing.T) {
 			}
 			conns, _ := c.endpoints[round%2].connections(c.ids[1-round%2])
 			for _, conn := range conns {
-				conn.CloseWithError(codeSilent, "a test")
+				conn.Close(codeSilent, "a test")
 			}
 		}
 	})
@@ -292,7 +292,7 @@ func TestStreamsThatWereReplacedEnd(t *testing.T) {
 			for range 30 {
 				conns, _ := c.endpoints[0].connections(c.ids[1])
 				if len(conns) > 1 {
-					conns[len(conns)-1].CloseWithError(codeSilent, "a test") // the oldest stays
+					conns[len(conns)-1].Close(codeSilent, "a test") // the oldest stays
 				}
 				time.Sleep(200 * time.Millisecond)
 			}

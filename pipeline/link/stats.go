@@ -43,7 +43,7 @@ func (s *Session) Stats() []Stats {
 		st.QueuedBytes, st.QueuedTime = r.queued.total()
 		r.mu.Lock()
 		for _, conn := range r.connections {
-			c := conn.quic.ConnectionStats()
+			c := conn.conn.Stats()
 			if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
 				st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
 			}

@@ -3,7 +3,7 @@ package link
 import (
 	"time"
 
-	"github.com/quic-go/quic-go"
+	"pnode/swarm/transport"
 )
 
 // How the number of connections is chosen. A sample is what was acknowledged while something was
@@ -148,7 +148,7 @@ func (r *remote) tune() {
 }
 
 // noteHeld derives from a connection's newest round trip whether its window holds messages back.
-func (r *remote) noteHeld(c quic.ConnectionStats) {
+func (r *remote) noteHeld(c transport.Stats) {
 	some := false
 	for _, o := range r.outboxes {
 		_, _, waiting := o.state()

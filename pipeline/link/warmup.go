@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // A connection is warmed with at most warmBytes: from 32 packets a congestion window has grown to
@@ -111,7 +110,7 @@ func (r *remote) awaitWarmUp() {
 
 // warmBound returns the longest time that warming one direction takes.
 func (c *connection) warmBound() time.Duration {
-	return max(warmTime, warmTrips*c.quic.ConnectionStats().SmoothedRTT)
+	return max(warmTime, warmTrips*c.conn.Stats().SmoothedRTT)
 }
 
 // warm blocks until it is asked for and then sends padding, whose end shows the peer that this
@@ -131,7 +130,7 @@ func (c *connection) warm() {
 		c.failed(err)
 		return
 	}
-	s.stream.SetPriority(urgencyWarm, true)
+	s.stream.SetUrgency(urgencyWarm)
 	switch err := c.pad(s.stream); {
 	case errors.Is(err, os.ErrDeadlineExceeded): // in the middle of a piece
 		c.forget(s)
@@ -147,7 +146,7 @@ func (c *connection) warm() {
 
 // pad sends padding until the connection has found its pace: its congestion window no longer grows by
 // an eighth within a round trip and a half. In slow start it doubles with each round trip.
-func (c *connection) pad(stream *quic.Stream) error {
+func (c *connection) pad(stream transport.Stream) error {
 	r := c.remote
 	padding := wire.Frame{Tag: wire.Tag{Kind: wire.Padding, Generation: r.session.generation}}
 	if _, err := stream.Write(wire.AppendPiece(nil, wire.AppendHeader(nil, padding), 0, 0)); err != nil {
@@ -155,9 +154,9 @@ func (c *connection) pad(stream *quic.Stream) error {
 	}
 	e := r.session.endpoint
 	e.mu.Lock()
-	warm := slices.Contains(e.peer(r.id).warm, c.quic)
+	warm := slices.Contains(e.peer(r.id).warm, c.conn)
 	e.mu.Unlock()
-	if warm || c.quic.ConnectionStats().MinRTT < shortLine {
+	if warm || c.conn.Stats().MinRTT < shortLine {
 		return nil
 	}
 	defer context.AfterFunc(r.ctx, func() { stream.SetWriteDeadline(time.Now()) })()
@@ -168,7 +167,7 @@ func (c *connection) pad(stream *quic.Stream) error {
 	var window uint64
 	var grown time.Time
 	for sent := 0; sent < warmBytes; sent += len(piece) {
-		now, stats := time.Now(), c.quic.ConnectionStats()
+		now, stats := time.Now(), c.conn.Stats()
 		if stats.CongestionWindow >= window+window/8 {
 			window, grown = stats.CongestionWindow, now
 		}
@@ -186,6 +185,6 @@ func (c *connection) pad(stream *quic.Stream) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(r.id)
-	p.warm = append(slices.DeleteFunc(p.warm, ended), c.quic)
+	p.warm = append(slices.DeleteFunc(p.warm, ended), c.conn)
 	return nil
 }

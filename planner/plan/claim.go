@@ -99,6 +99,8 @@ func (p Profile) check(self PeerID) error {
 			return fmt.Errorf("links[%d].peer is %.40q: want 1 to %d bytes of printable text", i, l.Peer, maxDeviceName)
 		case l.Peer == self:
 			return fmt.Errorf("links[%d].peer is the profile's own peer: want a link to another", i)
+		case !l.Transport.Valid():
+			return fmt.Errorf("links[%d].transport is %.40q: want one of %v", i, string(l.Transport), Transports)
 		case peers[l.Peer]:
 			return fmt.Errorf("links[%d].peer is %.40q, as another link's: want one link to each peer", i, l.Peer)
 		}

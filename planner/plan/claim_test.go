@@ -42,6 +42,7 @@ func TestProfilesAreWithinBounds(t *testing.T) {
 		"disk_free_bytes":                                                            func(p *Profile) { p.DiskFreeBytes = 1 << 62 },
 		"links[1].peer is \"b\", as another link's":                                  func(p *Profile) { p.Links[1].Peer = "b" },
 		"links[1].peer is the profile's own peer":                                    func(p *Profile) { p.Links[1].Peer = "a" },
+		"links[1].transport is \"smoke\"":                                            func(p *Profile) { p.Links[1].Transport = "smoke" },
 		"links[1].peer is \"\"":                                                      func(p *Profile) { p.Links[1].Peer = "" },
 		"links[0].rtt_nanos":                                                         func(p *Profile) { p.Links[0].RTTNanos = 61e9 },
 		"links[0].jitter_nanos":                                                      func(p *Profile) { p.Links[0].JitterNanos = -1 },

@@ -57,4 +57,6 @@ type LinkProfile struct {
 	RTTNanos    int64  `json:"rtt_nanos"`
 	BytesPerS   int64  `json:"bytes_per_s"`
 	JitterNanos int64  `json:"jitter_nanos"`
+	// Transport is the one that this was measured over.
+	Transport Transport `json:"transport,omitempty"`
 }

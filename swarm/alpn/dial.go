@@ -13,6 +13,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 	"pnode/swarm/version"
 )
 
@@ -30,10 +31,10 @@ const (
 // Dial opens a connection to a member, whose peer ID the handshake proves: first where libp2p is connected to
 // it, which is where a hole was punched, then at its other addresses. Without a UDP path the error wraps
 // ErrNoUDP.
-func (t *Transport) Dial(ctx context.Context, p plan.PeerID) (*quic.Conn, error) {
+func (t *Transport) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
 	if err == nil {
-		var conn *quic.Conn
+		var conn transport.Conn
 		if conn, err = t.first(ctx, id, t.candidates(id)); err == nil {
 			return conn, nil
 		}
@@ -43,11 +44,11 @@ func (t *Transport) Dial(ctx context.Context, p plan.PeerID) (*quic.Conn, error)
 
 // first dials the addresses in turn, each when the one before has failed or taken dialStagger, and returns the
 // first connection. The others are given up.
-func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) (*quic.Conn, error) {
+func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) (transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
-		conn *quic.Conn
+		conn transport.Conn
 		err  error
 	}
 	results := make(chan outcome)
@@ -63,7 +64,7 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 				case results <- outcome{conn, err}:
 				case <-ctx.Done():
 					if conn != nil {
-						conn.CloseWithError(codeClosed, "another was faster")
+						conn.Close(codeClosed, "another was faster")
 					}
 				}
 			})
@@ -102,19 +103,20 @@ func (t *Transport) candidates(p peer.ID) []ma.Multiaddr {
 	return out
 }
 
-func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr) (*quic.Conn, error) {
+func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	conf, verified := t.tls(p)
-	conn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, anyWindow)
+	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, anyWindow)
 	if err != nil {
 		if alert := new(quic.TransportError); errors.As(err, &alert) && alert.Remote && (alert.ErrorCode == alertInternal || alert.ErrorCode == alertNoALPN) {
 			err = fmt.Errorf("%w: the peer does not speak %s: fetch the same release of pnode for both ends: %w", version.Err, t.ALPN, err)
 		}
 		return nil, fmt.Errorf("%s: %w", a, err)
 	}
+	conn := transport.QUIC(quicConn)
 	if !verified() {
-		conn.CloseWithError(CodeNotMember, "no proof of identity")
+		conn.Close(CodeNotMember, "no proof of identity")
 		return nil, fmt.Errorf("%s: peer %s gave no proof of identity", a, p)
 	}
 	t.track(conn, p)

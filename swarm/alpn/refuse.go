@@ -12,10 +12,10 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
-	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/transport"
 )
 
 // refusalTime bounds how long a host's word that a port is closed is waited for.
@@ -58,7 +58,7 @@ type provedAddress struct {
 }
 
 // remember notes where p has proved its identity.
-func (t *Transport) remember(conn *quic.Conn, p peer.ID, dialed bool) {
+func (t *Transport) remember(conn transport.Conn, p peer.ID, dialed bool) {
 	addr := addrPort(conn.RemoteAddr())
 	t.mu.Lock()
 	defer t.mu.Unlock()

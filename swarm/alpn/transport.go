@@ -20,6 +20,7 @@ import (
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
 	"pnode/swarm/tasks"
+	"pnode/swarm/transport"
 )
 
 const (
@@ -30,9 +31,9 @@ const (
 	maxQueued = 16
 
 	// CodeNotMember closes a connection of a peer that is no member, CodeBusy one too many.
-	CodeNotMember quic.ApplicationErrorCode = 1
-	CodeBusy      quic.ApplicationErrorCode = 2
-	codeClosed    quic.ApplicationErrorCode = 3
+	CodeNotMember transport.Code = 1
+	CodeBusy      transport.Code = 2
+	codeClosed    transport.Code = 3
 
 	removed = "removed from the run"
 )
@@ -47,7 +48,7 @@ type Transport struct {
 	queue     chan accepted
 	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
 	mu      sync.Mutex
-	conns   map[*quic.Conn]peer.ID
+	conns   map[transport.Conn]peer.ID
 	proved  map[peer.ID]provedAddress
 	pending map[peer.ID]int
 	waiting int
@@ -68,7 +69,7 @@ type Config struct {
 
 // accepted is a member's connection that waits for Accept.
 type accepted struct {
-	conn *quic.Conn
+	conn transport.Conn
 	peer peer.ID
 }
 
@@ -82,7 +83,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}
 	t := &Transport{
-		Config: cfg, identity: identity, conns: map[*quic.Conn]peer.ID{}, proved: map[peer.ID]provedAddress{},
+		Config: cfg, identity: identity, conns: map[transport.Conn]peer.ID{}, proved: map[peer.ID]provedAddress{},
 		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
 	}
 	conf := &tls.Config{
@@ -111,7 +112,7 @@ func New(cfg Config) (*Transport, error) {
 func (t *Transport) Self() plan.PeerID { return t.Identity.Peer() }
 
 // Accept blocks until a member has opened a connection. When the swarm is closed the error wraps net.ErrClosed.
-func (t *Transport) Accept(ctx context.Context) (*quic.Conn, plan.PeerID, error) {
+func (t *Transport) Accept(ctx context.Context) (transport.Conn, plan.PeerID, error) {
 	select {
 	case c := <-t.queue:
 		return c.conn, plan.PeerID(c.peer.String()), nil
@@ -154,14 +155,14 @@ func (t *Transport) listen(ctx context.Context, ln quicreuse.Listener) {
 		if err != nil {
 			return
 		}
-		t.accept(conn)
+		p, err := remotePeer(conn)
+		t.accept(transport.QUIC(conn), p, err)
 	}
 }
 
 // accept closes a connection of a peer that is not connected to libp2p or was refused, before anything is read from it.
 // A member's is welcome; one whose verdict is pending waits for it, if few do.
-func (t *Transport) accept(conn *quic.Conn) {
-	p, err := remotePeer(conn)
+func (t *Transport) accept(conn transport.Conn, p peer.ID, err error) {
 	switch {
 	case err != nil:
 	case t.Peers.Member(p):
@@ -170,7 +171,7 @@ func (t *Transport) accept(conn *quic.Conn) {
 	case !t.Peers.Pending(p):
 		err = admission.ErrNotMember
 	case !t.wait(p):
-		conn.CloseWithError(CodeBusy, "too many connections at once")
+		conn.Close(CodeBusy, "too many connections at once")
 		return
 	default:
 		t.Tasks.Run(func(ctx context.Context) { t.await(ctx, conn, p) })
@@ -192,7 +193,7 @@ func (t *Transport) wait(p peer.ID) bool {
 }
 
 // await welcomes a connection once its peer is a member.
-func (t *Transport) await(ctx context.Context, conn *quic.Conn, p peer.ID) {
+func (t *Transport) await(ctx context.Context, conn transport.Conn, p peer.ID) {
 	bounded, cancel := context.WithTimeout(ctx, admission.TimeLimit)
 	err := t.Peers.Wait(bounded, p)
 	cancel()
@@ -210,7 +211,7 @@ func (t *Transport) await(ctx context.Context, conn *quic.Conn, p peer.ID) {
 }
 
 // welcome queues a member's connection, counted as that peer's.
-func (t *Transport) welcome(ctx context.Context, conn *quic.Conn, p peer.ID) {
+func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID) {
 	// Without a scope the connection manager does not count.
 	if scope, counts := network.UnwrapConnManagementScope(conn.Context()); counts == nil && scope != nil {
 		if err := scope.SetPeer(p); err != nil {
@@ -224,14 +225,14 @@ func (t *Transport) welcome(ctx context.Context, conn *quic.Conn, p peer.ID) {
 	case t.queue <- accepted{conn, p}:
 	case <-conn.Context().Done():
 	case <-ctx.Done():
-		conn.CloseWithError(codeClosed, "closing")
+		conn.Close(codeClosed, "closing")
 	}
 }
 
 // refuse closes a connection that is not let in.
-func (t *Transport) refuse(conn *quic.Conn, p peer.ID, err error) {
+func (t *Transport) refuse(conn transport.Conn, p peer.ID, err error) {
 	t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "peer", p, "addr", conn.RemoteAddr(), "err", err)
-	conn.CloseWithError(CodeNotMember, "not an admitted member")
+	conn.Close(CodeNotMember, "not an admitted member")
 }
 
 // remotePeer returns the peer ID that the connection's handshake proved.
@@ -245,7 +246,7 @@ func remotePeer(conn *quic.Conn) (peer.ID, error) {
 
 // track counts a connection as p's until it is closed. One of a peer that was removed meanwhile is closed: Drop may have come
 // before.
-func (t *Transport) track(conn *quic.Conn, p peer.ID) {
+func (t *Transport) track(conn transport.Conn, p peer.ID) {
 	t.mu.Lock()
 	t.conns[conn] = p
 	t.mu.Unlock()
@@ -255,7 +256,7 @@ func (t *Transport) track(conn *quic.Conn, p peer.ID) {
 		delete(t.conns, conn)
 	})
 	if t.Peers.Blocked(p) {
-		conn.CloseWithError(CodeNotMember, removed)
+		conn.Close(CodeNotMember, removed)
 	}
 }
 
@@ -265,7 +266,7 @@ func (t *Transport) Drop(p peer.ID) {
 	defer t.mu.Unlock()
 	for conn, owner := range t.conns {
 		if owner == p {
-			conn.CloseWithError(CodeNotMember, removed)
+			conn.Close(CodeNotMember, removed)
 		}
 	}
 }
@@ -278,6 +279,6 @@ func (t *Transport) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conn := range t.conns {
-		conn.CloseWithError(codeClosed, "closing")
+		conn.Close(codeClosed, "closing")
 	}
 }

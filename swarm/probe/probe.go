@@ -11,12 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/alpn"
 	"pnode/swarm/tasks"
+	"pnode/swarm/transport"
 )
 
 // ErrBusy is returned while the other side measures a link already; try again later.
@@ -37,7 +36,7 @@ const (
 	probeLimit   = 10 * time.Second
 	probesServed = 2               // at once
 	probePause   = 3 * time.Second // between two of one peer
-	codeProbe    = quic.ApplicationErrorCode(4)
+	codeProbe    = transport.Code(4)
 )
 
 // Prober measures links and lets others measure theirs to this node.
@@ -79,10 +78,10 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 	if err != nil {
 		return plan.LinkProfile{}, err
 	}
-	defer conn.CloseWithError(0, "")
-	stop := context.AfterFunc(ctx, func() { conn.CloseWithError(0, "") })
+	defer conn.Close(0, "")
+	stop := context.AfterFunc(ctx, func() { conn.Close(0, "") })
 	defer stop()
-	st, err := conn.OpenStreamSync(ctx)
+	st, err := conn.OpenStream(ctx)
 	if err != nil {
 		return plan.LinkProfile{}, probeError(ctx, err)
 	}
@@ -99,18 +98,18 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 	for _, t := range trips {
 		over += t - rtt
 	}
-	return plan.LinkProfile{Peer: p, RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(over / probeEchoes)}, nil
+	return plan.LinkProfile{Peer: p, Transport: conn.Transport(), RTTNanos: int64(rtt), BytesPerS: bytesPerS, JitterNanos: int64(over / probeEchoes)}, nil
 }
 
 // probeError returns the sentinel of the other side's refusal, or the end of the caller's context.
 func probeError(ctx context.Context, err error) error {
-	var app *quic.ApplicationError
+	closed, ok := transport.ClosedBy(err)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &app) && app.Remote && (app.ErrorCode == codeProbe || app.ErrorCode == alpn.CodeBusy):
+	case ok && (closed.Code == codeProbe || closed.Code == alpn.CodeBusy):
 		return ErrBusy
-	case errors.As(err, &app) && app.Remote && app.ErrorCode == alpn.CodeNotMember:
+	case ok && closed.Code == alpn.CodeNotMember:
 		return admission.ErrNotMember
 	}
 	return err
@@ -134,7 +133,7 @@ func echo(st io.ReadWriter) ([probeEchoes]time.Duration, error) {
 }
 
 // push sends what the probe may send, and returns the rate in bytes a second at which it arrived.
-func push(st *quic.Stream) (bytesPerS int64, err error) {
+func push(st transport.Stream) (bytesPerS int64, err error) {
 	block := make([]byte, probeBlock)
 	start := time.Now()
 	for sent := 0; sent < probeMax; {
@@ -172,7 +171,7 @@ func (r *Prober) serve(ctx context.Context) {
 			return
 		}
 		if !r.allow(p, time.Now()) {
-			conn.CloseWithError(codeProbe, "busy")
+			conn.Close(codeProbe, "busy")
 			continue
 		}
 		r.tasks.Run(func(ctx context.Context) {
@@ -204,10 +203,10 @@ func (r *Prober) allow(p plan.PeerID, now time.Time) bool {
 }
 
 // answer serves one probe. The prober closes the connection when it has its answer.
-func (r *Prober) answer(ctx context.Context, conn *quic.Conn) {
+func (r *Prober) answer(ctx context.Context, conn transport.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	defer conn.CloseWithError(codeProbe, "probe over")
+	defer conn.Close(codeProbe, "probe over")
 	st, err := conn.AcceptStream(ctx)
 	if err != nil {
 		return

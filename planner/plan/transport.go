@@ -1,0 +1,38 @@
+package plan
+
+import "slices"
+
+// Transport names how two nodes reach each other's data plane.
+type Transport string
+
+// The transports, the better first.
+const (
+	QUIC      Transport = "quic"
+	TCP       Transport = "tcp"
+	WebSocket Transport = "websocket"
+	// Relay is a path through another member, which forwards bytes that it cannot read.
+	Relay Transport = "relay"
+)
+
+// Transports lists all of them, the better first.
+var Transports = []Transport{QUIC, TCP, WebSocket, Relay}
+
+// Valid reports whether t is one of Transports, or empty: not known.
+func (t Transport) Valid() bool { return t == "" || slices.Contains(Transports, t) }
+
+// String returns the name that people read.
+func (t Transport) String() string {
+	switch t {
+	case QUIC:
+		return "QUIC"
+	case TCP:
+		return "TCP"
+	case WebSocket:
+		return "WebSocket"
+	case Relay:
+		return "relay"
+	case "":
+		return "unknown"
+	}
+	return string(t)
+}
