@@ -284,7 +284,7 @@ func TestDataOfMembersHasWideWindows(t *testing.T) {
 	waitMembers(t, ctx, both[0], 1)
 	waitMembers(t, ctx, both[1], 1)
 	for i, from := range both {
-		conn, err := from.Data().Dial(ctx, both[1-i].ID())
+		conn, err := from.Data().Dial(ctx, both[1-i].ID(), "")
 		if err != nil {
 			t.Fatal(err)
 		}

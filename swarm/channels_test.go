@@ -42,7 +42,7 @@ func waitOneConn(t *testing.T, ctx context.Context, a, b *Swarm) {
 // exchangeData sends a megabyte from a to b over the data plane.
 func exchangeData(t *testing.T, ctx context.Context, a, b *Swarm) {
 	t.Helper()
-	conn, err := a.Data().Dial(ctx, b.ID())
+	conn, err := a.Data().Dial(ctx, b.ID(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

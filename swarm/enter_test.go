@@ -78,7 +78,7 @@ func TestRestart(t *testing.T) {
 func TestBlock(t *testing.T) {
 	c := cluster(t, 3)
 	ctx := testContext(t)
-	conn, err := c[0].Data().Dial(ctx, c[1].ID())
+	conn, err := c[0].Data().Dial(ctx, c[1].ID(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

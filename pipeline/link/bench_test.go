@@ -72,7 +72,7 @@ func benchmarkStream(b *testing.B) {
 // again until the first one closes.
 func bareStream(b *testing.B, networks []*quicNetwork, message []byte) io.Reader {
 	b.Helper()
-	out, err := networks[0].Dial(b.Context(), networks[1].Self())
+	out, err := networks[0].Dial(b.Context(), networks[1].Self(), plan.QUIC)
 	if err != nil {
 		b.Fatal(err)
 	}

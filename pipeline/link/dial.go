@@ -87,7 +87,7 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (transport.Conn, er
 	case busy:
 		return nil, errDialing
 	}
-	conn, err := e.net.Dial(ctx, id)
+	conn, err := e.net.Dial(ctx, id, "")
 	e.mu.Lock()
 	p.dialing = false
 	e.changed.wake()

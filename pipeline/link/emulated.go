@@ -226,7 +226,9 @@ func newQUICNetwork(id identity, conn net.PacketConn, book map[plan.PeerID]net.A
 
 func (n *quicNetwork) Self() plan.PeerID { return n.id.peer }
 
-func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID) (transport.Conn, error) {
+func (n *quicNetwork) Transports(plan.PeerID) []plan.Transport { return nil }
+
+func (n *quicNetwork) Dial(ctx context.Context, peer plan.PeerID, _ plan.Transport) (transport.Conn, error) {
 	addr := n.book[peer]
 	if addr == nil {
 		return nil, fmt.Errorf("%w: %s has no address", ErrStranger, peer)

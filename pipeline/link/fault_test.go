@@ -161,7 +161,7 @@ func TestPeerThatMovesOnIsNotLost(t *testing.T) {
 // intruder is a peer that speaks QUIC, and then whatever it likes.
 func intruder(t *testing.T, c *cluster, me, to int) transport.Conn {
 	t.Helper()
-	conn, err := c.networks[me].Dial(t.Context(), c.ids[to])
+	conn, err := c.networks[me].Dial(t.Context(), c.ids[to], plan.QUIC)
 	if err != nil {
 		t.Fatal(err)
 	}

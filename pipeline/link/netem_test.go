@@ -174,7 +174,7 @@ func TestEmulatedIdentityIsVerified(t *testing.T) {
 		defer c.close()
 		wrong := plan.PeerID("somebody else")
 		c.networks[0].book[wrong] = c.networks[1].conn.LocalAddr()
-		if conn, err := c.networks[0].Dial(context.Background(), wrong); err == nil {
+		if conn, err := c.networks[0].Dial(context.Background(), wrong, plan.QUIC); err == nil {
 			t.Errorf("connected to %v under a wrong identity", conn.RemoteAddr())
 		}
 	})

@@ -20,8 +20,11 @@ const ALPN = "pnode-data/1"
 type Network interface {
 	// Self returns this node's own identity.
 	Self() plan.PeerID
-	// Dial connects to an admitted peer under ALPN.
-	Dial(ctx context.Context, peer plan.PeerID) (transport.Conn, error)
+	// Dial connects to an admitted peer under ALPN, over one transport; over "" the network chooses.
+	Dial(ctx context.Context, peer plan.PeerID, over plan.Transport) (transport.Conn, error)
+	// Transports returns over what the peer may be reached, preferred first. It is empty where the network has one
+	// transport only, or does not know yet.
+	Transports(peer plan.PeerID) []plan.Transport
 	// Accept waits for the next connection of an admitted peer. An error ends
 	// Endpoint.Run: what concerns one connection only is not an error.
 	Accept(ctx context.Context) (transport.Conn, plan.PeerID, error)

@@ -30,8 +30,11 @@ const (
 
 // Dial opens a connection to a member, whose peer ID the handshake proves: first where libp2p is connected to
 // it, which is where a hole was punched, then at its other addresses. Without a UDP path the error wraps
-// ErrNoUDP.
-func (t *Transport) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
+// ErrNoUDP. Over is one of Transports, or "" for the best that works.
+func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport) (transport.Conn, error) {
+	if over != "" && !slices.Contains(t.Transports(p), over) {
+		return nil, fmt.Errorf("swarm: dial %s on %s: there is no way over %v, want one of %v", p, t.ALPN, over, t.Transports(p))
+	}
 	id, err := t.Reach(ctx, p)
 	if err == nil {
 		var conn transport.Conn
@@ -41,6 +44,9 @@ func (t *Transport) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, er
 	}
 	return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
 }
+
+// Transports returns over what a member may be reached, the preferred one first.
+func (t *Transport) Transports(plan.PeerID) []plan.Transport { return []plan.Transport{plan.QUIC} }
 
 // first dials the addresses in turn, each when the one before has failed or taken dialStagger, and returns the
 // first connection. The others are given up.

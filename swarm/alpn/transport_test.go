@@ -96,7 +96,7 @@ func TestDialIsToThePeer(t *testing.T) {
 	if _, err := a.dialAddr(t.Context(), stranger.ID(), quicAddr(b)); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
 		t.Errorf("dial of a wrong peer ID: %v", err)
 	}
-	if _, err := a.Dial(t.Context(), stranger.Peer()); !errors.Is(err, admission.ErrNotMember) {
+	if _, err := a.Dial(t.Context(), stranger.Peer(), ""); !errors.Is(err, admission.ErrNotMember) {
 		t.Errorf("dial of an unknown peer: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 }
 
 func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
-	conn, err := r.transport.Dial(ctx, p)
+	conn, err := r.transport.Dial(ctx, p, "")
 	if err != nil {
 		return plan.LinkProfile{}, err
 	}
