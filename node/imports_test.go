@@ -46,6 +46,11 @@ var homes = []struct {
 	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }
 
+// forTests lists packages that no program contains, with the reason.
+var forTests = map[string]string{
+	"pnode/swarm/netlab": "it needs root and changes the machine's network namespaces",
+}
+
 // rooms lists for each room of node the only packages that import it, with the reason. A room gets
 // what it needs of another one through the values and small interfaces of its own door.
 var rooms = []struct {
@@ -74,7 +79,11 @@ func TestDependenciesHaveOneHome(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, imp := range f.Imports {
-			imports[strings.Trim(imp.Path.Value, `"`)] = true
+			imported := strings.Trim(imp.Path.Value, `"`)
+			imports[imported] = true
+			if reason, ok := forTests[imported]; ok {
+				t.Errorf("%s imports %s, which is for tests: %s", file, imported, reason)
+			}
 			checkHome(t, path.Dir(file), path.Base(file), imp.Path.Value)
 			checkRoom(t, path.Dir(file), path.Base(file), imp.Path.Value)
 		}
