@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -113,12 +114,15 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 		return err
 	}
 	listen := cfg.Listen
-	if listen == "" && slices.ContainsFunc(invite.Addrs, far) {
-		listen = "0.0.0.0:0" // so that the other nodes can reach it; a run on loopback stays there
+	if listen == "" && cfg.Announce == "" && slices.ContainsFunc(invite.Addrs, far) {
+		listen = ":0" // so that the other nodes can reach it; a run on loopback stays there
 	}
 	o := opening{cfg: cfg, membership: membership{Listen: listen, Known: invite.Addrs}}
+	if err := o.settleAddresses(os.Environ(), out); err != nil {
+		return err
+	}
 	o.tellVisible(out) // before the contact sees this machine's address
-	if invite, err = claim(ctx, identity, listen, invite); err != nil {
+	if invite, err = claim(ctx, identity, o.membership.Listen, invite); err != nil {
 		return contactError(ctx, err, invite.Addrs, out.Log)
 	}
 	capability, err := invite.Redeem(identity, time.Now())

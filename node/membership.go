@@ -39,6 +39,8 @@ type membership struct {
 	// node had, which it takes again so that the others find it.
 	Listen string `json:"listen"`
 	Last   string `json:"last,omitempty"`
+	// Announce is the text of an announce.List that was asked for.
+	Announce string `json:"announce,omitempty"`
 	// Known are the others' addresses.
 	Known []string `json:"known"`
 	// Admitted are the peers that belonged to the run: until the log has come, nobody else is let in.

@@ -23,6 +23,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
+	"pnode/swarm/announce"
 	"pnode/swarm/consensus"
 	"pnode/swarm/door"
 	"pnode/swarm/listen"
@@ -35,6 +36,10 @@ type opening struct {
 	identity   admission.Identity
 	store      *checkpoint.Store
 	hardware   hardware.Options
+	// announce are the addresses that others are told besides those that are found; listen, if not empty, goes before the
+	// membership's.
+	announce announce.List
+	listen   string
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
@@ -207,8 +212,9 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	m := o.membership
 	cfg := swarm.Config{
 		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
-		MDNS: true, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
+		MDNS: true, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
 	}
+	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)
 	anyPort := m.Listen == "" || err == nil && port == "0"
 	if m.Last != "" && m.Last != m.Listen && anyPort {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 		return finishedError{kept.Finished}
 	}
 	o := opening{cfg: cfg, membership: kept, returning: true}
+	if err := o.settleAddresses(os.Environ(), out); err != nil {
+		return err
+	}
 	if err := o.prepare(out.Log); err != nil {
 		return err
 	}

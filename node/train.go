@@ -85,6 +85,9 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 		return fmt.Errorf("node: %s holds a model: name another folder for the run with --dir", cfg.Dir)
 	}
 	o := opening{cfg: cfg, founder: true, membership: membership{Listen: cfg.Listen}}
+	if err := o.settleAddresses(os.Environ(), out); err != nil {
+		return err
+	}
 	o.tellVisible(out)
 	if err := o.prepare(out.Log); err != nil {
 		return err
@@ -128,7 +131,7 @@ func (o *opening) specify(ctx context.Context, out Output) (plan.RunSpec, error)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
-	o.membership = membership{Run: run, OwnerKey: owner.PublicKey(), Capability: capability, Listen: o.cfg.Listen}
+	o.membership.Run, o.membership.OwnerKey, o.membership.Capability = run, owner.PublicKey(), capability
 	return spec, o.membership.save(o.cfg.Dir)
 }
 

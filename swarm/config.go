@@ -13,6 +13,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/announce"
 	"pnode/swarm/host"
 	"pnode/swarm/listen"
 )
@@ -26,11 +27,12 @@ type Config struct {
 	// Capability is this node's own, as Invite.Redeem or Owner.Capability gave it.
 	Capability []byte
 
-	// Listen holds "HOST:PORT" addresses; HOST is an IP address or localhost, port 0 means
-	// any. Empty means 127.0.0.1:0. UDP carries QUIC and the data plane, TCP of the same
-	// number is the fallback for control traffic.
+	// Listen holds "HOST:PORT" addresses; HOST is an IP address, localhost, or nothing for every interface, port 0
+	// means any. Empty means 127.0.0.1:0. UDP and TCP have the same port.
 	Listen []string
-	Reach  host.Reach
+	// Announce are addresses that others are told besides those that are found, or in their place.
+	Announce announce.List
+	Reach    host.Reach
 	// Bootstrap are multiaddrs with /p2p/ that are dialed, and dialed again, from the start.
 	Bootstrap []string
 	// MDNS looks for members of the run in the local network; without effect when only
@@ -83,7 +85,7 @@ func (c *Config) fill(now time.Time) (err error) {
 		if err != nil {
 			return fmt.Errorf("swarm: listen address %q: %w", l, err)
 		}
-		c.listen = append(c.listen, at)
+		c.listen = append(c.listen, at...)
 	}
 	if c.bootstrap, err = admission.ParseAddrs(c.Bootstrap); err != nil {
 		return fmt.Errorf("swarm: config: bootstrap: %w", err)

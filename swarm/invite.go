@@ -25,58 +25,45 @@ import (
 const invitePlaces = 2
 
 // InviteAddrs returns the addresses that an invite of this node should name, with /p2p/: those of a few places where
-// others may reach it, the likeliest first.
+// others may reach it, announced ones first, then the likeliest.
 func (s *Swarm) InviteAddrs() []string {
 	addrs := s.host.Addrs()
 	if s.reachable { // loopback addresses lead others to themselves
-		addrs = slices.DeleteFunc(slices.Clone(addrs), manet.IsIPLoopback)
+		addrs = slices.DeleteFunc(slices.Clone(addrs), func(a ma.Multiaddr) bool { return manet.IsIPLoopback(a) && !s.host.Announced(a) })
 	}
-	return peerstore.FullAddrs(s.host.ID(), admission.FirstPlaces(withoutTCP(likeliest(addrs, outbound())), invitePlaces))
+	named := 0
+	addrs = likeliest(addrs, outbound(), s.host.Announced)
+	for named < len(addrs) && s.host.Announced(addrs[named]) {
+		named++
+	}
+	return peerstore.FullAddrs(s.host.ID(), admission.FirstPlaces(addrs, invitePlaces, named))
 }
 
-// withoutTCP drops TCP addresses where QUIC listens at the same IP address: an invite of one port stands for both.
-func withoutTCP(addrs []ma.Multiaddr) []ma.Multiaddr {
-	var quic []netip.Addr
-	at := func(a ma.Multiaddr) netip.Addr {
-		ip, _ := manet.ToIP(a)
-		addr, _ := netip.AddrFromSlice(ip)
-		return addr
-	}
-	for _, a := range addrs {
-		if _, err := a.ValueForProtocol(ma.P_UDP); err == nil {
-			quic = append(quic, at(a))
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(addrs), func(a ma.Multiaddr) bool {
-		_, tcp := a.ValueForProtocol(ma.P_TCP)
-		_, direct := a.ValueForProtocol(ma.P_CIRCUIT)
-		return tcp == nil && direct != nil && slices.Contains(quic, at(a))
-	})
-}
-
-// likeliest sorts addresses by where others may reach this node: a public IPv4 address, a relay where there is none,
-// the one that this machine sends from, others.
-func likeliest(addrs []ma.Multiaddr, from netip.Addr) []ma.Multiaddr {
+// likeliest sorts addresses by where others may reach this node: announced ones, a public IPv4 address, a relay where there
+// is none, the one that this machine sends from, others.
+func likeliest(addrs []ma.Multiaddr, from netip.Addr, announced func(ma.Multiaddr) bool) []ma.Multiaddr {
 	rank := func(a ma.Multiaddr) int {
 		_, noRelay := a.ValueForProtocol(ma.P_CIRCUIT)
 		_, noIPv4 := a.ValueForProtocol(ma.P_IP4)
 		ip, _ := manet.ToIP(a)
 		switch at, _ := netip.AddrFromSlice(ip); {
-		case noRelay == nil:
-			return 1
-		case manet.IsPublicAddr(a) && noIPv4 == nil:
+		case announced(a):
 			return 0
-		case from.IsValid() && at.Unmap() == from:
+		case noRelay == nil:
 			return 2
-		case noIPv4 == nil:
+		case manet.IsPublicAddr(a) && noIPv4 == nil:
+			return 1
+		case from.IsValid() && at.Unmap() == from:
 			return 3
+		case noIPv4 == nil:
+			return 4
 		}
-		return 4
+		return 5
 	}
 	sorted := slices.Clone(addrs)
 	slices.SortStableFunc(sorted, func(a, b ma.Multiaddr) int { return rank(a) - rank(b) })
-	if len(sorted) > 0 && rank(sorted[0]) == 0 {
-		sorted = slices.DeleteFunc(sorted, func(a ma.Multiaddr) bool { return rank(a) == 1 })
+	if len(sorted) > 0 && rank(sorted[0]) <= 1 {
+		sorted = slices.DeleteFunc(sorted, func(a ma.Multiaddr) bool { return rank(a) == 2 })
 	}
 	return sorted
 }
@@ -105,7 +92,9 @@ func Claim(ctx context.Context, cfg Config, v admission.Invite) (_ admission.Inv
 		if err != nil {
 			return v, fmt.Errorf("swarm: listen address %q: %w", l, err)
 		}
-		hostConfig.Listen = append(hostConfig.Listen, netip.AddrPortFrom(at.Addr(), 0))
+		for _, one := range at {
+			hostConfig.Listen = append(hostConfig.Listen, netip.AddrPortFrom(one.Addr(), 0))
+		}
 	}
 	h, err := host.New(hostConfig)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"pnode/swarm/alpn"
 	"pnode/swarm/handshake"
 	"pnode/swarm/host"
+	"pnode/swarm/listen"
 	"pnode/swarm/mesh"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/probe"
@@ -66,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	}
 	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New()}
 	hostConfig := host.Config{
-		Identity: cfg.Identity, Listen: cfg.listen, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
+		Identity: cfg.Identity, Listen: cfg.listen, Announce: cfg.Announce, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
 		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks,
 	}
 	s.reachable = !hostConfig.Local()
@@ -167,7 +168,11 @@ func (s *Swarm) Listening() (string, bool) {
 	for _, a := range s.host.Network().ListenAddresses() {
 		port, err := a.ValueForProtocol(ma.P_UDP)
 		if err == nil && len(s.cfg.listen) > 0 {
-			return net.JoinHostPort(s.cfg.listen[0].Addr().String(), port), true
+			at := s.cfg.listen[0].Addr().String()
+			if listen.Every(s.cfg.listen) {
+				at = ""
+			}
+			return net.JoinHostPort(at, port), true
 		}
 	}
 	return "", false

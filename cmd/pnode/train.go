@@ -28,8 +28,8 @@ on the command line wins. --print-config shows the result. Progress goes to stan
 --json adds one line for each step on standard output.
 
 A resumed run keeps the settings it was started with. Only the settings of this machine can
-change: --dir, --local, --cluster, --emulate, --name, --listen, --threads, --devices, --memory,
---trace, --json, --log-level.
+change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --threads, --devices,
+--memory, --trace, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are
@@ -59,7 +59,7 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
   pnode train --data book.txt --data notes/     on your own text
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
   pnode train --cluster cluster.yaml            on an emulated cluster, see above
-  pnode train --listen 0.0.0.0:4001             let others join; prints an invite
+  pnode train --listen :4001                    let others join; prints an invite
   pnode train --resume                          continue the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,
 		Args: usageArgs(cobra.ArbitraryArgs),

@@ -117,6 +117,8 @@ type Config struct {
 	Name string `yaml:"name"`
 	// Listen is the "host:port" for other nodes; empty is loopback, any port.
 	Listen string `yaml:"listen"`
+	// Announce is the text of an announce.List: addresses that others are told, beside those that are found.
+	Announce string `yaml:"announce"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
 	// Devices are what to compute on.

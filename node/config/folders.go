@@ -19,6 +19,8 @@ const (
 	// InviteEnv is the environment variable that may hold the invite of "pnode join": unlike a command line it is not shown to
 	// other users of the machine.
 	InviteEnv = "PNODE_INVITE"
+	// AnnounceEnv stands in for --announce.
+	AnnounceEnv = "PNODE_ANNOUNCE"
 	// MembershipFile is in a node's folder from the moment that it belongs to a run.
 	MembershipFile = "membership.json"
 	// RunFile is in the folder of a run of local nodes and holds their settings.

@@ -11,7 +11,7 @@ import (
 )
 
 // listenAddr returns where to listen; the error wraps ErrInvalid.
-func (c Config) listenAddr() (netip.AddrPort, error) {
+func (c Config) listenAddr() ([]netip.AddrPort, error) {
 	at, err := listen.Parse(c.Listen)
 	if err != nil {
 		return at, c.refuse("listen", c.Listen, err)
@@ -23,6 +23,9 @@ func (c Config) listenAddr() (netip.AddrPort, error) {
 // explain before anything is made what cannot work. The error wraps ErrInvalid for an
 // address that is not this machine's and listen.ErrPortInUse for a port that is taken.
 func (c Config) TryListen() error {
+	if c.Announce != "" && (c.Local > 0 || c.Cluster != "") {
+		return c.invalid("announce", c.Announce, "none with several nodes on one machine: each would tell the same addresses")
+	}
 	if c.Listen == "" {
 		return nil
 	}
@@ -30,7 +33,7 @@ func (c Config) TryListen() error {
 	if err != nil {
 		return err
 	}
-	err = listen.Try(at)
+	_, err = listen.Free(at)
 	if err != nil && !errors.Is(err, listen.ErrElsewhere) {
 		return fmt.Errorf("config: %s is %s: %w", c.written("listen"), c.Listen, err)
 	}

@@ -12,6 +12,9 @@ import (
 )
 
 func TestTryListenExplains(t *testing.T) {
+	if err := (Config{Announce: "a:1", Local: 2}).TryListen(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--announce is a:1: want none") {
+		t.Errorf("several nodes that announce one address: %v", err)
+	}
 	u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +34,7 @@ func TestTryListenExplains(t *testing.T) {
 		{"127.0.0.1:0", nil, ""},
 		{"localhost:0", nil, ""},
 		{":0", nil, ""},
-		{"192.0.2.7:0", ErrInvalid, "--listen is 192.0.2.7:0: want an address of this machine: 0.0.0.0 for every interface, 127.0.0.1"}, // TEST-NET-1 of RFC 5737
+		{"192.0.2.7:0", ErrInvalid, "--listen is 192.0.2.7:0: want an address of this machine: none, as in :4001, for every interface, 127.0.0.1"}, // TEST-NET-1 of RFC 5737
 		{"example.org:4001", ErrInvalid, "not a name"},
 		{"4001", ErrInvalid, `want "host:port"`},
 		{":70000", ErrInvalid, "a port from 0 to 65535"},

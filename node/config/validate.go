@@ -14,6 +14,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/planner"
 	"pnode/planner/plan"
+	"pnode/swarm/announce"
 )
 
 // Upper bounds; far above sense, far below what overflows.
@@ -255,6 +256,9 @@ func (c Config) validateNode() error {
 		if err := c.CheckMemory(c.Local); err != nil {
 			return err
 		}
+	}
+	if _, err := announce.Parse(c.Announce); err != nil {
+		return c.refuse("announce", c.Announce, err)
 	}
 	if c.Listen == "" { // the node chooses
 		return nil

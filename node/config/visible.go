@@ -6,7 +6,7 @@ import "pnode/swarm/listen"
 // none it listens on loopback.
 func Reachable(at string) bool {
 	a, err := listen.Parse(at)
-	return at != "" && err == nil && !a.Addr().IsLoopback()
+	return at != "" && err == nil && !a[0].Addr().IsLoopback()
 }
 
 // TellOwner are the first lines of a run that others can join: what its members get to see.

@@ -1,45 +1,70 @@
 package admission
 
 import (
+	"bytes"
 	"encoding/binary"
-	"net"
 	"net/netip"
-	"slices"
+	"strconv"
 
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// A place is where an invite's contact listens: a tag, then an IPv4 or IPv6 address and a port, which stand for QUIC and
-// TCP, or another multiaddr with its length in front, such as a relay's.
+// An invite names places, where its contact listens: a tag, an IP address or a DNS name (its length in front), and a port. The
+// tag adds the kind of address to the kind of listener. Any other multiaddr, such as a relay's, has the tag
+// placeOther and its length in front.
 const (
 	placeOther = 0
+	placeName  = 1
 	placeIPv4  = 4
 	placeIPv6  = 6
+
+	// Listening: QUIC and TCP, one of them, or a WebSocket over TLS.
+	placeBoth = 0
+	placeQUIC = 8
+	placeTCP  = 16
+	placeWSS  = 24
 )
 
-// placesOf encodes the first MaxInvitePlaces places of addresses, each once, in their order.
+// suffixes names the protocols of multiaddrs before and after the port.
+var suffixes = []struct {
+	tag           byte
+	before, after string
+}{
+	{placeQUIC, "/udp/", "/quic-v1"}, {placeTCP, "/tcp/", ""}, {placeWSS, "/tcp/", "/tls/ws"},
+}
+
+// placesOf encodes the first MaxInvitePlaces places of addresses, each once, in their order. QUIC and TCP of one port are
+// one place.
 func placesOf(addrs []ma.Multiaddr) [][]byte {
 	var places [][]byte
 	for _, a := range addrs {
 		p := placeOf(a)
-		known := slices.ContainsFunc(places, func(q []byte) bool { return string(q) == string(p) })
-		if len(places) < MaxInvitePlaces && !known && p != nil {
+		known := p == nil
+		for i, q := range places {
+			switch same := p != nil && bytes.Equal(p[1:], q[1:]); {
+			case same && (p[0] == q[0] || isBoth(q[0]) && q[0] == p[0]&7 && !isWSS(p[0])):
+				known = true
+			case same && p[0]^q[0] == placeQUIC^placeTCP:
+				places[i][0] &= 7
+				known = true
+			}
+		}
+		if len(places) < MaxInvitePlaces && !known {
 			places = append(places, p)
 		}
 	}
 	return places
 }
 
+func isBoth(tag byte) bool { return tag != placeOther && tag&^7 == placeBoth }
+func isWSS(tag byte) bool  { return tag&^7 == placeWSS }
+
 // placeOf encodes an address, nil if it is too long.
 func placeOf(a ma.Multiaddr) []byte {
-	if at, ok := socketOf(a); ok {
-		ip := at.Addr().AsSlice()
-		tag := byte(placeIPv4)
-		if at.Addr().Is6() {
-			tag = placeIPv6
+	for _, s := range suffixes {
+		if host, port, ok := splitAddr(a, s.before); ok && makeAddr(host, s.before, port, s.after).Equal(a) {
+			return append([]byte{s.tag + host[0]}, binary.BigEndian.AppendUint16(host[1:len(host):len(host)], port)...)
 		}
-		return binary.BigEndian.AppendUint16(append([]byte{tag}, ip...), at.Port())
 	}
 	b := a.Bytes()
 	if len(b) > maxAddrBytes-1 {
@@ -48,50 +73,55 @@ func placeOf(a ma.Multiaddr) []byte {
 	return append([]byte{placeOther, byte(len(b))}, b...)
 }
 
-// socketOf returns the IP address and port of /ip4/A/udp/P/quic-v1 or /ip4/A/tcp/P, and the same of IPv6.
-func socketOf(a ma.Multiaddr) (netip.AddrPort, bool) {
-	na, err := manet.ToNetAddr(a)
+// splitAddr returns the host of an address, its tag in front, and the port after it; false for none of an invite.
+func splitAddr(a ma.Multiaddr, before string) (host []byte, port uint16, ok bool) {
+	if len(a) < 2 || "/"+a[1].Protocol().Name+"/" != before {
+		return nil, 0, false
+	}
+	number, err := strconv.ParseUint(a[1].Value(), 10, 16)
 	if err != nil {
-		if na, err = manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1"))); err != nil {
-			return netip.AddrPort{}, false
+		return nil, 0, false
+	}
+	switch raw := a[0].RawValue(); a[0].Protocol().Code {
+	case ma.P_IP4:
+		host = append([]byte{placeIPv4}, raw...)
+	case ma.P_IP6:
+		host = append([]byte{placeIPv6}, raw...)
+	case ma.P_DNS:
+		if len(raw) > 255 {
+			return nil, 0, false
 		}
+		host = append([]byte{placeName, byte(len(raw))}, raw...)
+	default:
+		return nil, 0, false
 	}
-	at, err := netip.ParseAddrPort(na.String())
-	if err != nil || at.Addr().Zone() != "" || at.Addr().Is4In6() {
-		return netip.AddrPort{}, false
-	}
-	for _, same := range addrsAt(at) {
-		if same.Equal(a) {
-			return at, true
-		}
-	}
-	return netip.AddrPort{}, false
+	return host, uint16(number), true
 }
 
-// addrsAt returns the addresses that a place stands for.
-func addrsAt(at netip.AddrPort) []ma.Multiaddr {
-	udp, err := manet.FromNetAddr(net.UDPAddrFromAddrPort(at))
-	tcp, err2 := manet.FromNetAddr(net.TCPAddrFromAddrPort(at))
-	if err != nil || err2 != nil {
+// makeAddr makes the address of a host as splitAddr returned it; nil for one that is none.
+func makeAddr(host []byte, before string, port uint16, after string) ma.Multiaddr {
+	text := ""
+	switch host[0] {
+	case placeName:
+		text = "/dns/" + string(host[2:])
+	default:
+		ip, _ := netip.AddrFromSlice(host[1:])
+		text = "/ip6/" + ip.String()
+		if ip.Is4() {
+			text = "/ip4/" + ip.String()
+		}
+	}
+	a, err := ma.NewMultiaddr(text + before + strconv.Itoa(int(port)) + after)
+	if err != nil {
 		return nil
 	}
-	return []ma.Multiaddr{udp.Encapsulate(ma.StringCast("/quic-v1")), tcp}
+	return a
 }
 
-// readPlace reads what placeOf wrote.
+// readPlace reads what placesOf wrote.
 func readPlace(d *decoder) []ma.Multiaddr {
-	size := map[uint8]int{placeIPv4: 4, placeIPv6: 16}
-	switch tag := d.u8(); {
-	case d.err != nil:
-		return nil
-	case size[tag] > 0:
-		ip, ok := netip.AddrFromSlice(d.take(size[tag]))
-		port := d.take(2)
-		if d.err != nil || !ok {
-			return nil
-		}
-		return addrsAt(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(port)))
-	case tag == placeOther:
+	tag := d.u8()
+	if tag == placeOther {
 		a, err := ma.NewMultiaddrBytes(d.take(int(d.u8())))
 		if err != nil && d.err == nil {
 			d.err = malformed("address: %v", err)
@@ -100,22 +130,55 @@ func readPlace(d *decoder) []ma.Multiaddr {
 			return nil
 		}
 		return []ma.Multiaddr{a}
+	}
+	host := []byte{tag & 7}
+	switch tag & 7 {
+	case placeName:
+		n := d.u8()
+		host = append(append(host, n), d.take(int(n))...)
+	case placeIPv4:
+		host = append(host, d.take(4)...)
+	case placeIPv6:
+		host = append(host, d.take(16)...)
 	default:
-		d.err = malformed("address of kind %d", tag)
+		if d.err == nil {
+			d.err = malformed("address of kind %d", tag)
+		}
+	}
+	b := d.take(2)
+	if d.err != nil {
 		return nil
 	}
+	var addrs []ma.Multiaddr
+	for _, s := range suffixes {
+		if s.tag != tag&^7 && (!isBoth(tag) || s.tag == placeWSS) {
+			continue
+		}
+		a := makeAddr(host, s.before, binary.BigEndian.Uint16(b), s.after)
+		if a == nil {
+			d.err = malformed("address of kind %d", tag)
+			return nil
+		}
+		addrs = append(addrs, a)
+	}
+	if len(addrs) == 0 {
+		d.err = malformed("address of kind %d", tag)
+	}
+	return addrs
 }
 
-// FirstPlaces returns the addresses of the first n places that an invite would name.
-func FirstPlaces(addrs []ma.Multiaddr, n int) []ma.Multiaddr {
+// FirstPlaces returns the addresses of the first n places that an invite would name, or of the places of the first named
+// addresses and one more, whichever are more.
+func FirstPlaces(addrs []ma.Multiaddr, n, named int) []ma.Multiaddr {
+	if more := len(placesOf(addrs[:named])); more > 0 {
+		n = max(n, more+1)
+	}
 	places := placesOf(addrs)
 	places = places[:min(n, len(places))]
 	var first []ma.Multiaddr
-	for _, a := range addrs {
-		p := placeOf(a)
-		if slices.ContainsFunc(places, func(q []byte) bool { return string(q) == string(p) }) {
-			first = append(first, a)
-		}
+	for _, p := range places {
+		d := decoder{b: p}
+		first = append(first, readPlace(&d)...)
 	}
 	return first
 }

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/fx"
 
 	"pnode/swarm/admission"
+	"pnode/swarm/announce"
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
 )
@@ -36,7 +37,9 @@ type Config struct {
 	Identity admission.Identity
 	// Listen holds the addresses to listen on, with UDP for QUIC and TCP of the same number.
 	Listen []netip.AddrPort
-	Reach  Reach
+	// Announce are addresses that others are told besides those that are found, or in their place.
+	Announce announce.List
+	Reach    Reach
 	// Socket, if not nil, wraps every UDP socket. The host then does without TCP.
 	Socket func(net.PacketConn) net.PacketConn
 	// Simulated, if not nil, stands in for sockets.
@@ -48,9 +51,10 @@ type Config struct {
 	Tasks *tasks.Group
 }
 
-// Local reports whether nothing but this machine can connect.
+// Local reports whether nothing but this machine can connect: it listens on loopback, and names no address where something
+// else hands connections on.
 func (c Config) Local() bool {
-	return !slices.ContainsFunc(c.Listen, func(at netip.AddrPort) bool { return !at.Addr().IsLoopback() })
+	return len(c.Announce.Addrs) == 0 && !slices.ContainsFunc(c.Listen, func(at netip.AddrPort) bool { return !at.Addr().IsLoopback() })
 }
 
 // Reach says how other nodes get to this one.
@@ -78,6 +82,7 @@ type Host struct {
 	QUIC      *quicreuse.ConnManager
 	shared    []*sharedSocket
 	strangers *strangers
+	own       *ownAddrs
 }
 
 // New starts a host that listens on all the addresses.
@@ -92,8 +97,12 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("swarm: connection manager: %w", err)
 	}
+	if h.own, err = newOwnAddrs(cfg.Announce); err != nil {
+		return nil, err
+	}
 	opts := []libp2p.Option{
 		libp2p.Identity(cfg.Identity.Key()),
+		libp2p.AddrsFactory(h.own.choose),
 		libp2p.UserAgent(userAgent),
 		libp2p.DefaultSecurity,
 		libp2p.Muxer(yamux.ID, muxer{cfg.Peers}),
@@ -105,6 +114,15 @@ func New(cfg Config) (*Host, error) {
 		libp2p.ConnectionGater(gater{cfg.Peers}),
 		libp2p.WithFxOption(fx.Populate(&h.QUIC)),
 		libp2p.WithFxOption(fx.Supply([]upgrader.Option{upgrader.WithAcceptTimeout(upgradeTime)})),
+	}
+	if cfg.Simulated == nil {
+		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
+		// TCP port with any process that allows it.
+		free, err := listen.Free(cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("swarm: listen on %v: %w", cfg.Listen, err)
+		}
+		cfg.Listen = free
 	}
 	want := 2 * len(cfg.Listen)
 	if cfg.Simulated != nil {
@@ -144,14 +162,6 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 	var opts []libp2p.Option
 	var addrs []string
 	for _, at := range cfg.Listen {
-		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
-		// TCP port with any process that allows it.
-		if at.Port() != 0 {
-			if err := listen.Try(at); err != nil {
-				h.closeShared(false)
-				return nil, fmt.Errorf("swarm: listen on %s: %w", at, err)
-			}
-		}
 		port := at.Port()
 		if at.Addr().IsUnspecified() {
 			t, err := openShared(at, cfg.Socket, h.strangers)
@@ -160,7 +170,6 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 				return nil, err
 			}
 			h.shared = append(h.shared, t)
-			port = t.conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 			opts = append(opts, libp2p.WithFxOption(fx.Invoke(t.lend)))
 		}
 		ip := "/ip6/" + at.Addr().String()
@@ -169,7 +178,7 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 		}
 		addrs = append(addrs, fmt.Sprintf("%s/udp/%d/quic-v1", ip, port))
 		if cfg.Socket == nil {
-			addrs = append(addrs, fmt.Sprintf("%s/tcp/%d", ip, at.Port()))
+			addrs = append(addrs, fmt.Sprintf("%s/tcp/%d", ip, port))
 		}
 	}
 	opts = append(opts, libp2p.ListenAddrStrings(addrs...))
