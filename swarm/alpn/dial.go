@@ -1,6 +1,7 @@
 package alpn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
+	madns "github.com/multiformats/go-multiaddr-dns"
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
@@ -22,9 +25,13 @@ import (
 )
 
 const (
-	// dialTime bounds the try of one address, dialStagger is when the next one begins, and the next transport.
+	// dialTime bounds the try of one address, addrStagger is when that of the next one begins (RFC 8305, section 5), and
+	// dialStagger when the next transport does.
 	dialTime    = 5 * time.Second
+	addrStagger = 100 * time.Millisecond
 	dialStagger = 500 * time.Millisecond
+	// maxAddrs bounds the addresses of a transport that are tried: peers say what they like.
+	maxAddrs = 16
 	// relayTime bounds the way through another member, which asks it first.
 	relayTime = 10 * time.Second
 
@@ -41,7 +48,7 @@ type try func(context.Context) (transport.Conn, error)
 
 // Dial opens a connection to a member, whose peer ID the handshake proves. Over is one of Transports, or "" for the best
 // that works: the transports are tried in their order, each when the one before has failed or taken half a second.
-// Addresses come in turn in the same way, first where libp2p is connected, which is where a hole was punched. The
+// Addresses come in turn too, a tenth of a second apart, first where libp2p is connected, which is where a hole was punched. The
 // error tells of every try.
 func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
@@ -93,7 +100,7 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 	for _, over := range all {
 		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over) })
 	}
-	conn, err := t.first(ctx, tries)
+	conn, err := t.first(ctx, dialStagger, tries)
 	if err != nil {
 		return nil, err
 	}
@@ -141,12 +148,12 @@ func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transpor
 	for _, a := range addrs {
 		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over) })
 	}
-	return t.first(ctx, tries)
+	return t.first(ctx, addrStagger, tries)
 }
 
-// first makes the tries in turn, each when the one before has failed or taken dialStagger, and returns the first
-// connection. The context of the others ends.
-func (t *Transport) first(ctx context.Context, tries []try) (transport.Conn, error) {
+// first makes the tries in turn, each when the one before has failed or taken a time, and returns the first connection.
+// The context of the others ends.
+func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []try) (transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
@@ -174,7 +181,7 @@ func (t *Transport) first(ctx context.Context, tries []try) (transport.Conn, err
 				return nil, net.ErrClosed
 			}
 			pending++
-			next = time.After(dialStagger)
+			next = time.After(stagger)
 		}
 		select {
 		case r := <-results:
@@ -191,7 +198,8 @@ func (t *Transport) first(ctx context.Context, tries []try) (transport.Conn, err
 	return nil, errors.Join(errs...)
 }
 
-// candidates lists p's addresses of a transport without repetition.
+// candidates lists p's addresses of a transport without repetition, at most maxAddrs, those to try first first: where
+// libp2p is connected, then in libp2p's order.
 func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
 	var of func(ma.Multiaddr) bool
 	switch {
@@ -210,8 +218,13 @@ func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
 			all = append(all, c.RemoteMultiaddr())
 		}
 	}
-	for _, a := range append(all, t.Host.Peerstore().Addrs(p)...) {
-		if of(a) && !slices.ContainsFunc(out, a.Equal) {
+	known := swarm.DefaultDialRanker(ma.FilterAddrs(t.Host.Peerstore().Addrs(p), of))
+	slices.SortStableFunc(known, func(a, b network.AddrDelay) int { return cmp.Compare(a.Delay, b.Delay) })
+	for _, k := range known {
+		all = append(all, k.Addr)
+	}
+	for _, a := range all {
+		if of(a) && !slices.ContainsFunc(out, a.Equal) && len(out) < maxAddrs {
 			out = append(out, a)
 		}
 	}
@@ -226,7 +239,10 @@ func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, ove
 	var raw net.Conn
 	switch over {
 	case plan.QUIC:
-		conn, err = t.dialQUIC(ctx, p, a)
+		var at ma.Multiaddr
+		if at, err = resolved(ctx, a); err == nil {
+			conn, err = t.dialQUIC(ctx, p, at)
+		}
 	case plan.TCP:
 		raw, err = t.Host.TCP.Connect(ctx, a)
 	case plan.WebSocket:
@@ -240,6 +256,21 @@ func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, ove
 	}
 	t.remember(conn, p, true)
 	return conn, nil
+}
+
+// resolved looks the name of an address up, if it has one.
+func resolved(ctx context.Context, a ma.Multiaddr) (ma.Multiaddr, error) {
+	if !madns.Matches(a) {
+		return a, nil
+	}
+	all, err := madns.DefaultResolver.Resolve(ctx, a)
+	if err == nil && len(all) == 0 {
+		err = errors.New("the name has no address")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
 }
 
 func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {

@@ -119,7 +119,7 @@ func (t *Transport) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	return t.upgrader.UpgradeGatedMaListener(t, p), nil
 }
 
-var isTCP = mafmt.And(mafmt.IP, mafmt.Base(ma.P_TCP))
+var isTCP = mafmt.And(mafmt.Or(mafmt.IP, mafmt.DNS), mafmt.Base(ma.P_TCP))
 
 // CanConnect reports whether Connect takes an address.
 func (t *Transport) CanConnect(a ma.Multiaddr) bool { return isTCP.Matches(a) }
@@ -127,8 +127,10 @@ func (t *Transport) CanConnect(a ma.Multiaddr) bool { return isTCP.Matches(a) }
 // CanDial reports whether an address is one of TCP or of a WebSocket.
 func (t *Transport) CanDial(a ma.Multiaddr) bool { return t.CanConnectWeb(a) }
 
-// SkipResolve leaves the names of WebSockets to the proxy, which may be the only one to know them.
-func (t *Transport) SkipResolve(_ context.Context, a ma.Multiaddr) bool { return isWeb.Matches(a) }
+// SkipResolve leaves names to the proxy where there is one, which may be the only one to know them.
+func (t *Transport) SkipResolve(_ context.Context, a ma.Multiaddr) bool {
+	return isWeb.Matches(a) || t.proxied(a)
+}
 
 // Protocols lists what addresses of this transport end in.
 func (t *Transport) Protocols() []int { return []int{ma.P_TCP, ma.P_WS, ma.P_WSS} }
