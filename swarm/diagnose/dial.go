@@ -39,7 +39,7 @@ const (
 	certificateLead = time.Hour
 )
 
-// outcome is what a handshake found.
+// outcome holds what a handshake found.
 type outcome struct {
 	finding Finding
 	err     error
@@ -71,7 +71,7 @@ func newDialer() (*dialer, error) {
 	return &dialer{id}, nil
 }
 
-// seen is what the other end's certificate says.
+// seen holds what the other end's certificate says.
 type seen struct {
 	mu      sync.Mutex // guards the fields below
 	started time.Time

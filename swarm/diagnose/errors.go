@@ -57,7 +57,7 @@ func findingOf(err error) Finding {
 	return Failed
 }
 
-// alertBadCertificate is what the other end of a TLS handshake says of a certificate that it does not accept.
+// alertBadCertificate refuses a certificate in a TLS handshake.
 const alertBadCertificate = 42
 
 // badCertificate reports whether the other end refused this machine's certificate, which was made for this handshake:

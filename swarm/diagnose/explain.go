@@ -99,7 +99,7 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 		t.Says = "no answer in " + seconds
 		t.Do = fmt.Sprintf("see that the node there runs, and open %s %d there and on the way", over, at.Port())
 	case Refused:
-		t.Says = fmt.Sprintf("%s answers that nothing listens on %s %d, or a firewall does in its place", at.Addr(), over, at.Port())
+		t.Says = "the machine there answers that nothing listens on the port, or a firewall answers in its place"
 		t.Do = "start the node that made the invite, or ask for a new invite if it listens elsewhere now"
 	case Unreachable, NoRoute:
 		t.Says = fmt.Sprintf("the network says that it cannot deliver to %s (%s)", at.Addr(), cause(o.err))
@@ -169,7 +169,7 @@ func explainProxySetting(err error) Test {
 	}
 }
 
-func explainProxy(proxy, target string, o proxyOutcome) Test {
+func explainProxy(target string, o proxyOutcome) Test {
 	t := Test{Result: Fails, Finding: o.finding}
 	switch o.finding {
 	case Works:
@@ -183,11 +183,11 @@ func explainProxy(proxy, target string, o proxyOutcome) Test {
 	case Silent:
 		t.Says = "the proxy does not answer in " + seconds
 	case Refused:
-		t.Says = fmt.Sprintf("no proxy listens at %s", proxy)
+		t.Says = "the machine there answers that nothing listens on the port"
 	case Cut, Foreign:
-		t.Says = fmt.Sprintf("what answers at %s is no HTTP proxy (%s)", proxy, cause(o.err))
+		t.Says = fmt.Sprintf("what answers is no HTTP proxy (%s)", cause(o.err))
 	default:
-		t.Says = fmt.Sprintf("the proxy %s cannot be reached (%s)", proxy, cause(o.err))
+		t.Says = fmt.Sprintf("it cannot be reached (%s)", cause(o.err))
 	}
 	t.Do = cmp.Or(t.Do, "correct HTTPS_PROXY, or unset it where there is none")
 	return t
@@ -264,7 +264,7 @@ func explainClock(now, started time.Time, late time.Duration, dates []dated) Tes
 		t.Do = "set this machine's clock"
 	default:
 		t.Result, t.Finding = OK, Works
-		t.Says = "not before the contact's start, and at most 1 hour ahead of its clock"
+		t.Says = "this machine's is not before the contact's start, and at most 1 hour ahead of its clock"
 	}
 	for _, d := range dates {
 		if off := d.now.Sub(d.said); t.Result != Fails && off.Abs() > clockSlack {

@@ -113,16 +113,12 @@ func (r *Report) judgeFailure() {
 	if _, ok := has(Relay); ok {
 		behindRelay = "the relay to the contact is not reached: "
 	}
-	say := func(cause Part, did []Test, do string) {
-		var found []string
-		for _, t := range did {
-			found = append(found, fmt.Sprintf("%s %s (%s: %s)", word(t.Part), t.Target, t.Did, t.Says))
-		}
+	say := func(cause Part, tried []Test, do string) {
 		if r.Cause = cause; behindRelay != "" {
 			r.Cause = Relay
 		}
 		r.Do = do
-		r.Verdict = fmt.Sprintf("this machine cannot join: %s%s", behindRelay, strings.Join(found, "; "))
+		r.Verdict = "this machine cannot join: " + behindRelay + sentence(tried)
 	}
 	udp, udpFails := has(UDP)
 	tcp, tcpFails := has(TCP)
@@ -172,6 +168,21 @@ func (r *Report) judgeFailure() {
 	}
 }
 
+// sentence returns what tests did and found.
+func sentence(tests []Test) string {
+	var found []string
+	for i := 0; i < len(tests); i++ {
+		t := tests[i]
+		did, over := t.Did, word(t.Part)
+		if i+1 < len(tests) && tests[i+1].Says == t.Says && tests[i+1].Target == t.Target {
+			i++
+			did, over = did+"; "+tests[i].Did, over+" and "+word(tests[i].Part)
+		}
+		found = append(found, fmt.Sprintf("%s %s (%s): %s", over, t.Target, did, t.Says))
+	}
+	return strings.Join(found, "; ")
+}
+
 // word returns a part as it stands in a sentence.
 func word(p Part) string {
 	switch p {
@@ -179,6 +190,12 @@ func word(p Part) string {
 		return strings.ToUpper(string(p))
 	case WebSocket:
 		return "WebSocket"
+	case Proxy:
+		return "the proxy"
+	case Route:
+		return "the route"
+	case Relay:
+		return "the relay"
 	}
 	return string(p)
 }

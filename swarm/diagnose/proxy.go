@@ -17,7 +17,7 @@ import (
 // maxProxyAnswer bounds what is read of a proxy's answer.
 const maxProxyAnswer = 16 << 10
 
-// proxyOutcome is what a proxy says when it is asked for a connection.
+// proxyOutcome holds the answer of a proxy that was asked for a connection.
 type proxyOutcome struct {
 	outcome
 	// status is that of its answer, such as "403 Forbidden"; empty without one.

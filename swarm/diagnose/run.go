@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,11 +36,11 @@ type Config struct {
 	// Claim asks the contact for what belongs to the invite, and says what its clock and this one make of that. Nil
 	// leaves the invite out: its answer is known, or there is none.
 	Claim func(context.Context) Claimed
-	// Progress, if not nil, hears of each test when it begins, with no result, and when it has ended.
-	Progress func(Test)
+	// Progress, if not nil, hears which tests are under way, each time that changes.
+	Progress func(tests []string)
 }
 
-// Claimed is what the claim of an invite came to.
+// Claimed holds the answer to the claim of an invite.
 type Claimed struct {
 	Err error
 	// RedeemBefore is when the invite ends, for one that the contact accepts.
@@ -109,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return Judge(r.tests), nil
 }
 
-// order is that of the tests in a report.
+// order lists the parts as a report has them.
 var order = []Part{DNS, Route, UDP, MTU, TCP, Proxy, WebSocket, Relay, Invite, Clock, NAT}
 
 // targetsOf returns the places that addresses name, each once.
@@ -169,16 +170,17 @@ func targetOf(p peer.ID, a ma.Multiaddr) (target, bool) {
 // run holds the tests of one Run.
 type run struct {
 	dialer   *dialer
-	progress func(Test)
+	progress func([]string)
 	proxied  sync.WaitGroup
 	mu       sync.Mutex // guards the fields below, and orders progress
 	tests    []Test
+	running  []string
 	// started is the latest start of a contact by its clock, dates what proxies said, with when.
 	started time.Time
 	dates   []dated
 }
 
-// dated is what another clock said at a time of this one.
+// dated holds a reading of another clock, with the time of this one.
 type dated struct {
 	who       string
 	said, now time.Time
@@ -186,25 +188,31 @@ type dated struct {
 
 // test makes one test and keeps it.
 func (r *run) test(t Test, do func() Test) Test {
-	r.tell(t)
+	name := strings.TrimSpace(string(t.Part) + " " + t.Target)
+	r.tell(func() { r.running = append(r.running, name) })
 	began := time.Now()
 	done := do()
-	done.Part, done.Target, done.Did, done.Took = t.Part, t.Target, cmp.Or(done.Did, t.Did), time.Since(began)
+	done.Part, done.Target, done.Did, done.Took = t.Part, t.Target, t.Did, time.Since(began)
 	done.Seconds = done.Took.Round(time.Millisecond).Seconds()
-	r.keep(done)
+	r.tell(func() {
+		i := slices.Index(r.running, name)
+		r.running = slices.Delete(r.running, i, i+1)
+		r.tests = append(r.tests, done)
+	})
 	return done
 }
 
-func (r *run) tell(t Test) {
+// tell changes which tests are under way, and says so.
+func (r *run) tell(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.progress != nil {
-		r.progress(t)
+	if change(); r.progress != nil {
+		r.progress(r.running)
 	}
 }
 
+// keep adds a test that takes no time.
 func (r *run) keep(t Test) {
-	r.tell(t)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tests = append(r.tests, t)
@@ -303,7 +311,7 @@ func (r *run) proxies(ctx context.Context, targets []target) {
 					r.dates = append(r.dates, dated{"the proxy", o.date, time.Now()})
 					r.mu.Unlock()
 				}
-				return explainProxy(proxyAddress(proxy), t.String(), o)
+				return explainProxy(t.String(), o)
 			})
 		})
 	}

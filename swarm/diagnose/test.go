@@ -6,7 +6,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Part is what a test looks at.
+// Part names a part of the way to a contact, which a test looks at.
 type Part string
 
 // The parts of the way to a contact, in the order in which they are looked at.
