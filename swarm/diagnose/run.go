@@ -71,12 +71,6 @@ type target struct {
 
 func (t target) String() string { return net.JoinHostPort(t.host, strconv.Itoa(int(t.port))) }
 
-// name reports whether the host is a name that has to be resolved.
-func (t target) name() bool {
-	_, err := netip.ParseAddr(t.host)
-	return err != nil
-}
-
 // Run makes the tests, those that do not need each other at the same time, within 15 s. It fails only for addresses that
 // nobody can read.
 func Run(ctx context.Context, cfg Config) (Report, error) {
