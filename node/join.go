@@ -151,16 +151,14 @@ func far(a string) bool {
 
 // firstContact blocks until a node at the invite's addresses has admitted this one.
 func (n *Node) firstContact(ctx context.Context) error {
-	known := slices.Clone(n.membership.Known)
-	first, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err := n.swarm.Connect(first, known...)
+	err := n.swarm.Connect(ctx, n.membership.Known...)
 	if err == nil {
 		n.out.tellFolder(n.dir)
-		n.group.Go(func() error { tellDegraded(n.base, n.swarm, known, n.out); return nil })
 		return nil
 	}
-	return contactError(ctx, err, known, n.log)
+	return contactError(ctx, err, n.membership.Known, n.log)
 }
 
 // claim asks the contact of an invite for the run and the grant.
@@ -186,5 +184,6 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 		return marked{err, ErrRefused}
 	}
 	log.Info("first contact", "cause", err)
-	return unreached(ctx, err, addrs, log)
+	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
+		ErrUnreachable, strings.Join(addrs, " or "))
 }

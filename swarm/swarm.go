@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New()}
 	hostConfig := host.Config{
 		Identity: cfg.Identity, Listen: cfg.listen, Announce: cfg.Announce, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
-		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks,
+		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks, Log: cfg.Logger,
 	}
 	s.reachable = !hostConfig.Local()
 	var err error
@@ -98,7 +98,6 @@ func (s *Swarm) start() (err error) {
 	}
 	connections := alpn.Config{
 		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
-		Findings: alpn.NewFindings(),
 	}
 	if s.data, err = alpn.New(connections); err != nil {
 		return err

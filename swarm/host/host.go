@@ -3,19 +3,25 @@ package host
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/fx"
 
@@ -23,7 +29,6 @@ import (
 	"pnode/swarm/announce"
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
-	"pnode/swarm/tcp"
 )
 
 const (
@@ -49,6 +54,9 @@ type Config struct {
 	// Known holds those for whom places are kept before they are admitted; nil for nobody.
 	Known Known
 	Tasks *tasks.Group
+	Log   *slog.Logger
+	// Reached, if not nil, is called once, when a member has shown that it can dial this node.
+	Reached func()
 }
 
 // Local reports whether nothing but this machine can connect: it listens on loopback, and names no address where something
@@ -74,23 +82,31 @@ const (
 type Simulated struct {
 	QUIC   libp2p.Option
 	Listen []ma.Multiaddr
+	// NATs says that there are some: the host relays, reserves and punches holes as on real networks.
+	NATs bool
 }
 
 // Host is a running libp2p host with the QUIC connection manager that it was built with.
 type Host struct {
 	host.Host
-	QUIC *quicreuse.ConnManager
-	// TCP is nil where the host does without TCP.
-	TCP       *tcp.Transport
+	QUIC      *quicreuse.ConnManager
 	shared    []*sharedSocket
 	strangers *strangers
 	own       *ownAddrs
+	circuits  *relay.Relay // nil for a host that relays for nobody
+	reached   func()       // called once
 }
 
 // New starts a host that listens on all the addresses.
 func New(cfg Config) (*Host, error) {
 	smallWindows()
-	h := &Host{strangers: newStrangers(cfg.Peers, cfg.Known)}
+	h := &Host{strangers: newStrangers(cfg.Peers, cfg.Known), reached: func() {}}
+	if cfg.Reached != nil && cfg.Reach != ReachPrivate {
+		h.reached = sync.OnceFunc(cfg.Reached)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	resources, err := newResources(h.strangers)
 	if err != nil {
 		return nil, err
@@ -146,6 +162,9 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("swarm: start host: %w", err)
 	}
 	h.strangers.watch(cfg.Tasks, h.Host)
+	if err := h.traverse(cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("swarm: relays: %w", err), h.Close())
+	}
 	// libp2p is content with some of the addresses.
 	have := h.Network().ListenAddresses()
 	direct := slices.DeleteFunc(slices.Clone(have), func(a ma.Multiaddr) bool {
@@ -187,21 +206,67 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 	if cfg.Socket != nil {
 		return append(opts, wrappedSockets(cfg.Socket)), nil
 	}
-	t, err := tcp.New(cfg.Identity.Key(), cfg.Tasks) // where UDP does not get through
-	if err != nil {
-		h.closeShared(false)
-		return nil, err
+	// The fallback where UDP does not get through.
+	return append(opts, libp2p.Transport(tcp.NewTCPTransport)), nil
+}
+
+// traverse starts what gets this node's members through NATs, in both directions: relaying for others, reservations with
+// members that relay, and hole punching.
+func (h *Host) traverse(cfg Config) (err error) {
+	if cfg.Simulated == nil && cfg.Local() || cfg.Simulated != nil && !cfg.Simulated.NATs {
+		return nil
 	}
-	h.TCP = t
-	return append(opts, libp2p.Transport(h.TCP.Init)), nil
+	if cfg.Reach != ReachPrivate {
+		if h.circuits, err = (circuits{cfg.Peers, cfg.Tasks}).serve(h.Host); err != nil {
+			return err
+		}
+	}
+	if cfg.Reach == ReachPublic {
+		h.reached()
+	} else {
+		cfg.Tasks.Run(newReserver(h.Host, cfg.Peers, cfg.Log).run)
+	}
+	identified, ok := h.Host.(interface{ IDService() identify.IDService })
+	if !ok {
+		return nil
+	}
+	cfg.Tasks.Run((&puncher{
+		host: h.Host, ids: identified.IDService(), peers: cfg.Peers, log: cfg.Log, seen: map[sighting]ma.Multiaddr{},
+	}).run)
+	return nil
 }
 
 // Admitted ends the limits of a stranger for a peer that has become a member.
-func (h *Host) Admitted(p peer.ID) { h.strangers.admitted(p) }
+func (h *Host) Admitted(p peer.ID) {
+	h.strangers.admitted(p)
+	if h.dialedBy(p) {
+		h.reached()
+	}
+}
+
+// dialedBy reports whether a peer has dialed this node, not through a relay, nor through a hole that both punched.
+func (h *Host) dialedBy(p peer.ID) (inbound bool) {
+	for _, c := range h.Network().ConnsToPeer(p) {
+		if circuit(c.RemoteMultiaddr()) {
+			return false
+		}
+		inbound = inbound || c.Stat().Direction == network.DirInbound
+	}
+	return inbound
+}
+
+// Direct reports whether a peer is connected without a relay.
+func (h *Host) Direct(p peer.ID) bool {
+	return slices.ContainsFunc(h.Network().ConnsToPeer(p), func(c network.Conn) bool { return !circuit(c.RemoteMultiaddr()) })
+}
 
 // Close ends the host, then the sockets that it had borrowed.
 func (h *Host) Close() error {
-	err := h.Host.Close()
+	var err error
+	if h.circuits != nil {
+		err = h.circuits.Close()
+	}
+	err = errors.Join(err, h.Host.Close())
 	h.closeShared(true)
 	return err
 }
@@ -222,11 +287,12 @@ func reachOptions(cfg Config) []libp2p.Option {
 	if cfg.Local() {
 		return []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery(), libp2p.DisableRelay()}
 	}
-	opts := append(relays{cfg.Peers, cfg.Tasks}.options(cfg.Reach),
+	opts := []libp2p.Option{
+		libp2p.EnableRelay(),
 		libp2p.NATPortMap(),
 		libp2p.EnableAutoNATv2(),
 		libp2p.EnableNATService(),
-	)
+	}
 	switch cfg.Reach {
 	case ReachPublic:
 		opts = append(opts, libp2p.ForceReachabilityPublic())

@@ -38,7 +38,7 @@ func TestSharedSockets(t *testing.T) {
 
 // Neither end of a relayed connection may be a stranger.
 func TestRelayMembersOnly(t *testing.T) {
-	r := relays{admission.NewPeers(), tasks.New()}
+	r := circuits{admission.NewPeers(), tasks.New()}
 	member, stranger, unknown := testIdentity(t).ID(), testIdentity(t).ID(), testIdentity(t).ID()
 	r.peers.Arrive(member)
 	r.peers.Arrive(stranger)

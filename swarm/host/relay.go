@@ -2,96 +2,97 @@ package host
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
-	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/p2p/host/autorelay"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	ma "github.com/multiformats/go-multiaddr"
+	"golang.org/x/time/rate"
 
 	"pnode/swarm/admission"
 	"pnode/swarm/tasks"
 )
 
-// Members relay control traffic for members that cannot be dialed. Bulk never goes that
-// way: the data plane needs a UDP path.
+// Members relay control messages for members that cannot be dialed, over libp2p's circuits. A circuit has no limit that
+// a run reaches: one that ended would look like a member that is gone. What all circuits together carry is bounded
+// by a rate, which control needs a small part of. Data goes other ways (package relay of swarm).
 const (
-	relayedBytes     = 64 << 20
-	relayedTime      = time.Hour
-	relayRetry       = 30 * time.Second
-	relaySearch      = 5 * time.Second
-	relaysWanted     = 2
-	reservationsByIP = 64
+	circuitsBytesPerS = 2 << 20
+	circuitsBurst     = 128 << 10
+	circuitBuffer     = 8 << 10
+	circuitTime       = 10 * 365 * 24 * time.Hour
+	circuitBytes      = 1 << 50
+	// reservations is how many members may be reached through this node, circuitsPerPeer how many others one is
+	// connected to so.
+	reservations    = 512
+	circuitsPerPeer = 256
 )
 
-// relays gives libp2p the members to ask for a reservation, and decides on the serving side who may have one.
-type relays struct {
+// circuits decides who is relayed through this node: members.
+type circuits struct {
 	peers *admission.Peers
 	tasks *tasks.Group
 }
 
-var _ relay.ACLFilter = relays{}
+var _ relay.ACLFilter = circuits{}
 
-// options returns the options of a node that serves as a relay, if it is public, and that looks for relays, if
-// it is not.
-func (r relays) options(reach Reach) []libp2p.Option {
+// serve has a host relay for members.
+func (c circuits) serve(h host.Host) (*relay.Relay, error) {
 	resources := relay.DefaultResources()
-	resources.Limit = &relay.RelayLimit{Duration: relayedTime, Data: relayedBytes}
-	resources.MaxReservationsPerIP = reservationsByIP
-	opts := []libp2p.Option{
-		libp2p.EnableRelay(),
-		libp2p.EnableHolePunching(),
-		libp2p.EnableRelayService(relay.WithResources(resources), relay.WithACL(r)),
-	}
-	if reach == ReachPublic {
-		return opts
-	}
-	return append(opts, libp2p.EnableAutoRelayWithPeerSource(r.source,
-		autorelay.WithBackoff(relayRetry), autorelay.WithMinInterval(relaySearch),
-		autorelay.WithNumRelays(relaysWanted), autorelay.WithBootDelay(0)))
-}
-
-// source sends up to n members in random order, waiting for the first. They are connected, so that their IDs
-// are enough.
-func (r relays) source(ctx context.Context, n int) <-chan peer.AddrInfo {
-	out := make(chan peer.AddrInfo, n)
-	begun := r.tasks.Run(func(swarm context.Context) {
-		defer close(out)
-		for {
-			changed := r.peers.Changed()
-			members := r.peers.Members()
-			if len(members) > 0 {
-				rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-				for _, c := range members[:min(n, len(members))] {
-					out <- peer.AddrInfo{ID: c.ID()}
-				}
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			case <-swarm.Done():
-				return
-			}
-		}
-	})
-	if !begun {
-		close(out)
-	}
-	return out
+	// With a limit, however high, libp2p opens streams on a circuit only for those that ask for any connection.
+	resources.Limit = &relay.RelayLimit{Duration: circuitTime, Data: circuitBytes}
+	resources.MaxReservations, resources.MaxReservationsPerIP, resources.MaxReservationsPerASN = reservations, reservations, reservations
+	resources.MaxCircuits, resources.BufferSize = circuitsPerPeer, circuitBuffer
+	paced := pacedHost{h, c.tasks.Context, rate.NewLimiter(circuitsBytesPerS, circuitsBurst)}
+	return relay.New(paced, relay.WithResources(resources), relay.WithACL(c))
 }
 
 // AllowReserve reports whether a peer may be reached through this node: a member may.
-func (r relays) AllowReserve(p peer.ID, _ ma.Multiaddr) bool {
-	ctx, cancel := context.WithTimeout(r.tasks.Context, admission.TimeLimit)
+func (c circuits) AllowReserve(p peer.ID, _ ma.Multiaddr) bool {
+	ctx, cancel := context.WithTimeout(c.tasks.Context, admission.TimeLimit)
 	defer cancel()
-	return r.peers.Wait(ctx, p) == nil
+	return c.peers.Wait(ctx, p) == nil
 }
 
 // AllowConnect reports whether one peer may reach another through this node: a member may reach a member.
-func (r relays) AllowConnect(src peer.ID, _ ma.Multiaddr, dest peer.ID) bool {
-	return r.AllowReserve(src, nil) && r.peers.Member(dest)
+func (c circuits) AllowConnect(src peer.ID, _ ma.Multiaddr, dest peer.ID) bool {
+	return c.AllowReserve(src, nil) && c.peers.Member(dest)
+}
+
+// pacedHost bounds the rate of all streams of a protocol that is given it, together.
+type pacedHost struct {
+	host.Host
+	ctx     context.Context
+	limiter *rate.Limiter
+}
+
+// SetStreamHandler paces what is written to streams that others open.
+func (h pacedHost) SetStreamHandler(p protocol.ID, f network.StreamHandler) {
+	h.Host.SetStreamHandler(p, func(s network.Stream) { f(pacedStream{s, h.ctx, h.limiter}) })
+}
+
+// NewStream paces what is written to a stream that is opened here.
+func (h pacedHost) NewStream(ctx context.Context, p peer.ID, protos ...protocol.ID) (network.Stream, error) {
+	s, err := h.Host.NewStream(ctx, p, protos...)
+	if err != nil {
+		return nil, err
+	}
+	return pacedStream{s, h.ctx, h.limiter}, nil
+}
+
+type pacedStream struct {
+	network.Stream
+	ctx     context.Context
+	limiter *rate.Limiter
+}
+
+// Write waits until the bytes may be sent. Longer writes than the burst are not made on these streams.
+func (s pacedStream) Write(b []byte) (int, error) {
+	if err := s.limiter.WaitN(s.ctx, len(b)); err != nil {
+		return 0, err
+	}
+	return s.Stream.Write(b)
 }

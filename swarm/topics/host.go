@@ -42,5 +42,5 @@ func (h *membersHost) NewStream(ctx context.Context, p peer.ID, protos ...protoc
 	if err := h.cfg.Peers.Wait(wait, p); err != nil {
 		return nil, err
 	}
-	return h.Host.NewStream(network.WithNoDial(ctx, "gossip"), p, protos...)
+	return h.Host.NewStream(network.WithAllowLimitedConn(network.WithNoDial(ctx, "gossip"), "gossip"), p, protos...)
 }

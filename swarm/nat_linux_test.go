@@ -1,0 +1,293 @@
+package swarm
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/netlab"
+	"pnode/swarm/streams"
+)
+
+// A member of a NAT test is a process of this test's program, on a host of its own. It reads commands, one a line, and
+// answers each with one line of JSON.
+const (
+	natFolder    = "PNODE_NAT_FOLDER" // has the owner's keys
+	natBootstrap = "PNODE_NAT_BOOTSTRAP"
+	natPort      = 4001
+)
+
+// natAnswer answers any command.
+type natAnswer struct {
+	Err string `json:",omitempty"`
+	// Peer and Addrs are the member's own; Invite those of an invite.
+	Peer          plan.PeerID `json:",omitempty"`
+	Addrs, Invite []string    `json:",omitempty"`
+	// Direct says of each connected member whether it is connected without a relay.
+	Direct map[plan.PeerID]bool `json:",omitempty"`
+	// Link is what a probe measured.
+	Link plan.LinkProfile
+	// Took is how long the command was at work.
+	Took time.Duration
+}
+
+// natMember is such a process.
+type natMember struct {
+	t     *testing.T
+	name  string
+	peer  plan.PeerID
+	addrs []string
+	cmd   *exec.Cmd
+	mu    sync.Mutex
+	stdin io.WriteCloser
+	lines chan string
+}
+
+// natOwner makes the run's owner in a folder that the members read.
+func natOwner(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	if _, err := admission.CreateOwner(folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// natStart starts a member on a host.
+func natStart(t *testing.T, h *netlab.Host, folder string, bootstrap ...string) *natMember {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestNATMember$", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), natFolder+"="+folder, natBootstrap+"="+strings.Join(bootstrap, " "))
+	log, err := os.Create(filepath.Join(t.TempDir(), h.Name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	m := &natMember{t: t, name: h.Name, cmd: cmd, stdin: stdin, lines: make(chan string, 64)}
+	t.Cleanup(func() {
+		stdin.Close()
+		if t.Failed() {
+			cmd.Process.Kill() // what it said until now is enough
+		}
+		if text, err := os.ReadFile(log.Name()); err == nil && (t.Failed() || os.Getenv("SWARM_TEST_LOG") != "") {
+			t.Logf("%s says:\n%s", h.Name, text)
+		}
+		log.Close()
+	})
+	go func() {
+		defer close(m.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if text, ours := strings.CutPrefix(s.Text(), "> "); ours {
+				m.lines <- text
+			}
+		}
+	}()
+	a := m.do("self")
+	m.peer, m.addrs = a.Peer, a.Addrs
+	return m
+}
+
+// do carries out a command, which must work.
+func (m *natMember) do(command string, args ...any) natAnswer {
+	m.t.Helper()
+	a := m.try(command, args...)
+	if a.Err != "" {
+		m.t.Fatalf("%s: %s %v: %s", m.name, command, args, a.Err)
+	}
+	return a
+}
+
+// try carries out a command, which may fail.
+func (m *natMember) try(command string, args ...any) (a natAnswer) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fmt.Fprintln(m.stdin, append([]any{command}, args...)...)
+	select {
+	case line, open := <-m.lines:
+		if !open {
+			m.t.Fatalf("%s has ended", m.name)
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			m.t.Fatalf("%s: %q: %v", m.name, line, err)
+		}
+	case <-time.After(2 * time.Minute):
+		m.t.Fatalf("%s: no answer to %s", m.name, command)
+	}
+	return a
+}
+
+// crash ends the process without a word to the others.
+func (m *natMember) crash() {
+	m.t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// TestNATMember is one of the processes. It ends with its standard input.
+func TestNATMember(t *testing.T) {
+	folder := os.Getenv(natFolder)
+	if folder == "" {
+		t.Skip("a part of the tests on networks with NATs")
+	}
+	owner, err := admission.LoadOwner(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testMember(t, owner, testRun)
+	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Listen = []string{fmt.Sprintf("0.0.0.0:%d", natPort)}
+	cfg.Bootstrap = strings.Fields(os.Getenv(natBootstrap))
+	s := start(t, cfg)
+	serveEcho(s)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		words := strings.Fields(in.Text())
+		if len(words) == 0 {
+			continue
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		a, err := natCommand(ctx, s, words[0], words[1:])
+		cancel()
+		if err != nil {
+			a.Err = err.Error()
+		}
+		a.Took = time.Since(began)
+		line, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("> %s\n", line)
+	}
+}
+
+// natCommand carries out a command.
+func natCommand(ctx context.Context, s *Swarm, command string, args []string) (a natAnswer, err error) {
+	direct := func() map[plan.PeerID]bool {
+		out := map[plan.PeerID]bool{}
+		for _, c := range s.Members() {
+			out[c.Peer] = s.host.Direct(c.ID())
+		}
+		return out
+	}
+	// until waits for a condition that nothing announces.
+	until := func(f func() bool) error {
+		for !f() {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("not in time: %v", direct())
+			}
+		}
+		return nil
+	}
+	switch command {
+	case "self":
+		a.Peer, a.Addrs, a.Invite = s.ID(), s.Addrs(), s.InviteAddrs()
+	case "members": // that others are connected, and which directly
+		err = until(func() bool {
+			have := direct()
+			for _, p := range args {
+				if _, connected := have[plan.PeerID(p)]; !connected {
+					return false
+				}
+			}
+			return true
+		})
+	case "direct": // that a member is connected without a relay
+		err = until(func() bool { return direct()[plan.PeerID(args[0])] })
+	case "circuit": // that this node has an address through a relay
+		err = until(func() bool { return strings.Contains(fmt.Sprint(s.Addrs()), "/p2p-circuit") })
+		a.Addrs, a.Invite = s.Addrs(), s.InviteAddrs()
+	case "echo":
+		var st streams.Stream
+		if st, err = s.Open(ctx, plan.PeerID(args[0]), echoProtocol); err == nil {
+			defer st.Close()
+			if _, err = st.Write([]byte("hello")); err == nil {
+				_, err = io.ReadFull(st, make([]byte, 5))
+			}
+		}
+	case "probe":
+		a.Link, err = s.Probe(ctx, plan.PeerID(args[0]))
+	case "block":
+		s.Block(plan.PeerID(args[0]), admission.Removed("test"))
+	default:
+		err = fmt.Errorf("unknown command %q", command)
+	}
+	a.Direct = direct()
+	return a, err
+}
+
+// Two members behind NATs that no hole goes through are connected through a third from the start, and through a fourth
+// when the third is gone.
+func TestControlBehindSymmetricNATs(t *testing.T) {
+	lab := netlab.New(t)
+	folder := natOwner(t)
+	public := natStart(t, lab.Host("public", netlab.Public), folder)
+	second := natStart(t, lab.Host("second", netlab.Public), folder, public.addrs...)
+	a := natStart(t, lab.Host("a", netlab.Symmetric), folder, public.addrs...)
+	b := natStart(t, lab.Host("b", netlab.Symmetric), folder, public.addrs...)
+	if got := a.do("members", public.peer, second.peer, b.peer); true {
+		t.Logf("a is connected to all after %s: %v", got.Took, got.Direct)
+	}
+	got := b.do("members", public.peer, second.peer, a.peer)
+	t.Logf("b is connected to all after %s: %v", got.Took, got.Direct)
+	if got.Direct[a.peer] {
+		t.Error("a hole was punched where none can be")
+	}
+	t.Logf("a says something to b: %s", a.do("echo", b.peer).Took)
+	t.Logf("a is invited to at %v", a.do("circuit").Invite)
+	if testing.Short() {
+		return // that the relay is gone is known after half a minute
+	}
+	public.crash()
+	began := time.Now()
+	for {
+		if got := a.try("echo", b.peer); got.Err == "" {
+			break
+		} else if time.Since(began) > time.Minute {
+			t.Fatal("a and b are apart since their relay is gone: ", got.Err)
+		}
+	}
+	t.Logf("connected again %s after the relay has crashed", time.Since(began))
+}
+
+// Two members behind NATs that keep a port for all destinations get a direct connection.
+func TestHolePunching(t *testing.T) {
+	lab := netlab.New(t)
+	folder := natOwner(t)
+	public := natStart(t, lab.Host("public", netlab.Public), folder)
+	a := natStart(t, lab.Host("a", netlab.PortRestricted), folder, public.addrs...)
+	b := natStart(t, lab.Host("b", netlab.PortRestricted), folder, public.addrs...)
+	t.Logf("connected after %s", a.do("members", b.peer).Took)
+	t.Logf("directly after %s more", a.do("direct", b.peer).Took)
+	link := a.do("probe", b.peer).Link
+	t.Logf("link: %+v", link)
+	if link.Transport != plan.QUIC {
+		t.Errorf("data goes over %s", link.Transport)
+	}
+}
