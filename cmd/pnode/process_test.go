@@ -186,6 +186,12 @@ func launch(t testing.TB, args ...string) *process {
 // launchBinary is launch for another program, with more variables in its environment.
 func launchBinary(t testing.TB, binary string, env []string, args ...string) *process {
 	t.Helper()
+	return launchBy(t, (*exec.Cmd).Start, binary, env, args...)
+}
+
+// launchBy is launchBinary with what starts a command, such as another machine.
+func launchBy(t testing.TB, begin func(*exec.Cmd) error, binary string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{
 		t: t, cmd: exec.Command(binary, args...), stderr: &watched{fresh: make(chan struct{}, 1)},
 		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
@@ -196,7 +202,7 @@ func launchBinary(t testing.TB, binary string, env []string, args ...string) *pr
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := begin(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go p.read(stdout)

@@ -36,6 +36,10 @@ const (
 	maxConnWindow   = 104 << 20
 )
 
+// firstPacket is the size of UDP payloads, in bytes, until larger ones are known to arrive: the least that QUIC allows.
+// quic-go's own 1280 do not fit through a path of 1,280 bytes, the least that IPv6 allows, with the headers of IP and UDP.
+const firstPacket = 1200
+
 // libp2pALPN is the protocol of libp2p's own connections.
 const libp2pALPN = "libp2p"
 
@@ -50,11 +54,12 @@ var smallWindows = sync.OnceFunc(func() {
 	*libp2pQUIC = *strangersWindows.set(libp2pQUIC)
 })
 
-// set returns a copy of a configuration with these windows at first. Datagrams, which nobody here sends, are not taken:
+// set returns a copy of a configuration with these windows at first, and packets for any path. Datagrams, which nobody here sends, are not taken:
 // they wait for a reader outside of every window.
 func (w windows) set(conf *quic.Config) *quic.Config {
 	c := conf.Clone()
 	c.InitialStreamReceiveWindow, c.InitialConnectionReceiveWindow = w.stream, w.conn
+	c.InitialPacketSize = firstPacket
 	c.EnableDatagrams = false
 	return c
 }

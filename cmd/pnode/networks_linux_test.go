@@ -1,0 +1,360 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/netlab"
+)
+
+// networksEnv names the file for the table of all pairs, which .ci/networks makes.
+const networksEnv = "PNODE_NETWORKS"
+
+const (
+	pairSteps = 24
+	// pairTimeout is when a pair counts as one that does not train.
+	pairTimeout = 100 * time.Second
+	// pairsAtOnce of the matrix run side by side: most of their time is waiting.
+	pairsAtOnce = 3
+)
+
+// place is where a member may be: a kind of network, and the line to it.
+type place struct {
+	name string
+	kind netlab.Kind
+	line []netlab.Line
+}
+
+// places lists the matrix's rows.
+var places = []place{
+	{"public", netlab.Public, nil},
+	{"full-cone", netlab.FullCone, nil},
+	{"port-restricted", netlab.PortRestricted, nil},
+	{"symmetric", netlab.Symmetric, nil},
+	{"cgnat", netlab.CGNAT, nil},
+	{"udp-blocked", netlab.UDPBlocked, nil},
+	{"tcp-443", netlab.TCP443, nil},
+	{"one-port", netlab.OnePort, nil},
+	{"runpod", netlab.RunPod, nil},
+	{"vast", netlab.Vast, nil},
+	{"ipv6", netlab.IPv6, nil},
+	{"proxy", netlab.Proxy, nil},
+	{"mtu-1280", netlab.MTU1280, nil},
+	{"mtu-1280-silent", netlab.MTU1280Silent, nil},
+	{"loss-5", netlab.Public, []netlab.Line{{Rate: 100e6, Delay: 20 * time.Millisecond, Loss: 0.05}}},
+	{"reordering", netlab.Public, []netlab.Line{{Rate: 100e6, Delay: 20 * time.Millisecond, Reorder: 0.05}}},
+}
+
+func placeNamed(name string) place {
+	return places[slices.IndexFunc(places, func(p place) bool { return p.name == name })]
+}
+
+// listen returns the port that a member there listens on: one that others can reach, if any.
+func (p place) listen() string {
+	switch p.kind {
+	case netlab.Public, netlab.IPv6, netlab.MTU1280, netlab.MTU1280Silent:
+		return "443"
+	case netlab.OnePort, netlab.RunPod, netlab.Vast:
+		return fmt.Sprint(netlab.Port)
+	}
+	return "0"
+}
+
+// reaches reports whether members at one place can open a connection to those at another by themselves.
+func (p place) reaches(to place) bool {
+	switch to.kind {
+	case netlab.Public:
+		return true
+	case netlab.MTU1280, netlab.MTU1280Silent:
+		return p.kind != netlab.Proxy || to.kind == netlab.MTU1280
+	case netlab.IPv6:
+		return to.listen() == "443" && p.dual()
+	case netlab.OnePort, netlab.RunPod, netlab.Vast:
+		return p.kind != netlab.IPv6 && p.kind != netlab.TCP443 && p.kind != netlab.Proxy
+	case netlab.FullCone: // by the mapping of its UDP
+		return p.udp() && p.kind != netlab.IPv6
+	}
+	return false
+}
+
+func (p place) dual() bool {
+	switch p.kind {
+	case netlab.Public, netlab.IPv6, netlab.MTU1280, netlab.MTU1280Silent:
+		return true
+	}
+	return false
+}
+
+func (p place) udp() bool {
+	switch p.kind {
+	case netlab.UDPBlocked, netlab.TCP443, netlab.OnePort, netlab.RunPod, netlab.Proxy:
+		return false
+	}
+	return true
+}
+
+// punches reports whether a hole can be punched over UDP between two places behind NATs: the mappings of both are the
+// same for all destinations.
+func (p place) punches(with place) bool {
+	mapped := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.CGNAT, netlab.Vast}
+	return slices.Contains(mapped, p.kind) && slices.Contains(mapped, with.kind)
+}
+
+// direct reports whether two members can speak without a relay.
+func (p place) direct(with place) bool { return p.reaches(with) || with.reaches(p) || p.punches(with) }
+
+// outcome is what became of a pair.
+type outcome struct {
+	a, b      place
+	trained   bool
+	transport string  // between the two, "?" where nobody tells
+	first     float64 // seconds from the start of the later one to the first step
+	reason    string  // for the transport, or against training
+}
+
+// fault returns what is wrong with the outcome, "" for nothing.
+func (o outcome) fault() string {
+	switch direct := o.a.direct(o.b); {
+	case !o.trained:
+		return "no training"
+	case o.transport == "?": // nobody tells
+	case direct && o.transport == string(plan.Relay):
+		return "relayed, though the networks let the two speak"
+	case !direct && o.transport != string(plan.Relay) && !o.mayPunchTCP():
+		return "not relayed, though no direct way is known"
+	}
+	return ""
+}
+
+// mayPunchTCP reports whether a hole may be punched over TCP: not every NAT is on time for it.
+func (o outcome) mayPunchTCP() bool {
+	mapped := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.CGNAT, netlab.Vast, netlab.UDPBlocked, netlab.OnePort, netlab.RunPod}
+	return slices.Contains(mapped, o.a.kind) && slices.Contains(mapped, o.b.kind)
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %.1f | %s |", o.a.name, o.b.name,
+		map[bool]string{true: "yes", false: "**no**"}[o.trained], o.transport, o.first, o.reason)
+}
+
+// trainPair trains with a public founder that computes nothing and one member at either place.
+func trainPair(t *testing.T, a, b place) (o outcome) {
+	t.Helper()
+	o = outcome{a: a, b: b, transport: "?"}
+	lab := netlab.New(t)
+	file := runFile(t, pairSteps)
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	founder, full, half := lab.Host("founder", netlab.Public), smallDevice(t, "1MB"), smallDevice(t, "88MB")
+	deadline := time.Now().Add(pairTimeout)
+	p := launchBy(t, founder.Start, binary, nil, "train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",
+		"--replicas", "1", "--stages", "2", "--min-nodes", "3", "--listen", "0.0.0.0:443", "--emulate", full, "--log-level", "info")
+	invite, ok := p.stderr.soon(`pnode join (pnode1-\S+)`, deadline)
+	if !ok {
+		t.Fatalf("no invite:\n%s", p.stderr)
+	}
+	members, hosts, dirs := []*process{p}, []*netlab.Host{founder}, []string{""}
+	begin := time.Now()
+	for i, at := range []place{a, b} {
+		name, dir := string(rune('a'+i)), t.TempDir()
+		host := lab.Host(name, at.kind, at.line...)
+		args := []string{"join", invite[1], "--dir", dir, "--name", name, "--emulate", half, "--log-level", "info", "--listen", "0.0.0.0:" + at.listen()}
+		if begin = time.Now(); at.kind == netlab.IPv6 {
+			args[len(args)-1] = "[::]:" + at.listen()
+		}
+		members, hosts, dirs = append(members, launchBy(t, host.Start, binary, nil, args...)), append(hosts, host), append(dirs, dir)
+	}
+	defer func() {
+		for i, m := range members {
+			_ = m.cmd.Process.Kill()
+			if dir := os.Getenv("PNODE_NETWORKS_LOGS"); dir != "" {
+				_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s_x_%s.%d.log", a.name, b.name, i)), []byte(m.stderr.String()), 0o600)
+			}
+		}
+	}()
+	ended := make(chan struct{}, len(members))
+	for _, m := range members[1:] {
+		go func() {
+			for range m.steps { // they print none
+			}
+			ended <- struct{}{}
+		}()
+	}
+	for p.last.Step < pairSteps {
+		s, ok := p.nextStep(deadline, ended)
+		if !ok {
+			o.reason = fmt.Sprintf("step %d of %d: %s", p.last.Step, pairSteps, lastLine(members))
+			return o
+		}
+		if o.first == 0 {
+			o.first = time.Since(begin).Seconds()
+		}
+		if s.Step == 4 {
+			if o.transport, o.reason = spoke(t, hosts[1], binary, dirs[1]); o.transport == "" {
+				o.reason = "the plan does not join the two: " + o.reason
+				return o
+			}
+		}
+	}
+	o.trained = true
+	for s, loss := range alone(t, file, pairSteps) {
+		if p.losses[s] != loss {
+			o.trained, o.reason = false, fmt.Sprintf("step %d has loss %s, alone %s", s, p.losses[s], loss)
+		}
+	}
+	return o
+}
+
+// smallDevice describes a device for --emulate with this much memory: the run's model takes 95 MB on one, 80 MB on
+// each of two.
+func smallDevice(t testing.TB, memory string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "device.yaml")
+	yaml := fmt.Sprintf("device: {matmul: 20GFLOP/s, bandwidth: 8GB/s, memory: %s}\n", memory)
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// soon is await up to a time.
+func (w *watched) soon(pattern string, deadline time.Time) ([]string, bool) {
+	re, late := regexp.MustCompile(pattern), time.After(time.Until(deadline))
+	for {
+		if m := re.FindStringSubmatch(w.String()); m != nil {
+			return m, true
+		}
+		select {
+		case <-w.fresh:
+		case <-late:
+			return nil, false
+		}
+	}
+}
+
+// nextStep takes a step in; false at the end of the process, of the time, or of another member before that.
+func (p *process) nextStep(deadline time.Time, ended <-chan struct{}) (step, bool) {
+	late := time.After(time.Until(deadline))
+	for {
+		select {
+		case s, ok := <-p.steps:
+			if ok {
+				p.note(s)
+			}
+			return s, ok
+		case <-ended: // with the run, if its steps are all here
+			ended = nil
+			late = time.After(min(time.Until(deadline), 5*time.Second))
+		case <-late:
+			return step{}, false
+		}
+	}
+}
+
+// lastLine gives what the members said last, shortly.
+func lastLine(members []*process) string {
+	var said []string
+	for _, m := range members {
+		lines := strings.Split(strings.TrimSpace(m.stderr.String()), "\n")
+		last := lines[len(lines)-1]
+		said = append(said, last[:min(len(last), 160)])
+	}
+	return strings.Join(said, " / ")
+}
+
+// spoke returns the transport between the two, and why it is that one, as a member's status tells; "" and the plan where
+// that has nothing to say between them.
+func spoke(t *testing.T, host *netlab.Host, binary, dir string) (transport, reason string) {
+	t.Helper()
+	p := launchBy(t, host.Start, binary, nil, "status", "--json", "--dir", dir)
+	p.finish(0)
+	var said struct {
+		Peer  string
+		Plan  []struct{ Peer string }
+		Links []struct{ From, To, Transport, Reason string }
+	}
+	if err := json.Unmarshal(p.stdout.Bytes(), &said); err != nil {
+		t.Errorf("status: %v", err)
+	}
+	for _, l := range said.Links {
+		if l.From == said.Peer {
+			return cmp.Or(l.Transport, "?"), l.Reason
+		}
+	}
+	return "", fmt.Sprint(said.Plan)
+}
+
+// TestNetworks trains across telling pairs of places.
+func TestNetworks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	for _, pair := range [][2]string{
+		{"public", "port-restricted"},
+	} {
+		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
+			t.Parallel()
+			o := trainPair(t, placeNamed(pair[0]), placeNamed(pair[1]))
+			t.Log(o)
+			if f := o.fault(); f != "" {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestEveryPairOfNetworks makes the table of docs/networks.md.
+func TestEveryPairOfNetworks(t *testing.T) {
+	file := os.Getenv(networksEnv)
+	if file == "" {
+		t.Skip("takes most of an hour: run .ci/networks")
+	}
+	var mu sync.Mutex // guards all
+	var all []outcome
+	slots := make(chan struct{}, pairsAtOnce)
+	t.Run("pairs", func(t *testing.T) {
+		for i, a := range places {
+			for _, b := range places[i:] {
+				t.Run(a.name+" and "+b.name, func(t *testing.T) {
+					t.Parallel()
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					o := trainPair(t, a, b)
+					mu.Lock()
+					defer mu.Unlock()
+					all = append(all, o)
+					t.Log(o)
+					if f := o.fault(); f != "" {
+						t.Error(f)
+					}
+				})
+			}
+		}
+	})
+	if err := os.WriteFile(file, []byte(table(all)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// table shows outcomes in Markdown.
+func table(all []outcome) string {
+	slices.SortFunc(all, func(x, y outcome) int { return strings.Compare(x.a.name+" "+x.b.name, y.a.name+" "+y.b.name) })
+	var out strings.Builder
+	out.WriteString("| member | member | trains | transport | seconds to the first step | why |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, o := range all {
+		fmt.Fprintln(&out, o)
+	}
+	return out.String()
+}
