@@ -113,7 +113,7 @@ func (p place) punches(with place) bool {
 // direct reports whether two members can speak without a relay.
 func (p place) direct(with place) bool { return p.reaches(with) || with.reaches(p) || p.punches(with) }
 
-// outcome is what became of a pair.
+// outcome says what became of a pair.
 type outcome struct {
 	a, b      place
 	trained   bool
