@@ -28,6 +28,7 @@ var homes = []struct {
 	{"github.com/klauspost/cpuid/", []string{"kernels/cpu"}, "the CPU's features matter to its backend alone"},
 	{"github.com/parquet-go/", []string{"node/dataset/source"}, "documents come out of files in one place"},
 	{"github.com/klauspost/compress/", []string{"node/dataset/source", "deploy/image"}, "documents come out of files in one place, and this program out of its own file in another"},
+	{"golang.org/x/net/", []string{"swarm/tcp"}, "proxies of the environment are one place's business"},
 	{"golang.org/x/text/", []string{"node/dataset/tokenizer"}, "normal forms matter to tokenizers alone"},
 	{"github.com/mmcloughlin/avo", []string{"kernels/cpu/asm"}, "only the generator of the assembly needs it"},
 	{"github.com/ebitengine/purego", []string{"kernels/native"}, "a binary that opens libraries is not static: one directory does, and whoever imports it knows"},

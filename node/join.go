@@ -151,14 +151,16 @@ func far(a string) bool {
 
 // firstContact blocks until a node at the invite's addresses has admitted this one.
 func (n *Node) firstContact(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	known := slices.Clone(n.membership.Known)
+	first, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err := n.swarm.Connect(ctx, n.membership.Known...)
+	err := n.swarm.Connect(first, known...)
 	if err == nil {
 		n.out.tellFolder(n.dir)
+		n.group.Go(func() error { tellDegraded(n.base, n.swarm, known, n.out); return nil })
 		return nil
 	}
-	return contactError(ctx, err, n.membership.Known, n.log)
+	return contactError(ctx, err, known, n.log)
 }
 
 // claim asks the contact of an invite for the run and the grant.
@@ -184,6 +186,5 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 		return marked{err, ErrRefused}
 	}
 	log.Info("first contact", "cause", err)
-	return fmt.Errorf("%w: nobody answers at %s: see that the node which made the invite runs and that this machine reaches it (address, firewall), or ask for a new invite if it has moved",
-		ErrUnreachable, strings.Join(addrs, " or "))
+	return unreached(ctx, err, addrs, log)
 }

@@ -86,25 +86,39 @@ func outbound() netip.Addr {
 // them, and returns the invite with them: only Identity, Listen and Socket of the config count. A refusal by the
 // contact, or an offer that the invite does not prove, unwraps to its sentinel and is final (admission.IsRefusal).
 func Claim(ctx context.Context, cfg Config, v admission.Invite) (_ admission.Invite, err error) {
+	h, end, err := claimHost(cfg)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return claimFrom(ctx, h, v)
+}
+
+// claimHost starts a host that asks for what belongs to an invite, until end.
+func claimHost(cfg Config) (h *host.Host, end func() error, err error) {
 	hostConfig := host.Config{Identity: cfg.Identity, Socket: cfg.Socket, Simulated: cfg.simulated, Peers: admission.NewPeers(), Tasks: tasks.New()}
 	for _, l := range cfg.Listen {
 		at, err := listen.Parse(l)
 		if err != nil {
-			return v, fmt.Errorf("swarm: listen address %q: %w", l, err)
+			return nil, nil, fmt.Errorf("swarm: listen address %q: %w", l, err)
 		}
 		for _, one := range at {
 			hostConfig.Listen = append(hostConfig.Listen, netip.AddrPortFrom(one.Addr(), 0))
 		}
 	}
-	h, err := host.New(hostConfig)
-	if err != nil {
-		return v, err
+	if h, err = host.New(hostConfig); err != nil {
+		return nil, nil, err
 	}
-	defer func() {
+	return h, func() error {
 		hostConfig.Tasks.Close()
-		err = errors.Join(err, h.Close())
+		err := h.Close()
 		hostConfig.Tasks.Wait()
-	}()
+		return err
+	}, nil
+}
+
+// claimFrom asks one contact after the other.
+func claimFrom(ctx context.Context, h *host.Host, v admission.Invite) (admission.Invite, error) {
 	asked := contacts(v)
 	for i, from := range asked {
 		got, err := claimOf(ctx, h, from, len(asked)-i)

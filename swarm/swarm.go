@@ -98,6 +98,7 @@ func (s *Swarm) start() (err error) {
 	}
 	connections := alpn.Config{
 		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
+		Findings: alpn.NewFindings(),
 	}
 	if s.data, err = alpn.New(connections); err != nil {
 		return err

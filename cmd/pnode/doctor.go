@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,21 +18,41 @@ import (
 
 func (e environment) doctorCommand() *cobra.Command {
 	flags := config.Default()
-	var asJSON bool
-	var dir string
+	var asJSON, net bool
+	var dir, file string
 	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Show the devices of this machine, and what is missing",
+		Use:   "doctor [--net INVITE|MULTIADDR|-]",
+		Short: "Show the devices of this machine, and what is missing; or what is in the way to a run",
 		Long: `List every device with its driver, memory, features, self-test and measured rates. Say which
 devices a node uses, and what to do about devices that do not work. Name the folders of runs
 that other users of this machine can open.
 
-Drivers are tried in a process of their own: one that crashes is named and left out.`,
+Drivers are tried in a process of their own: one that crashes is named and left out.
+
+With --net, test the way to the contact of an invite instead: names, routes, UDP, TCP, the proxy
+that HTTPS_PROXY names, the clocks, the invite. It takes at most 15 s, changes nothing and does
+not use the invite. The exit code is 0 if this machine can join, else that of a join that fails
+(` + "`pnode help exit-codes`" + `).`,
 		Example: `  pnode doctor
   pnode doctor --devices opencl:1      try this one, even if a node would not use it
-  pnode doctor --json | jq '.devices[] | select(.used)'`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+  pnode doctor --json | jq '.devices[] | select(.used)'
+  pnode doctor --net pnode1-...        can this machine join, and over what?
+  pnode doctor --net - < invite.txt    the same, with an invite that nobody else sees`,
+		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !net && (len(args) > 0 || file != "") {
+				return usageError{c.CommandPath(), errors.New("an invite is for --net: pnode doctor --net INVITE")}
+			}
+			if net {
+				target, err := e.target(cmp.Or(append(args, "")...), file)
+				if err == nil && target == "" {
+					err = errors.New("--net wants an invite or the address of a member")
+				}
+				if err != nil {
+					return usageError{c.CommandPath(), err}
+				}
+				return e.diagnoseNet(c.Context(), target, asJSON)
+			}
 			d, err := devices.Diagnose(c.Context(), devices.Options{Names: flags.Devices.Names(), Threads: flags.Threads, Probe: e.probe})
 			if err != nil {
 				return err
@@ -52,6 +74,8 @@ Drivers are tried in a process of their own: one that crashes is named and left 
 	}
 	addThreads(c.Flags(), &flags.Threads)
 	addDevices(c.Flags(), &flags)
+	c.Flags().BoolVar(&net, "net", false, "test the way to the contact of an invite")
+	c.Flags().StringVar(&file, "invite-file", "", "read the invite from `FILE`")
 	c.Flags().StringVar(&dir, "dir", "", "look at the run in `FOLDER` (default every run in the user's folder)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

@@ -51,6 +51,19 @@ func LoadIdentity(dir string) (Identity, error) {
 	return Identity{key: priv, id: id}, nil
 }
 
+// NewIdentity returns an identity that no folder keeps, for questions to strangers.
+func NewIdentity() (Identity, error) {
+	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
+	if err != nil {
+		return Identity{}, fmt.Errorf("swarm: new identity: %w", err)
+	}
+	id, err := peer.IDFromPrivateKey(key)
+	if err != nil {
+		return Identity{}, fmt.Errorf("swarm: new identity: %w", err)
+	}
+	return Identity{key: key, id: id}, nil
+}
+
 // Peer returns the identity's peer ID.
 func (i Identity) Peer() plan.PeerID { return plan.PeerID(i.id.String()) }
 

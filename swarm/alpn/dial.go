@@ -1,26 +1,39 @@
 package alpn
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
+	madns "github.com/multiformats/go-multiaddr-dns"
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/mux"
 	"pnode/swarm/transport"
 	"pnode/swarm/version"
 )
 
 const (
-	// dialTime bounds the try of one address, dialStagger is when the next one begins.
+	// dialTime bounds the try of one address, addrStagger is when that of the next one begins (RFC 8305, section 5), and
+	// dialStagger when the next transport does.
 	dialTime    = 5 * time.Second
+	addrStagger = 100 * time.Millisecond
 	dialStagger = 500 * time.Millisecond
+	// maxAddrs bounds the addresses of a transport that are tried: peers say what they like.
+	maxAddrs = 16
+	// relayTime bounds the way through another member, which asks it first.
+	relayTime = 10 * time.Second
 
 	// TLS alerts as QUIC carries them (RFC 9001, 4.8), with which a peer answers an ALPN that it does not listen
 	// for: libp2p's listener sends internal_error, others no_application_protocol.
@@ -28,29 +41,119 @@ const (
 	alertNoALPN   quic.TransportErrorCode = 0x100 + 120
 )
 
-// Dial opens a connection to a member, whose peer ID the handshake proves: first where libp2p is connected to
-// it, which is where a hole was punched, then at its other addresses. Without a UDP path the error wraps
-// ErrNoUDP. Over is one of Transports, or "" for the best that works.
+var errNoAddress = errors.New("no address of the peer is known")
+
+// try makes a connection.
+type try func(context.Context) (transport.Conn, error)
+
+// Dial opens a connection to a member, whose peer ID the handshake proves. Over is one of Transports, or "" for the best
+// that works: the transports are tried in their order, each when the one before has failed or taken half a second.
+// Addresses come in turn too, a tenth of a second apart, first where libp2p is connected, which is where a hole was punched. The
+// error tells of every try.
 func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport) (transport.Conn, error) {
-	if over != "" && !slices.Contains(t.Transports(p), over) {
-		return nil, fmt.Errorf("swarm: dial %s on %s: there is no way over %v, want one of %v", p, t.ALPN, over, t.Transports(p))
-	}
 	id, err := t.Reach(ctx, p)
 	if err == nil {
 		var conn transport.Conn
-		if conn, err = t.first(ctx, id, t.candidates(id)); err == nil {
+		if over != "" {
+			conn, err = t.dialOver(ctx, id, over)
+		} else {
+			conn, err = t.dialBest(ctx, id, t.transports(id))
+		}
+		if err == nil {
 			return conn, nil
 		}
 	}
 	return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
 }
 
-// Transports returns over what a member may be reached, the preferred one first.
-func (t *Transport) Transports(plan.PeerID) []plan.Transport { return []plan.Transport{plan.QUIC} }
+// Transports returns over what a member may be reached, the one that Dial tries first first.
+func (t *Transport) Transports(p plan.PeerID) []plan.Transport {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return nil
+	}
+	return t.transports(id)
+}
 
-// first dials the addresses in turn, each when the one before has failed or taken dialStagger, and returns the
-// first connection. The others are given up.
-func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) (transport.Conn, error) {
+func (t *Transport) transports(p peer.ID) []plan.Transport {
+	all := slices.DeleteFunc(slices.Clone(plan.Transports), func(over plan.Transport) bool {
+		switch over {
+		case plan.Relay:
+			return t.Relay == nil
+		default:
+			return len(t.candidates(p, over)) == 0
+		}
+	})
+	return t.Findings.order(p, all)
+}
+
+// dialBest dials over each of the transports in turn and returns the first connection. A try of one before goes on: what
+// comes of it counts for the next dial.
+func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transport) (transport.Conn, error) {
+	if len(all) == 0 {
+		return nil, errNoAddress
+	}
+	if len(all) == 1 {
+		return t.dialOver(ctx, p, all[0])
+	}
+	var tries []try
+	for _, over := range all {
+		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over) })
+	}
+	conn, err := t.first(ctx, dialStagger, tries)
+	if err != nil {
+		return nil, err
+	}
+	for _, over := range all {
+		if over == conn.Transport() {
+			break
+		}
+		t.Findings.pending(p, over)
+	}
+	return conn, nil
+}
+
+// dialOver dials over one transport, and notes what comes of it.
+func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport) (transport.Conn, error) {
+	conn, err := t.dialAddrs(ctx, p, over)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.Findings.note(p, over, inWords(err))
+		}
+		return nil, fmt.Errorf("over %s: %w", over, err)
+	}
+	t.Findings.note(p, over, "")
+	return conn, nil
+}
+
+// dialAddrs dials all addresses of one transport.
+func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transport) (transport.Conn, error) {
+	if over == plan.Relay {
+		if t.Relay == nil {
+			return nil, errors.New("no member forwards connections here")
+		}
+		ctx, cancel := context.WithTimeout(ctx, relayTime)
+		defer cancel()
+		raw, err := t.Relay(ctx, plan.PeerID(p.String()))
+		if err != nil {
+			return nil, err
+		}
+		return t.Client(ctx, raw, p, over)
+	}
+	addrs := t.candidates(p, over)
+	if len(addrs) == 0 {
+		return nil, errNoAddress
+	}
+	var tries []try
+	for _, a := range addrs {
+		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over) })
+	}
+	return t.first(ctx, addrStagger, tries)
+}
+
+// first makes the tries in turn, each when the one before has failed or taken a time, and returns the first connection.
+// The context of the others ends.
+func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []try) (transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
@@ -58,14 +161,14 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 		err  error
 	}
 	results := make(chan outcome)
-	errs, pending := []error{ErrNoUDP}, 0
-	for len(addrs) > 0 || pending > 0 {
+	var errs []error
+	for pending := 0; len(tries) > 0 || pending > 0; {
 		var next <-chan time.Time
-		if len(addrs) > 0 {
-			addr := addrs[0]
-			addrs = addrs[1:]
+		if len(tries) > 0 {
+			dial := tries[0]
+			tries = tries[1:]
 			begun := t.Tasks.Run(func(context.Context) {
-				conn, err := t.dialAddr(ctx, p, addr)
+				conn, err := dial(ctx)
 				select {
 				case results <- outcome{conn, err}:
 				case <-ctx.Done():
@@ -78,7 +181,7 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 				return nil, net.ErrClosed
 			}
 			pending++
-			next = time.After(dialStagger)
+			next = time.After(stagger)
 		}
 		select {
 		case r := <-results:
@@ -95,37 +198,127 @@ func (t *Transport) first(ctx context.Context, p peer.ID, addrs []ma.Multiaddr) 
 	return nil, errors.Join(errs...)
 }
 
-// candidates lists p's QUIC addresses without repetition.
-func (t *Transport) candidates(p peer.ID) []ma.Multiaddr {
+// candidates lists p's addresses of a transport without repetition, at most maxAddrs, those to try first first: where
+// libp2p is connected, then in libp2p's order.
+func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
+	var of func(ma.Multiaddr) bool
+	switch {
+	case over == plan.QUIC:
+		of = isQUIC
+	case over == plan.TCP && t.Host.TCP != nil:
+		of = t.Host.TCP.CanConnect
+	case over == plan.WebSocket && t.Host.TCP != nil:
+		of = t.Host.TCP.CanConnectWeb
+	default:
+		return nil
+	}
 	var all, out []ma.Multiaddr
 	for _, c := range t.Host.Network().ConnsToPeer(p) {
-		all = append(all, c.RemoteMultiaddr())
+		if over == plan.QUIC || c.Stat().Direction == network.DirOutbound { // nobody listens where a TCP connection comes from
+			all = append(all, c.RemoteMultiaddr())
+		}
 	}
-	for _, a := range append(all, t.Host.Peerstore().Addrs(p)...) {
-		if isQUIC(a) && !slices.ContainsFunc(out, a.Equal) {
+	known := swarm.DefaultDialRanker(ma.FilterAddrs(t.Host.Peerstore().Addrs(p), of))
+	slices.SortStableFunc(known, func(a, b network.AddrDelay) int { return cmp.Compare(a.Delay, b.Delay) })
+	for _, k := range known {
+		all = append(all, k.Addr)
+	}
+	for _, a := range all {
+		if of(a) && !slices.ContainsFunc(out, a.Equal) && len(out) < maxAddrs {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {
+func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, over plan.Transport) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
+	var conn transport.Conn
+	var err error
+	var raw net.Conn
+	switch over {
+	case plan.QUIC:
+		var at ma.Multiaddr
+		if at, err = resolved(ctx, a); err == nil {
+			conn, err = t.dialQUIC(ctx, p, at)
+		}
+	case plan.TCP:
+		raw, err = t.Host.TCP.Connect(ctx, a)
+	case plan.WebSocket:
+		raw, err = t.Host.TCP.ConnectWeb(ctx, a)
+	}
+	if raw != nil {
+		conn, err = t.Client(ctx, raw, p, over)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a, err)
+	}
+	t.remember(conn, p, true)
+	return conn, nil
+}
+
+// resolved looks the name of an address up, if it has one.
+func resolved(ctx context.Context, a ma.Multiaddr) (ma.Multiaddr, error) {
+	if !madns.Matches(a) {
+		return a, nil
+	}
+	all, err := madns.DefaultResolver.Resolve(ctx, a)
+	if err == nil && len(all) == 0 {
+		err = errors.New("the name has no address")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {
 	conf, verified := t.tls(p)
 	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, anyWindow)
 	if err != nil {
 		if alert := new(quic.TransportError); errors.As(err, &alert) && alert.Remote && (alert.ErrorCode == alertInternal || alert.ErrorCode == alertNoALPN) {
-			err = fmt.Errorf("%w: the peer does not speak %s: fetch the same release of pnode for both ends: %w", version.Err, t.ALPN, err)
+			err = t.otherVersion(err)
 		}
-		return nil, fmt.Errorf("%s: %w", a, err)
+		return nil, err
 	}
 	conn := transport.QUIC(quicConn)
 	if !verified() {
 		conn.Close(CodeNotMember, "no proof of identity")
-		return nil, fmt.Errorf("%s: peer %s gave no proof of identity", a, p)
+		return nil, errNoProof(p)
 	}
 	t.track(conn, p)
-	t.remember(conn, p, true)
 	return conn, nil
+}
+
+// Client makes a connection with p on a stream of bytes whose other end is given to Serve: TLS 1.3, in which both prove
+// their peer ID, so that whoever carries the bytes reads nothing. It owns raw from now on, and closes it if it fails.
+func (t *Transport) Client(ctx context.Context, raw net.Conn, p peer.ID, over plan.Transport) (transport.Conn, error) {
+	conf, verified := t.tls(p)
+	secured := tls.Client(raw, conf)
+	err := secured.HandshakeContext(ctx)
+	switch {
+	case err != nil:
+		if remote := new(net.OpError); errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(err.Error(), "no application protocol") {
+			err = t.otherVersion(err)
+		}
+	case !verified():
+		err = errNoProof(p)
+	case secured.ConnectionState().NegotiatedProtocol != t.ALPN:
+		err = t.otherVersion(errors.New("no protocol was agreed on"))
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	conn := mux.New(secured, mux.Config{Dialer: true, Transport: over, RemoteAddr: raw.RemoteAddr()})
+	t.track(conn, p)
+	return conn, nil
+}
+
+func errNoProof(p peer.ID) error { return fmt.Errorf("peer %s gave no proof of identity", p) }
+
+// otherVersion says what it means that a peer does not know the ALPN.
+func (t *Transport) otherVersion(err error) error {
+	return fmt.Errorf("%w: the peer does not speak %s: fetch the same release of pnode for both ends: %w", version.Err, t.ALPN, err)
 }

@@ -3,12 +3,14 @@ package alpn
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -21,34 +23,44 @@ import (
 // refusalTime bounds how long a host's word that a port is closed is waited for.
 const refusalTime = 400 * time.Millisecond
 
-// Refuses reports whether the host of a member says that nobody listens at the member's address: its process
+// Refuses reports whether the host of a member says that nobody listens at the member's addresses: its process
 // has ended, even if nobody had the time to say so. An operating system answers a datagram to a closed
-// port with ICMP "port unreachable", which only a connected socket hears of. The member is asked where it
-// has proved its identity before: other addresses of it may lead to another host here. A firewall, a host
-// that is off, or a network that is down leaves false.
+// port with ICMP "port unreachable", which only a connected socket hears of, and a TCP connection with a reset. The
+// member is asked where it has proved its identity before, over every transport that it did: other addresses of it may
+// lead to another host here, and a firewall may refuse one of the two. One that is silent, a host that is off, or a
+// network that is down leaves false.
 func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return false
 	}
-	addr, ok := t.listensAt(id)
-	return ok && refuses(ctx, addr)
+	asked := 0
+	for over, at := range t.listensAt(id) {
+		asked++
+		if over == plan.TCP && !refusesTCP(ctx, at.String()) || over == plan.QUIC && !refuses(ctx, at) {
+			return false
+		}
+	}
+	return asked > 0
 }
 
-// listensAt returns the address at which p was reached last, if p listens there and did not only call from
-// there.
-func (t *Transport) listensAt(p peer.ID) (netip.AddrPort, bool) {
+// listensAt returns the addresses at which p was reached last over each transport, if p listens there and did not only
+// call from there.
+func (t *Transport) listensAt(p peer.ID) map[plan.Transport]netip.AddrPort {
 	t.mu.Lock()
-	at, known := t.proved[p]
+	proved := maps.Clone(t.proved[p])
 	t.mu.Unlock()
-	if !known || at.dialed {
-		return at.addr, known
+	out := map[plan.Transport]netip.AddrPort{}
+	for over, at := range proved {
+		announced := func(a ma.Multiaddr) bool {
+			udp, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1")))
+			return err == nil && addrPort(udp) == at.addr
+		}
+		if at.dialed || slices.ContainsFunc(t.candidates(p, over), announced) {
+			out[over] = at.addr
+		}
 	}
-	announced := func(a ma.Multiaddr) bool {
-		udp, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1")))
-		return err == nil && addrPort(udp) == at.addr
-	}
-	return at.addr, slices.ContainsFunc(t.candidates(p), announced)
+	return out
 }
 
 // provedAddress says where a peer has proved its identity.
@@ -57,23 +69,41 @@ type provedAddress struct {
 	dialed bool // from here
 }
 
-// remember notes where p has proved its identity.
+// remember notes where p has proved its identity: at the other end of a connection, and where libp2p dialed it.
 func (t *Transport) remember(conn transport.Conn, p peer.ID, dialed bool) {
-	addr := addrPort(conn.RemoteAddr())
+	if over := conn.Transport(); over == plan.QUIC || over == plan.TCP && dialed {
+		t.prove(p, over, provedAddress{addrPort(conn.RemoteAddr()), dialed})
+	}
+	for _, c := range t.Host.Network().ConnsToPeer(p) {
+		if t.Host.TCP == nil || c.Stat().Direction != network.DirOutbound || !t.Host.TCP.CanConnect(c.RemoteMultiaddr()) {
+			continue
+		}
+		if at, err := manet.ToNetAddr(c.RemoteMultiaddr()); err == nil {
+			t.prove(p, plan.TCP, provedAddress{addrPort(at), true})
+		}
+	}
+}
+
+func (t *Transport) prove(p peer.ID, over plan.Transport, at provedAddress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.proved[p]; old.addr == addr {
-		dialed = dialed || old.dialed
+	if old := t.proved[p][over]; old.addr == at.addr {
+		at.dialed = at.dialed || old.dialed
 	}
-	t.proved[p] = provedAddress{addr, dialed}
+	if t.proved[p] == nil {
+		t.proved[p] = map[plan.Transport]provedAddress{}
+	}
+	t.proved[p][over] = at
 }
 
 func addrPort(a net.Addr) netip.AddrPort {
-	udp, ok := a.(*net.UDPAddr)
-	if !ok {
-		return netip.AddrPort{}
+	var at netip.AddrPort
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		at = a.AddrPort()
+	case *net.TCPAddr:
+		at = a.AddrPort()
 	}
-	at := udp.AddrPort()
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
@@ -131,9 +161,14 @@ func closed(ctx context.Context, a ma.Multiaddr) bool {
 	if err != nil || port.Network() != "tcp" {
 		return false
 	}
+	return refusesTCP(ctx, port.String())
+}
+
+// refusesTCP reports whether the host at a TCP address says that the port is closed.
+func refusesTCP(ctx context.Context, at string) bool {
 	ctx, cancel := context.WithTimeout(ctx, refusalTime)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", port.String())
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err == nil {
 		conn.Close()
 	}

@@ -19,6 +19,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
+	"pnode/swarm/mux"
 	"pnode/swarm/tasks"
 	"pnode/swarm/transport"
 )
@@ -48,8 +49,9 @@ type Transport struct {
 	queue     chan accepted
 	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
 	mu      sync.Mutex
-	conns   map[transport.Conn]peer.ID
-	proved  map[peer.ID]provedAddress
+	conns   map[transport.Conn]tracked
+	made    uint64 // connections until now
+	proved  map[peer.ID]map[plan.Transport]provedAddress
 	pending map[peer.ID]int
 	waiting int
 }
@@ -64,7 +66,18 @@ type Config struct {
 	Tasks    *tasks.Group
 	// Reach connects to a peer, whose addresses are known, and waits until it is a member.
 	Reach func(context.Context, plan.PeerID) (peer.ID, error)
-	Log   *slog.Logger
+	// Relay returns a stream of bytes to a peer through another member; nil where none forwards.
+	Relay func(context.Context, plan.PeerID) (net.Conn, error)
+	// Findings are shared by the transports of a node; nil for some of its own.
+	Findings *Findings
+	Log      *slog.Logger
+}
+
+// tracked is an open connection; a later one has a greater number.
+type tracked struct {
+	peer   peer.ID
+	over   plan.Transport
+	number uint64
 }
 
 // accepted is a member's connection that waits for Accept.
@@ -73,18 +86,24 @@ type accepted struct {
 	peer peer.ID
 }
 
-// ErrNoUDP is returned for a member that is reached over TCP or a relay only.
-var ErrNoUDP = errors.New("no UDP path to this peer")
+// errBusy is returned for one connection too many that waits for its peer's admission.
+var errBusy = errors.New("too many connections wait for admission")
 
-// New listens for the ALPN wherever libp2p listens for QUIC.
+// New listens for the ALPN wherever libp2p listens for QUIC and TCP.
 func New(cfg Config) (*Transport, error) {
 	identity, err := libp2ptls.NewIdentity(cfg.Identity.Key())
 	if err != nil {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}
 	t := &Transport{
-		Config: cfg, identity: identity, conns: map[transport.Conn]peer.ID{}, proved: map[peer.ID]provedAddress{},
+		Config: cfg, identity: identity, conns: map[transport.Conn]tracked{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
 		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
+	}
+	if t.Findings == nil {
+		t.Findings = NewFindings()
+	}
+	if cfg.Host.TCP != nil {
+		cfg.Host.TCP.Serve(cfg.ALPN, t.Serve)
 	}
 	conf := &tls.Config{
 		NextProtos: []string{cfg.ALPN},
@@ -163,24 +182,89 @@ func (t *Transport) listen(ctx context.Context, ln quicreuse.Listener) {
 // accept closes a connection of a peer that is not connected to libp2p or was refused, before anything is read from it.
 // A member's is welcome; one whose verdict is pending waits for it, if few do.
 func (t *Transport) accept(conn transport.Conn, p peer.ID, err error) {
-	switch {
-	case err != nil:
-	case t.Peers.Member(p):
-		t.Tasks.Run(func(ctx context.Context) { t.welcome(ctx, conn, p) })
-		return
-	case !t.Peers.Pending(p):
+	if err == nil && !t.Peers.Member(p) && !t.Peers.Pending(p) {
 		err = admission.ErrNotMember
-	case !t.wait(p):
-		conn.Close(CodeBusy, "too many connections at once")
-		return
-	default:
-		t.Tasks.Run(func(ctx context.Context) { t.await(ctx, conn, p) })
+	}
+	if err != nil {
+		t.refuse(conn, p, err)
 		return
 	}
-	t.refuse(conn, p, err)
+	t.Tasks.Run(func(ctx context.Context) {
+		switch err := t.admit(ctx, p); {
+		case errors.Is(err, errBusy):
+			conn.Close(CodeBusy, "too many connections at once")
+		case err != nil:
+			t.refuse(conn, p, err)
+		default:
+			t.welcome(ctx, conn, p)
+		}
+	})
 }
 
-// wait counts a connection that waits for its peer's admission, and reports whether it may. await counts it out.
+// Serve makes a connection on a stream of bytes whose other end is given to Client, and queues it for Accept. It returns
+// at once, and owns raw from now on. A peer costs a TLS handshake until it is a member: then streams begin.
+func (t *Transport) Serve(raw net.Conn, over plan.Transport) {
+	begun := t.Tasks.Run(func(ctx context.Context) {
+		secured, p, err := t.secure(ctx, raw)
+		if err == nil {
+			err = t.admit(ctx, p)
+		}
+		if scoped, counted := raw.(interface{ SetPeer(peer.ID) error }); err == nil && counted {
+			err = scoped.SetPeer(p)
+		}
+		if err != nil {
+			t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "over", over, "peer", p, "addr", raw.RemoteAddr(), "err", err)
+			raw.Close()
+			return
+		}
+		t.welcome(ctx, mux.New(secured, mux.Config{Transport: over, RemoteAddr: raw.RemoteAddr()}), p)
+	})
+	if !begun {
+		raw.Close()
+	}
+}
+
+// secure makes the TLS handshake of an accepted connection, and returns the peer ID that it proved.
+func (t *Transport) secure(ctx context.Context, raw net.Conn) (*tls.Conn, peer.ID, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	conf, _ := t.tls("")
+	secured := tls.Server(raw, conf)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, "", err
+	}
+	key, err := libp2ptls.PubKeyFromCertChain(secured.ConnectionState().PeerCertificates)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := peer.IDFromPublicKey(key)
+	return secured, p, err
+}
+
+// admit blocks until a peer is a member. It gives ErrNotMember at once for one that is not connected to libp2p or was
+// refused, and errBusy where too many wait.
+func (t *Transport) admit(ctx context.Context, p peer.ID) error {
+	switch {
+	case t.Peers.Member(p):
+		return nil
+	case !t.Peers.Pending(p):
+		return admission.ErrNotMember
+	case !t.wait(p):
+		return errBusy
+	}
+	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit)
+	defer cancel()
+	err := t.Peers.Wait(ctx, p)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
+	if t.pending[p]--; t.pending[p] == 0 {
+		delete(t.pending, p)
+	}
+	return err
+}
+
+// wait counts a connection that waits for its peer's admission, and reports whether it may. admit counts it out.
 func (t *Transport) wait(p peer.ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,24 +274,6 @@ func (t *Transport) wait(p peer.ID) bool {
 	t.waiting++
 	t.pending[p]++
 	return true
-}
-
-// await welcomes a connection once its peer is a member.
-func (t *Transport) await(ctx context.Context, conn transport.Conn, p peer.ID) {
-	bounded, cancel := context.WithTimeout(ctx, admission.TimeLimit)
-	err := t.Peers.Wait(bounded, p)
-	cancel()
-	t.mu.Lock()
-	t.waiting--
-	if t.pending[p]--; t.pending[p] == 0 {
-		delete(t.pending, p)
-	}
-	t.mu.Unlock()
-	if err != nil {
-		t.refuse(conn, p, err)
-		return
-	}
-	t.welcome(ctx, conn, p)
 }
 
 // welcome queues a member's connection, counted as that peer's.
@@ -248,7 +314,8 @@ func remotePeer(conn *quic.Conn) (peer.ID, error) {
 // before.
 func (t *Transport) track(conn transport.Conn, p peer.ID) {
 	t.mu.Lock()
-	t.conns[conn] = p
+	t.made++
+	t.conns[conn] = tracked{p, conn.Transport(), t.made}
 	t.mu.Unlock()
 	context.AfterFunc(conn.Context(), func() {
 		t.mu.Lock()
@@ -262,23 +329,32 @@ func (t *Transport) track(conn transport.Conn, p peer.ID) {
 
 // Drop closes the connections with p, which was removed from the run.
 func (t *Transport) Drop(p peer.ID) {
+	for _, conn := range t.open(func(owner peer.ID) bool { return owner == p }) {
+		conn.Close(CodeNotMember, removed)
+	}
+}
+
+// open lists the connections with some peers.
+func (t *Transport) open(with func(peer.ID) bool) (out []transport.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for conn, owner := range t.conns {
-		if owner == p {
-			conn.Close(CodeNotMember, removed)
+	for conn, c := range t.conns {
+		if with(c.peer) {
+			out = append(out, conn)
 		}
 	}
+	return out
 }
 
 // Close stops listening and closes all connections.
 func (t *Transport) Close() {
+	if t.Host.TCP != nil {
+		t.Host.TCP.Serve(t.ALPN, nil)
+	}
 	for _, ln := range t.listeners {
 		ln.Close()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for conn := range t.conns {
+	for _, conn := range t.open(func(peer.ID) bool { return true }) {
 		conn.Close(codeClosed, "closing")
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/fx"
 
@@ -29,6 +28,7 @@ import (
 	"pnode/swarm/announce"
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
+	"pnode/swarm/tcp"
 )
 
 const (
@@ -89,7 +89,9 @@ type Simulated struct {
 // Host is a running libp2p host with the QUIC connection manager that it was built with.
 type Host struct {
 	host.Host
-	QUIC      *quicreuse.ConnManager
+	QUIC *quicreuse.ConnManager
+	// TCP is nil where the host does without TCP.
+	TCP       *tcp.Transport
 	shared    []*sharedSocket
 	strangers *strangers
 	own       *ownAddrs
@@ -206,8 +208,13 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 	if cfg.Socket != nil {
 		return append(opts, wrappedSockets(cfg.Socket)), nil
 	}
-	// The fallback where UDP does not get through.
-	return append(opts, libp2p.Transport(tcp.NewTCPTransport)), nil
+	t, err := tcp.New(cfg.Identity.Key(), cfg.Tasks) // where UDP does not get through
+	if err != nil {
+		h.closeShared(false)
+		return nil, err
+	}
+	h.TCP = t
+	return append(opts, libp2p.Transport(h.TCP.Init)), nil
 }
 
 // traverse starts what gets this node's members through NATs, in both directions: relaying for others, reservations with

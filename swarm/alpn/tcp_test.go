@@ -1,0 +1,219 @@
+package alpn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/transport"
+	"pnode/swarm/version"
+)
+
+func tcpAddr(e end) ma.Multiaddr {
+	for _, a := range e.Host.Addrs() {
+		if e.Host.TCP.CanConnect(a) {
+			return a
+		}
+	}
+	panic("no TCP address")
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// echoed sends a few bytes over a connection and wants them back from the other end.
+func echoed(t *testing.T, ctx context.Context, conn transport.Conn, e end) {
+	t.Helper()
+	there, _, err := e.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := conn.OpenStream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if in, err := there.AcceptStream(ctx); err == nil {
+			io.Copy(in, in)
+			in.Close()
+		}
+	}()
+	if _, err := st.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	st.Close()
+	if got, err := io.ReadAll(st); err != nil || string(got) != "hello" {
+		t.Errorf("back came %q: %v", got, err)
+	}
+}
+
+// Members reach each other over TCP as over QUIC, on the same port as libp2p; the peer ID is proved.
+func TestDialOverTCP(t *testing.T) {
+	a, b := pair(t)
+	ctx := within(t)
+	for _, over := range []plan.Transport{plan.TCP, plan.WebSocket, plan.QUIC} {
+		conn, err := a.Dial(ctx, b.id.Peer(), over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conn.Transport() != over {
+			t.Errorf("connected over %s, want %s", conn.Transport(), over)
+		}
+		echoed(t, ctx, conn, b)
+	}
+	if got := a.Transports(b.id.Peer()); !slices.Equal(got[:2], []plan.Transport{plan.QUIC, plan.TCP}) {
+		t.Errorf("transports %v, want QUIC before TCP", got)
+	}
+	stranger, err := admission.LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.dialAddr(ctx, stranger.ID(), tcpAddr(b), plan.TCP); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
+		t.Errorf("dial of a wrong peer ID: %v", err)
+	}
+	newer := &Transport{Config: a.Config, identity: a.identity}
+	newer.ALPN = "pnode-test/2"
+	if _, err := newer.dialAddr(ctx, b.id.ID(), tcpAddr(b), plan.TCP); !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "pnode-test/2") {
+		t.Errorf("dial of another version: %v", err)
+	}
+}
+
+// Where UDP gets no answer the data plane runs over TCP, and says why.
+func TestTCPWhereUDPIsSilent(t *testing.T) {
+	a, b := pair(t)
+	ctx, p := within(t), b.id.ID()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, c := range a.Host.Network().ConnsToPeer(p) {
+		c.Close()
+	}
+	a.Host.Peerstore().ClearAddrs(p)
+	port := silent.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	a.Host.Peerstore().AddAddrs(p, []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port)), tcpAddr(b)}, time.Hour)
+	conn, err := a.Dial(ctx, b.id.Peer(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.Transport() != plan.TCP {
+		t.Fatalf("connected over %s, want TCP", conn.Transport())
+	}
+	if paths := a.Paths(); len(paths) != 1 || paths[0].String() != "on TCP: UDP has not answered yet" {
+		t.Errorf("paths %v", paths)
+	}
+	for a.Reason(b.id.Peer(), plan.QUIC) != "gets no answer" { // the try over UDP goes on until its time is over
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("UDP %s", a.Reason(b.id.Peer(), plan.QUIC))
+		}
+	}
+	if got := a.Transports(b.id.Peer()); got[0] != plan.TCP {
+		t.Errorf("transports %v after UDP has failed", got)
+	}
+	if paths := a.Paths(); len(paths) != 1 || paths[0].String() != "on TCP: UDP gets no answer" {
+		t.Errorf("paths %v", paths)
+	}
+}
+
+// A stranger's connection is closed after the handshake, before anything is read from it.
+func TestStrangerOverTCP(t *testing.T) {
+	_, b := pair(t)
+	ctx := within(t)
+	id, err := admission.LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &Transport{Config: b.Config}
+	if x.identity, err = libp2ptls.NewIdentity(id.Key()); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := manet.Dial(tcpAddr(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, _ := x.tls(b.id.ID())
+	conn := tls.Client(raw, conf)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	if n, err := conn.Read(make([]byte, 1)); err == nil || n > 0 || errors.Is(err, net.ErrClosed) {
+		t.Errorf("a stranger reads %d bytes: %v", n, err)
+	}
+	if len(b.queue) > 0 || len(b.Paths()) > 0 {
+		t.Error("a stranger was let in")
+	}
+}
+
+// The connections over TCP of a removed member are closed.
+func TestDropOverTCP(t *testing.T) {
+	a, b := pair(t)
+	ctx := within(t)
+	conn, err := a.Dial(ctx, b.id.Peer(), plan.TCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, _, err := b.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Peers.Block(a.id.ID(), admission.Removed("removed"))
+	b.Drop(a.id.ID())
+	for _, c := range []transport.Conn{conn, there} {
+		select {
+		case <-c.Context().Done():
+		case <-ctx.Done():
+			t.Fatal("a connection of a removed peer stays open")
+		}
+	}
+	if closed, ok := transport.ClosedBy(conn.Err()); !ok || closed.Code != CodeNotMember {
+		t.Errorf("the removed peer is told %v", conn.Err())
+	}
+}
+
+// A process that has ended is found out over TCP, and a live one is not taken for dead.
+func TestRefusesOverTCP(t *testing.T) {
+	a, b := pair(t)
+	ctx := within(t)
+	if _, err := a.Dial(ctx, b.id.Peer(), plan.TCP); err != nil {
+		t.Fatal(err)
+	}
+	if a.Refuses(ctx, b.id.Peer()) {
+		t.Error("a live peer refuses")
+	}
+	at := a.listensAt(b.id.ID())
+	if !at[plan.TCP].IsValid() {
+		t.Fatalf("peer proved at %v, want a TCP address", at)
+	}
+	b.Close()
+	if err := b.Host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for !a.Refuses(ctx, b.id.Peer()) {
+		if ctx.Err() != nil {
+			t.Fatal("a peer that has ended does not refuse")
+		}
+	}
+}

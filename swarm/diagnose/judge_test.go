@@ -1,0 +1,133 @@
+package diagnose
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"pnode/planner/plan"
+)
+
+var place = netip.MustParseAddrPort("192.0.2.1:4001")
+
+// after returns a test of a transport to place that found something.
+func after(part Part, f Finding) Test {
+	o := outcome{finding: f, err: syscall.ECONNRESET, peer: peer.ID("other")}
+	var t Test
+	switch part {
+	case UDP:
+		t = explainUDP(place, "contact", o)
+		t.Did = "QUIC handshake"
+	case TCP:
+		t = explainTCP(place, "contact", o)
+		t.Did = "connect, TLS handshake"
+	case Proxy:
+		t = explainProxy(place.String(), proxyOutcome{outcome: o, status: "407 Proxy Authentication Required"})
+		t.Did = "CONNECT " + place.String()
+	}
+	t.Part, t.Target = part, place.String()
+	if part == Proxy {
+		t.Target = "192.0.2.9:3128"
+	}
+	return t
+}
+
+// TestVerdicts: each combination of findings gives the sentence that a person needs, and what to do.
+func TestVerdicts(t *testing.T) {
+	noProxy := Test{Part: Proxy, Result: NotNeeded}
+	noRoute := explainRoute(netip.MustParseAddr("127.9.9.9"), netip.Addr{}, syscall.ENETUNREACH)
+	noRoute.Part, noRoute.Target, noRoute.Did = Route, "127.9.9.9", "ask this machine for a route"
+	silentRelay := Test{Part: Relay, Target: place.String(), Result: Fails, Finding: Silent}
+	expired := Test{Part: Invite, Result: Fails, Finding: Expired, Says: "the contact says: invite expired (it ended yesterday)", Do: "ask for a new one (`pnode invite`)"}
+	slow := Test{Part: Clock, Result: Fails, Finding: ClockBehind, Says: "this machine's clock is behind the contact's by at least 30 min", Do: "set this machine's clock"}
+	for name, c := range map[string]struct {
+		tests   []Test
+		over    plan.Transport
+		cause   Part
+		verdict string
+		do      string
+	}{
+		"all works": {
+			[]Test{after(UDP, Works), after(TCP, Works), noProxy},
+			plan.QUIC, "",
+			"this machine can join: UDP to 192.0.2.1:4001 works: data will go over QUIC", "",
+		},
+		"UDP dropped": {
+			[]Test{after(UDP, Silent), after(TCP, Works), noProxy},
+			plan.TCP, UDP,
+			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP works: data will go over TCP",
+			"see that the node there runs, and open UDP 4001 there and on the way",
+		},
+		"TCP dropped": {
+			[]Test{after(UDP, Works), after(TCP, Silent), noProxy},
+			plan.QUIC, "",
+			"this machine can join: UDP to 192.0.2.1:4001 works: data will go over QUIC", "",
+		},
+		"nobody listens": {
+			[]Test{after(UDP, Refused), after(TCP, Refused), noProxy},
+			"", UDP,
+			"this machine cannot join: UDP and TCP 192.0.2.1:4001 (QUIC handshake; connect, TLS handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place",
+			"start the node that made the invite, or ask for a new invite if it listens elsewhere now",
+		},
+		"silence": {
+			[]Test{after(UDP, Silent), after(TCP, Silent), noProxy},
+			"", TCP,
+			"this machine cannot join: UDP and TCP 192.0.2.1:4001 (QUIC handshake; connect, TLS handshake): no answer in 5 s",
+			"see that the machine there is on and its node runs; open UDP and TCP to that port there and on the way; where only a proxy leads out, name it in HTTPS_PROXY",
+		},
+		"TCP cut": {
+			[]Test{after(UDP, Silent), after(TCP, Cut), noProxy},
+			"", TCP,
+			"this machine cannot join: UDP 192.0.2.1:4001 (QUIC handshake): no answer in 5 s; TCP 192.0.2.1:4001 (connect, TLS handshake): it connects, and the TLS handshake is cut (connection reset by peer)",
+			"a firewall that lets only known protocols through does that: ask its owner to allow the connection",
+		},
+		"proxy": {
+			[]Test{after(UDP, Silent), after(TCP, Silent), after(Proxy, ProxyLogin)},
+			"", Proxy,
+			"this machine cannot join: UDP and TCP 192.0.2.1:4001 (QUIC handshake; connect, TLS handshake): no answer in 5 s; the proxy 192.0.2.9:3128 (CONNECT 192.0.2.1:4001): the proxy wants a user and a password (it answers 407 Proxy Authentication Required)",
+			"give them in HTTPS_PROXY: http://USER:PASSWORD@HOST:PORT",
+		},
+		"no route": {
+			[]Test{noRoute, noProxy},
+			"", Route,
+			"this machine cannot join: the route 127.9.9.9 (ask this machine for a route): this machine has no route to 127.9.9.9 (network is unreachable)",
+			"bring a network interface up that leads there",
+		},
+		"relay": {
+			[]Test{after(UDP, Refused), after(TCP, Refused), noProxy, silentRelay},
+			"", Relay,
+			"this machine cannot join: the relay to the contact is not reached: UDP and TCP 192.0.2.1:4001 (QUIC handshake; connect, TLS handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place",
+			"start the node that made the invite, or ask for a new invite if it listens elsewhere now",
+		},
+		"clock": {
+			[]Test{after(UDP, ClockAhead), after(TCP, ClockAhead), noProxy},
+			"", Clock,
+			"this machine cannot join: UDP 192.0.2.1:4001 (QUIC handshake): the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead",
+			"set this machine's clock, or the contact's if that is the wrong one",
+		},
+		"clock that is off and does not matter": {
+			[]Test{after(UDP, Works), slow, noProxy},
+			plan.QUIC, Clock,
+			"this machine can join: UDP to 192.0.2.1:4001 works: data will go over QUIC; but this machine's clock is behind the contact's by at least 30 min",
+			"set this machine's clock",
+		},
+		"expired": {
+			[]Test{after(UDP, Works), after(TCP, Works), expired},
+			"", Invite,
+			"this machine cannot join: invite: the contact says: invite expired (it ended yesterday)", "ask for a new one (`pnode invite`)",
+		},
+		"only UDP named": {
+			[]Test{after(UDP, Denied), noProxy},
+			"", UDP,
+			"this machine cannot join: UDP 192.0.2.1:4001 (QUIC handshake): this machine does not let the program send (connection reset by peer)",
+			"allow outgoing UDP to port 4001 on this machine",
+		},
+	} {
+		r := Judge(c.tests)
+		if r.Verdict != c.verdict || r.Do != c.do || r.Cause != c.cause || r.Over != c.over || r.Joins != (c.over != "") {
+			t.Errorf("%s: joins %v over %q, cause %q:\n%s\n%s\nwant %q, %q:\n%s\n%s", name, r.Joins, r.Over, r.Cause, r.Verdict, r.Do, c.over, c.cause, c.verdict, c.do)
+		}
+	}
+}

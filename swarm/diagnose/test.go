@@ -1,0 +1,94 @@
+package diagnose
+
+import (
+	"time"
+
+	"pnode/planner/plan"
+)
+
+// Part names a part of the way to a contact, which a test looks at.
+type Part string
+
+// The parts of the way to a contact, in the order in which they are looked at.
+const (
+	DNS       Part = "dns"
+	Route     Part = "route"
+	UDP       Part = "udp"
+	TCP       Part = "tcp"
+	MTU       Part = "mtu"
+	Proxy     Part = "proxy"
+	WebSocket Part = "websocket"
+	Relay     Part = "relay"
+	Clock     Part = "clock"
+	Invite    Part = "invite"
+	NAT       Part = "nat"
+)
+
+// Result says how a test ended.
+type Result string
+
+const (
+	OK        Result = "ok"
+	Fails     Result = "fails"
+	NotNeeded Result = "not needed"
+	NotTested Result = "not tested"
+)
+
+// Finding says in one word what a test found. Programs may rely on it.
+type Finding string
+
+const (
+	Works   Finding = "works"
+	Silent  Finding = "silent"  // no answer in time
+	Refused Finding = "refused" // the machine answers that nobody listens there
+	// Unreachable: a machine on the way says that it cannot deliver.
+	Unreachable Finding = "unreachable"
+	NoRoute     Finding = "no-route"     // this machine has no route there
+	Denied      Finding = "denied"       // this machine does not let the program send
+	Cut         Finding = "cut"          // it connects, and the connection is cut
+	Foreign     Finding = "foreign"      // what answers does not speak libp2p's protocols
+	OtherNode   Finding = "other-node"   // another node answers
+	ClockBehind Finding = "clock-behind" // this machine's clock is behind the contact's
+	ClockAhead  Finding = "clock-ahead"
+	TooBig      Finding = "too-big"       // packets of QUIC's usual size do not pass
+	NoName      Finding = "no-name"       // the resolver says that the name does not exist
+	NoResolver  Finding = "no-resolver"   // the resolver does not answer, or fails
+	ProxyLogin  Finding = "proxy-login"   // 407
+	ProxyDenies Finding = "proxy-denies"  // any other status than 200
+	Expired     Finding = "expired"       // of an invite
+	NoUse       Finding = "of-no-use"     // an invite that is used up, revoked, or refused for another reason
+	Unknown     Finding = "unknown"       // an invite that the contact does not know
+	Skipped     Finding = ""              // not needed, or not tested
+	Failed      Finding = "failed"        // for a reason that has no word here
+	Busy        Finding = "busy"          // the contact has no place for another stranger now
+	NATed       Finding = "behind-nat"    // others see another address than this machine has
+	NATVaries   Finding = "nat-symmetric" // and another for each of them
+)
+
+// Test is one test, done or left out.
+type Test struct {
+	Part Part `json:"test"`
+	// Target is a host and a port, a name or a proxy; empty where the test has none.
+	Target  string  `json:"target,omitempty"`
+	Did     string  `json:"did,omitempty"`
+	Result  Result  `json:"result"`
+	Finding Finding `json:"finding,omitempty"`
+	// Says is the finding as a sentence, Do what to do about it.
+	Says    string        `json:"says"`
+	Do      string        `json:"do,omitempty"`
+	Took    time.Duration `json:"-"`
+	Seconds float64       `json:"seconds"`
+}
+
+// Report holds all tests and what follows from them.
+type Report struct {
+	// Joins reports whether this machine can join; Over is the transport that data would take then.
+	Joins bool           `json:"joins"`
+	Over  plan.Transport `json:"over,omitempty"`
+	// Verdict is one sentence.
+	Verdict string `json:"verdict"`
+	// Cause is the part that fails, Do what to do about it; empty where this machine can join, and none is degraded.
+	Cause Part   `json:"cause,omitempty"`
+	Do    string `json:"do,omitempty"`
+	Tests []Test `json:"tests"`
+}
