@@ -137,7 +137,9 @@ func (n *Node) openNetwork(o opening) (err error) {
 		return err
 	}
 	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft}
-	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{Log: n.log})
+	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{
+		Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
+	})
 	n.links.ServeChunks(n.store.Chunk)
 	return nil
 }

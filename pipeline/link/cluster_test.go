@@ -108,6 +108,9 @@ func loopback(t testing.TB, peers int, opt Options) *cluster {
 	return c
 }
 
+// spread has the next session of peer i with peer j begin with n connections.
+func (c *cluster) spread(i, j, n int) { c.endpoints[i].keep(c.ids[j], newTuner(n)) }
+
 // sessions opens a generation on all endpoints.
 func (c *cluster) sessions(g plan.Generation) []*Session {
 	var all []*Session

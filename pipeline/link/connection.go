@@ -18,7 +18,7 @@ import (
 // peer take pieces from the same outboxes, each as fast as its congestion window lets it.
 type connection struct {
 	remote *remote
-	conn   transport.Conn
+	conn   *liveConn
 	rank   atomic.Int32 // among the connections of the peer: those from remote.want on rest
 
 	// ctx ends when the connection breaks or has nothing more to send; writers end with it.
@@ -34,10 +34,14 @@ type connection struct {
 	// the goroutine of remote.run.
 	bytes uint64
 	moved time.Time
+	// How many times in a row the connection, seen then, was of a transport that is not in use, and what it had carried
+	// the first time. They belong to the same goroutine.
+	idle    int
+	carried uint64
 }
 
 // attach begins to send to r over a connection. It belongs to the goroutine of remote.run.
-func (r *remote) attach(conn transport.Conn) *connection {
+func (r *remote) attach(conn *liveConn) *connection {
 	c := &connection{
 		remote: r, conn: conn, through: make(chan struct{}),
 		moved: time.Now(), bytes: conn.Stats().BytesReceived,
@@ -58,15 +62,24 @@ func (r *remote) attach(conn transport.Conn) *connection {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.streams { // what is not acknowledged goes over another connection
-			s.mu.Lock()
-			s.closed = true
-			s.box.giveBack(s.sent)
-			s.sent = nil
-			s.mu.Unlock()
+			s.takeBack()
 		}
 		c.streams = nil
 	})
 	return c
+}
+
+// release has other connections send what is under way on this one, and cuts the streams that it is on.
+func (c *connection) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams = slices.DeleteFunc(c.streams, func(s *outStream) bool {
+		if !s.takeBack() {
+			return false
+		}
+		cut(s.stream, streamCut)
+		return true
+	})
 }
 
 // active reports whether the connection may take pieces.
@@ -94,10 +107,11 @@ func (c *connection) write(class wire.Class) {
 			}
 			return
 		}
-		if s == nil || p.before(s.newest) < 0 {
-			if s != nil {
-				s.retire()
-			}
+		if s != nil && p.before(s.newest) < 0 {
+			s.retire()
+			s = nil
+		}
+		if s == nil {
 			if s, err = c.openStream(class); err != nil {
 				box.giveBack([]piece{p})
 				c.failed(err)
@@ -105,13 +119,25 @@ func (c *connection) write(class wire.Class) {
 			}
 		}
 		s.mu.Lock()
-		s.sent = append(s.sent, p)
+		released := s.closed
+		if !released {
+			s.sent = append(s.sent, p)
+		}
 		s.mu.Unlock()
+		if released {
+			box.giveBack([]piece{p})
+			s = nil
+			continue
+		}
 		s.newest = p
 		if _, err = s.stream.Write(wire.AppendPiece(make([]byte, 0, wire.PieceBytes), p.header, p.seq, p.offset)); err == nil {
 			_, err = s.stream.Write(p.payload())
 		}
 		if err != nil {
+			if s.released() { // while it was written
+				s = nil
+				continue
+			}
 			c.failed(err)
 			return
 		}
@@ -208,6 +234,25 @@ func (c *connection) openStream(class wire.Class) (*outStream, error) {
 	}
 	c.writers.Go(s.readAcks)
 	return s, nil
+}
+
+// takeBack ends a stream on which pieces are under way, or were, and has them sent over another connection. It reports
+// whether there were some.
+func (s *outStream) takeBack() (some bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	some = len(s.sent) > 0
+	s.closed = s.closed || some
+	s.box.giveBack(s.sent)
+	s.sent = nil
+	return some
+}
+
+// released reports whether the pieces of the stream were taken back.
+func (s *outStream) released() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // forget drops a stream whose pieces need not be given back.

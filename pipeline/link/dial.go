@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"pnode/planner/plan"
-	"pnode/swarm/transport"
 )
 
 const (
 	// maxSpread bounds the connections that a session spreads its messages over.
 	maxSpread = 16
-	// maxConns bounds the live connections with one peer: two more when both dialled at once.
-	maxConns = maxSpread + 2
+	// maxConns bounds the live connections with one peer: each direction may have a transport of its own, and two more
+	// come when both dialled at once.
+	maxConns = 2*maxSpread + 2
 	// A failed dial is repeated after firstRetry, then twice as long, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Second
 )
 
-// connect returns a live connection with id: the newest there is, or a new one. It tries until
-// PeerTimeout is over.
-func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (transport.Conn, error) {
+// connect returns a live connection with id: the newest there is over the transport that messages go over, the newest of
+// all, or a new one. It tries until PeerTimeout is over.
+func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
 	again := time.NewTimer(0)
@@ -34,10 +34,18 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (transport.Conn,
 	for {
 		conns, changed := e.connections(id)
 		if len(conns) > 0 {
+			e.mu.Lock()
+			over := e.peer(id).over
+			e.mu.Unlock()
+			for _, c := range slices.Backward(conns) {
+				if c.Transport() == over {
+					return c, nil
+				}
+			}
 			return conns[len(conns)-1], nil
 		}
 		if ready {
-			conn, err := e.dial(ctx, id)
+			conn, err := e.dial(ctx, id, "")
 			if err == nil || errors.Is(err, ErrClosed) {
 				return conn, err
 			}
@@ -62,10 +70,10 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (transport.Conn,
 
 // connections returns the live connections with a peer, the oldest first, and a channel that is closed
 // by the next change.
-func (e *Endpoint) connections(id plan.PeerID) ([]transport.Conn, <-chan struct{}) {
+func (e *Endpoint) connections(id plan.PeerID) ([]*liveConn, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var live []transport.Conn
+	var live []*liveConn
 	for _, c := range e.peer(id).conns {
 		if !ended(c) {
 			live = append(live, c)
@@ -74,8 +82,8 @@ func (e *Endpoint) connections(id plan.PeerID) ([]transport.Conn, <-chan struct{
 	return live, e.changed.wait()
 }
 
-// dial makes a connection, unless somebody else does: then it fails with errDialing at once.
-func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (transport.Conn, error) {
+// dial makes a connection over a transport, unless somebody else makes one: then it fails with errDialing at once.
+func (e *Endpoint) dial(ctx context.Context, id plan.PeerID, over plan.Transport) (*liveConn, error) {
 	e.mu.Lock()
 	p, closed := e.peer(id), e.closed
 	busy := p.dialing
@@ -87,7 +95,7 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (transport.Conn, er
 	case busy:
 		return nil, errDialing
 	}
-	conn, err := e.net.Dial(ctx, id, "")
+	conn, err := e.net.Dial(ctx, id, over)
 	e.mu.Lock()
 	p.dialing = false
 	e.changed.wake()
@@ -95,12 +103,13 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID) (transport.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	return conn, e.register(id, conn)
+	live := &liveConn{Conn: conn, dialed: true}
+	return live, e.register(id, live)
 }
 
 // register begins to serve a connection. Beyond maxConns it closes the oldest one: the peer would not
 // have dialled if it still believed in it.
-func (e *Endpoint) register(id plan.PeerID, conn transport.Conn) error {
+func (e *Endpoint) register(id plan.PeerID, conn *liveConn) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -121,10 +130,10 @@ func (e *Endpoint) register(id plan.PeerID, conn transport.Conn) error {
 	return nil
 }
 
-func ended(c transport.Conn) bool { return c.Context().Err() != nil }
+func ended(c *liveConn) bool { return c.Context().Err() != nil }
 
 // serve accepts the peer's streams until the connection ends.
-func (e *Endpoint) serve(id plan.PeerID, conn transport.Conn) {
+func (e *Endpoint) serve(id plan.PeerID, conn *liveConn) {
 	for {
 		stream, err := conn.AcceptStream(e.ctx)
 		if err != nil {
@@ -138,7 +147,7 @@ func (e *Endpoint) serve(id plan.PeerID, conn transport.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peer(id)
-	p.conns = slices.DeleteFunc(p.conns, func(c transport.Conn) bool { return c == conn })
+	p.conns = slices.DeleteFunc(p.conns, func(c *liveConn) bool { return c == conn })
 	p.parked = slices.DeleteFunc(p.parked, func(s incoming) bool { return s.conn == conn })
 	e.changed.wake()
 }
@@ -164,6 +173,8 @@ type dialer struct {
 	again    *time.Timer // sets ready
 	ready    bool
 	running  bool
+	over     plan.Transport     // of the attempt that runs, or ran last
+	giveUp   context.CancelFunc // ends the attempt that runs
 	attempts int
 	retry    time.Duration
 	refusals int
@@ -178,26 +189,37 @@ func newDialer(r *remote) *dialer {
 	return &dialer{remote: r, dialed: make(chan error, 1), again: time.NewTimer(patience), ready: patience == 0, retry: firstRetry}
 }
 
-// want begins an attempt if connections are lacking and it is time for one.
-func (d *dialer) want(lacking int) {
-	if lacking <= 0 || !d.ready || d.running || d.remote.left.Load() {
+// want begins an attempt over a transport if connections are lacking and it is time for one. Without any connection the
+// network chooses the transport, whatever was being tried.
+func (d *dialer) want(lacking int, over plan.Transport, alone bool) {
+	if lacking <= 0 || d.remote.left.Load() {
 		return
 	}
-	again := d.attempts > 0 || d.remote.epoch.Load() != 0
+	if d.running && alone && d.over != "" && over == "" {
+		d.giveUp()
+	}
+	if !d.ready || d.running {
+		return
+	}
+	asks := alone && (d.attempts > 0 || d.remote.epoch.Load() != 0)
 	d.attempts++
-	d.running = true
-	d.remote.session.also(func() { d.dialed <- d.attempt(again) })
+	d.running, d.over = true, over
+	ctx, giveUp := context.WithTimeout(d.remote.flush, d.remote.session.endpoint.opt.ConnTimeout)
+	d.giveUp = giveUp
+	d.remote.session.also(func() {
+		defer giveUp()
+		d.dialed <- d.attempt(ctx, over, asks)
+	})
 }
 
-// attempt dials once; one that is not the first asks before whether the peer's process is dead.
-func (d *dialer) attempt(again bool) error {
+// attempt dials once. One that is not the first, without another connection, asks before whether the peer's process is
+// dead.
+func (d *dialer) attempt(ctx context.Context, over plan.Transport, asks bool) error {
 	e, id := d.remote.session.endpoint, d.remote.id
-	ctx, cancel := context.WithTimeout(d.remote.flush, e.opt.ConnTimeout)
-	defer cancel()
-	if refuser, ok := e.net.(Refuser); ok && again && refuser.Refuses(ctx, id) {
+	if refuser, ok := e.net.(Refuser); ok && asks && refuser.Refuses(ctx, id) {
 		return errRefused
 	}
-	_, err := e.dial(ctx, id)
+	_, err := e.dial(ctx, id, over)
 	return err
 }
 

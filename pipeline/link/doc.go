@@ -1,6 +1,6 @@
-// Package link is the data plane between the workers of a run: up to 16 QUIC connections for each pair
-// of peers that exchange messages. Each message of a generation arrives exactly once, or its peer is
-// lost.
+// Package link is the data plane between the workers of a run: up to 16 connections for each direction between two
+// peers that exchange messages, over QUIC or whatever else leads from one to the other. Each message of a generation
+// arrives exactly once, or its peer is lost.
 //
 // Nouns:
 //
@@ -34,9 +34,22 @@
 // 0.5% loss one connection carries 6% of the line, 16 carry over 90%. The tuner finds their number by
 // trial from what was acknowledged while something was under way, and the next session begins with it.
 // More are tried only while messages wait for windows and not for the line. Each side chooses for what
-// it sends and dials what it lacks; both use all connections that there are, up to the number that they
-// chose. The queueMeter measures what those of a peer get through while messages queue: windows leave
+// it sends and dials what it lacks; both use all connections of their transport that there are, up to the number that
+// they chose. The queueMeter measures what those of a peer get through while messages queue: windows leave
 // less than the line's rate for long. Session.Warm opens the windows before the first message goes.
+//
+// # Over which transport
+//
+// Where the Network knows several transports to a peer, the first connection is of its choice, and the tuner finds out
+// which one carries most: some networks slow UDP down or lose it, others TCP. While messages wait most of the time it
+// tries another transport now and then, as it tries another number of connections, and keeps it if goodput grows by more
+// than a tenth. Each direction has its own. Connections of a transport that a direction has left stay while the other
+// direction uses them, and are closed by the end that made them when they have carried heartbeats alone for 30 s.
+//
+// Where nothing has come over any connection for two heartbeats, another one is made, over whatever the Network can
+// reach the peer; those that are silent are then closed. So a transport that goes dead is replaced by another that works
+// within ConnTimeout, and what was under way goes over that. It is tried again after a rest that doubles. What stands
+// for long on a transport that hardly moves any more is taken back, too.
 //
 // # Who goes first
 //

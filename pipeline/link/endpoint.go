@@ -39,14 +39,21 @@ type Endpoint struct {
 
 // peer holds the connections with another node. Guarded by Endpoint.mu.
 type peer struct {
-	conns    []transport.Conn // live, the newest last, at most maxConns
-	warm     []transport.Conn // which were warmed
+	conns    []*liveConn // the newest last, at most maxConns
 	dialing  bool
 	parked   []incoming
-	fetching chan struct{} // one element for each Fetch stream
-	serving  int           // chunk streams being answered
-	spread   int           // connections that served the last session best; 0 is unknown
+	fetching chan struct{}  // one element for each Fetch stream
+	serving  int            // chunk streams being answered
+	tuner    *tuner         // of the last session, nil before the first has ended
+	over     plan.Transport // over which messages went last
 	bulk     pacer
+}
+
+// liveConn is a connection of an endpoint.
+type liveConn struct {
+	transport.Conn
+	dialed bool // by this end
+	warm   bool // its congestion window is open; guarded by Endpoint.mu
 }
 
 // NewEndpoint makes an endpoint. It does nothing until Run runs.
@@ -73,7 +80,7 @@ func (e *Endpoint) Run(ctx context.Context) error {
 			err = fmt.Errorf("link: accept connections: %w", failed)
 			break
 		}
-		err = e.register(from, conn)
+		err = e.register(from, &liveConn{Conn: conn})
 	}
 	if ctx.Err() != nil { // only now: shutdown takes a while
 		err = nil
@@ -190,8 +197,9 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 	return p
 }
 
-func (e *Endpoint) keepSpread(id plan.PeerID, n int) {
+// keep has the next session with a peer begin with what a tuner has found.
+func (e *Endpoint) keep(id plan.PeerID, t *tuner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.peer(id).spread = n
+	e.peer(id).tuner = t
 }

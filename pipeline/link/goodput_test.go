@@ -69,7 +69,7 @@ func rate(s *Session, d time.Duration) float64 {
 func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Duration) (part float64, connections int) {
 	c, _ := emulated(t, 2, shape, Options{})
 	defer c.close()
-	c.endpoints[0].keepSpread(c.ids[1], begin)
+	c.spread(0, 1, begin)
 	sessions := c.sessions(1)
 	sessions[0].Warm(c.ids[1])
 	time.Sleep(2 * warmTime)

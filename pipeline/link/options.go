@@ -88,14 +88,16 @@ type Options struct {
 	InboxFrames int
 	// MaxTensorBytes bounds one message. Default wire.MaxTensorBytes.
 	MaxTensorBytes int
-	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 180,
+	// ParkedStreams bounds the streams of newer generations kept for each peer. Default 340,
 	// two generations.
 	ParkedStreams int
 	// ChunkStreams bounds how many chunk requests of one peer are answered at once; this
 	// side asks a peer with at most half of it at once. Default 8.
 	ChunkStreams int
-	// Log receives lost peers and refused streams. Default: nothing is logged.
+	// Log receives lost peers, refused streams, and over which transport data goes. Default: nothing is logged.
 	Log *slog.Logger
+	// Name returns what people call a peer. Default: the end of its ID.
+	Name func(plan.PeerID) string
 }
 
 func (o Options) withDefaults() Options {
@@ -111,6 +113,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxTensorBytes, wire.MaxTensorBytes)
 	setDefault(&o.ParkedStreams, 2*maxConns*(len(wire.SessionClasses)+1))
 	setDefault(&o.ChunkStreams, 8)
+	if o.Name == nil {
+		o.Name = plan.PeerID.Short
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -30,14 +30,21 @@ type remote struct {
 	counts         traffic
 	busy           stopwatch
 	queued         queueMeter
-	held           stopwatch // runs while messages wait for a window though the line has room
+	waits          stopwatch // runs while messages wait to be sent
+	held           stopwatch // runs while they wait for a window though the line has room
 	warmUp         *warmUp
-	tuner          *tuner // run's alone
-	sampled        sample // run's alone: the state at the end of the last sample
+	// These are run's alone. sampled is the state at the end of the last sample, silent reports that nothing has come over
+	// any connection for two heartbeats, told is the choice that was logged last.
+	tuner   *tuner
+	sampled sample
+	silent  bool
+	told    choice
 
 	mu          sync.Mutex // guards the rest
 	gone        bool
-	connections []*connection // changed by run alone
+	connections []*connection  // changed by run alone
+	over        plan.Transport // over which messages go
+	why         string         // they do
 }
 
 func newRemote(s *Session, id plan.PeerID) *remote {
@@ -47,9 +54,13 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 	r.flush, r.endAll = context.WithCancel(s.flush)
 	r.ctx, r.endCtx = context.WithCancel(s.open)
 	s.endpoint.mu.Lock()
-	r.tuner = newTuner(s.endpoint.peer(id).spread)
+	if r.tuner = s.endpoint.peer(id).tuner; r.tuner == nil {
+		r.tuner = newTuner(1)
+	} else {
+		r.tuner = r.tuner.again()
+	}
 	s.endpoint.mu.Unlock()
-	r.want.Store(int32(r.tuner.want()))
+	r.want.Store(int32(r.tuner.using.n))
 	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
 	r.heartbeat = wire.AppendPiece(nil, wire.AppendHeader(nil, beat), 0, 0)
 	for _, c := range wire.SessionClasses {
@@ -68,12 +79,15 @@ func (r *remote) run() {
 	d := newDialer(r)
 	defer d.again.Stop()
 	seen := time.Now()
-	defer func() { e.keepSpread(r.id, r.tuner.settled) }()
+	defer func() { e.keep(r.id, r.tuner) }()
 	closing := r.ctx.Done()
 	for {
 		conns, changed := e.connections(r.id)
 		if r.use(conns) {
-			seen = time.Now()
+			if seen = time.Now(); r.silent {
+				r.closeSilent()
+				r.silent = false
+			}
 			if r.heard.Load() != 0 { // a replaced connection gives the peer its time to be heard
 				r.heard.Store(seen.UnixNano())
 			}
@@ -81,7 +95,7 @@ func (r *remote) run() {
 		if closing == nil && len(r.connections) > 0 {
 			return // the connection was made for what is queued
 		}
-		d.want(int(r.want.Load()) - len(conns))
+		d.want(r.lacking(conns, d.attempts == 0))
 		select {
 		case <-closing:
 			if len(r.connections) > 0 || r.unread() == 0 {
@@ -98,6 +112,9 @@ func (r *remote) run() {
 			if d.note(err) {
 				r.lose(err)
 			}
+			if err != nil && d.over != "" && !errors.Is(err, errDialing) && !errors.Is(err, context.Canceled) {
+				r.tuner.lose(d.over)
+			}
 		case <-tick.C:
 			if err := r.look(&seen); err != nil {
 				r.lose(err)
@@ -107,14 +124,38 @@ func (r *remote) run() {
 	}
 }
 
+// lacking returns how many connections are to be made, over which transport, and whether there is none at all. Without
+// one, or while nothing comes over those in use, the network chooses the transport; first of all it is the one that
+// served the last session.
+func (r *remote) lacking(conns []*liveConn, first bool) (n int, over plan.Transport, alone bool) {
+	want, up := r.tuner.wanted(), 0
+	for _, c := range conns {
+		if want.over == "" || c.Transport() == want.over {
+			up++
+		}
+	}
+	switch {
+	case len(conns) == 0 && first:
+		return 1, want.over, true
+	case len(conns) == 0, r.silent:
+		return 1, "", len(conns) == 0
+	}
+	return min(want.n-up, maxConns-len(conns)), want.over, false
+}
+
 // use lets go of the connections that have ended and sends over those that are new; fresh reports
 // whether there is one.
-func (r *remote) use(conns []transport.Conn) (fresh bool) {
+func (r *remote) use(conns []*liveConn) (fresh bool) {
 	var kept []*connection
-	known := map[transport.Conn]bool{}
+	var dropped []plan.Transport
+	known, up := map[*liveConn]bool{}, map[plan.Transport]int{}
 	for _, c := range r.connections {
 		if c.conn.Context().Err() != nil {
-			r.judge(c.conn.Err())
+			err := c.conn.Err()
+			r.judge(err)
+			if closed := new(transport.ConnError); errors.As(err, &closed) && closed.Code == codeReplaced {
+				dropped = append(dropped, c.conn.Transport())
+			}
 		} else if c.ctx.Err() == nil {
 			kept, known[c.conn] = append(kept, c), true
 		}
@@ -124,13 +165,14 @@ func (r *remote) use(conns []transport.Conn) (fresh bool) {
 			kept, fresh = append(kept, r.attach(conn)), true
 		}
 	}
-	for i, c := range kept {
-		c.rank.Store(int32(i))
+	for _, c := range kept {
+		up[c.conn.Transport()]++
 	}
 	r.mu.Lock()
 	r.connections = kept
 	r.mu.Unlock()
-	r.stir()
+	r.tuner.connected(up, r.session.endpoint.net.Transports(r.id), dropped)
+	r.spread()
 	return fresh
 }
 
@@ -167,6 +209,7 @@ func (r *remote) look(seen *time.Time) error {
 		*seen = now
 	}
 	lively := now.Sub(*seen) <= 2*opt.interval()
+	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && !lively
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
 			c.conn.Close(codeSilent, fmt.Sprintf("nothing came for %v", d))

@@ -161,7 +161,7 @@ func TestBothDialAtOnce(t *testing.T) {
 						conn.Close(codeSilent, "a test")
 					}
 					work.Go(func() error {
-						_, err := e.dial(t.Context(), c.ids[1-i])
+						_, err := e.dial(t.Context(), c.ids[1-i], "")
 						if errors.Is(err, errDialing) { // the session was quicker
 							return nil
 						}
@@ -283,8 +283,8 @@ func TestStreamsThatWereReplacedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
 		defer c.close()
-		for i, e := range c.endpoints {
-			e.keepSpread(c.ids[1-i], 4)
+		for i := range c.endpoints {
+			c.spread(i, 1-i, 4)
 		}
 		sessions := c.sessions(1)
 		exchange(t, c, sessions, 150, func() {

@@ -11,6 +11,10 @@ import (
 // Stats describe the link to one peer since the session began.
 type Stats struct {
 	Peer plan.PeerID
+	// Transport is over what messages go to the peer, "" before there is a connection. Reason says in a sentence why it
+	// is not QUIC, as far as this is known.
+	Transport plan.Transport
+	Reason    string
 	// RTT is smoothed, Jitter its mean deviation (RFC 9002, section 5.3).
 	RTT, MinRTT, Jitter time.Duration
 	// Each message counts once.
@@ -42,7 +46,11 @@ func (s *Session) Stats() []Stats {
 		}
 		st.QueuedBytes, st.QueuedTime = r.queued.total()
 		r.mu.Lock()
+		st.Transport, st.Reason = r.over, r.why
 		for _, conn := range r.connections {
+			if r.over != "" && conn.conn.Transport() != r.over {
+				continue
+			}
 			c := conn.conn.Stats()
 			if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
 				st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
@@ -52,9 +60,33 @@ func (s *Session) Stats() []Stats {
 			}
 		}
 		r.mu.Unlock()
+		if st.Reason == "" {
+			st.Reason = s.endpoint.reason(r.id, st.Transport)
+		}
 		all = append(all, st)
 	}
 	return all
+}
+
+// Explainer is implemented by a Network that knows why a transport does not lead to a peer.
+type Explainer interface {
+	// Reason returns what a sentence says after the transport's name, as in "gets no answer"; empty where nothing is
+	// known against it.
+	Reason(peer plan.PeerID, over plan.Transport) string
+}
+
+// reason returns why a peer is not reached over the best transport that the network knows something against.
+func (e *Endpoint) reason(id plan.PeerID, over plan.Transport) string {
+	explainer, ok := e.net.(Explainer)
+	for _, best := range plan.Transports {
+		if !ok || !better(best, over) {
+			break
+		}
+		if why := explainer.Reason(id, best); why != "" {
+			return carrier(best) + " " + why
+		}
+	}
+	return ""
 }
 
 // counters count what an endpoint has turned away since it was made.

@@ -1,32 +1,97 @@
 package link
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"pnode/planner/plan"
 )
 
-// climb feeds n samples of a line on which each connection brings at most per of the line's
-// rate, both in bytes a second, with some noise; changes counts how often the number that is
-// wanted changed in the second half.
-func climb(s *tuner, n int, line, per float64) (mean float64, changes int) {
-	r := rand.New(rand.NewPCG(1, 2))
-	sum, last := 0.0, s.want()
-	for i := range n {
-		up := s.want()
-		if up != last && i > n/2 {
-			changes++
-		}
-		last = up
-		g := min(line, float64(up)*per) * (0.97 + 0.06*r.Float64())
-		sum += g
-		held := time.Duration(0)
-		if float64(up)*per < line {
-			held = time.Second // otherwise it is the line that messages wait for
-		}
-		s.sample(uint64(g), time.Second, held, up)
+// world simulates links: connections come up as a tuner wants them, and carry what each transport allows.
+type world struct {
+	tuner *tuner
+	may   []plan.Transport
+	// line is the rate of each transport, per that of one connection of it, both in bytes a second.
+	line, per map[plan.Transport]float64
+	// dead transports answer nothing.
+	dead map[plan.Transport]bool
+	up   map[plan.Transport]int
+	// idleFor counts for how many seconds a transport was not used.
+	idleFor map[plan.Transport]int
+	random  *rand.Rand
+	noise   float64
+	idle    bool // nothing is sent
+	// changes counts how often what messages go over changed, moves how often the transport did.
+	changes, moves int
+}
+
+func newWorld(t *tuner, may ...plan.Transport) *world {
+	return &world{
+		tuner: t, may: may, line: map[plan.Transport]float64{}, per: map[plan.Transport]float64{}, dead: map[plan.Transport]bool{},
+		up: map[plan.Transport]int{}, idleFor: map[plan.Transport]int{}, random: rand.New(rand.NewPCG(1, 2)), noise: 0.03,
 	}
-	return sum / float64(n), changes
+}
+
+// with sets what a transport carries.
+func (w *world) with(over plan.Transport, line, per float64) *world {
+	w.line[over], w.per[over] = line, per
+	return w
+}
+
+// connect makes the connections that are wanted, and ends those of transports that are dead or not used for long.
+func (w *world) connect() {
+	for over := range w.up {
+		if w.idleFor[over]++; over == w.tuner.messages().over || over == w.tuner.wanted().over || over == w.tuner.using.over {
+			w.idleFor[over] = 0
+		}
+		if w.dead[over] || w.idleFor[over] > idleLooks {
+			delete(w.up, over)
+		}
+	}
+	want := w.tuner.wanted()
+	if want.over == "" || len(w.up) == 0 {
+		for _, over := range w.may {
+			if !w.dead[over] && (len(w.up) == 0 || w.up[over] > 0) {
+				w.up[over] = max(1, w.up[over])
+				break
+			}
+		}
+	}
+	w.tuner.connected(w.up, w.may, nil)
+	if want = w.tuner.wanted(); want.over != "" && w.dead[want.over] {
+		w.tuner.lose(want.over)
+	} else if want.over != "" && len(w.up) > 0 {
+		w.up[want.over] = max(w.up[want.over], want.n)
+	}
+	w.tuner.connected(w.up, w.may, nil)
+}
+
+// run has n seconds go by and returns the mean rate.
+func (w *world) run(n int) (mean float64) {
+	for range n {
+		w.connect()
+		w.tuner.look()
+		before := w.tuner.messages()
+		if !w.idle {
+			carries := min(w.line[before.over], float64(before.n)*w.per[before.over])
+			g := carries * (1 - w.noise + 2*w.noise*w.random.Float64())
+			s := sample{bytes: uint64(g), took: time.Second, queue: time.Second}
+			if float64(before.n)*w.per[before.over] < w.line[before.over] {
+				s.held = time.Second // otherwise it is the line that messages wait for
+			}
+			mean += g / float64(n)
+			w.tuner.sample(s)
+		}
+		if after := w.tuner.messages(); after != before {
+			w.changes++
+			if after.over != before.over {
+				w.moves++
+			}
+		}
+	}
+	return mean
 }
 
 func TestSteeringClimbsToTheLine(t *testing.T) {
@@ -41,47 +106,195 @@ func TestSteeringClimbsToTheLine(t *testing.T) {
 		{"a lossy line needs all", 12.5e6, 0.75e6, 16, 16, 1, 40},
 		{"a good line that was lossy", 12.5e6, 12e6, 1, 1, 16, 400},
 	} {
-		s := newTuner(c.start)
-		climb(s, c.withinMax, c.line, c.per)
-		if s.settled < c.fewest || s.settled > c.most {
-			t.Errorf("%s: settled at %d, want %d to %d", c.name, s.settled, c.fewest, c.most)
+		w := newWorld(newTuner(c.start), plan.QUIC).with(plan.QUIC, c.line, c.per)
+		w.run(c.withinMax)
+		if n := w.tuner.using.n; n < c.fewest || n > c.most {
+			t.Errorf("%s: settled at %d, want %d to %d", c.name, n, c.fewest, c.most)
 		}
-		if mean, changes := climb(s, 2000, c.line, c.per); changes > 2*2000/lastRest+2 || mean < 0.9*min(c.line, c.per*float64(c.most)) {
-			t.Errorf("%s: %d changes and a mean of %.0f once settled", c.name, changes, mean)
+		w.changes = 0
+		if mean := w.run(2000); w.changes > 4*2000/lastRest+4 || mean < 0.9*min(c.line, c.per*float64(c.most)) {
+			t.Errorf("%s: %d changes and a mean of %.0f once settled", c.name, w.changes, mean)
 		}
 	}
 }
 
 func TestSteeringWaitsForConnections(t *testing.T) {
 	s := newTuner(1)
+	held := sample{bytes: 1e6, took: time.Second, queue: time.Second, held: time.Second}
+	s.connected(map[plan.Transport]int{plan.QUIC: 1}, nil, nil)
 	for range trialFirst + trialCounts {
-		s.sample(1e6, time.Second, time.Second, 1)
+		s.sample(held)
 	}
-	if s.want() != 2 {
-		t.Fatalf("wants %d", s.want())
+	if s.wanted().n != 2 {
+		t.Fatalf("wants %d", s.wanted().n)
 	}
 	for range lastRest {
-		s.sample(1e6, time.Second, time.Second, 1)
+		s.sample(held)
 	}
-	if s.want() != 2 {
+	if s.wanted().n != 2 {
 		t.Error("a trial was judged whose connection is not up")
 	}
-	s.sample(1e6, time.Second, time.Second, 1)
-	if s.want() != 1 || s.settled != 1 {
-		t.Errorf("wants %d though no second connection comes up", s.want())
+	s.sample(held)
+	if s.wanted().n != 1 || s.using.n != 1 {
+		t.Errorf("wants %d though no second connection comes up", s.wanted().n)
 	}
 }
 
 // TestSteeringLeavesWellAlone: where no window holds messages back, no more connections are
-// tried, and fewer are.
+// tried, and fewer are; where they hardly wait, no worse transport is.
 func TestSteeringLeavesWellAlone(t *testing.T) {
 	s := newTuner(4)
 	most := 0
 	for range 1000 {
-		s.sample(1e6, time.Second, time.Second/2, s.want())
-		most = max(most, s.want())
+		s.connected(map[plan.Transport]int{plan.QUIC: s.wanted().n}, plan.Transports, nil)
+		s.look()
+		s.sample(sample{bytes: 1e6, took: time.Second, queue: time.Second / 2, held: time.Second / 2})
+		most = max(most, s.wanted().n)
+		if s.wanted().over != plan.QUIC {
+			t.Fatal("tries another transport")
+		}
 	}
-	if most > 4 || s.want() != 1 {
-		t.Errorf("up to %d connections, %d in the end", most, s.want())
+	if most > 4 || s.wanted().n != 1 {
+		t.Errorf("up to %d connections, %d in the end", most, s.wanted().n)
+	}
+}
+
+// TestTransportThatCarriesMost is settled on, in few steps, and left for trials only.
+func TestTransportThatCarriesMost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		w    *world
+		want plan.Transport
+		most int // connections in the end
+	}{
+		{"UDP is slowed down", newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 7.6e6, 7.6e6).with(plan.TCP, 11.7e6, 11.7e6), plan.TCP, 1},
+		{
+			"UDP loses packets, and 16 connections cannot make up for it",
+			newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 12.5e6, 0.3e6).with(plan.TCP, 11.7e6, 11.7e6), plan.TCP, 1,
+		},
+		{
+			"UDP loses packets, and 16 connections do",
+			newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 12.5e6, 0.75e6).with(plan.TCP, 11.7e6, 11.7e6), plan.QUIC, 16,
+		},
+		{"both are the same", newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 11e6, 11e6).with(plan.TCP, 11e6, 11e6), plan.QUIC, 1},
+		{"a WebSocket comes first", newWorld(newTuner(1), plan.WebSocket, plan.QUIC).with(plan.QUIC, 11e6, 11e6).with(plan.WebSocket, 11e6, 11e6), plan.QUIC, 1},
+		{
+			"the best of four",
+			newWorld(newTuner(1), plan.Transports...).with(plan.QUIC, 1e6, 1e6).with(plan.TCP, 2e6, 2e6).with(plan.WebSocket, 3e6, 3e6).with(plan.Relay, 9e6, 9e6),
+			plan.Relay, 1,
+		},
+	} {
+		c.w.run(400)
+		if got := c.w.tuner.using; got.over != c.want || got.n > c.most {
+			t.Errorf("%s: %v over %d connections after 400 s, want %v over %d", c.name, got.over, got.n, c.want, c.most)
+		}
+		c.w.moves = 0
+		best := min(c.w.line[c.want], float64(c.most)*c.w.per[c.want])
+		trials := 2 * (len(c.w.may) - 1) * (4000/lastRest + 3)
+		if mean := c.w.run(4000); c.w.moves > trials || mean < 0.93*best || c.w.tuner.using.over != c.want {
+			t.Errorf("%s: %d moves in 4000 s, a mean of %.0f B/s, and %v in the end", c.name, c.w.moves, mean, c.w.tuner.using.over)
+		}
+	}
+}
+
+// TestTransportThatAnswersNothing is left at once and comes back when it answers again, after a rest that grows.
+func TestTransportThatAnswersNothing(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		w := newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 10e6, 10e6).with(plan.TCP, 10e6, 10e6)
+		w.idle = idle
+		w.run(30)
+		w.dead[plan.QUIC] = true
+		w.up[plan.TCP] = 1
+		w.run(1)
+		if got := w.tuner.messages(); got.over != plan.TCP || w.tuner.why != "UDP gets no answer" {
+			t.Fatalf("messages go over %v, %q", got, w.tuner.why)
+		}
+		w.run(1000)
+		w.moves = 0
+		w.dead[plan.QUIC] = false
+		w.run(lastRest + trialIdle + trialWait)
+		most := 1
+		if !idle {
+			most += 2 * 4 // TCP is tried, with rests that double
+		}
+		if got := w.tuner.using.over; got != plan.QUIC || w.moves > most {
+			t.Errorf("idle %v: %v after it answers again, %d moves", idle, got, w.moves)
+		}
+	}
+}
+
+// TestTransportThatComesAndGoes is used less and less often.
+func TestTransportThatComesAndGoes(t *testing.T) {
+	w := newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 10e6, 10e6).with(plan.TCP, 10e6, 10e6)
+	moves := [2]int{}
+	for i := range 200 {
+		w.dead[plan.QUIC], w.moves = i%2 == 1, 0
+		w.run(20)
+		moves[i/100] += w.moves
+	}
+	if moves[0] > 20 || moves[1] > moves[0]/2+2 {
+		t.Errorf("%d moves in 2000 s, %d in the next ones", moves[0], moves[1])
+	}
+}
+
+// TestNextSessionBeginsWithWhatWasFound, even if its first connection is another one.
+func TestNextSessionBeginsWithWhatWasFound(t *testing.T) {
+	w := newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 2e6, 2e6).with(plan.TCP, 11e6, 3e6)
+	w.run(200)
+	found := w.tuner.using
+	if found.over != plan.TCP || found.n != 4 {
+		t.Fatalf("found %v", found)
+	}
+	next := w.tuner.again()
+	next.connected(map[plan.Transport]int{plan.QUIC: 1}, w.may, nil)
+	if next.messages().over != plan.QUIC || next.wanted() != found {
+		t.Errorf("messages go over %v, %v is wanted", next.messages(), next.wanted())
+	}
+	next.connected(map[plan.Transport]int{plan.QUIC: 1, plan.TCP: 1}, w.may, nil)
+	if next.messages() != found {
+		t.Errorf("messages go over %v", next.messages())
+	}
+}
+
+// TestSteeringOfAnyRates: whatever transports carry, as long as it stays so, the choice ends within a tenth and the noise
+// of the best, moves get rare, and connections stay bounded.
+func TestSteeringOfAnyRates(t *testing.T) {
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			all := append([]plan.Transport{}, plan.Transports...)
+			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			w := newWorld(newTuner(1), all[:1+r.IntN(len(all))]...)
+			w.random, w.noise = r, 0.02
+			best := 0.0
+			for _, over := range w.may {
+				line := 1e6 * (1 + 20*r.Float64())
+				w.with(over, line, line*(0.07+r.Float64()))
+				w.dead[over] = len(w.may) > 1 && over != w.may[0] && r.IntN(4) == 0
+				if !w.dead[over] {
+					best = max(best, min(line, maxSpread*w.per[over]))
+				}
+			}
+			for range 3000 {
+				w.run(1)
+				sum := 0
+				for _, n := range w.up {
+					sum += n
+				}
+				if sum > maxConns {
+					t.Fatalf("%d connections", sum)
+				}
+				if w.tuner.moving() && w.tuner.using.over == w.tuner.trial.over {
+					t.Fatal("tries what is in use")
+				}
+			}
+			if now := w.line[w.tuner.using.over]; min(now, float64(w.tuner.using.n)*w.per[w.tuner.using.over]) < 0.8*best {
+				t.Errorf("ends with %v: %.0f B/s of %.0f", w.tuner.using, now, best)
+			}
+			w.moves = 0
+			if w.run(2000); w.moves > 4*(len(w.may)-1)*(2000/lastRest+2) {
+				t.Errorf("%d moves in 2000 s", w.moves)
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,7 +153,7 @@ func (c *connection) pad(stream transport.Stream) error {
 	}
 	e := r.session.endpoint
 	e.mu.Lock()
-	warm := slices.Contains(e.peer(r.id).warm, c.conn)
+	warm := c.conn.warm
 	e.mu.Unlock()
 	if warm || c.conn.Stats().MinRTT < shortLine {
 		return nil
@@ -184,7 +183,6 @@ func (c *connection) pad(stream transport.Stream) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.peer(r.id)
-	p.warm = append(slices.DeleteFunc(p.warm, ended), c.conn)
+	c.conn.warm = true
 	return nil
 }

@@ -1,0 +1,105 @@
+package link
+
+import (
+	"pnode/planner/plan"
+	"pnode/swarm/transport"
+)
+
+const (
+	// releaseLooks after messages have left a transport, what is still under way on it is sent over the new one.
+	releaseLooks = 3
+	// A connection that this end made, of a transport that it does not use, is closed when it has carried less than
+	// idleBytes for idleLooks: heartbeats alone.
+	idleLooks = 30
+	idleBytes = 64 << 10
+)
+
+// tune hands the tuner a sample when there is enough of it, and follows its choice.
+func (r *remote) tune() {
+	r.tuner.look()
+	now := sample{took: r.busy.total(), queue: r.waits.total(), held: r.held.total()}
+	for _, o := range r.outboxes {
+		acked, _, _ := o.state()
+		now.bytes += acked
+	}
+	s := sample{now.bytes - r.sampled.bytes, now.took - r.sampled.took, now.queue - r.sampled.queue, now.held - r.sampled.held}
+	slow := s.took >= slowSample && len(r.tuner.others()) > 0
+	if s.took >= sampleTime && (s.bytes >= sampleBytes || slow) {
+		r.sampled = now
+		r.tuner.sample(s)
+	}
+	r.spread()
+	for _, c := range r.connections {
+		r.leaveUnused(c)
+	}
+}
+
+// spread has messages go over the connections that the tuner chose.
+func (r *remote) spread() {
+	e, m, rank := r.session.endpoint, r.tuner.messages(), int32(0)
+	for _, c := range r.connections {
+		if m.over != "" && c.conn.Transport() != m.over {
+			c.rank.Store(maxConns)
+			continue
+		}
+		c.rank.Store(rank)
+		rank++
+	}
+	r.want.Store(int32(m.n))
+	r.stir()
+	e.mu.Lock()
+	e.peer(r.id).over = m.over
+	e.mu.Unlock()
+	r.mu.Lock()
+	r.over, r.why = m.over, r.tuner.why
+	r.mu.Unlock()
+	r.tell(r.tuner.using)
+}
+
+// tell logs a choice that is new.
+func (r *remote) tell(now choice) {
+	if now == r.told {
+		return
+	}
+	log := r.session.endpoint.log.Debug
+	if now.over != r.told.over && now.over != "" && (r.told.over != "" || now.over != plan.QUIC) {
+		log = r.session.endpoint.log.Info
+	}
+	r.told = now
+	log("data link", "peer", r.session.endpoint.opt.Name(r.id), "transport", now.over.String(), "connections", now.n,
+		"goodput", plan.Bandwidth(r.tuner.goodput), "reason", r.tuner.why)
+}
+
+// leaveUnused takes back what is under way on a connection of a transport that messages have left, and closes one that
+// neither end has a use for any more.
+func (r *remote) leaveUnused(c *connection) {
+	over, stats := c.conn.Transport(), c.conn.Stats()
+	if c.rank.Load() < maxConns {
+		c.idle = 0
+		return
+	}
+	if c.idle++; c.idle == 1 {
+		c.carried = stats.BytesSent + stats.BytesReceived
+	}
+	if c.idle >= releaseLooks {
+		c.release()
+	}
+	if c.idle < idleLooks || over == r.tuner.using.over || over == r.tuner.wanted().over {
+		return
+	}
+	if c.conn.dialed && stats.BytesSent+stats.BytesReceived-c.carried < idleBytes {
+		c.conn.Close(codeReplaced, "not used")
+	}
+	c.idle = 0
+}
+
+// noteHeld derives from a connection's newest round trip whether messages wait, and whether a window holds them back.
+func (r *remote) noteHeld(c transport.Stats) {
+	some := false
+	for _, o := range r.outboxes {
+		_, _, waiting := o.state()
+		some = some || waiting
+	}
+	r.waits.set(some)
+	r.held.set(some && c.LatestRTT-c.MinRTT < max(heldQueue, c.MinRTT/4))
+}
