@@ -91,7 +91,7 @@ type Host struct {
 	host.Host
 	QUIC *quicreuse.ConnManager
 	// TCP is nil where the host does without TCP.
-	TCP       *tcp.Transport
+	TCP       *tcp.Ports
 	shared    []*sharedSocket
 	strangers *strangers
 	own       *ownAddrs
@@ -214,7 +214,7 @@ func (h *Host) sockets(cfg Config) ([]libp2p.Option, error) {
 		return nil, err
 	}
 	h.TCP = t
-	return append(opts, libp2p.Transport(h.TCP.Init)), nil
+	return append(opts, libp2p.Transport(h.TCP.Transport)), nil
 }
 
 // traverse starts what gets this node's members through NATs, in both directions: relaying for others, reservations with

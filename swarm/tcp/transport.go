@@ -41,47 +41,50 @@ const (
 	httpALPN = "http/1.1"
 )
 
-// Transport is libp2p's transport over TCP, and serves other protocols on the same ports. Its methods may be called from
-// any goroutine.
-type Transport struct {
+// Ports are the TCP ports of a node, on which libp2p and others are served. Its methods may be called from any goroutine.
+type Ports struct {
 	Tasks *tasks.Group
 	// ProxyFor returns the proxy for connections to a "host:port", nil for none. It is FromEnvironment but in tests.
 	ProxyFor func(target string) (*url.URL, error)
 	webTLS   *tls.Config
-	upgrader transport.Upgrader
-	limits   network.ResourceManager
-	// reuse dials from the port that is listened on, as holes through NATs want it.
-	reuse reuseport.Transport
 	// mu guards served.
 	mu sync.Mutex
 	// served holds who serves each ALPN.
 	served map[string]func(net.Conn, plan.Transport)
 }
 
-var _ transport.DialUpdater = (*Transport)(nil)
-
-// New returns a transport whose goroutines belong to a swarm, for libp2p to complete with Init. WebSockets are served
-// with a certificate of the node's identity, which nobody has to check.
-func New(key crypto.PrivKey, group *tasks.Group) (*Transport, error) {
+// New returns the ports of a node, whose goroutines belong to a swarm. WebSockets are served with a certificate of the
+// node's identity, which nobody has to check.
+func New(key crypto.PrivKey, group *tasks.Group) (*Ports, error) {
 	identity, err := libp2ptls.NewIdentity(key)
 	if err != nil {
 		return nil, fmt.Errorf("swarm: certificate for WebSockets: %w", err)
 	}
 	conf, _ := identity.ConfigForPeer("")
-	return &Transport{
+	return &Ports{
 		Tasks: group, ProxyFor: FromEnvironment, served: map[string]func(net.Conn, plan.Transport){},
 		webTLS: &tls.Config{Certificates: conf.Certificates, NextProtos: []string{httpALPN}},
 	}, nil
 }
 
-// Init is the constructor that libp2p calls.
-func (t *Transport) Init(upgrader transport.Upgrader, limits network.ResourceManager) (*Transport, error) {
-	t.upgrader, t.limits = upgrader, limits
-	return t, nil
+// Transport is libp2p's transport over TCP and WebSockets.
+type Transport struct {
+	*Ports
+	upgrader transport.Upgrader
+	limits   network.ResourceManager
+	// reuse dials from the port that is listened on, as holes through NATs want it.
+	reuse reuseport.Transport
+}
+
+var _ transport.DialUpdater = (*Transport)(nil)
+
+// Transport is the constructor that libp2p calls: more than once, as it makes hosts of its own to test reachability.
+func (t *Ports) Transport(upgrader transport.Upgrader, limits network.ResourceManager) (*Transport, error) {
+	return &Transport{Ports: t, upgrader: upgrader, limits: limits}, nil
 }
 
 // Serve has f called for each connection that offers an ALPN, before anything is answered; with nil they are closed.
-func (t *Transport) Serve(alpn string, f func(raw net.Conn, over plan.Transport)) {
+func (t *Ports) Serve(alpn string, f func(raw net.Conn, over plan.Transport)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f == nil {
@@ -92,7 +95,7 @@ func (t *Transport) Serve(alpn string, f func(raw net.Conn, over plan.Transport)
 }
 
 // serve hands a connection to whoever serves one of the ALPNs, and reports whether somebody does.
-func (t *Transport) serve(c *Conn, alpns []string, over plan.Transport) bool {
+func (t *Ports) serve(c *Conn, alpns []string, over plan.Transport) bool {
 	t.mu.Lock()
 	i := slices.IndexFunc(alpns, func(a string) bool { return t.served[a] != nil })
 	var f func(net.Conn, plan.Transport)
@@ -122,7 +125,7 @@ func (t *Transport) Listen(at ma.Multiaddr) (transport.Listener, error) {
 var isTCP = mafmt.And(mafmt.Or(mafmt.IP, mafmt.DNS), mafmt.Base(ma.P_TCP))
 
 // CanConnect reports whether Connect takes an address.
-func (t *Transport) CanConnect(a ma.Multiaddr) bool { return isTCP.Matches(a) }
+func (t *Ports) CanConnect(a ma.Multiaddr) bool { return isTCP.Matches(a) }
 
 // CanDial reports whether an address is one of TCP or of a WebSocket.
 func (t *Transport) CanDial(a ma.Multiaddr) bool { return t.CanConnectWeb(a) }
@@ -141,7 +144,7 @@ func (t *Transport) Proxy() bool { return false }
 func (t *Transport) String() string { return "TCP" }
 
 // Connect opens a connection for data to an address.
-func (t *Transport) Connect(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
+func (t *Ports) Connect(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	var d manet.Dialer

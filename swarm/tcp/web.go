@@ -137,11 +137,11 @@ func siteOf(a ma.Multiaddr) (site, error) {
 }
 
 // CanConnectWeb reports whether ConnectWeb takes an address.
-func (t *Transport) CanConnectWeb(a ma.Multiaddr) bool { return isTCP.Matches(a) || isWeb.Matches(a) }
+func (t *Ports) CanConnectWeb(a ma.Multiaddr) bool { return isTCP.Matches(a) || isWeb.Matches(a) }
 
 // ConnectWeb opens a stream of bytes over a WebSocket to an address, through the environment's proxy if it names one.
 // Certificates are not checked: networks that look into TLS have their own, and who is there is proved inside.
-func (t *Transport) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
+func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
 	s, err := siteOf(a)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (t *Transport) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, e
 }
 
 // proxied reports whether the environment has a proxy for an address.
-func (t *Transport) proxied(a ma.Multiaddr) bool {
+func (t *Ports) proxied(a ma.Multiaddr) bool {
 	s, err := siteOf(a)
 	if err != nil {
 		return false
@@ -194,7 +194,7 @@ func (c webConn) LocalMultiaddr() ma.Multiaddr  { return c.local }
 func (c webConn) RemoteMultiaddr() ma.Multiaddr { return c.remote }
 
 // dialWeb opens a WebSocket for libp2p.
-func (t *Transport) dialWeb(ctx context.Context, a ma.Multiaddr) (manet.Conn, error) {
+func (t *Ports) dialWeb(ctx context.Context, a ma.Multiaddr) (manet.Conn, error) {
 	c, err := t.ConnectWeb(ctx, a)
 	if err != nil {
 		return nil, err
