@@ -186,6 +186,24 @@ func TestBadEmulations(t *testing.T) {
 }
 
 // TestUnitsPrintWhatTheyRead for values that are not round.
+func TestRelayRate(t *testing.T) {
+	for text, want := range map[string]RelayRate{"off": 0, "100Mbit/s": 12_500_000, "1Gbit/s": 125_000_000, "2MB/s": 2_000_000} {
+		var r RelayRate
+		if err := r.Set(text); err != nil || r != want {
+			t.Errorf("%s reads %d, %v", text, r, err)
+		}
+		again := RelayRate(1)
+		if err := again.Set(r.String()); err != nil || again != r {
+			t.Errorf("%s prints %s, which reads %d, %v", text, r, again, err)
+		}
+	}
+	for _, text := range []string{"", "on", "0", "0Mbit/s", "10kbit/s", "1TB/s", "100", "-5Mbit/s"} {
+		if err := new(RelayRate).Set(text); err == nil || !strings.Contains(err.Error(), "want off, or a rate from 1Mbit/s") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestUnitsPrintWhatTheyRead(t *testing.T) {
 	for _, n := range []int64{1, 125, 999, 12_345_678_901, 1<<52 + 1} {
 		var s Speed

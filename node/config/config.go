@@ -119,6 +119,8 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Announce is the text of an announce.List: addresses that others are told, beside those that are found.
 	Announce string `yaml:"announce"`
+	// Relay is how fast this node relays data between members that cannot reach each other.
+	Relay RelayRate `yaml:"relay"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
 	// Devices are what to compute on.
@@ -161,6 +163,7 @@ func Default() Config {
 		MinNodes:        1,
 		Voters:          string(plan.VotersAuto),
 		LogLevel:        "warn",
+		Relay:           100e6 / 8,
 	}
 }
 

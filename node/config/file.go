@@ -102,7 +102,7 @@ func Merge(file, flags Config, given func(key string) bool) Config {
 
 // nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
 // fixed when the run starts.
-var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "announce", "threads", "devices", "memory", "trace", "json", "log_level"}
+var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "announce", "relay", "threads", "devices", "memory", "trace", "json", "log_level"}
 
 // flagOf returns the flag of a key.
 func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }

@@ -62,6 +62,8 @@ func text(field reflect.Value) string {
 		return quote(*v)
 	case *float64:
 		return strconv.FormatFloat(*v, 'g', -1, 64)
+	case *RelayRate:
+		return quote(v.String())
 	case fmt.Stringer: // Count and Bytes
 		return v.String()
 	default:

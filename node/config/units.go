@@ -84,6 +84,40 @@ func (r *Rate) Set(text string) error {
 // String returns the text that Set reads.
 func (r Rate) String() string { return inUnit(float64(r), bitUnits) }
 
+// RelayRate is what a node relays for others, in bytes a second; 0 is nothing.
+type RelayRate int64
+
+// Slower relays are of no use; faster ones are none.
+const (
+	leastRelay = 1e6 / 8
+	mostRelay  = 100e9 / 8
+)
+
+// Set reads off, or a rate such as 100Mbit/s.
+func (r *RelayRate) Set(text string) error {
+	if text == off {
+		*r = 0
+		return nil
+	}
+	var rate Rate
+	if err := rate.Set(text); err != nil || rate < leastRelay || rate > mostRelay {
+		return fmt.Errorf("%q: want off, or a rate from 1Mbit/s to 100Gbit/s such as 20Mbit/s", text)
+	}
+	*r = RelayRate(rate)
+	return nil
+}
+
+// String returns the text that Set reads.
+func (r RelayRate) String() string {
+	if r == 0 {
+		return off
+	}
+	return Rate(r).String()
+}
+
+// Type names the values for a flag's help.
+func (*RelayRate) Type() string { return "RATE|off" }
+
 // Span is a time within an emulated link. Longer ones than maxSpan end connections.
 type Span time.Duration
 

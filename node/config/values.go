@@ -10,7 +10,10 @@ import (
 // Count is a number of replicas or stages; 0 is "auto".
 type Count int
 
-const auto = "auto"
+const (
+	auto = "auto"
+	off  = "off"
+)
 
 // String returns the number or "auto".
 func (c Count) String() string {
