@@ -215,6 +215,7 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
 		MDNS: true, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
+		RelayBytesPerS: int64(o.cfg.Relay),
 	}
 	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)

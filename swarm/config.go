@@ -33,6 +33,8 @@ type Config struct {
 	// Announce are addresses that others are told besides those that are found, or in their place.
 	Announce announce.List
 	Reach    host.Reach
+	// RelayBytesPerS bounds what this node relays between members that cannot reach each other; 0 relays no data.
+	RelayBytesPerS int64
 	// Bootstrap are multiaddrs with /p2p/ that are dialed, and dialed again, from the start.
 	Bootstrap []string
 	// MDNS looks for members of the run in the local network; without effect when only

@@ -161,6 +161,7 @@ func TestNATMember(t *testing.T) {
 	cfg := testMember(t, owner, testRun)
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Listen = []string{fmt.Sprintf("0.0.0.0:%d", natPort)}
+	cfg.RelayBytesPerS = 2 << 20
 	cfg.Bootstrap = strings.Fields(os.Getenv(natBootstrap))
 	s := start(t, cfg)
 	serveEcho(s)
@@ -260,6 +261,11 @@ func TestControlBehindSymmetricNATs(t *testing.T) {
 		t.Error("a hole was punched where none can be")
 	}
 	t.Logf("a says something to b: %s", a.do("echo", b.peer).Took)
+	link := a.do("probe", b.peer).Link
+	t.Logf("link through the relay: %+v", link)
+	if link.Transport != plan.Relay || link.BytesPerS > 4<<20 {
+		t.Error("data does not go through a relay at its rate")
+	}
 	t.Logf("a is invited to at %v", a.do("circuit").Invite)
 	if testing.Short() {
 		return // that the relay is gone is known after half a minute

@@ -23,6 +23,7 @@ import (
 	"pnode/swarm/mesh"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/probe"
+	"pnode/swarm/relay"
 	"pnode/swarm/streams"
 	"pnode/swarm/tasks"
 	"pnode/swarm/topics"
@@ -42,6 +43,11 @@ type Swarm struct {
 	data    *alpn.Transport
 	probes  *alpn.Transport
 	prober  *probe.Prober
+	// relays carries data through other members, relayed the connections to them. dialed is closed when a member has
+	// shown that it can dial this node.
+	relays  *relay.Service
+	relayed *alpn.Transport
+	dialed  chan struct{}
 	mdns    io.Closer // nil without mDNS
 	// belongs is what Follow was given.
 	belongs atomic.Pointer[func(plan.PeerID) (belongs, told bool)]
@@ -65,10 +71,11 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("swarm: start: %w", err)
 	}
-	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New()}
+	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New(), dialed: make(chan struct{})}
 	hostConfig := host.Config{
 		Identity: cfg.Identity, Listen: cfg.listen, Announce: cfg.Announce, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
 		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks, Log: cfg.Logger,
+		Reached: func() { close(s.dialed) },
 	}
 	s.reachable = !hostConfig.Local()
 	var err error
@@ -100,11 +107,21 @@ func (s *Swarm) start() (err error) {
 		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
 		Findings: alpn.NewFindings(),
 	}
-	if s.data, err = alpn.New(connections); err != nil {
+	through := connections
+	if err = s.startRelays(connections); err != nil {
 		return err
 	}
-	connections.ALPN = probe.ALPN
-	if s.probes, err = alpn.New(connections); err != nil {
+	if s.reachable {
+		through.Relay = s.through(dataALPN)
+	}
+	if s.data, err = alpn.New(through); err != nil {
+		return err
+	}
+	through.ALPN = probe.ALPN
+	if s.reachable {
+		through.Relay = s.through(probe.ALPN)
+	}
+	if s.probes, err = alpn.New(through); err != nil {
 		return err
 	}
 	s.prober = probe.New(s.probes, s.tasks, log)
@@ -144,7 +161,7 @@ func (s *Swarm) Close() error {
 	if s.mdns != nil {
 		errs = append(errs, s.mdns.Close())
 	}
-	for _, t := range []*alpn.Transport{s.data, s.probes} {
+	for _, t := range []*alpn.Transport{s.data, s.probes, s.relayed} {
 		if t != nil {
 			t.Close()
 		}
@@ -213,6 +230,7 @@ func (s *Swarm) Block(p plan.PeerID, why error) {
 	s.store.Forget(id)
 	s.data.Drop(id)
 	s.probes.Drop(id)
+	s.relayed.Drop(id) // which ends what is relayed from it and to it
 	if err := s.host.Network().ClosePeer(id); err != nil {
 		s.cfg.Logger.Debug("swarm: close connections", "peer", p, "err", err)
 	}

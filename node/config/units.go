@@ -84,7 +84,7 @@ func (r *Rate) Set(text string) error {
 // String returns the text that Set reads.
 func (r Rate) String() string { return inUnit(float64(r), bitUnits) }
 
-// RelayRate is what a node relays for others, in bytes a second; 0 is nothing.
+// RelayRate bounds how fast a node relays for others, in bytes a second; 0 relays nothing.
 type RelayRate int64
 
 // Slower relays are of no use; faster ones are none.

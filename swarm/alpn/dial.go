@@ -275,7 +275,7 @@ func resolved(ctx context.Context, a ma.Multiaddr) (ma.Multiaddr, error) {
 
 func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {
 	conf, verified := t.tls(p)
-	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, anyWindow)
+	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, t.mayGrow)
 	if err != nil {
 		if alert := new(quic.TransportError); errors.As(err, &alert) && alert.Remote && (alert.ErrorCode == alertInternal || alert.ErrorCode == alertNoALPN) {
 			err = t.otherVersion(err)
@@ -311,7 +311,7 @@ func (t *Transport) Client(ctx context.Context, raw net.Conn, p peer.ID, over pl
 		raw.Close()
 		return nil, err
 	}
-	conn := mux.New(secured, mux.Config{Dialer: true, Transport: over, RemoteAddr: raw.RemoteAddr()})
+	conn := mux.New(secured, mux.Config{Dialer: true, Transport: over, RemoteAddr: raw.RemoteAddr(), FixedWindows: t.FixedWindows})
 	t.track(conn, p)
 	return conn, nil
 }

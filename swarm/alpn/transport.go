@@ -68,6 +68,8 @@ type Config struct {
 	Reach func(context.Context, plan.PeerID) (peer.ID, error)
 	// Relay returns a stream of bytes to a peer through another member; nil where none forwards.
 	Relay func(context.Context, plan.PeerID) (net.Conn, error)
+	// FixedWindows keeps receive windows as they are at first, which bounds what is buffered for a user that reads slowly.
+	FixedWindows bool
 	// Findings are shared by the transports of a node; nil for some of its own.
 	Findings *Findings
 	Log      *slog.Logger
@@ -116,7 +118,7 @@ func New(cfg Config) (*Transport, error) {
 		if !isQUIC(addr) {
 			continue
 		}
-		ln, err := cfg.Host.QUIC.ListenQUIC(addr, conf, anyWindow)
+		ln, err := cfg.Host.QUIC.ListenQUIC(addr, conf, t.mayGrow)
 		if err != nil {
 			t.Close()
 			return nil, fmt.Errorf("swarm: listen for %s on %s: %w", cfg.ALPN, addr, err)
@@ -158,8 +160,8 @@ func (t *Transport) tls(p peer.ID) (*tls.Config, func() bool) {
 	return conf, verified
 }
 
-// anyWindow lets a connection's windows grow to their maximum: only members have one.
-func anyWindow(*quic.Conn, uint64) bool { return true }
+// mayGrow lets a connection's windows grow to their maximum: only members have one.
+func (t *Transport) mayGrow(*quic.Conn, uint64) bool { return !t.FixedWindows }
 
 func isQUIC(a ma.Multiaddr) bool {
 	_, err := a.ValueForProtocol(ma.P_QUIC_V1)
@@ -217,7 +219,7 @@ func (t *Transport) Serve(raw net.Conn, over plan.Transport) {
 			raw.Close()
 			return
 		}
-		t.welcome(ctx, mux.New(secured, mux.Config{Transport: over, RemoteAddr: raw.RemoteAddr()}), p)
+		t.welcome(ctx, mux.New(secured, mux.Config{Transport: over, RemoteAddr: raw.RemoteAddr(), FixedWindows: t.FixedWindows}), p)
 	})
 	if !begun {
 		raw.Close()

@@ -40,6 +40,8 @@ type Config struct {
 	Transport plan.Transport
 	// RemoteAddr is where the peer is; nil is the net.Conn's.
 	RemoteAddr net.Addr
+	// FixedWindows keeps this end's receive windows as they are at first.
+	FixedWindows bool
 }
 
 // Conn is a connection whose streams share one net.Conn.
@@ -115,6 +117,9 @@ func newConn(conn net.Conn, cfg Config) *Conn {
 	}
 	if cfg.Dialer {
 		c.nextOut, c.nextIn = 1, 2
+	}
+	if cfg.FixedWindows {
+		c.in.max = connWindow
 	}
 	// A proxy or a relay may hold far more than the socket to it.
 	c.pings.bounded = c.socket == nil || !c.socket.bounded || cfg.Transport != plan.TCP

@@ -58,6 +58,9 @@ func newStream(c *Conn, ours bool) *stream {
 		conn: c, ours: ours, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), accepted: ours,
 		urgency: urgencyFirst, limit: streamWindow, window: newWindow(streamWindow, maxStreamWindow),
 	}
+	if c.cfg.FixedWindows {
+		s.window.max = streamWindow
+	}
 	s.window.looked = time.Now()
 	return s
 }
