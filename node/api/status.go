@@ -110,6 +110,9 @@ type LinkStatus struct {
 	// Live: seen from the run's own messages, those of the other direction where this one has
 	// shown nothing; else probed when a node came.
 	Live bool `json:"live,omitempty"`
+	// Transport carries the messages, or carried the probe; "" where it is not known. Reason says why it is not QUIC.
+	Transport plan.Transport `json:"transport,omitempty"`
+	Reason    string         `json:"transport_reason,omitempty"`
 }
 
 // Member is one node of the roster.

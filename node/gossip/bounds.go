@@ -45,6 +45,12 @@ func (b Heartbeat) check() error {
 			return fmt.Errorf("a loss, speed or error of %g, want 0 to %g", x, maxRate)
 		}
 	}
+	for _, l := range b.Links {
+		if !l.Transport.Valid() || !plan.Printable(l.Reason, maxLinkReasonBytes) {
+			return fmt.Errorf("a link over %.20q for the reason %.40q, want one of %v and at most %d bytes of printable text",
+				string(l.Transport), l.Reason, plan.Transports, maxLinkReasonBytes)
+		}
+	}
 	nanos, rates := b.times()
 	for _, n := range nanos {
 		if *n < 0 || *n > maxNanos {

@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"pnode/planner/plan"
@@ -26,6 +27,9 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"links":[{"peer":"b","rtt_nanos":9223372036854775807}]`,
 		`"links":[{"peer":"b","jitter_nanos":-1}]`,
 		`"links":[{"peer":"b","bytes_per_s":9223372036854775807}]`,
+		`"links":[{"peer":"b","transport":"smoke"}]`,
+		`"links":[{"peer":"b","transport":"tcp","reason":"\u001b[2J"}]`,
+		`"links":[{"peer":"b","transport":"tcp","reason":"` + strings.Repeat("x", maxLinkReasonBytes+1) + `"}]`,
 		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
 	} {
 		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {

@@ -76,7 +76,7 @@ const (
 	MaxScheduleBytes = 4 << 10
 	MaxWhyBytes      = 512
 
-	maxHeartbeatBytes = 16 << 10
+	maxHeartbeatBytes = 24 << 10
 	maxReasonBytes    = 300
 	maxStages         = 64
 )
@@ -111,6 +111,14 @@ var errBadMessage = errors.New("gossip: bad message")
 func (b Heartbeat) Encode() []byte {
 	b.Reason, b.Blocked = wire.Clip(b.Reason, maxReasonBytes), wire.Clip(b.Blocked, maxReasonBytes)
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
+	for i := range b.Links {
+		if l := &b.Links[i]; !plan.Printable(l.Reason, maxLinkReasonBytes) {
+			l.Reason = wire.Clip(l.Reason, maxLinkReasonBytes)
+			if !plan.Printable(l.Reason, maxLinkReasonBytes) {
+				l.Reason = ""
+			}
+		}
+	}
 	if b.Fault != nil {
 		told := b.Fault.Told()
 		b.Fault = &told

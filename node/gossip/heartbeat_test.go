@@ -16,10 +16,21 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	for i := range stages {
 		stages[i] = StageTimes{Stage: plan.Stage(i), ForwardNanos: 1e12, BackwardNanos: 1e12, WaitNanos: 1e12, UpdateNanos: 1e12}
 	}
-	full := Heartbeat{Peer: "a", Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: make([]LinkRate, maxRates)}
+	links := make([]LinkRate, maxRates)
+	for i := range links {
+		links[i] = LinkRate{
+			Peer: plan.PeerID(strings.Repeat("x", 52)), BytesPerS: 1e12, RTTNanos: 1e12, JitterNanos: 1e12, Transport: plan.WebSocket,
+			Reason: strings.Repeat("é", maxLinkReasonBytes),
+		}
+	}
+	links[0].Reason = "two\nlines"
+	full := Heartbeat{Peer: "a", Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: links}
 	b, err := decodeHeartbeat(full.Encode())
 	if err != nil || len(b.Stages) != maxStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReasonBytes {
 		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
+	}
+	if l := b.Links[1]; l.Transport != plan.WebSocket || len(l.Reason) != maxLinkReasonBytes || b.Links[0].Reason != "" || len(links[1].Reason) <= maxLinkReasonBytes {
+		t.Errorf("links %+v", b.Links[:2])
 	}
 	more := Heartbeat{Peer: "a", Links: make([]LinkRate, maxRates+1)}
 	if _, err := decodeHeartbeat(more.Encode()); !errors.Is(err, errBadMessage) {

@@ -18,6 +18,8 @@ const (
 	queuedSampleBytes = 64 << 10
 	// maxRates bounds the links that a heartbeat reports: those with the most traffic.
 	maxRates = 16
+	// maxLinkReasonBytes bounds the reason for a link's transport.
+	maxLinkReasonBytes = 160
 )
 
 // LinkRate holds what the messages to a neighbour showed of the link.
@@ -26,6 +28,9 @@ type LinkRate struct {
 	BytesPerS   int64       `json:"bytes_per_s,omitempty"`
 	RTTNanos    int64       `json:"rtt_nanos"`
 	JitterNanos int64       `json:"jitter_nanos"`
+	// Transport is over what the messages go, "" where it is not known; Reason says why it is not QUIC.
+	Transport plan.Transport `json:"transport,omitempty"`
+	Reason    string         `json:"reason,omitempty"`
 }
 
 // LinkMeter turns the counters of a link session into rates. Its methods may be called
@@ -69,7 +74,10 @@ func (m *LinkMeter) Rates() []LinkRate {
 		if since.PayloadSent >= linkSampleBytes {
 			m.base[s.Peer], m.rates[s.Peer] = s, perSecond(since)
 		}
-		links = append(links, LinkRate{Peer: s.Peer, BytesPerS: m.rates[s.Peer], RTTNanos: s.RTT.Nanoseconds(), JitterNanos: s.Jitter.Nanoseconds()})
+		links = append(links, LinkRate{
+			Peer: s.Peer, BytesPerS: m.rates[s.Peer], RTTNanos: s.RTT.Nanoseconds(), JitterNanos: s.Jitter.Nanoseconds(),
+			Transport: s.Transport, Reason: s.Reason,
+		})
 	}
 	return links
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pnode/pipeline/link"
+	"pnode/planner/plan"
 )
 
 // TestMeterForgetsWhatALinkCarried: the rate that heartbeats tell is that since the last one,
@@ -33,5 +34,9 @@ func TestMeterForgetsWhatALinkCarried(t *testing.T) {
 		if links := m.Rates(); len(links) != 1 || links[0].Peer != "neighbour" || links[0].BytesPerS != look.rate {
 			t.Errorf("look %d: %+v, not %d B/s", i, links, look.rate)
 		}
+	}
+	now.Transport, now.Reason = plan.Relay, "UDP gets no answer"
+	if links := m.Rates(); links[0].Transport != now.Transport || links[0].Reason != now.Reason {
+		t.Errorf("%+v", links)
 	}
 }

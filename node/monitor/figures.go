@@ -95,6 +95,7 @@ func (v planView) linkStatus() (links []api.LinkStatus) {
 		l := v.figures.linkBetween(from, to)
 		links = append(links, api.LinkStatus{
 			From: from, To: to, BytesPerS: l.BytesPerS, RTTMS: milliseconds(l.RTTNanos), JitterMS: milliseconds(l.JitterNanos), Live: l.live,
+			Transport: l.Transport,
 		})
 	}
 	for _, pipe := range v.plan.Replicas {

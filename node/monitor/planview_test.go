@@ -151,7 +151,7 @@ func TestThePlanViewGoesByWhatIsSeen(t *testing.T) {
 			b.Stages = append(b.Stages, gossip.StageTimes{Replica: h.Replica, Stage: h.Stage, ForwardNanos: 120e6, BackwardNanos: 240e6, UpdateNanos: 1e6})
 		}
 		if i > 0 {
-			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6}}
+			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6, Transport: plan.TCP, Reason: "UDP gets no answer"}}
 		}
 		n.Beats.Note(b, before.until)
 	}
@@ -184,6 +184,10 @@ func TestThePlanViewGoesByWhatIsSeen(t *testing.T) {
 	}
 	for _, l := range s.Links {
 		live := l.BytesPerS == 250_000 && l.RTTMS == 40 && l.Live
+		b, _ := n.Beats.Last(l.From)
+		if told := len(b.Links) > 0 && b.Links[0].Peer == l.To; told != (l.Transport == plan.TCP && l.Reason == "UDP gets no answer") {
+			t.Errorf("%+v, told by its sender: %v", l, told)
+		}
 		if probed := l.BytesPerS == 3_125_000 && l.RTTMS == 10 && !l.Live; !live && !probed {
 			t.Errorf("%+v", l)
 		}

@@ -128,6 +128,19 @@ func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
 	s.About.PredictedMS = milliseconds(int64(v.line.Makespan))
 	s.About.StepMS = milliseconds(v.seen.StepNanos)
 	s.Seats, s.Links = v.workers(), v.linkStatus()
+	for i := range s.Links {
+		m.tellTransport(&s.Links[i], state.Plan.Generation)
+	}
+}
+
+// tellTransport adds over what the messages of a link go, as its sender tells.
+func (m *Monitor) tellTransport(l *api.LinkStatus, g plan.Generation) {
+	b, _ := m.Beats.Last(l.From)
+	for _, told := range b.Links {
+		if b.Generation == g && told.Peer == l.To && told.Transport != "" {
+			l.Transport, l.Reason = told.Transport, told.Reason
+		}
+	}
 }
 
 func about(run plan.RunSpec) *api.About {

@@ -248,6 +248,11 @@ func TestStatusTable(t *testing.T) {
 			{Peer: self, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
 			{Stage: 1, Peer: other, Device: "cpu", Layers: plan.LayerRange{First: 3, End: 6}},
 		},
+		Links: []api.LinkStatus{
+			{From: self, To: other, BytesPerS: 11_750_000, RTTMS: 41, Live: true, Transport: plan.TCP, Reason: "UDP gets\x1b no answer"},
+			{From: other, To: self, BytesPerS: 250_000, Transport: plan.Relay},
+			{From: self, To: "12D3KooWaaaaaaaaaaNEVER", BytesPerS: 11_750_000, RTTMS: 41, Transport: plan.QUIC},
+		},
 		Reasons:    []string{"stage 0 gets 3 layers: the embedding costs little"},
 		Checkpoint: api.Checkpoint{Step: 10, Time: now.Add(-75 * time.Second)},
 		Addrs:      []string{"/ip4/127.0.0.1/udp/4001/quic-v1/p2p/" + self},

@@ -88,9 +88,37 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
 			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
+	for _, l := range st.Links {
+		if l.Transport != "" && l.Transport != plan.QUIC {
+			p.f("LINK\t%s\n", linkLine(st, l))
+		}
+	}
 	for _, r := range st.Reasons {
 		p.f("- %s\n", clean(r))
 	}
+}
+
+// linkLine returns over what a link goes, and why: "desk -> spot-a on TCP: UDP gets no answer, 94.0 Mbit/s, 41 ms".
+func linkLine(st api.Status, l api.LinkStatus) string {
+	on := "on " + clean(l.Transport.String())
+	if l.Transport == plan.Relay {
+		on = "through a relay"
+	}
+	var facts []string
+	if l.Reason != "" {
+		facts = append(facts, clean(l.Reason))
+	}
+	if l.BytesPerS > 0 {
+		facts = append(facts, plan.Bandwidth(l.BytesPerS))
+	}
+	if l.RTTMS > 0 {
+		facts = append(facts, fmt.Sprintf("%.0f ms", l.RTTMS))
+	}
+	line := fmt.Sprintf("%s -> %s %s", name(st, l.From), name(st, l.To), on)
+	if len(facts) > 0 {
+		line += ": " + strings.Join(facts, ", ")
+	}
+	return line
 }
 
 func stepLine(st api.Status) string {

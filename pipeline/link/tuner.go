@@ -62,7 +62,8 @@ type way struct {
 // Another transport is tried in the same way, with as many connections as have served it best or as serve now, while
 // messages wait most of the time, for whatever: some networks slow one protocol down and not the other. It is kept if
 // goodput grows by more than a tenth; one that is better by plan.Transports, and tried whether messages wait or not, if
-// it falls by less than a twentieth. What has failed a trial rests, longer each time.
+// it falls by less than a twentieth. What has failed a trial rests, longer each time. A relay is no competitor: it costs
+// another member's line, and serves where nothing else works.
 //
 // A transport without a connection is left at once for another that has one, and tried again like one that has failed a
 // trial; where nothing is sent, it is judged when something is, or taken after trialIdle looks.
@@ -313,6 +314,9 @@ func (t *tuner) sample(s sample) {
 		return
 	}
 	for _, over := range t.others() {
+		if over == plan.Relay {
+			break
+		}
 		if t.way(over).rest == 0 && t.waited >= trialsApart && (waiting || better(over, t.using.over)) {
 			t.tryWay(over)
 			return

@@ -179,9 +179,9 @@ func TestTransportThatCarriesMost(t *testing.T) {
 		{"both are the same", newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 11e6, 11e6).with(plan.TCP, 11e6, 11e6), plan.QUIC, 1},
 		{"a WebSocket comes first", newWorld(newTuner(1), plan.WebSocket, plan.QUIC).with(plan.QUIC, 11e6, 11e6).with(plan.WebSocket, 11e6, 11e6), plan.QUIC, 1},
 		{
-			"the best of four",
+			"the best of those without a relay",
 			newWorld(newTuner(1), plan.Transports...).with(plan.QUIC, 1e6, 1e6).with(plan.TCP, 2e6, 2e6).with(plan.WebSocket, 3e6, 3e6).with(plan.Relay, 9e6, 9e6),
-			plan.Relay, 1,
+			plan.WebSocket, 1,
 		},
 	} {
 		c.w.run(400)
@@ -271,7 +271,7 @@ func TestSteeringOfAnyRates(t *testing.T) {
 				line := 1e6 * (1 + 20*r.Float64())
 				w.with(over, line, line*(0.07+r.Float64()))
 				w.dead[over] = len(w.may) > 1 && over != w.may[0] && r.IntN(4) == 0
-				if !w.dead[over] {
+				if !w.dead[over] && over != plan.Relay {
 					best = max(best, min(line, maxSpread*w.per[over]))
 				}
 			}

@@ -111,14 +111,19 @@ function between(status, from, to) {
   return el('div', { class: 'link' }, direction('→', forth), direction('←', back));
 }
 
+// overNames says over what the messages of a link go.
+const overNames = { quic: 'QUIC', tcp: 'TCP', websocket: 'WebSocket', relay: 'through a relay' };
+
 function direction(arrow, link) {
   if (!link || !link.rtt_ms) {
     return el('span', { class: 'way' }, el('span', { class: 'arrow' }, arrow), ' not measured');
   }
   const speed = link.bytes_per_s ? rate(link.bytes_per_s) : '';
   const seen = link.live ? 'seen in messages of the run' : 'probed when the node came';
-  return el('span', { class: 'way', title: `${seen}; jitter ${time(link.jitter_ms ?? 0)}` },
-    el('span', {}, el('span', { class: 'arrow' }, arrow), ` ${speed}`), el('span', {}, time(link.rtt_ms / 2)));
+  const over = overNames[link.transport] ?? '';
+  const why = link.transport_reason ? `; on ${over}: ${link.transport_reason}` : '';
+  return el('span', { class: 'way', title: `${seen}; jitter ${time(link.jitter_ms ?? 0)}${why}` },
+    el('span', {}, el('span', { class: 'arrow' }, arrow), ` ${speed}`), el('span', {}, time(link.rtt_ms / 2)), el('span', {}, over));
 }
 
 function key() {
