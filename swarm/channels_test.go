@@ -104,6 +104,9 @@ func TestProbe(t *testing.T) {
 	if p.Peer != c[1].ID() || p.RTTNanos <= 0 || p.JitterNanos < 0 || p.BytesPerS < 1<<16 {
 		t.Errorf("profile %+v", p)
 	}
+	if paths := c[0].Data().Transports(c[1].ID()); paths[0] != p.Transport {
+		t.Errorf("transports %v after %s was found the better one", paths, p.Transport)
+	}
 	if _, err := c[0].Probe(ctx, c[1].ID()); !errors.Is(err, probe.ErrBusy) {
 		t.Errorf("second probe within %s: %v", time.Second*3, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
@@ -55,7 +56,15 @@ func (t *Transport) Reason(p plan.PeerID, over plan.Transport) string {
 	return t.Findings.found(id, over).why
 }
 
-// Prefer has a transport to a member tried first from now on. The reason is for people: "94 Mbit/s against 61 over QUIC".
+// FailedLately reports whether the newest try of a transport to a member failed less than a minute ago.
+func (t *Transport) FailedLately(p plan.PeerID, over plan.Transport) bool {
+	id, err := peer.Decode(string(p))
+	found := t.Findings.found(id, over)
+	return err == nil && found.why != "" && time.Since(found.at) < retryAfter
+}
+
+// Prefer has a transport to a member tried first from now on, or none with "". The reason is for people:
+// "94 Mbit/s against 61 over QUIC".
 func (t *Transport) Prefer(p plan.PeerID, over plan.Transport, reason string) {
 	if id, err := peer.Decode(string(p)); err == nil {
 		t.Findings.prefer(id, over, reason)

@@ -1,6 +1,6 @@
 // Package probe measures links between members: round trip, jitter and goodput, on a connection of its own
 // ALPN, pnode-probe/1, with one stream each. A node serves two probes at once, and each peer once in
-// three seconds.
+// three seconds over each transport.
 //
-// It decides nothing about links. It is called by swarm, and imports alpn for the connections.
+// It tells the connections to a member which transport was the faster one. It is called by swarm, and imports alpn for the connections.
 package probe

@@ -35,7 +35,8 @@ const (
 	probeMin     = 256 << 10 // sent however long it takes, within probeLimit
 	probeLimit   = 10 * time.Second
 	probesServed = 2               // at once
-	probePause   = 3 * time.Second // between two of one peer
+	probePause   = 3 * time.Second // between two of one peer over one transport
+	dialPatience = 500 * time.Millisecond
 	codeProbe    = transport.Code(4)
 )
 
@@ -45,24 +46,32 @@ type Prober struct {
 	tasks     *tasks.Group
 	log       *slog.Logger
 	room      chan struct{}
-	// mu guards last, when each peer was served.
+	// mu guards last, when each peer was served over each transport.
 	mu   sync.Mutex
-	last map[plan.PeerID]time.Time
+	last map[way]time.Time
+}
+
+// way is a transport to a peer.
+type way struct {
+	peer plan.PeerID
+	over plan.Transport
 }
 
 // New answers probes that come by the transport, until the swarm closes.
 func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Prober {
 	p := &Prober{
 		transport: transport, tasks: group, log: log,
-		room: make(chan struct{}, probesServed), last: map[plan.PeerID]time.Time{},
+		room: make(chan struct{}, probesServed), last: map[way]time.Time{},
 	}
 	group.Run(p.serve)
 	return p
 }
 
 // Probe measures the link from this node to a member: the round trip, its jitter, and the rate at which the
-// member received, over at most 16 MiB or about a second. The member serves two probes at once, and one
-// of a peer in 3 seconds; beyond that the error wraps ErrBusy.
+// member received, over at most 16 MiB or about a second. It measures QUIC and TCP, where both work, and over something
+// else only where neither does. The better one is what the link has, and what its connections try first from then on: a
+// worse transport has to be 10% faster. The member serves two probes at once, and one of a peer over each transport in 3
+// seconds; beyond that the error wraps ErrBusy.
 func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit+probeLimit)
 	defer cancel()
@@ -74,10 +83,130 @@ func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 }
 
 func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
-	conn, err := r.transport.Dial(ctx, p, "")
-	if err != nil {
+	if _, err := r.transport.Reach(ctx, p); err != nil {
 		return plan.LinkProfile{}, err
 	}
+	ways := r.transport.Transports(p)
+	if len(ways) == 0 {
+		return plan.LinkProfile{}, errors.New("no address of the peer is known")
+	}
+	if working := slices.DeleteFunc(slices.Clone(ways), func(over plan.Transport) bool { return r.transport.FailedLately(p, over) }); len(working) > 0 {
+		ways = working
+	}
+	var direct, others []plan.Transport
+	for _, over := range plan.Transports {
+		switch {
+		case !slices.Contains(ways, over):
+		case over == plan.QUIC || over == plan.TCP:
+			direct = append(direct, over)
+		default:
+			others = append(others, over)
+		}
+	}
+	measured, errs := r.probeAll(ctx, p, direct)
+	for len(measured) == 0 && len(others) > 0 && ctx.Err() == nil && !errors.Is(errors.Join(errs...), ErrBusy) {
+		more, err := r.probeAll(ctx, p, others[:1])
+		measured, errs, others = more, append(errs, err...), others[1:]
+	}
+	if len(measured) == 0 {
+		return plan.LinkProfile{}, errors.Join(errs...)
+	}
+	over, why := choose(measured)
+	r.transport.Prefer(p, over, why)
+	for _, l := range measured {
+		if over == "" || l.Transport == over {
+			return l, nil
+		}
+	}
+	panic("probe: chose what was not measured")
+}
+
+// choose returns the transport to use, the better one unless a worse one is 10% faster, with the reason that people read.
+// It is empty where one transport alone was measured.
+func choose(measured []plan.LinkProfile) (over plan.Transport, why string) {
+	if len(measured) < 2 {
+		return "", ""
+	}
+	sorted := slices.Clone(measured)
+	slices.SortFunc(sorted, func(a, b plan.LinkProfile) int {
+		return slices.Index(plan.Transports, a.Transport) - slices.Index(plan.Transports, b.Transport)
+	})
+	best, second := sorted[0], plan.LinkProfile{}
+	for _, l := range sorted[1:] {
+		if l.BytesPerS > best.BytesPerS+best.BytesPerS/10 {
+			best, l = l, best
+		}
+		if l.BytesPerS > second.BytesPerS {
+			second = l
+		}
+	}
+	return best.Transport, fmt.Sprintf("%s against %s over %s", plan.Bandwidth(best.BytesPerS), plan.Bandwidth(second.BytesPerS), second.Transport)
+}
+
+// dialed is a connection for a probe, or why there is none.
+type dialed struct {
+	conn transport.Conn
+	err  error
+}
+
+// probeAll measures a peer over some transports, one after the other. Each is dialed when the one before has been
+// measured, has failed, or is slow. One that has not answered when the others are measured, and half a second later, is
+// left.
+func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transport) (measured []plan.LinkProfile, errs []error) {
+	results := make(chan dialed)
+	over := make(chan struct{})
+	defer close(over)
+	pending := 0
+	dial := func(way plan.Transport) {
+		pending++
+		begun := r.tasks.Run(func(tasks context.Context) { // goes on after the probe: what it finds counts for the next
+			conn, err := r.transport.Dial(tasks, p, way)
+			select {
+			case results <- dialed{conn, err}:
+			case <-over:
+				if conn != nil {
+					conn.Close(0, "")
+				}
+			}
+		})
+		if !begun {
+			pending--
+		}
+	}
+	for len(ways) > 0 || pending > 0 {
+		if len(ways) > 0 {
+			dial(ways[0])
+			ways = ways[1:]
+		}
+		var slow <-chan time.Time
+		if len(ways) > 0 || len(measured) > 0 {
+			slow = time.After(dialPatience)
+		}
+		select {
+		case d := <-results:
+			pending--
+			l, err := plan.LinkProfile{}, d.err
+			if err == nil {
+				l, err = r.measure(ctx, p, d.conn)
+			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			measured = append(measured, l)
+		case <-slow:
+			if len(ways) == 0 {
+				return measured, errs
+			}
+		case <-ctx.Done():
+			return measured, append(errs, ctx.Err())
+		}
+	}
+	return measured, errs
+}
+
+// measure makes a probe on a connection, and closes it.
+func (r *Prober) measure(ctx context.Context, p plan.PeerID, conn transport.Conn) (plan.LinkProfile, error) {
 	defer conn.Close(0, "")
 	stop := context.AfterFunc(ctx, func() { conn.Close(0, "") })
 	defer stop()
@@ -170,7 +299,7 @@ func (r *Prober) serve(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if !r.allow(p, time.Now()) {
+		if !r.allow(way{p, conn.Transport()}, time.Now()) {
 			conn.Close(codeProbe, "busy")
 			continue
 		}
@@ -181,11 +310,11 @@ func (r *Prober) serve(ctx context.Context) {
 	}
 }
 
-// allow takes a place for one more probe of p, and reports whether there was one.
-func (r *Prober) allow(p plan.PeerID, now time.Time) bool {
+// allow takes a place for one more probe by a way, and reports whether there was one.
+func (r *Prober) allow(by way, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.last[p]) < probePause {
+	if now.Sub(r.last[by]) < probePause {
 		return false
 	}
 	select {
@@ -193,12 +322,12 @@ func (r *Prober) allow(p plan.PeerID, now time.Time) bool {
 	default:
 		return false
 	}
-	for q, at := range r.last {
+	for w, at := range r.last {
 		if now.Sub(at) >= probePause {
-			delete(r.last, q)
+			delete(r.last, w)
 		}
 	}
-	r.last[p] = now
+	r.last[by] = now
 	return true
 }
 

@@ -8,9 +8,9 @@ import (
 )
 
 func TestProbeAllow(t *testing.T) {
-	a, b, c := plan.PeerID("a"), plan.PeerID("b"), plan.PeerID("c")
+	a, b, c := way{"a", plan.QUIC}, way{"b", plan.QUIC}, way{"a", plan.TCP}
 	now := time.Now()
-	r := &Prober{room: make(chan struct{}, probesServed), last: map[plan.PeerID]time.Time{}}
+	r := &Prober{room: make(chan struct{}, probesServed), last: map[way]time.Time{}}
 	if !r.allow(a, now) || r.allow(a, now.Add(probePause-1)) || !r.allow(b, now) {
 		t.Error("one probe of a peer in the pause, two peers at once")
 	}
@@ -38,6 +38,27 @@ func TestGoodput(t *testing.T) {
 	} {
 		if got := goodput(c.marks); got != c.want {
 			t.Errorf("%s: %d bytes/s, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A worse transport is used where it is 10% faster, and nothing is said where there is no choice.
+func TestChoose(t *testing.T) {
+	link := func(over plan.Transport, mbit int64) plan.LinkProfile {
+		return plan.LinkProfile{Transport: over, BytesPerS: mbit * 1e6 / 8}
+	}
+	for _, c := range []struct {
+		measured []plan.LinkProfile
+		over     plan.Transport
+		why      string
+	}{
+		{[]plan.LinkProfile{link(plan.TCP, 90)}, "", ""},
+		{[]plan.LinkProfile{link(plan.QUIC, 90), link(plan.TCP, 99)}, plan.QUIC, "90.0 Mbit/s against 99.0 Mbit/s over TCP"},
+		{[]plan.LinkProfile{link(plan.TCP, 94), link(plan.QUIC, 61)}, plan.TCP, "94.0 Mbit/s against 61.0 Mbit/s over QUIC"},
+		{[]plan.LinkProfile{link(plan.TCP, 20), link(plan.QUIC, 61)}, plan.QUIC, "61.0 Mbit/s against 20.0 Mbit/s over TCP"},
+	} {
+		if over, why := choose(c.measured); over != c.over || why != c.why {
+			t.Errorf("%v: %s, %q, want %s, %q", c.measured, over, why, c.over, c.why)
 		}
 	}
 }
