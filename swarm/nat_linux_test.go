@@ -282,18 +282,53 @@ func TestControlBehindSymmetricNATs(t *testing.T) {
 	t.Logf("connected again %s after the relay has crashed", time.Since(began))
 }
 
-// Two members behind NATs that keep a port for all destinations get a direct connection.
-func TestHolePunching(t *testing.T) {
+// Pairs of members get a direct connection where the NAT of either allows it, and data goes the same way: over QUIC through
+// the punched port. Elsewhere a relay carries both.
+func TestPairsOfNATs(t *testing.T) {
+	kinds := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.Symmetric, netlab.CGNAT}
+	if testing.Short() {
+		kinds = kinds[1:3]
+	}
 	lab := netlab.New(t)
 	folder := natOwner(t)
 	public := natStart(t, lab.Host("public", netlab.Public), folder)
-	a := natStart(t, lab.Host("a", netlab.PortRestricted), folder, public.addrs...)
-	b := natStart(t, lab.Host("b", netlab.PortRestricted), folder, public.addrs...)
+	for i, x := range kinds {
+		for _, y := range kinds[i:] {
+			t.Run(fmt.Sprintf("%s/%s", x, y), func(t *testing.T) {
+				a := natStart(t, lab.Host(fmt.Sprintf("a-%s-%s", x, y), x), folder, public.addrs...)
+				b := natStart(t, lab.Host(fmt.Sprintf("b-%s-%s", x, y), y), folder, public.addrs...)
+				connected := a.do("members", b.peer)
+				// A symmetric NAT has another port for each destination, which nobody can tell the other end.
+				want := plan.QUIC
+				if y == netlab.Symmetric && x != netlab.FullCone || x == netlab.Symmetric {
+					want = plan.Relay
+				}
+				took := time.Duration(0)
+				if want == plan.QUIC {
+					took = a.do("direct", b.peer).Took
+				}
+				link := a.do("probe", b.peer).Link
+				t.Logf("connected after %s, directly after %s more, then %s at %d Mbit/s",
+					connected.Took.Round(time.Millisecond), took.Round(time.Millisecond), link.Transport, link.BytesPerS/125_000)
+				if link.Transport != want {
+					t.Errorf("data goes over %s, want %s", link.Transport, want)
+				}
+			})
+		}
+	}
+}
+
+// Where UDP is blocked, members behind NATs are connected directly over TCP; their data has no port of its own that the
+// other end could know, and goes through a relay.
+func TestHolePunchingOverTCP(t *testing.T) {
+	lab := netlab.New(t)
+	folder := natOwner(t)
+	public := natStart(t, lab.Host("public", netlab.Public), folder)
+	a := natStart(t, lab.Host("a", netlab.UDPBlocked), folder, public.addrs...)
+	b := natStart(t, lab.Host("b", netlab.UDPBlocked), folder, public.addrs...)
 	t.Logf("connected after %s", a.do("members", b.peer).Took)
 	t.Logf("directly after %s more", a.do("direct", b.peer).Took)
-	link := a.do("probe", b.peer).Link
-	t.Logf("link: %+v", link)
-	if link.Transport != plan.QUIC {
+	if link := a.do("probe", b.peer).Link; link.Transport != plan.Relay {
 		t.Errorf("data goes over %s", link.Transport)
 	}
 }
