@@ -22,7 +22,7 @@ const diagnoseTime = 10 * time.Second
 // loopback for a run that is there.
 func listensFor(v admission.Invite) string {
 	if slices.ContainsFunc(v.Addrs, far) {
-		return "0.0.0.0:0"
+		return ":0"
 	}
 	return "127.0.0.1:0"
 }
@@ -74,15 +74,9 @@ func tellDegraded(ctx context.Context, s *swarm.Swarm, addrs []string, out Outpu
 		return
 	}
 	report, err := swarm.Diagnose(ctx, "", admission.Invite{Addrs: addrs}, nil)
-	i := slices.IndexFunc(report.Tests, func(t diagnose.Test) bool { return t.Part == diagnose.UDP && t.Result == diagnose.Fails })
-	if err != nil || i < 0 || report.Over == plan.QUIC {
+	if err != nil || report.Degraded == "" {
 		return
 	}
 	out.Log.Info("reached the contact", "over", over, "at", at)
-	out.Notice(degraded(over, report.Tests[i]))
-}
-
-// degraded returns the line about a join that did without UDP.
-func degraded(over plan.Transport, udp diagnose.Test) string {
-	return fmt.Sprintf("joined over %s: UDP to %s: %s; %s", over, udp.Target, udp.Says, udp.Do)
+	out.Notice(fmt.Sprintf("joined over %s: %s; %s", over, report.Degraded, report.Do))
 }

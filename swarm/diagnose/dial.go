@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"sync"
 	"syscall"
 	"time"
@@ -19,9 +20,12 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/sec"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	ma "github.com/multiformats/go-multiaddr"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/qlogwriter"
+
+	"pnode/swarm/tcp"
 )
 
 const (
@@ -291,6 +295,32 @@ func (d *dialer) tcp(ctx context.Context, at netip.AddrPort, p peer.ID) outcome 
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return outcome{finding: findingOf(err), err: err}
+	}
+	defer raw.Close()
+	return d.upgrade(ctx, raw, p)
+}
+
+// web opens a WebSocket over TLS at a host and port, over the environment's proxy, and makes libp2p's handshake in it.
+func (d *dialer) web(ctx context.Context, at string, p peer.ID, proxyFor func(string) (*url.URL, error)) outcome {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return outcome{finding: Failed, err: err}
+	}
+	kind := "dns"
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if kind = "ip6"; ip.Is4() {
+			kind = "ip4"
+		}
+	}
+	a, err := ma.NewMultiaddr("/" + kind + "/" + host + "/tcp/" + port + "/tls/ws")
+	if err != nil {
+		return outcome{finding: Failed, err: err}
+	}
+	raw, err := (&tcp.Transport{ProxyFor: proxyFor}).ConnectWeb(ctx, a)
 	if err != nil {
 		return outcome{finding: findingOf(err), err: err}
 	}

@@ -287,12 +287,12 @@ func TestTargets(t *testing.T) {
 	a, b := newContact(t, time.Now()).id, newContact(t, time.Now()).id
 	got, err := targetsOf([]string{
 		"/ip4/192.0.2.1/udp/4001/quic-v1/p2p/" + a.String(), "/ip4/192.0.2.1/tcp/4001/p2p/" + a.String(),
-		"/dns4/desk.example/tcp/443/p2p/" + a.String(),
+		"/dns/desk.example/tcp/443/tls/ws/p2p/" + a.String(),
 		"/ip6/2001:db8::1/udp/4001/quic-v1/p2p/" + b.String() + "/p2p-circuit/p2p/" + a.String(),
 	})
 	want := []target{
-		{host: "192.0.2.1", port: 4001, peer: a, udp: true, tcp: true},
-		{host: "desk.example", port: 443, peer: a, tcp: true},
+		{host: "192.0.2.1", port: 4001, peer: a, udp: true, tcp: true, web: true},
+		{host: "desk.example", port: 443, peer: a, web: true},
 		{host: "2001:db8::1", port: 4001, peer: b, relay: true, udp: true},
 	}
 	if err != nil || len(got) != len(want) {

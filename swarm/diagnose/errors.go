@@ -32,9 +32,14 @@ func findingOf(err error) Finding {
 	}
 	var remote *quic.TransportError
 	var timeout net.Error
+	var dns *net.DNSError
 	switch {
 	case err == nil:
 		return Works
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return NoName
+	case dns != nil:
+		return NoResolver
 	case is(syscall.ECONNREFUSED, wsaeConnRefused):
 		return Refused
 	case is(syscall.ENETUNREACH, wsaeNetUnreach, syscall.ENETDOWN, wsaeNetDown, syscall.EADDRNOTAVAIL, wsaeAddrNotAvail):

@@ -97,12 +97,12 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 		return Test{Result: OK, Finding: Works, Says: "the contact answers"}
 	case Silent:
 		t.Says = "no answer in " + seconds
-		t.Do = fmt.Sprintf("see that the node there runs, and open %s %d there and on the way", over, at.Port())
+		t.Do = fmt.Sprintf("open %s %d there and on the way", over, at.Port())
 	case Refused:
 		t.Says = "the machine there answers that nothing listens on the port, or a firewall answers in its place"
 		t.Do = "start the node that made the invite, or ask for a new invite if it listens elsewhere now"
 	case Unreachable, NoRoute:
-		t.Says = fmt.Sprintf("the network says that it cannot deliver to %s (%s)", at.Addr(), cause(o.err))
+		t.Says = fmt.Sprintf("the network says that it cannot deliver (%s)", cause(o.err))
 		t.Do = "see that the machine there is on, and ask for a new invite if it has moved"
 	case Denied:
 		t.Says = fmt.Sprintf("this machine does not let the program send (%s)", cause(o.err))
@@ -140,7 +140,7 @@ func explainUDP(at netip.AddrPort, contact peer.ID, o outcome) Test {
 func explainTCP(at netip.AddrPort, contact peer.ID, o outcome) Test {
 	t := common("TCP", at, contact, o)
 	if o.finding == Cut {
-		t.Says = fmt.Sprintf("it connects, and the TLS handshake is cut (%s)", cause(o.err))
+		t.Says = fmt.Sprintf("it connects, and is cut before the end of the handshake (%s)", cause(o.err))
 		t.Do = "a firewall that lets only known protocols through does that: ask its owner to allow the connection"
 	}
 	return t
@@ -162,10 +162,10 @@ func explainSize(at netip.AddrPort, o outcome) Test {
 	return t
 }
 
-func explainProxySetting(err error) Test {
+func explainProxySetting() Test {
 	return Test{
-		Part: Proxy, Did: "read HTTPS_PROXY", Result: Fails, Finding: Failed, // the value may hold a password
-		Says: "HTTPS_PROXY cannot be read", Do: "set it to http://HOST:PORT, or unset it",
+		Part: Proxy, Did: "read HTTPS_PROXY and ALL_PROXY", Result: Fails, Finding: Failed,
+		Says: "the URL cannot be read", Do: "set HTTPS_PROXY to http://HOST:PORT, or unset it", // it may hold a password
 	}
 }
 
@@ -182,6 +182,8 @@ func explainProxy(target string, o proxyOutcome) Test {
 		t.Do = "ask its owner to allow the port, or have the contact listen on port 443, which most proxies allow"
 	case Silent:
 		t.Says = "the proxy does not answer in " + seconds
+	case NoName, NoResolver:
+		t.Says = fmt.Sprintf("the proxy's name cannot be looked up (%s)", cause(o.err))
 	case Refused:
 		t.Says = "the machine there answers that nothing listens on the port"
 	case Cut, Foreign:
@@ -202,7 +204,7 @@ func explainRelay(targets []target, tests []Test) Test {
 	}
 	t := Test{Part: Relay, Target: strings.Join(relays, ","), Result: OK, Finding: Works}
 	answers := slices.ContainsFunc(tests, func(t Test) bool {
-		return (t.Part == UDP || t.Part == TCP) && t.Result == OK && slices.Contains(relays, t.Target)
+		return (t.Part == UDP || t.Part == TCP || t.Part == WebSocket) && t.Result == OK && slices.Contains(relays, t.Target)
 	})
 	if answers {
 		t.Says = "the relay answers; it connects members alone, so that the contact behind it shows after joining"

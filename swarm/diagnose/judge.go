@@ -34,12 +34,15 @@ func (r *Report) judgeRefusal() bool {
 	return true
 }
 
-// ways are the transports with their tests, the better first.
-var ways = []struct {
+// way is a transport with the part that tests it.
+type way struct {
 	part Part
 	over plan.Transport
 	word string
-}{
+}
+
+// ways lists the transports, the better first.
+var ways = []way{
 	{UDP, plan.QUIC, "UDP"}, {TCP, plan.TCP, "TCP"}, {WebSocket, plan.WebSocket, "WebSocket over TLS"},
 }
 
@@ -51,18 +54,10 @@ func (r *Report) judgeWays() bool {
 			continue
 		}
 		r.Joins, r.Over = true, way.over
-		degraded := ""
-		for _, better := range ways[:i] {
-			if t, ok := first(r.Tests, func(t Test) bool { return t.Part == better.part && t.Result == Fails }); ok {
-				degraded += fmt.Sprintf("%s to %s %s, ", better.word, t.Target, short(t.Finding))
-				if r.Cause == "" {
-					r.Cause, r.Do = t.Part, t.Do
-				}
-			}
-		}
-		r.Verdict = fmt.Sprintf("this machine can join: %s%s to %s works: data will go over %s", degraded, way.word, works.Target, way.over)
-		if degraded != "" {
-			r.Verdict = fmt.Sprintf("this machine can join: %s%s works: data will go over %s", degraded, way.word, way.over)
+		r.judgeBetter(ways[:i])
+		r.Verdict = fmt.Sprintf("this machine can join: %s to %s works: data will go over %s", way.word, works.Target, way.over)
+		if r.Degraded != "" {
+			r.Verdict = fmt.Sprintf("this machine can join: %s, %s works: data will go over %s", r.Degraded, way.word, way.over)
 		}
 		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == Clock && t.Result == Fails }); ok {
 			r.Verdict += "; but " + t.Says
@@ -73,6 +68,28 @@ func (r *Report) judgeWays() bool {
 		return true
 	}
 	return false
+}
+
+// judgeBetter says what is in the way of transports that are better than one that works.
+func (r *Report) judgeBetter(better []way) {
+	var degraded []string
+	blame := func(t Test, text string) {
+		degraded = append(degraded, text)
+		if r.Cause == "" {
+			r.Cause, r.Do = t.Part, t.Do
+		}
+	}
+	for _, b := range better {
+		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == b.part && t.Result == Fails }); ok {
+			blame(t, fmt.Sprintf("%s to %s %s", b.word, t.Target, short(t.Finding)))
+		}
+	}
+	for _, part := range []Part{DNS, Route} {
+		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == part && t.Result == Fails }); ok && len(better) > 0 && len(degraded) == 0 {
+			blame(t, t.Says)
+		}
+	}
+	r.Degraded = strings.Join(degraded, ", ")
 }
 
 // short returns a finding as the verb of a sentence about a transport.
@@ -145,17 +162,21 @@ func (r *Report) judgeFailure() {
 		say(Proxy, append(tried, p), p.Do)
 		return
 	}
+	if web, ok := has(WebSocket); ok && (!tcpFails || web.Finding != tcp.Finding) {
+		tried = append(tried, web)
+	}
 	switch {
-	case udpFails && tcpFails && udp.Finding == Refused && tcp.Finding == Refused, udpFails && !tcpFails:
+	case udpFails && udp.Finding == Refused && (!tcpFails || tcp.Finding == Refused):
 		say(UDP, tried, udp.Do)
-	case tcpFails && tcp.Finding == Silent && (!udpFails || udp.Finding == Silent):
+	case len(tried) > 0 && (!udpFails || udp.Finding == Silent) && (!tcpFails || tcp.Finding == Silent):
 		do := "see that the machine there is on and its node runs; open UDP and TCP to that port there and on the way"
 		if p, ok := first(r.Tests, func(t Test) bool { return t.Part == Proxy }); ok && p.Result == NotNeeded {
 			do += "; where only a proxy leads out, name it in HTTPS_PROXY"
 		}
-		say(TCP, tried, do)
-	case tcpFails:
-		say(TCP, tried, tcp.Do)
+		say(tried[len(tried)-1].Part, tried, do)
+	case len(tried) > 0:
+		last := tried[len(tried)-1]
+		say(last.Part, tried, last.Do)
 	default:
 		for _, part := range []Part{Route, DNS, Relay} {
 			if t, ok := has(part); ok {

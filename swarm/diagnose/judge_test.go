@@ -20,7 +20,7 @@ func after(part Part, f Finding) Test {
 	case UDP:
 		t = explainUDP(place, "contact", o)
 		t.Did = "QUIC handshake"
-	case TCP:
+	case TCP, WebSocket:
 		t = explainTCP(place, "contact", o)
 		t.Did = "connect, TLS handshake"
 	case Proxy:
@@ -39,6 +39,8 @@ func TestVerdicts(t *testing.T) {
 	noProxy := Test{Part: Proxy, Result: NotNeeded}
 	noRoute := explainRoute(netip.MustParseAddr("127.9.9.9"), netip.Addr{}, syscall.ENETUNREACH)
 	noRoute.Part, noRoute.Target, noRoute.Did = Route, "127.9.9.9", "ask this machine for a route"
+	noName := explainName("desk.example", nil, nil)
+	noName.Part, noName.Target = DNS, "desk.example"
 	silentRelay := Test{Part: Relay, Target: place.String(), Result: Fails, Finding: Silent}
 	expired := Test{Part: Invite, Result: Fails, Finding: Expired, Says: "the contact says: invite expired (it ended yesterday)", Do: "ask for a new one (`pnode invite`)"}
 	slow := Test{Part: Clock, Result: Fails, Finding: ClockBehind, Says: "this machine's clock is behind the contact's by at least 30 min", Do: "set this machine's clock"}
@@ -58,12 +60,24 @@ func TestVerdicts(t *testing.T) {
 			[]Test{after(UDP, Silent), after(TCP, Works), noProxy},
 			plan.TCP, UDP,
 			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP works: data will go over TCP",
-			"see that the node there runs, and open UDP 4001 there and on the way",
+			"open UDP 4001 there and on the way",
 		},
 		"TCP dropped": {
 			[]Test{after(UDP, Works), after(TCP, Silent), noProxy},
 			plan.QUIC, "",
 			"this machine can join: UDP to 192.0.2.1:4001 works: data will go over QUIC", "",
+		},
+		"TCP cut, WebSocket works": {
+			[]Test{after(UDP, Silent), after(TCP, Cut), after(WebSocket, Works), noProxy},
+			plan.WebSocket, UDP,
+			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP to 192.0.2.1:4001 is cut, WebSocket over TLS works: data will go over WebSocket",
+			"open UDP 4001 there and on the way",
+		},
+		"a name that only the proxy knows": {
+			[]Test{noName, after(Proxy, Works), after(WebSocket, Works)},
+			plan.WebSocket, DNS,
+			"this machine can join: the resolver says that desk.example does not exist, WebSocket over TLS works: data will go over WebSocket",
+			"ask for a new invite if the contact has another name now, or see that this machine asks the resolver of the network where the name is known",
 		},
 		"nobody listens": {
 			[]Test{after(UDP, Refused), after(TCP, Refused), noProxy},
@@ -80,7 +94,7 @@ func TestVerdicts(t *testing.T) {
 		"TCP cut": {
 			[]Test{after(UDP, Silent), after(TCP, Cut), noProxy},
 			"", TCP,
-			"this machine cannot join: UDP 192.0.2.1:4001 (QUIC handshake): no answer in 5 s; TCP 192.0.2.1:4001 (connect, TLS handshake): it connects, and the TLS handshake is cut (connection reset by peer)",
+			"this machine cannot join: UDP 192.0.2.1:4001 (QUIC handshake): no answer in 5 s; TCP 192.0.2.1:4001 (connect, TLS handshake): it connects, and is cut before the end of the handshake (connection reset by peer)",
 			"a firewall that lets only known protocols through does that: ask its owner to allow the connection",
 		},
 		"proxy": {

@@ -5,12 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,18 +27,22 @@ type proxyOutcome struct {
 	date time.Time
 }
 
-// throughProxy asks an HTTP proxy for a connection to a host and port, and hangs up.
+// throughProxy asks an HTTP proxy for a connection to a host and port, and hangs up. Of a SOCKS proxy it finds out only
+// whether it accepts connections.
 func throughProxy(ctx context.Context, proxy *url.URL, target string) proxyOutcome {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	if proxy.Scheme != "http" && proxy.Scheme != "https" {
-		return proxyOutcome{outcome: outcome{finding: Failed, err: fmt.Errorf("its scheme is %q, want http or https", proxy.Scheme)}}
+	if !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, proxy.Scheme) {
+		return proxyOutcome{outcome: outcome{finding: Failed, err: fmt.Errorf("its scheme is %q, want http, https or socks5", printable(proxy.Scheme))}}
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(proxy))
 	if err != nil {
 		return proxyOutcome{outcome: outcome{finding: findingOf(err), err: err}}
 	}
 	defer conn.Close()
+	if strings.HasPrefix(proxy.Scheme, "socks") {
+		return proxyOutcome{outcome: outcome{finding: Works, connected: true}}
+	}
 	end, _ := ctx.Deadline()
 	if err := conn.SetDeadline(end); err != nil {
 		return proxyOutcome{outcome: outcome{finding: Failed, err: err}}
@@ -80,21 +85,9 @@ func throughProxy(ctx context.Context, proxy *url.URL, target string) proxyOutco
 func proxyAddress(proxy *url.URL) string {
 	port := proxy.Port()
 	if port == "" {
-		port = "80"
-		if proxy.Scheme == "https" {
-			port = "443"
-		}
+		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
 	}
 	return net.JoinHostPort(proxy.Hostname(), port)
-}
-
-// proxyFor returns the proxy that the environment names for a host and port; nil for none.
-func proxyFor(target string) (*url.URL, error) {
-	at, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: target}})
-	if err == nil && at != nil && at.Hostname() == "" {
-		err = errors.New("it names no host")
-	}
-	return at, err
 }
 
 // printable returns the beginning of what somebody else wrote, as it can be shown on a terminal.

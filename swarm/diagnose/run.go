@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 
 	"pnode/swarm/admission"
+	"pnode/swarm/tcp"
 )
 
 const (
@@ -65,8 +67,8 @@ type target struct {
 	peer peer.ID
 	// relay reports whether the contact is behind the node that listens there.
 	relay bool
-	// transports that the addresses name.
-	udp, tcp bool
+	// udp, tcp and web say which of QUIC, TCP and WebSocket over TLS the addresses name; where TCP is, so is the last.
+	udp, tcp, web bool
 }
 
 func (t target) String() string { return net.JoinHostPort(t.host, strconv.Itoa(int(t.port))) }
@@ -84,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := &run{dialer: d, progress: cfg.Progress}
+	r := &run{dialer: d, progress: cfg.Progress, proxyFor: tcp.FromEnvironment}
 	r.proxies(ctx, targets)
 	var tried sync.WaitGroup
 	for _, t := range targets {
@@ -123,7 +125,7 @@ func targetsOf(addrs []string) ([]target, error) {
 			case i < 0:
 				all = append(all, t)
 			default:
-				all[i].udp, all[i].tcp = all[i].udp || t.udp, all[i].tcp || t.tcp
+				all[i].udp, all[i].tcp, all[i].web = all[i].udp || t.udp, all[i].tcp || t.tcp, all[i].web || t.web
 			}
 		}
 	}
@@ -140,6 +142,8 @@ func targetOf(p peer.ID, a ma.Multiaddr) (target, bool) {
 		switch c.Protocol().Code {
 		case ma.P_IP4, ma.P_IP6, ma.P_DNS, ma.P_DNS4, ma.P_DNS6:
 			t.host = c.Value()
+		case ma.P_WS, ma.P_WSS:
+			t.tcp, t.web = false, true
 		case ma.P_UDP, ma.P_TCP:
 			port, err := strconv.ParseUint(c.Value(), 10, 16)
 			if err != nil {
@@ -147,6 +151,7 @@ func targetOf(p peer.ID, a ma.Multiaddr) (target, bool) {
 			}
 			t.port = uint16(port)
 			t.udp, t.tcp = c.Protocol().Code == ma.P_UDP, c.Protocol().Code == ma.P_TCP
+			t.web = t.tcp
 		case ma.P_P2P: // the relay's
 			id, err := peer.Decode(c.Value())
 			if err != nil {
@@ -165,6 +170,8 @@ func targetOf(p peer.ID, a ma.Multiaddr) (target, bool) {
 type run struct {
 	dialer   *dialer
 	progress func([]string)
+	// proxyFor returns the proxy for a host and port, nil for none.
+	proxyFor func(string) (*url.URL, error)
 	proxied  sync.WaitGroup
 	mu       sync.Mutex // guards the fields below, and orders progress
 	tests    []Test
@@ -262,7 +269,20 @@ func (r *run) reach(ctx context.Context, t target, at netip.AddrPort) {
 			r.noteStart(o.started)
 		})
 	}
+	if via, err := r.proxyFor(t.String()); t.web && via == nil && err == nil {
+		both.Go(func() { r.web(ctx, t, at.String()) })
+	}
 	both.Wait()
+}
+
+// web opens a WebSocket at a host and port of a target, over a proxy if the environment names one.
+func (r *run) web(ctx context.Context, t target, at string) {
+	var o outcome
+	r.test(Test{Part: WebSocket, Target: at, Did: "WebSocket over TLS, TLS handshake in it"}, func() Test {
+		o = r.dialer.web(ctx, at, t.peer, r.proxyFor)
+		return explainTCP(netip.AddrPortFrom(netip.Addr{}, t.port), t.peer, o)
+	})
+	r.noteStart(o.started)
 }
 
 // source returns the address from which this machine sends to another one, without sending anything.
@@ -284,34 +304,44 @@ func (r *run) noteStart(t time.Time) {
 	}
 }
 
-// proxies asks the proxies of the environment for connections to the targets, meanwhile.
+// proxies asks the proxies of the environment for connections to the targets, and opens WebSockets over them. It does not
+// wait for the answers.
 func (r *run) proxies(ctx context.Context, targets []target) {
 	asked := map[string]bool{}
 	for _, t := range targets {
-		proxy, err := proxyFor(t.String())
+		proxy, err := r.proxyFor(t.String())
 		switch {
 		case err != nil:
-			r.keep(explainProxySetting(err))
+			r.keep(explainProxySetting())
 			return
-		case proxy == nil || !t.tcp || asked[t.String()]:
+		case proxy == nil || !t.web || asked[t.String()]:
 			continue
 		}
 		asked[t.String()] = true
 		r.proxied.Go(func() {
-			r.test(Test{Part: Proxy, Target: proxyAddress(proxy), Did: "CONNECT " + t.String()}, func() Test {
+			answer := r.test(Test{Part: Proxy, Target: proxyAddress(proxy), Did: "CONNECT " + t.String()}, func() Test {
 				o := throughProxy(ctx, proxy, t.String())
-				if !o.date.IsZero() {
-					r.mu.Lock()
-					r.dates = append(r.dates, dated{"the proxy", o.date, time.Now()})
-					r.mu.Unlock()
-				}
+				r.noteDate("the proxy", o.date)
 				return explainProxy(t.String(), o)
 			})
+			if answer.Result == OK {
+				r.web(ctx, t, t.String())
+			}
 		})
 	}
 	if len(asked) == 0 {
-		r.keep(Test{Part: Proxy, Result: NotNeeded, Says: "HTTPS_PROXY names none for the contact"})
+		r.keep(Test{Part: Proxy, Result: NotNeeded, Says: "the environment (HTTPS_PROXY, ALL_PROXY) names none for the contact"})
 	}
+}
+
+// noteDate keeps what another clock says; zero for nothing.
+func (r *run) noteDate(who string, date time.Time) {
+	if date.IsZero() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dates = append(r.dates, dated{who, date, time.Now()})
 }
 
 // relays says what is known of the relays to a contact.
@@ -324,7 +354,7 @@ func (r *run) relays(targets []target) {
 
 // claim asks the contact for what belongs to the invite, where one answers.
 func (r *run) claim(ctx context.Context, claim func(context.Context) Claimed) (got Claimed) {
-	reached := slices.ContainsFunc(r.tests, func(t Test) bool { return (t.Part == UDP || t.Part == TCP) && t.Result == OK })
+	reached := slices.ContainsFunc(r.tests, func(t Test) bool { return (t.Part == UDP || t.Part == TCP || t.Part == WebSocket) && t.Result == OK })
 	switch {
 	case claim == nil:
 		return got

@@ -87,6 +87,8 @@ type Report struct {
 	Over  plan.Transport `json:"over,omitempty"`
 	// Verdict is one sentence.
 	Verdict string `json:"verdict"`
+	// Degraded says what is in the way of better transports than Over, such as "UDP to 192.0.2.1:4001 gets no answer".
+	Degraded string `json:"degraded,omitempty"`
 	// Cause is the part that fails, Do what to do about it; empty where this machine can join, and none is degraded.
 	Cause Part   `json:"cause,omitempty"`
 	Do    string `json:"do,omitempty"`
