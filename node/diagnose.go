@@ -48,23 +48,35 @@ func CannotJoin(r diagnose.Report) error {
 	return marked{fmt.Errorf("no way to the contact (%s)", r.Cause), ErrUnreachable}
 }
 
-// unreached returns why no contact at addresses answers, and what to do, by the tests of `pnode doctor --net`. cause is
-// why the join failed.
-func unreached(ctx context.Context, cause error, addrs []string, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, diagnoseTime)
+// contactError returns why the first contact at addresses was of no use, and what to do. Unless a contact has said why, it
+// makes the tests of `pnode doctor --net`.
+func contactError(ctx context.Context, err error, addrs []string, log *slog.Logger) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
+		return err
+	case admission.IsRefusal(err):
+		return marked{err, ErrRefused}
+	}
+	log.Info("first contact", "cause", err)
+	tests, cancel := context.WithTimeout(ctx, diagnoseTime)
 	defer cancel()
-	report, err := swarm.Diagnose(ctx, "", admission.Invite{Addrs: addrs}, nil)
-	if err != nil {
-		return fmt.Errorf("%w: nobody answers at %s: %w", ErrUnreachable, strings.Join(addrs, " or "), err)
+	report, failed := swarm.Diagnose(tests, "", admission.Invite{Addrs: addrs}, nil)
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(err, ctx.Err())
+	case failed != nil:
+		return fmt.Errorf("%w: nobody answers at %s: %w", ErrUnreachable, strings.Join(addrs, " or "), failed)
 	}
 	for _, t := range report.Tests {
 		log.Info("test of the way to the contact", "test", t.Part, "target", t.Target, "result", t.Result, "says", t.Says)
 	}
-	if report.Joins { // it answers now, or answers everything but a newcomer
-		return fmt.Errorf("%w: the contact answers (%s), and did not let this node in: %w; try again", ErrUnreachable, report.Over, cause)
+	switch why, cannot := strings.CutPrefix(report.Verdict, "this machine cannot join: "); {
+	case cannot:
+		return fmt.Errorf("%w: %s: %s; `pnode doctor --net INVITE` shows all tests", ErrUnreachable, why, report.Do)
+	case errors.Is(err, admission.ErrUnknownInvite):
+		return marked{err, ErrRefused}
 	}
-	why := strings.TrimPrefix(report.Verdict, "this machine cannot join: ")
-	return fmt.Errorf("%w: %s: %s; `pnode doctor --net INVITE` shows all tests", ErrUnreachable, why, report.Do)
+	return fmt.Errorf("%w: the contact answers over %s, and did not let this node in: %w; try again", ErrUnreachable, report.Over, err)
 }
 
 // tellDegraded prints in one line what is in the way of QUIC, where a node reached the contact at addresses without it.

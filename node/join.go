@@ -176,15 +176,3 @@ func claim(ctx context.Context, id admission.Identity, listen string, v admissio
 	}
 	return swarm.Claim(ctx, cfg, v)
 }
-
-// contactError says why the first contact was of no use.
-func contactError(ctx context.Context, err error, addrs []string, log *slog.Logger) error {
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
-		return err
-	case admission.IsRefusal(err), errors.Is(err, admission.ErrUnknownInvite):
-		return marked{err, ErrRefused}
-	}
-	log.Info("first contact", "cause", err)
-	return unreached(ctx, err, addrs, log)
-}

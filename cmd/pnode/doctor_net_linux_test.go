@@ -100,6 +100,8 @@ func TestDoctorOnNetworks(t *testing.T) {
 	proxies := lab.Host("proxies", netlab.Public)
 	env := func(proxy string) []string { return []string{"HTTPS_PROXY=" + proxy} }
 	office := lab.Host("office", netlab.Proxy)
+	guarded := lab.Host("guarded", netlab.UDPBlocked)
+	guarded.Gateway("insert rule ip lab through iifname \"lan\" tcp dport 443 drop")
 	lonely := lab.Host("lonely", netlab.Public)
 	lonely.IP("link set wan down")
 	rejecting := lab.Host("rejecting", netlab.UDPBlocked)
@@ -119,16 +121,20 @@ func TestDoctorOnNetworks(t *testing.T) {
 	}{
 		{"public", lab.Host("public", netlab.Public), nil, invite, 0, "this machine can join: UDP to " + at + " works: data will go over QUIC", "", ""},
 		{"UDP dropped", lab.Host("blocked", netlab.UDPBlocked), nil, invite, 0, "this machine can join: UDP to " + at + " gets no answer, TCP works: data will go over TCP", "udp", "open UDP 443 there and on the way"},
-		{"proxy", office, nil, invite, 0, "this machine can join: UDP to " + at + " gets no answer, TCP to " + at + " gets no answer, WebSocket over TLS works: data will go over WebSocket", "udp", "open UDP 443 there and on the way"},
+		{"proxy", office, nil, invite, 0, "WebSocket over TLS works: data will go over WebSocket", "route", ""},
 		{
-			"proxy that is not named", office, []string{"-u", "HTTPS_PROXY", "-u", "https_proxy"}, invite, 3,
-			"this machine cannot join: UDP and TCP " + at + " (QUIC handshake; connect, TLS handshake): no answer in 5 s", "tcp", "name it in HTTPS_PROXY",
+			"proxy that is not named", office,
+			[]string{"-u", "HTTPS_PROXY", "-u", "https_proxy"},
+			invite, 3,
+			"this machine has no route to " + desk.Addr().String() + " (network is unreachable)", "route", "name it in HTTPS_PROXY",
 		},
-		{"proxy that wants a password", office, env(refusingProxy(t, proxies, 407)), invite, 3, "the proxy wants a user and a password (it answers 407 Proxy Authentication Required)", "proxy", "http://USER:PASSWORD@HOST:PORT"},
-		{"no route", lonely, nil, invite, 3, "this machine has no IPv4 address, and " + desk.Addr().String() + " is one (network is unreachable)", "route", "bring its network up"},
+		{"proxy that wants a password", guarded, env(refusingProxy(t, proxies, 407)), invite, 3, "the proxy wants a user and a password (it answers 407 Proxy Authentication Required)", "proxy", "http://USER:PASSWORD@HOST:PORT"},
+		{"proxy that denies", guarded, env(refusingProxy(t, proxies, 403)), invite, 3, "the proxy does not connect to " + at + " (it answers 403 Forbidden)", "proxy", "ask its owner to allow the port"},
+		{"no resolver", lonely, nil, "/dns/desk.example/tcp/443/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf", 3, "this machine cannot join: DNS desk.example (look the name up): ", "dns", ""},
+		{"no route", lonely, nil, invite, 3, "this machine has no route to " + desk.Addr().String() + " (network is unreachable)", "route", "bring a network interface up"},
 		{"rejected", rejecting, nil, invite, 3, "the machine there answers that nothing listens on the port, or a firewall answers in its place", "udp", "start the node that made the invite"},
-		{"cut", cutting, nil, invite, 3, "it connects, and is cut before the end of the handshake", "websocket", "allow the connection"},
-		{"narrow", lab.Host("narrow", netlab.MTU1280Silent), nil, invite, 0, "packets", "", ""},
+		{"cut", cutting, nil, invite, 3, "it connects, and is cut before the end of the handshake", "tcp", "allow the connection"},
+		{"narrow", lab.Host("narrow", netlab.MTU1280Silent), nil, invite, 0, "this machine can join: UDP to " + at + " works: data will go over QUIC", "", ""},
 		{"expired", lab.Host("late", netlab.Public), nil, short, 3, "this machine cannot join: invite: the contact says: invite expired", "invite", "ask for a new one (`pnode invite`)"},
 	}
 	t.Run("while the contact runs", func(t *testing.T) {
@@ -146,6 +152,24 @@ func TestDoctorOnNetworks(t *testing.T) {
 				}
 			})
 		}
+	})
+	t.Run("a join without UDP", func(t *testing.T) {
+		blocked := lab.Host("blocked2", netlab.UDPBlocked)
+		binary, err := buildOnce()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := &watched{fresh: make(chan struct{}, 1)}
+		cmd := exec.Command(binary, join, "--dir", filepath.Join(t.TempDir(), "join"), invite)
+		cmd.Env, cmd.Stderr = outerEnv, log
+		if err := blocked.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		log.await(t, "joined over TCP: UDP to "+at+" gets no answer; open UDP 443 there and on the way\n")
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
 	})
 	stop()
 	out, _, code := on(t, lab.Host("after", netlab.Public), nil, doctor, "--net", invite)

@@ -31,14 +31,11 @@ import (
 const (
 	// handshakeTime bounds a handshake.
 	handshakeTime = 5 * time.Second
-	// smallAfter is how long QUIC's usual packets get no answer before smaller ones are tried too.
-	smallAfter = 1500 * time.Millisecond
-	// sizesTime bounds how long larger and larger packets are tried on a connection, verdictTime how long the other
-	// end's word on this machine's certificate is waited for.
-	sizesTime   = 2 * time.Second
-	verdictTime = 500 * time.Millisecond
-	// smallPacket is the smallest size of QUIC's packets, usualPacket the one that it begins with, in bytes of UDP.
-	smallPacket, usualPacket = 1200, 1280
+	// sizesTime bounds how long larger and larger packets are tried on a connection, one at most each keepAlive.
+	sizesTime = 2 * time.Second
+	keepAlive = 50 * time.Millisecond
+	// firstPacket is the size of packets that a connection begins with, as all of pnode's, in bytes of UDP.
+	firstPacket = 1200
 	// certificateLead is how long before a node's start its certificate begins.
 	certificateLead = time.Hour
 )
@@ -121,42 +118,10 @@ func (s *seen) outcome(err error, now time.Time) outcome {
 	return o
 }
 
-// udp makes a QUIC handshake, in smaller packets too where those of the usual size get no answer.
+// udp makes a QUIC handshake over a socket of its own, and finds out which packets pass.
 func (d *dialer) udp(ctx context.Context, at netip.AddrPort, p peer.ID) outcome {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	try := func(size uint16) <-chan outcome {
-		out := make(chan outcome, 1)
-		go func() { out <- d.quic(ctx, at, p, size) }()
-		return out
-	}
-	usual := try(0)
-	select {
-	case o := <-usual:
-		return o
-	case <-time.After(smallAfter):
-	}
-	small, began := try(smallPacket), time.Now()
-	select {
-	case o := <-usual:
-		return o
-	case o := <-small:
-		if o.finding != Works {
-			return <-usual
-		}
-		select {
-		case o := <-usual: // slow, not too big
-			return o
-		case <-time.After(time.Since(began) + verdictTime):
-			o.finding, o.size, o.sized = TooBig, smallPacket, true
-			return o
-		}
-	}
-}
-
-// quic makes one handshake over a socket of its own and finds out which packets pass; size, if not 0, is that of
-// all packets.
-func (d *dialer) quic(ctx context.Context, at netip.AddrPort, p peer.ID, size uint16) outcome {
 	raw, err := new(net.Dialer).DialContext(ctx, "udp", at.String())
 	if err != nil {
 		return outcome{finding: findingOf(err), err: err}
@@ -172,10 +137,10 @@ func (d *dialer) quic(ctx context.Context, at netip.AddrPort, p peer.ID, size ui
 	sizes := &sizeRecorder{done: make(chan struct{})}
 	conf, seen := d.tls(p)
 	conn, err := transport.Dial(ctx, raw.RemoteAddr(), conf, &quic.Config{
-		InitialPacketSize: size, DisablePathMTUDiscovery: size > 0, HandshakeIdleTimeout: handshakeTime,
-		MaxIdleTimeout: handshakeTime, KeepAlivePeriod: verdictTime / 10, // probes of the size are sent with others only
-		Versions: []quic.Version{quic.Version1},
-		Tracer:   func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return sizes },
+		InitialPacketSize: firstPacket, HandshakeIdleTimeout: handshakeTime, MaxIdleTimeout: handshakeTime,
+		KeepAlivePeriod: keepAlive, // larger packets are tried when others are sent
+		Versions:        []quic.Version{quic.Version1},
+		Tracer:          func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return sizes },
 	})
 	if err != nil {
 		if icmp := socket.failure(); icmp != nil {
@@ -186,11 +151,6 @@ func (d *dialer) quic(ctx context.Context, at netip.AddrPort, p peer.ID, size ui
 	defer conn.CloseWithError(0, "")
 	wait, stop := context.WithTimeout(ctx, sizesTime)
 	defer stop()
-	if size > 0 { // larger ones are not tried
-		stop()
-		wait, stop = context.WithTimeout(ctx, verdictTime)
-		defer stop()
-	}
 	select {
 	case <-conn.Context().Done():
 		return seen.outcome(context.Cause(conn.Context()), time.Now())
@@ -213,7 +173,7 @@ type connectedSocket struct {
 var _ net.PacketConn = (*connectedSocket)(nil)
 
 func (s *connectedSocket) note(err error) {
-	if f := findingOf(err); f == Works || f == Silent || f == Failed || f == TooBig {
+	if f := findingOf(err); f == Works || f == Silent || f == Failed {
 		return
 	}
 	s.mu.Lock()

@@ -186,8 +186,8 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newContact(t, time.Now())
-	if got := d.udp(t.Context(), c.udp(t), c.id); got.size <= usualPacket {
-		t.Errorf("packets of up to %d bytes pass on loopback, want more than %d", got.size, usualPacket)
+	if got := d.udp(t.Context(), c.udp(t), c.id); got.size <= firstPacket {
+		t.Errorf("packets of up to %d bytes pass on loopback, want more than %d", got.size, firstPacket)
 	}
 }
 

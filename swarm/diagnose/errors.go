@@ -15,7 +15,6 @@ import (
 // Windows' numbers for the errors of sockets.
 const (
 	wsaeAccess       = syscall.Errno(10013)
-	wsaeMessageSize  = syscall.Errno(10040)
 	wsaeAddrNotAvail = syscall.Errno(10049)
 	wsaeNetDown      = syscall.Errno(10050)
 	wsaeNetUnreach   = syscall.Errno(10051)
@@ -48,8 +47,6 @@ func findingOf(err error) Finding {
 		return Unreachable
 	case is(os.ErrPermission, wsaeAccess):
 		return Denied
-	case is(syscall.EMSGSIZE, wsaeMessageSize):
-		return TooBig
 	case badCertificate(err):
 		return ClockAhead
 	case errors.As(err, &remote) && remote.Remote && remote.ErrorCode == quic.ConnectionRefused:

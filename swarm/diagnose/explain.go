@@ -128,15 +128,6 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 	return t
 }
 
-func explainUDP(at netip.AddrPort, contact peer.ID, o outcome) Test {
-	t := common("UDP", at, contact, o)
-	if o.finding == TooBig {
-		t.Says = fmt.Sprintf("packets of %d bytes get no answer, those of %d do: the path takes only small ones", usualPacket, smallPacket)
-		t.Do = "lower the MTU of this machine's interface to what the path takes, 1280 for a start, or let ICMP \"packet too big\" through"
-	}
-	return t
-}
-
 func explainTCP(at netip.AddrPort, contact peer.ID, o outcome) Test {
 	t := common("TCP", at, contact, o)
 	if o.finding == Cut {
@@ -149,11 +140,8 @@ func explainTCP(at netip.AddrPort, contact peer.ID, o outcome) Test {
 func explainSize(at netip.AddrPort, o outcome) Test {
 	t := Test{Part: MTU, Target: at.String(), Did: "QUIC packets of growing size", Result: OK, Finding: Works}
 	switch {
-	case o.finding == TooBig:
-		t.Result, t.Finding = Fails, TooBig
-		t.Says = fmt.Sprintf("packets of %d bytes of UDP pass, those of %d do not", smallPacket, usualPacket)
 	case o.size == 0:
-		t.Says = fmt.Sprintf("packets of %d bytes of UDP pass; larger ones were not answered in time", usualPacket)
+		t.Says = fmt.Sprintf("packets of %d bytes of UDP pass; larger ones were not answered in time", firstPacket)
 	case o.sized:
 		t.Says = fmt.Sprintf("packets of up to %d bytes of UDP pass", o.size)
 	default:

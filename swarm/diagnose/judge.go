@@ -80,12 +80,12 @@ func (r *Report) judgeBetter(better []way) {
 		}
 	}
 	for _, b := range better {
-		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == b.part && t.Result == Fails }); ok {
+		if t, ok := r.failing(b.part); ok {
 			blame(t, fmt.Sprintf("%s to %s %s", b.word, t.Target, short(t.Finding)))
 		}
 	}
 	for _, part := range []Part{DNS, Route} {
-		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == part && t.Result == Fails }); ok && len(better) > 0 && len(degraded) == 0 {
+		if t, ok := r.failing(part); ok && len(better) > 0 && len(degraded) == 0 {
 			blame(t, t.Says)
 		}
 	}
@@ -107,8 +107,6 @@ func short(f Finding) string {
 		return "is not allowed by this machine"
 	case Cut:
 		return "is cut"
-	case TooBig:
-		return "takes small packets alone"
 	case OtherNode:
 		return "reaches another node"
 	case Foreign:
@@ -119,15 +117,29 @@ func short(f Finding) string {
 	return "fails"
 }
 
+// telling lists findings, those first that explain more than the same test at another place.
+var telling = []Finding{
+	ClockBehind, ClockAhead, OtherNode, Busy, ProxyLogin, ProxyDenies, Cut, Foreign, Refused, Denied, Unreachable, NoName, NoResolver, Silent, NoRoute, Failed,
+}
+
+// failing returns the most telling of a part's tests that fail.
+func (r *Report) failing(part Part) (Test, bool) {
+	var found Test
+	for _, t := range r.Tests {
+		if t.Part != part || t.Result != Fails {
+			continue
+		}
+		if found.Result == "" || slices.Index(telling, t.Finding) < slices.Index(telling, found.Finding) {
+			found = t
+		}
+	}
+	return found, found.Result != ""
+}
+
 // judgeFailure fills in the verdict where no transport works: the part that explains most comes first.
 func (r *Report) judgeFailure() {
-	has := func(part Part, findings ...Finding) (Test, bool) {
-		return first(r.Tests, func(t Test) bool {
-			return t.Part == part && t.Result == Fails && (len(findings) == 0 || slices.Contains(findings, t.Finding))
-		})
-	}
 	behindRelay := ""
-	if _, ok := has(Relay); ok {
+	if _, ok := r.failing(Relay); ok {
 		behindRelay = "the relay to the contact is not reached: "
 	}
 	say := func(cause Part, tried []Test, do string) {
@@ -137,50 +149,48 @@ func (r *Report) judgeFailure() {
 		r.Do = do
 		r.Verdict = "this machine cannot join: " + behindRelay + sentence(tried)
 	}
-	udp, udpFails := has(UDP)
-	tcp, tcpFails := has(TCP)
-	for _, part := range []Part{UDP, TCP} {
-		if t, ok := has(part, ClockBehind, ClockAhead); ok {
+	var tried []Test
+	for _, part := range []Part{UDP, TCP, WebSocket} {
+		t, ok := r.failing(part)
+		switch {
+		case !ok:
+			continue
+		case t.Finding == ClockBehind || t.Finding == ClockAhead:
 			say(Clock, []Test{t}, t.Do)
 			return
-		}
-	}
-	for _, part := range []Part{UDP, TCP} {
-		if t, ok := has(part, OtherNode, Busy); ok {
+		case t.Finding == OtherNode || t.Finding == Busy:
 			say(part, []Test{t}, t.Do)
 			return
 		}
-	}
-	var tried []Test
-	if udpFails {
-		tried = append(tried, udp)
-	}
-	if tcpFails {
-		tried = append(tried, tcp)
-	}
-	if p, ok := has(Proxy); ok {
-		say(Proxy, append(tried, p), p.Do)
-		return
-	}
-	if web, ok := has(WebSocket); ok && (!tcpFails || web.Finding != tcp.Finding) {
-		tried = append(tried, web)
-	}
-	switch {
-	case udpFails && udp.Finding == Refused && (!tcpFails || tcp.Finding == Refused):
-		say(UDP, tried, udp.Do)
-	case len(tried) > 0 && (!udpFails || udp.Finding == Silent) && (!tcpFails || tcp.Finding == Silent):
-		do := "see that the machine there is on and its node runs; open UDP and TCP to that port there and on the way"
-		if p, ok := first(r.Tests, func(t Test) bool { return t.Part == Proxy }); ok && p.Result == NotNeeded {
-			do += "; where only a proxy leads out, name it in HTTPS_PROXY"
+		if part != WebSocket || len(tried) == 0 || tried[len(tried)-1].Finding != t.Finding {
+			tried = append(tried, t)
 		}
-		say(tried[len(tried)-1].Part, tried, do)
+	}
+	proxy := func(result Result) bool {
+		_, ok := first(r.Tests, func(t Test) bool { return t.Part == Proxy && t.Result == result })
+		return ok
+	}
+	hint := ""
+	if proxy(NotNeeded) {
+		hint = "; where only a proxy leads out, name it in HTTPS_PROXY"
+	}
+	quiet := !slices.ContainsFunc(tried, func(t Test) bool { return t.Finding != Silent })
+	refused := !slices.ContainsFunc(tried, func(t Test) bool { return t.Finding != Refused })
+	switch p, proxyFails := r.failing(Proxy); {
+	case proxyFails && !proxy(OK):
+		say(Proxy, append(tried, p), p.Do)
+	case len(tried) > 0 && quiet:
+		last := tried[len(tried)-1].Part
+		say(last, tried, "see that the machine there is on and its node runs; open UDP and TCP to that port there and on the way"+hint)
+	case len(tried) > 0 && refused:
+		say(tried[0].Part, tried, tried[0].Do)
 	case len(tried) > 0:
 		last := tried[len(tried)-1]
 		say(last.Part, tried, last.Do)
 	default:
 		for _, part := range []Part{Route, DNS, Relay} {
-			if t, ok := has(part); ok {
-				say(part, []Test{t}, t.Do)
+			if t, ok := r.failing(part); ok {
+				say(part, []Test{t}, t.Do+hint)
 				return
 			}
 		}

@@ -18,7 +18,7 @@ func after(part Part, f Finding) Test {
 	var t Test
 	switch part {
 	case UDP:
-		t = explainUDP(place, "contact", o)
+		t = common("UDP", place, "contact", o)
 		t.Did = "QUIC handshake"
 	case TCP, WebSocket:
 		t = explainTCP(place, "contact", o)
@@ -107,7 +107,7 @@ func TestVerdicts(t *testing.T) {
 			[]Test{noRoute, noProxy},
 			"", Route,
 			"this machine cannot join: the route 127.9.9.9 (ask this machine for a route): this machine has no route to 127.9.9.9 (network is unreachable)",
-			"bring a network interface up that leads there",
+			"bring a network interface up that leads there; where only a proxy leads out, name it in HTTPS_PROXY",
 		},
 		"relay": {
 			[]Test{after(UDP, Refused), after(TCP, Refused), noProxy, silentRelay},

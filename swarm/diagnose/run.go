@@ -101,7 +101,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	r.relays(targets)
 	r.clock(r.claim(ctx, cfg.Claim))
 	slices.SortStableFunc(r.tests, func(a, b Test) int {
-		return cmp.Or(slices.Index(order, a.Part)-slices.Index(order, b.Part), cmp.Compare(a.Target, b.Target))
+		six := func(t Test) int { return min(strings.Count(t.Target, ":"), 2) } // IPv4 first
+		return cmp.Or(slices.Index(order, a.Part)-slices.Index(order, b.Part), six(a)-six(b), cmp.Compare(a.Target, b.Target))
 	})
 	return Judge(r.tests), nil
 }
@@ -251,10 +252,10 @@ func (r *run) reach(ctx context.Context, t target, at netip.AddrPort) {
 			var o outcome
 			r.test(Test{Part: UDP, Target: at.String(), Did: "QUIC handshake"}, func() Test {
 				o = r.dialer.udp(ctx, at, t.peer)
-				return explainUDP(at, t.peer, o)
+				return common("UDP", at, t.peer, o)
 			})
 			r.noteStart(o.started)
-			if o.finding == Works || o.finding == TooBig {
+			if o.finding == Works {
 				r.keep(explainSize(at, o))
 			}
 		})

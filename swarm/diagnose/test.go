@@ -50,7 +50,6 @@ const (
 	OtherNode   Finding = "other-node"   // another node answers
 	ClockBehind Finding = "clock-behind" // this machine's clock is behind the contact's
 	ClockAhead  Finding = "clock-ahead"
-	TooBig      Finding = "too-big"       // packets of QUIC's usual size do not pass
 	NoName      Finding = "no-name"       // the resolver says that the name does not exist
 	NoResolver  Finding = "no-resolver"   // the resolver does not answer, or fails
 	ProxyLogin  Finding = "proxy-login"   // 407

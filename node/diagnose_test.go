@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	"github.com/quic-go/quic-go"
+
+	"pnode/node/config"
+	"pnode/swarm/admission"
+)
+
+// TestAFailedJoinNamesWhatIsInTheWay: by the tests made after it, with what to do, and without the invite's secret.
+func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
+	owner, err := admission.CreateOwner(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	contact, err := admission.LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// answering listens with a certificate that begins at a time.
+	answering := func(begins time.Time, change func(*tls.Config)) string {
+		id, err := libp2ptls.NewIdentity(contact.Key(), libp2ptls.WithCertTemplate(&x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{SerialNumber: "1"}, NotBefore: begins, NotAfter: begins.Add(1000 * time.Hour),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf, _ := id.ConfigForPeer("")
+		conf.VerifyPeerCertificate = nil
+		change(conf)
+		ln, err := quic.ListenAddr("127.0.0.1:0", conf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		go func() {
+			for {
+				if _, err := ln.Accept(context.Background()); err != nil {
+					return
+				}
+			}
+		}()
+		return ln.Addr().String()
+	}
+	nobody := func() string {
+		c, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.LocalAddr().String()
+	}
+	for name, c := range map[string]struct {
+		at   string
+		want string
+	}{
+		"nobody listens": {nobody(), "(QUIC handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place: start the node that made the invite"},
+		"this clock is behind": {
+			answering(time.Now().Add(5*time.Hour), func(*tls.Config) {}),
+			"(QUIC handshake): this machine's clock is behind the contact's by at least 5 h: it takes the contact's certificate for one of the future: set this machine's clock",
+		},
+		"this clock is ahead": {
+			answering(time.Now().Add(-time.Hour), func(conf *tls.Config) {
+				conf.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not yet valid") }
+			}),
+			"the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead: set this machine's clock",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := netip.MustParseAddrPort(c.at)
+			addr := fmt.Sprintf("/ip4/%s/udp/%d/quic-v1/p2p/%s", at.Addr(), at.Port(), contact.Peer())
+			invite, err := owner.Invite(admission.InviteOptions{Run: "run", Addrs: []string{addr}, TTL: time.Hour, Uses: 1}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _ := told()
+			err = Join(t.Context(), config.Config{Dir: t.TempDir()}, invite.String(), out)
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), invite.String()) {
+				t.Errorf("%v\nwant ... %s", err, c.want)
+			}
+		})
+	}
+}
