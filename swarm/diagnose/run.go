@@ -101,7 +101,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	r.relays(targets)
 	r.clock(r.claim(ctx, cfg.Claim))
 	slices.SortStableFunc(r.tests, func(a, b Test) int {
-		six := func(t Test) int { return min(strings.Count(t.Target, ":"), 2) } // IPv4 first
+		six := func(t Test) int { return min(strings.Count(t.Target, ":"), 2) + min(strings.Count(t.Did, ":"), 2) } // IPv4 first
 		return cmp.Or(slices.Index(order, a.Part)-slices.Index(order, b.Part), six(a)-six(b), cmp.Compare(a.Target, b.Target))
 	})
 	return Judge(r.tests), nil
