@@ -24,7 +24,7 @@ func TestConform(t *testing.T) {
 				"echo": conformEcho, "half close": conformHalfClose, "big both ways": conformBig,
 				"cancel read": conformCancelRead, "cancel write": conformCancelWrite, "cancel own": conformCancelOwn,
 				"cancel after end": conformCancelAfterEnd, "deadlines": conformDeadlines, "deadline in a write": conformWriteDeadline,
-				"close": conformClose, "close wakes": conformCloseWakes, "contexts": conformContexts,
+				"close": conformClose, "close wakes": conformCloseWakes, "close under load": conformCloseLoaded, "contexts": conformContexts,
 				"stream limit": conformLimit, "unread stream": conformUnread, "urgent passes bulk": conformUrgent,
 				"turns": conformTurns, "unused stream": conformUnused, "stats": conformStats,
 			} {
@@ -317,6 +317,20 @@ func conformCloseWakes(t *testing.T, a, b transport.Conn) {
 	})
 	b.Close(42, "enough")
 	all.Wait()
+}
+
+// conformCloseLoaded: the peer hears the reason though both directions are full.
+func conformCloseLoaded(t *testing.T, a, b transport.Conn) {
+	count := []func() int{bulk(t, a, b, 2), bulk(t, b, a, 2)}
+	for count[0]() < 8<<20 || count[1]() < 8<<20 {
+		if a.Err() != nil || b.Err() != nil {
+			t.Fatal(a.Err(), b.Err())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	a.Close(42, "enough")
+	<-b.Context().Done()
+	checkClosed(t, b.Err(), true)
 }
 
 func conformContexts(t *testing.T, a, b transport.Conn) {

@@ -80,6 +80,8 @@ func (p *pings) next(data uint64, streams bool) time.Time {
 		return time.Time{}
 	case len(p.under) >= maxPings || data == p.lastData && !streams:
 		return p.last.Add(time.Hour)
+	case p.bounded && data-p.lastData >= max(p.flight, flightFirst)/8: // what waits for PONG must not go in bursts
+		return p.last
 	case data != p.lastData:
 		return p.last.Add(min(max(pingLeast, p.smoothed()/2), pingMost))
 	}
