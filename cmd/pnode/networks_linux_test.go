@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,8 +21,11 @@ import (
 // networksEnv names the file for the table of all pairs, which .ci/networks makes.
 const networksEnv = "PNODE_NETWORKS"
 
+// networksLogsEnv names a folder for what the members of each pair wrote, with their goroutines where they did not train.
+const networksLogsEnv = "PNODE_NETWORKS_LOGS"
+
 const (
-	pairSteps = 24
+	pairSteps = 12
 	// pairTimeout is when a pair counts as one that does not train.
 	pairTimeout = 60 * time.Second
 	// pairsAtOnce of the matrix run side by side: most of their time is waiting.
@@ -176,10 +180,10 @@ func trainPair(t *testing.T, a, b place) (o outcome) {
 	}
 	defer func() {
 		for i, m := range members {
-			_ = m.cmd.Process.Kill()
-			if dir := os.Getenv("PNODE_NETWORKS_LOGS"); dir != "" {
-				_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s_x_%s.%d.log", a.name, b.name, i)), []byte(m.stderr.String()), 0o600)
+			if dir := os.Getenv(networksLogsEnv); dir != "" {
+				m.writeLog(filepath.Join(dir, fmt.Sprintf("%s_x_%s.%d.log", a.name, b.name, i)), !o.trained)
 			}
+			_ = m.cmd.Process.Kill()
 		}
 	}()
 	ended := make(chan struct{}, len(members))
@@ -200,7 +204,7 @@ func trainPair(t *testing.T, a, b place) (o outcome) {
 			o.first = time.Since(begin).Seconds()
 		}
 		if s.Step == 4 {
-			if o.transport, o.reason = spoke(t, hosts[1], binary, dirs[1]); o.transport == "" {
+			if o.transport, o.reason = spoke(t, hosts[1], members[1], dirs[1]); o.transport == "" {
 				o.reason = "the plan does not join the two: " + o.reason
 				return o
 			}
@@ -225,6 +229,14 @@ func smallDevice(t testing.TB, memory string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// writeLog writes what the process has written to a file, and with stacks, which end the process, its goroutines.
+func (p *process) writeLog(file string, stacks bool) {
+	if stacks && p.cmd.Process.Signal(syscall.SIGQUIT) == nil {
+		_ = p.cmd.Wait()
+	}
+	_ = os.WriteFile(file, []byte(p.stderr.String()), 0o600)
 }
 
 // soon is await up to a time.
@@ -272,11 +284,14 @@ func lastLine(members []*process) string {
 	return strings.Join(said, " / ")
 }
 
-// spoke returns the transport between the two, and why it is that one, as a member's status tells; "" and the plan where
-// that has nothing to say between them.
-func spoke(t *testing.T, host *netlab.Host, binary, dir string) (transport, reason string) {
+// dataLink matches what a member logs of the transport that it chose.
+var dataLink = regexp.MustCompile(`msg="data link" peer=\w+ transport=(\w+).* reason="?([^"\n]*)`)
+
+// spoke returns the transport between the two, and why it is that one, as a member's status or log tells; "" and the
+// plan where that does not join them.
+func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (transport, reason string) {
 	t.Helper()
-	p := launchBy(t, host.Start, binary, nil, "status", "--json", "--dir", dir)
+	p := launchBy(t, host.Start, member.cmd.Path, nil, "status", "--json", "--dir", dir)
 	p.finish(0)
 	var said struct {
 		Peer  string
@@ -286,8 +301,14 @@ func spoke(t *testing.T, host *netlab.Host, binary, dir string) (transport, reas
 	if err := json.Unmarshal(p.stdout.Bytes(), &said); err != nil {
 		t.Errorf("status: %v", err)
 	}
+	logged := dataLink.FindAllStringSubmatch(member.stderr.String(), -1)
 	for _, l := range said.Links {
-		if l.From == said.Peer {
+		switch {
+		case l.From != said.Peer:
+		case l.Transport == "" && logged != nil:
+			last := logged[len(logged)-1]
+			return strings.ToLower(last[1]), last[2]
+		default:
 			return cmp.Or(l.Transport, "?"), l.Reason
 		}
 	}
@@ -346,10 +367,24 @@ func TestEveryPairOfNetworks(t *testing.T) {
 	}
 }
 
-// table shows outcomes in Markdown.
+// table shows outcomes in Markdown, after a line that sums them up.
 func table(all []outcome) string {
 	slices.SortFunc(all, func(x, y outcome) int { return strings.Compare(x.a.name+" "+x.b.name, y.a.name+" "+y.b.name) })
 	var out strings.Builder
+	var first []float64
+	good := 0
+	for _, o := range all {
+		if o.trained {
+			first = append(first, o.first)
+		}
+		if o.fault() == "" {
+			good++
+		}
+	}
+	if slices.Sort(first); len(first) > 0 {
+		fmt.Fprintf(&out, "%d of %d pairs train, %d as expected; seconds from `pnode join` to the first step: p50 %.1f, p95 %.1f, longest %.1f\n\n",
+			len(first), len(all), good, first[len(first)/2], first[len(first)*95/100], first[len(first)-1])
+	}
 	out.WriteString("| member | member | trains | transport | seconds to the first step | why |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, o := range all {
 		fmt.Fprintln(&out, o)
