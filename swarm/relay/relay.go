@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -90,10 +91,18 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Dial returns a byte stream to p through a relay. p takes its end over as one of the ALPN; nothing on the stream is
-// proved or secret. The error wraps ErrNoRelay where there is nobody to ask.
+// Dial returns a byte stream to p: over a connection that p opens to this node, if it is connected to it, else through a
+// relay. p takes its end over as one of the ALPN; nothing on the stream is proved or secret. The error wraps ErrNoRelay
+// where there is nobody to ask.
 func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
 	errs := []error{ErrNoRelay}
+	if s.Direct(p) {
+		conn, err := s.reverse(ctx, p, alpn)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("ask it to dial this node: %w", err))
+	}
 	for i, r := range s.Relays(p) {
 		if i == maxTries || ctx.Err() != nil {
 			break
@@ -105,6 +114,37 @@ func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Con
 		errs = append(errs, fmt.Errorf("relay %s: %w", r, err))
 	}
 	return nil, errors.Join(append(errs, ctx.Err())...)
+}
+
+// reverse has p dial this node, as if this node were the relay between itself and p.
+func (s *Service) reverse(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, meetTime)
+	defer cancel()
+	own := &path{asker: s.Self, called: p, met: make(chan *pathConn, 1)}
+	t := &own.tokens[1]
+	rand.Read(t[:])
+	s.mu.Lock()
+	s.ends[*t] = end{own, 1}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.ends, *t)
+		s.mu.Unlock()
+	}()
+	if v := s.call(ctx, own, alpn); v != accepted {
+		return nil, errors.New(v.String())
+	}
+	var c *pathConn
+	select {
+	case c = <-own.met:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if _, err := c.Write([]byte{1}); err != nil {
+		c.abort()
+		return nil, err
+	}
+	return c, nil
 }
 
 // through asks one relay, and dials it.

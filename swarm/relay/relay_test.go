@@ -54,7 +54,10 @@ func (n *testNet) node(id plan.PeerID, bytesPerS int64) *testNode {
 	node.Service = New(Config{
 		Self: id, Carrier: testCarrier{node, group}, Open: node.open, Handle: node.handle,
 		Member: func(p plan.PeerID) bool { return !slices.Contains(node.strange, p) },
-		Direct: func(p plan.PeerID) bool { return n.nodes[p] != nil && !slices.Contains(node.far, p) },
+		Direct: func(p plan.PeerID) bool { // others than relays are not connected to each other
+			other := n.nodes[p]
+			return other != nil && (node.BytesPerS > 0 || other.BytesPerS > 0) && !slices.Contains(node.far, p)
+		},
 		Relays: func(plan.PeerID) (out []plan.PeerID) {
 			for _, r := range n.nodes {
 				if r.BytesPerS > 0 {
@@ -239,6 +242,32 @@ func TestRelayedBytes(t *testing.T) {
 }
 
 // A relay that has no direct connection, or whose peer refuses, is passed over for the next.
+// TestReversedDial: a node that can be dialed but cannot dial has the other end dial it, and relays for nobody then.
+func TestReversedDial(t *testing.T) {
+	n := newTestNet(t)
+	public, hidden := n.node("public", 1<<30), n.node("hidden", 0)
+	conn, err := public.Dial(t.Context(), "hidden", "test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	other := <-hidden.served
+	defer other.Close()
+	for i, ends := range [][2]net.Conn{{conn, other}, {other, conn}} {
+		want := bytes.Repeat([]byte{byte(i + 1)}, 100_000)
+		go func() { _, _ = ends[0].Write(want) }()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(ends[1], got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("direction %d: %v", i, err)
+		}
+	}
+	public.mu.Lock()
+	defer public.mu.Unlock()
+	if len(public.ends) > 0 {
+		t.Errorf("%d tokens are left over", len(public.ends))
+	}
+}
+
 func TestNextRelay(t *testing.T) {
 	n := newTestNet(t)
 	a, b := n.node("a", 0), n.node("b", 0)

@@ -51,6 +51,8 @@ type path struct {
 	over  bool
 	share *share
 	bytes atomic.Int64
+	// met, if not nil, takes the called end's connection: the asker is this node. Its other fields are unused then.
+	met chan *pathConn
 }
 
 // end is one end of a path: 0 asked for it, 1 was called.
@@ -181,6 +183,10 @@ func (s *Service) meet(t token, from plan.PeerID, c *pathConn) bool {
 	}
 	delete(s.ends, t)
 	p := e.path
+	if p.met != nil {
+		p.met <- c // the token is good once: there is room
+		return true
+	}
 	p.conns[e.side] = c
 	if p.conns[0] != nil && p.conns[1] != nil {
 		return s.Tasks.Run(func(ctx context.Context) { s.copy(ctx, p) })
