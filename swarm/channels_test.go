@@ -107,8 +107,13 @@ func TestProbe(t *testing.T) {
 	if paths := c[0].Data().Transports(c[1].ID()); paths[0] != p.Transport {
 		t.Errorf("transports %v after %s was found the better one", paths, p.Transport)
 	}
-	if _, err := c[0].Probe(ctx, c[1].ID()); !errors.Is(err, probe.ErrBusy) {
-		t.Errorf("second probe within %s: %v", time.Second*3, err)
+	for range 3 { // a machine that is busy may have left TCP out at first
+		if _, err = c[0].Probe(ctx, c[1].ID()); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, probe.ErrBusy) {
+		t.Errorf("more probes within %s: %v", time.Second*3, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ type Findings struct {
 	tried map[peer.ID]map[plan.Transport]finding
 	// better holds which transport a probe found to be the best.
 	better map[peer.ID]choice
+	// came holds over what the newest connection of a peer came in.
+	came map[peer.ID]plan.Transport
 }
 
 // finding is how the newest try of a transport ended: with why if it failed.
@@ -43,7 +46,7 @@ type choice struct {
 
 // NewFindings returns findings of nothing.
 func NewFindings() *Findings {
-	return &Findings{tried: map[peer.ID]map[plan.Transport]finding{}, better: map[peer.ID]choice{}}
+	return &Findings{tried: map[peer.ID]map[plan.Transport]finding{}, better: map[peer.ID]choice{}, came: map[peer.ID]plan.Transport{}}
 }
 
 // note keeps how a try ended; why is empty for one that worked.
@@ -94,18 +97,38 @@ func (f *Findings) order(p peer.ID, all []plan.Transport) []plan.Transport {
 	return all
 }
 
+// arrived notes over what a connection of a peer came in.
+func (f *Findings) arrived(p peer.ID, over plan.Transport) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.came[p] = over
+}
+
+// against returns what is known against a transport, to follow its name; empty for nothing. A peer that comes in over a
+// worse one has its reasons.
+func (f *Findings) against(p peer.ID, over plan.Transport) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, tried := f.tried[p][over]
+	if came := f.came[p]; !tried && slices.Index(plan.Transports, came) > slices.Index(plan.Transports, over) {
+		return "was no way here for the peer"
+	}
+	return found.why
+}
+
 // reason returns why a transport is used rather than a better one; empty where there is nothing to say.
 func (f *Findings) reason(p peer.ID, over plan.Transport) string {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.better[p]; c.over == over && c.why != "" {
-		return c.why
+	better := f.better[p]
+	f.mu.Unlock()
+	if better.over == over && better.why != "" {
+		return better.why
 	}
 	for _, best := range plan.Transports {
 		if best == over {
 			break
 		}
-		if why := f.tried[p][best].why; why != "" {
+		if why := f.against(p, best); why != "" {
 			if best == plan.QUIC {
 				return "UDP " + why
 			}
@@ -127,11 +150,12 @@ func inWords(err error) string {
 		return "is refused: nobody listens"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "has no route"
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission), strings.Contains(err.Error(), syscall.EPERM.Error()): // QUIC gives the words alone
 		return "is blocked by this machine's firewall"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*quic.HandshakeTimeoutError)), errors.As(err, new(*quic.IdleTimeoutError)),
 		errors.As(err, &timeout) && timeout.Timeout():
 		return "gets no answer"
 	}
-	return "fails: " + err.Error()
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return "fails: " + text
 }

@@ -53,7 +53,7 @@ func (t *Transport) Reason(p plan.PeerID, over plan.Transport) string {
 	if err != nil {
 		return ""
 	}
-	return t.Findings.found(id, over).why
+	return t.Findings.against(id, over)
 }
 
 // FailedLately reports whether the newest try of a transport to a member failed less than a minute ago.
@@ -61,6 +61,13 @@ func (t *Transport) FailedLately(p plan.PeerID, over plan.Transport) bool {
 	id, err := peer.Decode(string(p))
 	found := t.Findings.found(id, over)
 	return err == nil && found.why != "" && time.Since(found.at) < retryAfter
+}
+
+// Slow notes that a transport to a member had not answered when another one had done its work, unless its try has ended.
+func (t *Transport) Slow(p plan.PeerID, over plan.Transport) {
+	if id, err := peer.Decode(string(p)); err == nil {
+		t.Findings.pending(id, over)
+	}
 }
 
 // Prefer has a transport to a member tried first from now on, or none with "". The reason is for people:

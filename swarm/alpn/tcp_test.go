@@ -126,6 +126,12 @@ func TestTCPWhereUDPIsSilent(t *testing.T) {
 			t.Fatalf("UDP %s", a.Reason(b.id.Peer(), plan.QUIC))
 		}
 	}
+	if _, _, err := b.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Reason(a.id.Peer(), plan.QUIC); got != "was no way here for the peer" {
+		t.Errorf("UDP %s, at the end that was dialed", got)
+	}
 	if got := a.Transports(b.id.Peer()); got[0] != plan.TCP {
 		t.Errorf("transports %v after UDP has failed", got)
 	}

@@ -289,6 +289,7 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 	}
 	t.track(conn, p)
 	t.remember(conn, p, false)
+	t.Findings.arrived(p, conn.Transport())
 	select {
 	case t.queue <- accepted{conn, p}:
 	case <-conn.Context().Done():

@@ -145,24 +145,23 @@ func choose(measured []plan.LinkProfile) (over plan.Transport, why string) {
 
 // dialed is a connection for a probe, or why there is none.
 type dialed struct {
+	over plan.Transport
 	conn transport.Conn
 	err  error
 }
 
 // probeAll measures a peer over some transports, one after the other. Each is dialed when the one before has been
-// measured, has failed, or is slow. One that has not answered when the others are measured, and half a second later, is
-// left.
+// measured, has failed, or is slow. One that has not answered a second after the others are measured is left.
 func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transport) (measured []plan.LinkProfile, errs []error) {
-	results := make(chan dialed)
+	results, waiting := make(chan dialed), map[plan.Transport]bool{}
 	over := make(chan struct{})
 	defer close(over)
-	pending := 0
 	dial := func(way plan.Transport) {
-		pending++
+		waiting[way] = true
 		begun := r.tasks.Run(func(tasks context.Context) { // goes on after the probe: what it finds counts for the next
 			conn, err := r.transport.Dial(tasks, p, way)
 			select {
-			case results <- dialed{conn, err}:
+			case results <- dialed{way, conn, err}:
 			case <-over:
 				if conn != nil {
 					conn.Close(0, "")
@@ -170,21 +169,24 @@ func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transp
 			}
 		})
 		if !begun {
-			pending--
+			delete(waiting, way)
 		}
 	}
-	for len(ways) > 0 || pending > 0 {
+	for len(ways) > 0 || len(waiting) > 0 {
 		if len(ways) > 0 {
 			dial(ways[0])
 			ways = ways[1:]
 		}
 		var slow <-chan time.Time
-		if len(ways) > 0 || len(measured) > 0 {
+		switch {
+		case len(ways) > 0:
 			slow = time.After(dialPatience)
+		case len(measured) > 0:
+			slow = time.After(2 * dialPatience)
 		}
 		select {
 		case d := <-results:
-			pending--
+			delete(waiting, d.over)
 			l, err := plan.LinkProfile{}, d.err
 			if err == nil {
 				l, err = r.measure(ctx, p, d.conn)
@@ -196,6 +198,9 @@ func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transp
 			measured = append(measured, l)
 		case <-slow:
 			if len(ways) == 0 {
+				for way := range waiting {
+					r.transport.Slow(p, way)
+				}
 				return measured, errs
 			}
 		case <-ctx.Done():
