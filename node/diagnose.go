@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,15 +17,6 @@ import (
 // diagnoseTime bounds the tests after a join that failed.
 const diagnoseTime = 10 * time.Second
 
-// listensFor returns where a node listens that is told nothing about it: where the other nodes can reach it, and on
-// loopback for a run that is there.
-func listensFor(v admission.Invite) string {
-	if slices.ContainsFunc(v.Addrs, far) {
-		return ":0"
-	}
-	return "127.0.0.1:0"
-}
-
 // Diagnose tests, within 15 s, whether this machine can join by an invite or the address of a member. It makes no folder,
 // and does not use the invite. progress, if not nil, hears which tests are under way.
 func Diagnose(ctx context.Context, target string, progress func(tests []string)) (diagnose.Report, error) {
@@ -34,7 +24,7 @@ func Diagnose(ctx context.Context, target string, progress func(tests []string))
 	if err != nil {
 		return diagnose.Report{}, err
 	}
-	return swarm.Diagnose(ctx, listensFor(invite), invite, progress)
+	return swarm.Diagnose(ctx, invite, progress)
 }
 
 // CannotJoin returns the error of a report for the program's exit code; nil where this machine can join.
@@ -60,7 +50,7 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	log.Info("first contact", "cause", err)
 	tests, cancel := context.WithTimeout(ctx, diagnoseTime)
 	defer cancel()
-	report, failed := swarm.Diagnose(tests, "", admission.Invite{Addrs: addrs}, nil)
+	report, failed := swarm.Diagnose(tests, admission.Invite{Addrs: addrs}, nil)
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(err, ctx.Err())
@@ -85,7 +75,7 @@ func tellDegraded(ctx context.Context, s *swarm.Swarm, addrs []string, out Outpu
 	if !ok || over == plan.QUIC {
 		return
 	}
-	report, err := swarm.Diagnose(ctx, "", admission.Invite{Addrs: addrs}, nil)
+	report, err := swarm.Diagnose(ctx, admission.Invite{Addrs: addrs}, nil)
 	if err != nil || report.Degraded == "" {
 		return
 	}

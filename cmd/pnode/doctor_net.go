@@ -17,10 +17,12 @@ func (e environment) diagnoseNet(ctx context.Context, target string, asJSON bool
 	if isTerminal(e.stderr) {
 		const width, begin = 79, "\r\x1b[K"
 		under = func(tests []string) {
-			text := "testing " + strings.Join(tests, ", ")
+			text := ""
+			if len(tests) > 0 {
+				text = "testing " + strings.Join(tests, ", ")
+			}
 			fmt.Fprint(e.stderr, begin+text[:min(len(text), width)])
 		}
-		defer fmt.Fprint(e.stderr, begin)
 	}
 	report, err := node.Diagnose(ctx, target, under)
 	if err != nil {

@@ -59,6 +59,10 @@ func (r *Report) judgeWays() bool {
 		if r.Degraded != "" {
 			r.Verdict = fmt.Sprintf("this machine can join: %s, %s works: data will go over %s", r.Degraded, way.word, way.over)
 		}
+		if relay, ok := first(r.Tests, func(t Test) bool { return t.Part == Relay }); ok && strings.Contains(relay.Target, works.Target) {
+			r.Over = plan.Relay
+			r.Verdict = fmt.Sprintf("this machine can join: %s to the relay at %s works; data will go past it where the NATs let that be, else through it", way.word, works.Target)
+		}
 		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == Clock && t.Result == Fails }); ok {
 			r.Verdict += "; but " + t.Says
 			if r.Cause == "" {

@@ -115,6 +115,11 @@ func TestVerdicts(t *testing.T) {
 			"this machine cannot join: the relay to the contact is not reached: UDP and TCP 192.0.2.1:4001 (QUIC handshake; connect, TLS handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place",
 			"start the node that made the invite, or ask for a new invite if it listens elsewhere now",
 		},
+		"relay that answers": {
+			[]Test{after(UDP, Works), after(TCP, Works), noProxy, {Part: Relay, Target: place.String(), Result: OK, Finding: Works}},
+			plan.Relay, "",
+			"this machine can join: UDP to the relay at 192.0.2.1:4001 works; data will go past it where the NATs let that be, else through it", "",
+		},
 		"clock": {
 			[]Test{after(UDP, ClockAhead), after(TCP, ClockAhead), noProxy},
 			"", Clock,

@@ -25,6 +25,8 @@ const (
 	limit       = 14 * time.Second
 	resolveTime = 4 * time.Second
 	claimTime   = 5 * time.Second
+	// maxTargets bounds how many places are tried; an invite names fewer.
+	maxTargets = 8
 	// maxAddressesOfName bounds how many addresses of a name are tried.
 	maxAddressesOfName = 2
 	// clockSlack is by how much clocks may differ without a word.
@@ -133,7 +135,7 @@ func targetsOf(addrs []string) ([]target, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("swarm: diagnose: %w: no address with a host and a port", admission.ErrMalformed)
 	}
-	return all, nil
+	return all[:min(len(all), maxTargets)], nil
 }
 
 // targetOf returns the place that an address of a peer leads to first.
