@@ -296,7 +296,10 @@ func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (transp
 	var said struct {
 		Peer  string
 		Plan  []struct{ Peer string }
-		Links []struct{ From, To, Transport, Reason string }
+		Links []struct {
+			From, To, Transport string
+			Reason              string `json:"transport_reason"`
+		}
 	}
 	if err := json.Unmarshal(p.stdout.Bytes(), &said); err != nil {
 		t.Errorf("status: %v", err)
@@ -315,20 +318,35 @@ func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (transp
 	return "", fmt.Sprint(said.Plan)
 }
 
-// TestNetworks trains across telling pairs of places.
+// TestNetworks trains across telling pairs of places, two at a time: the whole matrix in small.
 func TestNetworks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
-	for _, pair := range [][2]string{
-		{"public", "port-restricted"},
+	slots := make(chan struct{}, 2)
+	for _, tt := range []struct {
+		a, b string
+		over plan.Transport
+	}{
+		{"port-restricted", "cgnat", plan.QUIC}, // through a hole
+		{"symmetric", "mtu-1280-silent", plan.QUIC},
+		{"public", "udp-blocked", plan.TCP},
+		{"runpod", "udp-blocked", plan.TCP}, // to the port that is mapped
+		{"proxy", "public", plan.WebSocket},
+		{"symmetric", "symmetric", plan.Relay},
+		{"tcp-443", "proxy", plan.Relay},
+		{"ipv6", "port-restricted", plan.Relay},
 	} {
-		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
+		t.Run(tt.a+" and "+tt.b, func(t *testing.T) {
 			t.Parallel()
-			o := trainPair(t, placeNamed(pair[0]), placeNamed(pair[1]))
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			o := trainPair(t, placeNamed(tt.a), placeNamed(tt.b))
 			t.Log(o)
 			if f := o.fault(); f != "" {
 				t.Error(f)
+			} else if o.transport != string(tt.over) {
+				t.Errorf("over %s, want %s", o.transport, tt.over)
 			}
 		})
 	}

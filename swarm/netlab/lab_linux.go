@@ -42,6 +42,11 @@ func New(t testing.TB) *Lab {
 		}
 	}
 	removeStale()
+	probe := fmt.Sprintf("%s%d-probe-%d", prefix, os.Getpid(), labs.Add(1))
+	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no network namespaces here, as in containers without the right to: %s", out)
+	}
+	removeSpace(probe)
 	l := &Lab{t: t, name: fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), labs.Add(1))}
 	l.router = l.newSpace("internet")
 	return l

@@ -67,6 +67,9 @@ func (l *Lab) openTUN(s *space, name string, mtu int) *os.File {
 		}
 		file = os.NewFile(uintptr(fd), name)
 	})
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		l.t.Skipf("skipped: /dev/net/tun: %v", err)
+	}
 	if err = errors.Join(entered, err); err != nil {
 		l.t.Fatalf("netlab: open /dev/net/tun in %s: %v", s.name, err)
 	}
