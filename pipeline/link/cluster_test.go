@@ -21,6 +21,7 @@ type cluster struct {
 	t         testing.TB
 	ids       []plan.PeerID // ascending
 	networks  []*quicNetwork
+	fronts    []Network // what the endpoints run on
 	endpoints []*Endpoint
 	stop      context.CancelFunc
 	work      sync.WaitGroup
@@ -37,7 +38,9 @@ func runOn(t testing.TB, networks []*quicNetwork, front func(*quicNetwork) Netwo
 	ctx, stop := context.WithCancel(context.Background())
 	c := &cluster{t: t, networks: networks, stop: stop}
 	for _, n := range networks {
-		e := NewEndpoint(front(n), opt)
+		network := networkOf(t, front(n))
+		e := NewEndpoint(network, opt)
+		c.fronts = append(c.fronts, network)
 		c.ids, c.endpoints = append(c.ids, n.Self()), append(c.endpoints, e)
 		c.work.Go(func() {
 			if err := e.Run(ctx); err != nil {
@@ -54,6 +57,11 @@ func (c *cluster) close() {
 	c.work.Wait()
 	for _, n := range c.networks {
 		n.close()
+	}
+	for _, n := range c.fronts {
+		if m, ok := n.(*muxed); ok {
+			m.wait()
+		}
 	}
 }
 

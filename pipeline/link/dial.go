@@ -111,15 +111,16 @@ func (e *Endpoint) dial(ctx context.Context, id plan.PeerID, over plan.Transport
 // have dialled if it still believed in it.
 func (e *Endpoint) register(id plan.PeerID, conn *liveConn) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
+		e.mu.Unlock()
 		conn.Close(codeShutdown, "shutting down")
 		return ErrClosed
 	}
+	defer e.mu.Unlock()
 	p := e.peer(id)
 	p.conns = append(p.conns, conn)
 	if len(p.conns) > maxConns {
-		p.conns[0].Close(codeReplaced, "replaced by a newer connection")
+		e.end(p.conns[0], codeReplaced, "replaced by a newer connection")
 		p.conns = p.conns[1:]
 	}
 	e.changed.wake()

@@ -103,7 +103,7 @@ func (e *Endpoint) shutdown() {
 	e.mu.Lock()
 	for _, p := range e.peers {
 		for _, conn := range p.conns {
-			conn.Close(codeShutdown, "shutting down")
+			e.end(conn, codeShutdown, "shutting down")
 		}
 	}
 	e.mu.Unlock()
@@ -185,6 +185,14 @@ func (e *Endpoint) unpark(p *peer) (mine []incoming) {
 	slices.Reverse(newer)
 	p.parked = newer
 	return mine
+}
+
+// end closes a connection. What the peer is told may wait for the line: nobody else waits for that.
+func (e *Endpoint) end(conn *liveConn, code transport.Code, reason string) {
+	e.work.Go(func() error {
+		conn.Close(code, reason)
+		return nil
+	})
 }
 
 // peer returns the entry of id, made on first use. Callers hold mu.

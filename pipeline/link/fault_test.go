@@ -158,10 +158,10 @@ func TestPeerThatMovesOnIsNotLost(t *testing.T) {
 	})
 }
 
-// intruder is a peer that speaks QUIC, and then whatever it likes.
+// intruder is a peer that makes a connection, and sends whatever it likes.
 func intruder(t *testing.T, c *cluster, me, to int) transport.Conn {
 	t.Helper()
-	conn, err := c.networks[me].Dial(t.Context(), c.ids[to], plan.QUIC)
+	conn, err := c.fronts[me].Dial(t.Context(), c.ids[to], "")
 	if err != nil {
 		t.Fatal(err)
 	}

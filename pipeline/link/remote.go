@@ -212,7 +212,7 @@ func (r *remote) look(seen *time.Time) error {
 	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && !lively
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
-			c.conn.Close(codeSilent, fmt.Sprintf("nothing came for %v", d))
+			r.session.endpoint.end(c.conn, codeSilent, fmt.Sprintf("nothing came for %v", d))
 		}
 	}
 	if d := now.Sub(*seen); d > opt.PeerTimeout {
@@ -232,7 +232,7 @@ func (r *remote) closeSilent() {
 	now := time.Now()
 	for _, c := range r.connections {
 		if c.look(now); c.silent(now) > 2*r.session.endpoint.opt.interval() {
-			c.conn.Close(codeSilent, "silent at the end of its generation")
+			r.session.endpoint.end(c.conn, codeSilent, "silent at the end of its generation")
 		}
 	}
 }

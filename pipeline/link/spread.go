@@ -88,7 +88,7 @@ func (r *remote) leaveUnused(c *connection) {
 		return
 	}
 	if c.conn.dialed && stats.BytesSent+stats.BytesReceived-c.carried < idleBytes {
-		c.conn.Close(codeReplaced, "not used")
+		r.session.endpoint.end(c.conn, codeReplaced, "not used")
 	}
 	c.idle = 0
 }
