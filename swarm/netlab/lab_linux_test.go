@@ -316,7 +316,11 @@ func TestNarrowLinksTellOrDoNot(t *testing.T) {
 				t.Fatal(err)
 			}
 			var refused bool
-			for end := time.Now().Add(enough); time.Now().Before(end) && !refused; time.Sleep(time.Millisecond) {
+			wait := enough
+			if told {
+				wait = patience
+			}
+			for end := time.Now().Add(wait); time.Now().Before(end) && !refused; time.Sleep(time.Millisecond) {
 				_, err := conn.Write(make([]byte, 1400-28))
 				refused = errors.Is(err, syscall.EMSGSIZE)
 			}
