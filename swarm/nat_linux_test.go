@@ -10,10 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
@@ -224,6 +228,16 @@ func natCommand(ctx context.Context, s *Swarm, command string, args []string) (a
 	case "circuit": // that this node has an address through a relay
 		err = until(func() bool { return strings.Contains(fmt.Sprint(s.Addrs()), "/p2p-circuit") })
 		a.Addrs, a.Invite = s.Addrs(), s.InviteAddrs()
+	case "mapped": // that this node has a public address over UDP and over TCP
+		have := func(code int) bool {
+			return slices.ContainsFunc(s.host.Addrs(), func(a ma.Multiaddr) bool {
+				_, err := a.ValueForProtocol(code)
+				_, circuit := a.ValueForProtocol(ma.P_CIRCUIT)
+				return err == nil && circuit != nil && manet.IsPublicAddr(a)
+			})
+		}
+		err = until(func() bool { return have(ma.P_UDP) && have(ma.P_TCP) })
+		a.Addrs = s.Addrs()
 	case "echo":
 		var st streams.Stream
 		if st, err = s.Open(ctx, plan.PeerID(args[0]), echoProtocol); err == nil {

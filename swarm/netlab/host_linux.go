@@ -183,5 +183,8 @@ func (h *Host) IP(commands ...string) { h.space.ip(commands...) }
 // Gateway carries out rules of nft on the host's router, such as "flush ruleset".
 func (h *Host) Gateway(rules string) { h.gateway.nft(rules) }
 
+// StartGateway starts a process on the host's router, such as a daemon that maps ports. It ends with the test.
+func (h *Host) StartGateway(cmd *exec.Cmd) error { return h.gateway.start(cmd) }
+
 // mapped returns the number of the port outside that stands for Port on a container.
 func mapped(i int) string { return strconv.Itoa(40000 + 100*i + 37) }
