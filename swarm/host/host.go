@@ -296,7 +296,7 @@ func reachOptions(cfg Config) []libp2p.Option {
 	}
 	opts := []libp2p.Option{
 		libp2p.EnableRelay(),
-		libp2p.NATPortMap(),
+		libp2p.NATManager(newPortMapper),
 		libp2p.EnableAutoNATv2(),
 		libp2p.EnableNATService(),
 	}
