@@ -30,7 +30,7 @@
 // Control frames go first, then streams by urgency; those of one urgency take turns. What is to be sent stays here until
 // the socket takes it: of a socket of TCP on Linux and macOS this package bounds what the kernel has not sent yet to
 // what the line carries in 5 ms. Where there is no such socket directly below (a proxy, a relay, Windows), it bounds
-// what is on the way: to two round trips without a queue and 50 ms at the rate that arrives.
+// what is on the way: to two round trips without a queue and 100 ms at the rate that arrives.
 //
 // # Round trips
 //

@@ -197,7 +197,7 @@ func TestUrgentWaitsForTheLineOnly(t *testing.T) {
 		most         time.Duration // beyond the delay
 	}{
 		{"shallow", 12.5e6, 20 * time.Millisecond, 10 * time.Millisecond, 15 * time.Millisecond},
-		{"deep", 12.5e6, 20 * time.Millisecond, 10 * time.Second, 105 * time.Millisecond},
+		{"deep", 12.5e6, 20 * time.Millisecond, 10 * time.Second, 155 * time.Millisecond},
 	} {
 		t.Run(line.name, func(t *testing.T) {
 			onLine(t, line.rate, line.delay, line.queue, func(t *testing.T, a, b *Conn) {

@@ -24,7 +24,7 @@ const (
 	recordLeast = 2 << 10
 	// What may be on the way where the kernel does not bound it: at first, and what comes on top of two round trips.
 	flightFirst = 256 << 10
-	flightQueue = 50 * time.Millisecond
+	flightQueue = 100 * time.Millisecond
 	// rateKept is how many round trips the best rate counts for.
 	rateKept = 10
 )
