@@ -32,16 +32,20 @@ Drivers are tried in a process of their own: one that crashes is named and left 
 With --net, test the way to the contact of an invite instead: names, routes, UDP, TCP, the proxy
 that HTTPS_PROXY names, the clocks, the invite. It takes at most 15 s, changes nothing and does
 not use the invite. The exit code is 0 if this machine can join, else that of a join that fails
-(` + "`pnode help exit-codes`" + `).`,
+(` + "`pnode help exit-codes`" + `). In a run, --net --dir FOLDER lists what its links go over, and why.`,
 		Example: `  pnode doctor
   pnode doctor --devices opencl:1      try this one, even if a node would not use it
   pnode doctor --json | jq '.devices[] | select(.used)'
   pnode doctor --net pnode1-...        can this machine join, and over what?
-  pnode doctor --net - < invite.txt    the same, with an invite that nobody else sees`,
+  pnode doctor --net - < invite.txt    the same, with an invite that nobody else sees
+  pnode doctor --net --dir ~/run7      over what do the links of this run go?`,
 		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !net && (len(args) > 0 || file != "") {
 				return usageError{c.CommandPath(), errors.New("an invite is for --net: pnode doctor --net INVITE")}
+			}
+			if net && dir != "" && len(args) == 0 && file == "" {
+				return e.showLinks(c.Context(), dir, asJSON)
 			}
 			if net {
 				target, err := e.target(cmp.Or(append(args, "")...), file)

@@ -38,3 +38,21 @@ func (e environment) diagnoseNet(ctx context.Context, target string, asJSON bool
 	}
 	return node.CannotJoin(report)
 }
+
+// showLinks prints over what the links of a run go, as the node in dir knows them.
+func (e environment) showLinks(ctx context.Context, dir string, asJSON bool) error {
+	client, err := dial(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	st, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(e.stdout).Encode(st.Links)
+	}
+	_, err = io.WriteString(e.stdout, progress.Links(st))
+	return err
+}

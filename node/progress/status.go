@@ -98,6 +98,18 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	}
 }
 
+// Links returns a line for each link of the plan: over what it goes, and why.
+func Links(st api.Status) string {
+	var b strings.Builder
+	for _, l := range st.Links {
+		fmt.Fprintln(&b, linkLine(st, l))
+	}
+	if len(st.Links) == 0 {
+		b.WriteString("no links: no two nodes have a part in the plan\n")
+	}
+	return b.String()
+}
+
 // linkLine returns over what a link goes, and why: "desk -> spot-a on TCP: UDP gets no answer, 94.0 Mbit/s, 41 ms".
 func linkLine(st api.Status, l api.LinkStatus) string {
 	on := "on " + clean(l.Transport.String())
