@@ -36,6 +36,7 @@ type remote struct {
 	// These are run's alone. sampled is the state at the end of the last sample, silent reports that nothing has come over
 	// any connection for two heartbeats, told is the choice that was logged last.
 	tuner   *tuner
+	begun   time.Time
 	sampled sample
 	silent  bool
 	told    choice
@@ -48,7 +49,7 @@ type remote struct {
 }
 
 func newRemote(s *Session, id plan.PeerID) *remote {
-	r := &remote{session: s, id: id, outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: &warmUp{
+	r := &remote{session: s, id: id, begun: time.Now(), outboxes: map[wire.Class]*outbox{}, inflows: map[wire.Class]*inflow{}, warmUp: &warmUp{
 		asked: newSignal(), here: newSignal(), met: newSignal(), there: newSignal(), over: newSignal(),
 	}}
 	r.flush, r.endAll = context.WithCancel(s.flush)

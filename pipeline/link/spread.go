@@ -1,6 +1,9 @@
 package link
 
 import (
+	"cmp"
+	"time"
+
 	"pnode/planner/plan"
 	"pnode/swarm/transport"
 )
@@ -22,7 +25,10 @@ func (r *remote) tune() {
 		acked, _, _ := o.state()
 		now.bytes += acked
 	}
-	s := sample{now.bytes - r.sampled.bytes, now.took - r.sampled.took, now.queue - r.sampled.queue, now.held - r.sampled.held}
+	now.wall = time.Since(r.begun)
+	s := sample{
+		now.bytes - r.sampled.bytes, now.took - r.sampled.took, now.queue - r.sampled.queue, now.held - r.sampled.held, now.wall - r.sampled.wall,
+	}
 	slow := s.took >= slowSample && len(r.tuner.others()) > 0
 	if s.took >= sampleTime && (s.bytes >= sampleBytes || slow) {
 		r.sampled = now
@@ -51,7 +57,9 @@ func (r *remote) spread() {
 	e.peer(r.id).over = m.over
 	e.mu.Unlock()
 	r.mu.Lock()
-	r.over, r.why = m.over, r.tuner.why
+	if r.over, r.why = m.over, r.tuner.why; r.tuner.moving() {
+		r.over = r.tuner.using.over // a trial is nothing to tell of
+	}
 	r.mu.Unlock()
 	r.tell(r.tuner.using)
 }
@@ -66,8 +74,14 @@ func (r *remote) tell(now choice) {
 		log = r.session.endpoint.log.Info
 	}
 	r.told = now
-	log("data link", "peer", r.session.endpoint.opt.Name(r.id), "transport", now.over.String(), "connections", now.n,
-		"goodput", plan.Bandwidth(r.tuner.goodput), "reason", r.tuner.why)
+	attrs := []any{"peer", r.session.endpoint.opt.Name(r.id), "transport", now.over.String(), "connections", now.n}
+	if r.tuner.goodput > 0 {
+		attrs = append(attrs, "goodput", plan.Bandwidth(r.tuner.goodput))
+	}
+	if why := cmp.Or(r.tuner.why, r.session.endpoint.why(r.id, now.over)); why != "" {
+		attrs = append(attrs, "reason", why)
+	}
+	log("data link", attrs...)
 }
 
 // leaveUnused takes back what is under way on a connection of a transport that messages have left, and closes one that

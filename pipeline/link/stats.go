@@ -48,6 +48,9 @@ func (s *Session) Stats() []Stats {
 		r.mu.Lock()
 		st.Transport, st.Reason = r.over, r.why
 		for _, conn := range r.connections {
+			if conn.active() {
+				st.Connections++
+			}
 			if r.over != "" && conn.conn.Transport() != r.over {
 				continue
 			}
@@ -55,36 +58,26 @@ func (s *Session) Stats() []Stats {
 			if st.MinRTT == 0 || c.MinRTT > 0 && c.MinRTT < st.MinRTT {
 				st.RTT, st.MinRTT, st.Jitter = c.SmoothedRTT, c.MinRTT, c.MeanDeviation
 			}
-			if conn.active() {
-				st.Connections++
-			}
 		}
 		r.mu.Unlock()
 		if st.Reason == "" {
-			st.Reason = s.endpoint.reason(r.id, st.Transport)
+			st.Reason = s.endpoint.why(r.id, st.Transport)
 		}
 		all = append(all, st)
 	}
 	return all
 }
 
-// Explainer is implemented by a Network that knows why a transport does not lead to a peer.
+// Explainer is implemented by a Network that knows why it does not use QUIC.
 type Explainer interface {
-	// Reason returns what a sentence says after the transport's name, as in "gets no answer"; empty where nothing is
-	// known against it.
-	Reason(peer plan.PeerID, over plan.Transport) string
+	// Why returns why a peer is reached over a transport rather than a better one, as in "UDP gets no answer"; empty where
+	// nothing is to be said.
+	Why(peer plan.PeerID, over plan.Transport) string
 }
 
-// reason returns why a peer is not reached over the best transport that the network knows something against.
-func (e *Endpoint) reason(id plan.PeerID, over plan.Transport) string {
-	explainer, ok := e.net.(Explainer)
-	for _, best := range plan.Transports {
-		if !ok || !better(best, over) {
-			break
-		}
-		if why := explainer.Reason(id, best); why != "" {
-			return carrier(best) + " " + why
-		}
+func (e *Endpoint) why(id plan.PeerID, over plan.Transport) string {
+	if explainer, ok := e.net.(Explainer); ok && over != plan.QUIC {
+		return explainer.Why(id, over)
 	}
 	return ""
 }

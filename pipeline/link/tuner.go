@@ -60,7 +60,7 @@ type way struct {
 // can hold up a pipeline.
 //
 // Another transport is tried in the same way, with as many connections as have served it best or as serve now, while
-// messages wait most of the time, for whatever: some networks slow one protocol down and not the other. It is kept if
+// messages wait or are under way most of the time: some networks slow one protocol down and not the other. It is kept if
 // goodput grows by more than a tenth; one that is better by plan.Transports, and tried whether messages wait or not, if
 // it falls by less than a twentieth. What has failed a trial rests, longer each time. A relay is no competitor: it costs
 // another member's line, and serves where nothing else works.
@@ -86,6 +86,7 @@ type tuner struct {
 	took  time.Duration
 	held  time.Duration // of took
 	queue time.Duration // of took
+	wall  time.Duration // with what was between the messages
 	rest  int           // samples before the next trial of another number
 	pause int           // length of the rest after the next failure
 
@@ -124,12 +125,15 @@ func (t *tuner) wanted() choice {
 	return t.using
 }
 
-// best returns the transport with a connection that the network prefers, "" without any.
+// best returns the transport with a connection that the network prefers, "" without any. A relay comes last.
 func (t *tuner) best() plan.Transport {
 	for _, over := range slices.Concat(t.may, plan.Transports) {
-		if t.up[over] > 0 {
+		if over != plan.Relay && t.up[over] > 0 {
 			return over
 		}
+	}
+	if t.up[plan.Relay] > 0 {
+		return plan.Relay
 	}
 	return ""
 }
@@ -162,12 +166,19 @@ func (t *tuner) connected(up map[plan.Transport]int, may, dropped []plan.Transpo
 	}
 	best := t.best()
 	switch {
+	case t.using.over == plan.Relay && best != plan.Relay && best != "": // another member's line is free
+		t.move(choice{best, t.number(best)}, 0)
+		t.why = ""
 	case up[t.using.over] > 0:
 		t.met = true
 	case best == "":
-	case t.using.over == "": // the first one
-		t.using.over, t.met = best, true
-		t.ways[best] = way{n: t.using.n, rest: firstRest, pause: firstRest}
+	case t.using.over == "": // the first one, or the one that the network prefers, if it can be had
+		t.using.over = best
+		if len(may) > 0 && may[0] != plan.Relay {
+			t.using.over = may[0]
+		}
+		t.met = up[t.using.over] > 0
+		t.ways[t.using.over] = way{n: t.using.n, rest: firstRest, pause: firstRest}
 	case slices.Contains(dropped, t.using.over):
 		t.met = false
 	case t.met:
@@ -233,8 +244,13 @@ func (t *tuner) move(c choice, goodput int64) {
 // look takes in that an Options.Heartbeat is over, in which the transport in use served.
 func (t *tuner) look() {
 	for _, over := range t.others() {
-		w := t.way(over)
-		w.rest = max(0, w.rest-1)
+		w, known := t.ways[over]
+		if !known {
+			w = t.way(over)
+		}
+		if w.rest = max(0, w.rest-1); !known && t.using.over == plan.Relay {
+			w.rest = 0
+		}
 		t.ways[over] = w
 	}
 	if w, known := t.ways[t.using.over]; known {
@@ -246,7 +262,8 @@ func (t *tuner) look() {
 	switch {
 	case t.trial.n == 0 || t.trial.over == t.using.over:
 		for _, over := range t.others() {
-			if w := t.way(over); better(over, t.using.over) && w.rest == 0 && !w.slow && t.quiet > trialWait && t.waited >= trialsApart {
+			idle := !t.way(over).slow && t.quiet > trialWait && t.waited >= trialsApart
+			if better(over, t.using.over) && t.way(over).rest == 0 && (idle || t.using.over == plan.Relay) {
 				t.tryWay(over)
 				return
 			}
@@ -275,10 +292,10 @@ func (t *tuner) others() (all []plan.Transport) {
 
 // sample says how many bytes the peer has acknowledged while messages were under way for the time took. For the time
 // queue, a part of it, some of them were not sent yet; for the time held, a part of that, windows were in their way and
-// not the line.
+// not the line. In all the time wall went by.
 type sample struct {
-	bytes             uint64
-	took, queue, held time.Duration
+	bytes                   uint64
+	took, queue, held, wall time.Duration
 }
 
 // sample takes in one sample.
@@ -294,12 +311,12 @@ func (t *tuner) sample(s sample) {
 	if t.seen <= trialFirst {
 		return
 	}
-	t.bytes, t.took, t.queue, t.held = t.bytes+s.bytes, t.took+s.took, t.queue+s.queue, t.held+s.held
+	t.bytes, t.took, t.queue, t.held, t.wall = t.bytes+s.bytes, t.took+s.took, t.queue+s.queue, t.held+s.held, t.wall+s.wall
 	goodput := int64(float64(t.bytes) / t.took.Seconds())
 	if t.seen < trialFirst+trialCounts && !(t.moving() && goodput < t.goodput/2) {
 		return
 	}
-	limited, waiting := t.held > t.took*heldParts/(heldParts+1), t.queue > t.took/2
+	limited, waiting := t.held > t.took*heldParts/(heldParts+1), t.queue > t.took/2 || t.took > t.wall/2
 	if t.trial.n != 0 && t.begun {
 		t.judge(goodput, limited)
 		return
@@ -417,7 +434,7 @@ func (t *tuner) begin(enough bool) {
 }
 
 // clear begins a measurement.
-func (t *tuner) clear() { t.seen, t.bytes, t.took, t.queue, t.held = 0, 0, 0, 0, 0 }
+func (t *tuner) clear() { t.seen, t.bytes, t.took, t.queue, t.held, t.wall = 0, 0, 0, 0, 0, 0 }
 
 // fail goes back to what served before the trial, for a rest.
 func (t *tuner) fail() {

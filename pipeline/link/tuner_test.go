@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func (w *world) run(n int) (mean float64) {
 		if !w.idle {
 			carries := min(w.line[before.over], float64(before.n)*w.per[before.over])
 			g := carries * (1 - w.noise + 2*w.noise*w.random.Float64())
-			s := sample{bytes: uint64(g), took: time.Second, queue: time.Second}
+			s := sample{bytes: uint64(g), took: time.Second, queue: time.Second, wall: time.Second}
 			if float64(before.n)*w.per[before.over] < w.line[before.over] {
 				s.held = time.Second // otherwise it is the line that messages wait for
 			}
@@ -148,7 +149,7 @@ func TestSteeringLeavesWellAlone(t *testing.T) {
 	for range 1000 {
 		s.connected(map[plan.Transport]int{plan.QUIC: s.wanted().n}, plan.Transports, nil)
 		s.look()
-		s.sample(sample{bytes: 1e6, took: time.Second, queue: time.Second / 2, held: time.Second / 2})
+		s.sample(sample{bytes: 1e6, took: time.Second, queue: time.Second / 2, held: time.Second / 2, wall: 2 * time.Second})
 		most = max(most, s.wanted().n)
 		if s.wanted().over != plan.QUIC {
 			t.Fatal("tries another transport")
@@ -221,6 +222,57 @@ func TestTransportThatAnswersNothing(t *testing.T) {
 			t.Errorf("idle %v: %v after it answers again, %d moves", idle, got, w.moves)
 		}
 	}
+}
+
+// TestRelayGivesWay: a relay is left as soon as another connection stands, whoever made it, and until then the others are
+// tried at once.
+func TestRelayGivesWay(t *testing.T) {
+	relayed := func(may ...plan.Transport) *tuner {
+		s := newTuner(1)
+		s.connected(map[plan.Transport]int{plan.Relay: 1}, may, nil)
+		if s.messages() != (choice{plan.Relay, 1}) {
+			t.Fatalf("messages go over %v", s.messages())
+		}
+		return s
+	}
+	s := relayed(plan.Relay)
+	s.connected(map[plan.Transport]int{plan.Relay: 1, plan.WebSocket: 1}, []plan.Transport{plan.Relay}, nil)
+	if s.messages().over != plan.WebSocket {
+		t.Errorf("messages go over %v though the peer has come over WebSocket", s.messages())
+	}
+	s = relayed(plan.QUIC, plan.TCP, plan.Relay)
+	var tried []plan.Transport
+	for range 4 {
+		if want := s.wanted().over; want != plan.Relay {
+			tried = append(tried, want)
+			s.lose(want)
+		}
+		s.look()
+	}
+	if !slices.Equal(tried, []plan.Transport{plan.QUIC, plan.TCP}) || s.using.over != plan.Relay {
+		t.Errorf("tried %v, uses %v", tried, s.using)
+	}
+	for range firstRest {
+		s.look()
+	}
+	if s.wanted().over != plan.QUIC {
+		t.Errorf("wants %v", s.wanted())
+	}
+}
+
+// TestSmallMessagesOnABadLineTryAnother: messages that are under way nearly all the time, though none waits to be sent.
+func TestSmallMessagesOnABadLineTryAnother(t *testing.T) {
+	s := newTuner(1)
+	up := map[plan.Transport]int{plan.QUIC: 1}
+	for range 3 * firstRest {
+		s.connected(up, []plan.Transport{plan.QUIC, plan.TCP}, nil)
+		s.look()
+		s.sample(sample{bytes: 200e3, took: 3500 * time.Millisecond, wall: 4 * time.Second})
+		if s.wanted().over == plan.TCP {
+			return
+		}
+	}
+	t.Errorf("wants %v", s.wanted())
 }
 
 // TestTransportThatComesAndGoes is used less and less often.

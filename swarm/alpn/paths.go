@@ -46,14 +46,14 @@ func (t *Transport) Paths() []Path {
 	return out
 }
 
-// Reason returns why a member is not reached over a transport now, as in "gets no answer"; empty if nothing is known
-// against it.
-func (t *Transport) Reason(p plan.PeerID, over plan.Transport) string {
+// Why returns why a member is reached over a transport rather than a better one, as in "UDP gets no answer"; empty where
+// nothing is to be said.
+func (t *Transport) Why(p plan.PeerID, over plan.Transport) string {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return ""
 	}
-	return t.Findings.against(id, over)
+	return t.Findings.reason(id, over)
 }
 
 // FailedLately reports whether the newest try of a transport to a member failed less than a minute ago.

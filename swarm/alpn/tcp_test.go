@@ -119,18 +119,18 @@ func TestTCPWhereUDPIsSilent(t *testing.T) {
 	if paths := a.Paths(); len(paths) != 1 || paths[0].String() != "on TCP: UDP has not answered yet" {
 		t.Errorf("paths %v", paths)
 	}
-	for a.Reason(b.id.Peer(), plan.QUIC) != "gets no answer" { // the try over UDP goes on until its time is over
+	for a.Why(b.id.Peer(), plan.TCP) != "UDP gets no answer" { // the try over UDP goes on until its time is over
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("UDP %s", a.Reason(b.id.Peer(), plan.QUIC))
+			t.Fatalf("%q", a.Why(b.id.Peer(), plan.TCP))
 		}
 	}
 	if _, _, err := b.Accept(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Reason(a.id.Peer(), plan.QUIC); got != "was no way here for the peer" {
-		t.Errorf("UDP %s, at the end that was dialed", got)
+	if got := b.Why(a.id.Peer(), plan.TCP); got != "UDP was no way here for the peer" {
+		t.Errorf("%q, at the end that was dialed", got)
 	}
 	if got := a.Transports(b.id.Peer()); got[0] != plan.TCP {
 		t.Errorf("transports %v after UDP has failed", got)
