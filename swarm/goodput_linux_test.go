@@ -33,8 +33,8 @@ const (
 	goodputFolder = "PNODE_GOODPUT_FOLDER"
 	goodputOver   = "PNODE_GOODPUT_OVER"
 	goodputLine   = 100e6 // bits a second
-	goodputSettle = 8 * time.Second
-	goodputTime   = 10 * time.Second
+	goodputSettle = 6 * time.Second
+	goodputTime   = 6 * time.Second
 )
 
 func BenchmarkGoodput(b *testing.B) {

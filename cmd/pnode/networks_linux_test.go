@@ -28,8 +28,9 @@ const (
 	// pairSteps leave the members some seconds to find a better way than the first; pairStepsLossy are enough where most
 	// packets have to be sent again.
 	pairSteps, pairStepsLossy = 40, 10
-	// pairTimeout is when a pair counts as one that does not train.
-	pairTimeout = 60 * time.Second
+	// pairTimeout is when a pair counts as one that does not train, lossyTimeout the same where most packets have to be
+	// sent again.
+	pairTimeout, lossyTimeout = 60 * time.Second, 3 * time.Minute
 	// pairsAtOnce of the matrix run side by side: most of their time is waiting.
 	pairsAtOnce = 3
 )
@@ -160,9 +161,9 @@ func (o outcome) String() string {
 func trainPair(t *testing.T, a, b place) (o outcome) {
 	t.Helper()
 	o = outcome{a: a, b: b, transport: "?"}
-	steps := pairSteps
+	steps, patience := pairSteps, pairTimeout
 	if a.lossy() || b.lossy() {
-		steps = pairStepsLossy
+		steps, patience = pairStepsLossy, lossyTimeout
 	}
 	lab := netlab.New(t)
 	file := runFile(t, steps)
@@ -171,7 +172,7 @@ func trainPair(t *testing.T, a, b place) (o outcome) {
 		t.Fatal(err)
 	}
 	founder, full, half := lab.Host("founder", netlab.Public), smallDevice(t, "1MB"), smallDevice(t, "88MB")
-	deadline := time.Now().Add(pairTimeout)
+	deadline := time.Now().Add(patience)
 	p := launchBy(t, founder.Start, binary, nil, "train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",
 		"--replicas", "1", "--stages", "2", "--min-nodes", "3", "--listen", ":443", "--emulate", full, "--log-level", "info")
 	invite, ok := p.stderr.soon(`pnode join (pnode1-\S+)`, deadline)
