@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ const (
 	callTime = 5 * time.Second
 	// meetTime is how long a token is good.
 	meetTime = 10 * time.Second
+	// reverseTime is how long a member that this node is connected to may take to dial it before relays are asked too: it
+	// may be connected through a hole that other connections do not find.
+	reverseTime = time.Second
 	// maxTries is how many relays are asked for one connection.
 	maxTries = 4
 )
@@ -95,14 +99,57 @@ func New(cfg Config) *Service {
 // relay. p takes its end over as one of the ALPN; nothing on the stream is proved or secret. The error wraps ErrNoRelay
 // where there is nobody to ask.
 func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
-	errs := []error{ErrNoRelay}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ways := []func(context.Context, plan.PeerID, string) (net.Conn, error){s.throughAny}
 	if s.Direct(p) {
-		conn, err := s.reverse(ctx, p, alpn)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, fmt.Errorf("ask it to dial this node: %w", err))
+		ways = slices.Insert(ways, 0, s.reverse)
 	}
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	next, begun := time.NewTimer(0), 0
+	defer next.Stop()
+	var errs []error
+	for len(errs) < len(ways) {
+		select {
+		case <-next.C:
+			if begun == len(ways) {
+				continue
+			}
+			way := ways[begun]
+			begun++
+			next.Reset(reverseTime)
+			if !s.Tasks.Run(func(context.Context) {
+				conn, err := way(ctx, p, alpn)
+				select {
+				case results <- result{conn, err}:
+				case <-ctx.Done(): // the other way was faster
+					if err == nil {
+						conn.Close()
+					}
+				}
+			}) {
+				return nil, net.ErrClosed
+			}
+		case r := <-results:
+			if r.err == nil {
+				return r.conn, nil
+			}
+			errs = append(errs, r.err)
+			next.Reset(0)
+		case <-ctx.Done():
+			return nil, errors.Join(append(errs, ctx.Err())...)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// throughAny asks one relay after the other.
+func (s *Service) throughAny(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
+	var errs []error
 	for i, r := range s.Relays(p) {
 		if i == maxTries || ctx.Err() != nil {
 			break
@@ -113,7 +160,10 @@ func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Con
 		}
 		errs = append(errs, fmt.Errorf("relay %s: %w", r, err))
 	}
-	return nil, errors.Join(append(errs, ctx.Err())...)
+	if errs == nil {
+		return nil, ErrNoRelay
+	}
+	return nil, errors.Join(errs...)
 }
 
 // reverse has p dial this node, as if this node were the relay between itself and p.

@@ -34,6 +34,7 @@ type testNode struct {
 	served   chan net.Conn
 	strange  []plan.PeerID // who are no members to this node
 	far      []plan.PeerID // who are connected through a relay only
+	mute     []plan.PeerID // who do not answer when they are dialed
 }
 
 type testAccepted struct {
@@ -120,6 +121,10 @@ func (c testCarrier) Accept(ctx context.Context) (transport.Conn, plan.PeerID, e
 }
 
 func (c testCarrier) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
+	if slices.Contains(c.node.mute, p) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	ours, theirs := tcpPair(c.node.net.t)
 	select {
 	case c.node.net.nodes[p].accepted <- testAccepted{theirs, c.node.id}:
@@ -239,6 +244,22 @@ func TestRelayedBytes(t *testing.T) {
 	if len(r.ends)+len(r.shares) > 0 {
 		t.Errorf("left: %d tokens, %d pairs", len(r.ends), len(r.shares))
 	}
+}
+
+// TestReversedDialFails: a peer that is connected but cannot dial this node is reached through a relay, soon.
+func TestReversedDialFails(t *testing.T) {
+	n := newTestNet(t)
+	a, b := n.node("a", fast), n.node("b", 0)
+	b.mute = []plan.PeerID{"a"}
+	n.node("r", fast)
+	ctx, cancel := context.WithTimeout(t.Context(), meetTime-2*time.Second)
+	defer cancel()
+	conn, err := a.Dial(ctx, b.id, "test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	(<-b.served).Close()
 }
 
 // A relay that has no direct connection, or whose peer refuses, is passed over for the next.
