@@ -61,7 +61,11 @@ func (r *Report) judgeWays() bool {
 		}
 		if relay, ok := first(r.Tests, func(t Test) bool { return t.Part == Relay }); ok && strings.Contains(relay.Target, works.Target) {
 			r.Over = plan.Relay
-			r.Verdict = fmt.Sprintf("this machine can join: %s to the relay at %s works; data will go past it where the NATs let that be, else through it", way.word, works.Target)
+			reached := fmt.Sprintf("%s to the relay at %s works", way.word, works.Target)
+			if r.Degraded != "" {
+				reached = r.Degraded + ", " + reached
+			}
+			r.Verdict = fmt.Sprintf("this machine can join: %s; data will go past it where the NATs let that be, else through it", reached)
 		}
 		if t, ok := first(r.Tests, func(t Test) bool { return t.Part == Clock && t.Result == Fails }); ok {
 			r.Verdict += "; but " + t.Says

@@ -120,6 +120,13 @@ func TestVerdicts(t *testing.T) {
 			plan.Relay, "",
 			"this machine can join: UDP to the relay at 192.0.2.1:4001 works; data will go past it where the NATs let that be, else through it", "",
 		},
+		"relay without UDP": {
+			[]Test{after(UDP, Silent), after(TCP, Works), noProxy, {Part: Relay, Target: place.String(), Result: OK, Finding: Works}},
+			plan.Relay,
+			UDP,
+			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP to the relay at 192.0.2.1:4001 works; data will go past it where the NATs let that be, else through it",
+			"open UDP 4001 there and on the way",
+		},
 		"clock": {
 			[]Test{after(UDP, ClockAhead), after(TCP, ClockAhead), noProxy},
 			"", Clock,
