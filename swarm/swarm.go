@@ -16,6 +16,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/alive"
 	"pnode/swarm/alpn"
 	"pnode/swarm/handshake"
 	"pnode/swarm/host"
@@ -48,6 +49,7 @@ type Swarm struct {
 	relays  *relay.Service
 	relayed *alpn.Transport
 	dialed  chan struct{}
+	alive   *alive.Watch
 	mdns    io.Closer // nil without mDNS
 	// belongs is what Follow was given.
 	belongs atomic.Pointer[func(plan.PeerID) (belongs, told bool)]
@@ -125,6 +127,23 @@ func (s *Swarm) start() (err error) {
 		return err
 	}
 	s.prober = probe.New(s.probes, s.tasks, log)
+	s.alive = alive.New(alive.Config{
+		Host: s.host, Streams: s.streams, Peers: s.peers, Tasks: s.tasks, Log: log, Addrs: alive.MachineAddrs,
+		Fresh: func(ctx context.Context, p plan.PeerID) error {
+			conn, err := s.probes.Dial(ctx, p, "")
+			if err == nil {
+				conn.Close(0, "")
+			}
+			return err
+		},
+		Moved: func() {
+			s.store.Hurry()
+			s.mesh.Hurry()
+		},
+	})
+	if s.cfg.simulated == nil && s.reachable {
+		s.tasks.Run(s.alive.Run)
+	}
 	err = handshake.Start(handshake.Config{
 		Host: s.host, Run: run, Capability: s.cfg.Capability, Admit: s.cfg.Admit, Offer: s.cfg.Offer,
 		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Hurry,
@@ -133,6 +152,7 @@ func (s *Swarm) start() (err error) {
 			s.host.Admitted(p)
 			s.topics.Admitted(p)
 			s.mesh.AskPeers(p)
+			s.alive.Joined(p)
 		},
 	})
 	if err != nil {

@@ -37,6 +37,21 @@ type virtualNet struct {
 	nodes int
 	// cut separates the first two nodes from the others.
 	cut atomic.Bool
+	// drops, if not nil, says by its first byte which datagram is lost.
+	drops func(first byte) bool
+}
+
+// lossy is a socket that loses what drops says.
+type lossy struct {
+	net.PacketConn
+	drops func(first byte) bool
+}
+
+func (l lossy) WriteTo(b []byte, to net.Addr) (int, error) {
+	if l.drops(b[0]) {
+		return len(b), nil
+	}
+	return l.PacketConn.WriteTo(b, to)
 }
 
 func newVirtualNet(t *testing.T) *virtualNet {
@@ -80,6 +95,9 @@ func (n *virtualNet) host() *host.Simulated {
 			},
 			quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source, nil }),
 			quicreuse.OverrideListenUDP(func(_ string, addr *net.UDPAddr) (net.PacketConn, error) {
+				if n.drops != nil {
+					return lossy{n.net.NewEndpoint(addr, link), n.drops}, nil
+				}
 				return n.net.NewEndpoint(addr, link), nil
 			}),
 		),

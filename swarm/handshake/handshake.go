@@ -27,6 +27,8 @@ const (
 	// The pauses before a greeting whose connection vanished is tried again.
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
+	// sameTime is how far apart the connections of two peers that dial each other may be.
+	sameTime = 3 * time.Second
 	// admitTime bounds the question whether a peer may come in. The peer waits for the answer until admission.TimeLimit.
 	admitTime = 6 * time.Second
 )
@@ -207,6 +209,9 @@ func (g *Greeter) answer(st network.Stream) {
 	if err == nil {
 		err = g.judge(g.Tasks.Context, p, theirs, st.Conn())
 	}
+	if err == nil {
+		g.dropOlder(p, st.Conn())
+	}
 	if errors.Is(err, admission.ErrNotMember) { // its connections are gone, this one too
 		st.Reset()
 		return
@@ -219,6 +224,20 @@ func (g *Greeter) answer(st network.Stream) {
 	}
 	if err := streams.WriteMessage(st, reply.Append(nil)); err != nil {
 		st.Reset()
+	}
+}
+
+// dropOlder closes the connections with a member that were there when it dialed: it dials only when it has none, because
+// its address, or its NAT's, has changed. Two peers that dial each other at the same time keep both.
+func (g *Greeter) dropOlder(p peer.ID, newest network.Conn) {
+	if newest.Stat().Limited || newest.Stat().Direction != network.DirInbound {
+		return
+	}
+	for _, c := range g.Host.Network().ConnsToPeer(p) {
+		if !c.Stat().Limited && newest.Stat().Opened.Sub(c.Stat().Opened) > sameTime {
+			g.Log.Info("swarm: member connected anew", "peer", p, "addr", newest.RemoteMultiaddr(), "before", c.RemoteMultiaddr())
+			c.Close()
+		}
 	}
 }
 

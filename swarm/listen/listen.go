@@ -58,6 +58,9 @@ func Every(addrs []netip.AddrPort) bool {
 // interface's two it leaves out a family that this machine does not have. An error wraps ErrPortInUse or ErrElsewhere
 // where it is one of these.
 func Free(addrs []netip.AddrPort) ([]netip.AddrPort, error) {
+	if len(addrs) == 0 {
+		return nil, nil
+	}
 	const tries = 16
 	var err error
 	for range tries {

@@ -200,6 +200,15 @@ func (s *Store) Tried(p peer.ID, err error, now time.Time) {
 	e.next = now.Add(e.retry/2 + rand.N(e.retry))
 }
 
+// Hurry makes all peers due at once: this machine has other addresses, and what failed before may work.
+func (s *Store) Hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		e.retry, e.next = 0, time.Time{}
+	}
+}
+
 // Refused notes the verdict on a peer for whoever waits for it, also when the peer has left; nil begins a
 // new try.
 func (s *Store) Refused(p peer.ID, err error) {
