@@ -249,7 +249,7 @@ func TestRelayedBytes(t *testing.T) {
 // TestReversedDialFails: a peer that is connected but cannot dial this node is reached through a relay, soon.
 func TestReversedDialFails(t *testing.T) {
 	n := newTestNet(t)
-	a, b := n.node("a", fast), n.node("b", 0)
+	a, b := n.node("a", 0), n.node("b", fast)
 	b.mute = []plan.PeerID{"a"}
 	n.node("r", fast)
 	ctx, cancel := context.WithTimeout(t.Context(), meetTime-2*time.Second)
