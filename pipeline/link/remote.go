@@ -34,7 +34,7 @@ type remote struct {
 	held           stopwatch // runs while they wait for a window though the line has room
 	warmUp         *warmUp
 	// These are run's alone. sampled is the state at the end of the last sample, silent reports that nothing has come over
-	// any connection for two heartbeats, told is the choice that was logged last.
+	// any connection for nearly two heartbeats, told is the choice that was logged last.
 	tuner   *tuner
 	begun   time.Time
 	sampled sample
@@ -210,7 +210,7 @@ func (r *remote) look(seen *time.Time) error {
 		*seen = now
 	}
 	lively := now.Sub(*seen) <= 2*opt.interval()
-	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && !lively
+	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && now.Sub(*seen) > opt.interval()*3/2
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
 			r.session.endpoint.end(c.conn, codeSilent, fmt.Sprintf("nothing came for %v", d))
