@@ -44,7 +44,7 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 		out = append(out, plan.Reason{Kind: plan.ReasonMoved, Text: fmt.Sprintf("%s of parameters change their node", plan.Size(k.movedBytes))})
 	}
 	out = append(out, e.leftOut(others)...)
-	out = append(out, e.claims()...)
+	out = append(append(out, e.claims()...), e.relayed()...)
 	if n, worst := s.unmeasured(k.layout.Rows); n > 0 {
 		like := ""
 		if worst != DefaultLink {
@@ -287,6 +287,30 @@ func (p *problem) unmeasured(rows cost.Rows) (n int, worst cost.Link) {
 		}
 	}
 	return len(pairs), worst
+}
+
+// relayed names the neighbours whose link was measured through a relay, each pair once.
+func (e explainer) relayed() (lines []plan.Reason) {
+	through := map[[2]plan.PeerID]bool{}
+	for _, m := range e.in.Members {
+		for _, l := range m.Profile.Links {
+			through[[2]plan.PeerID{m.Peer, l.Peer}] = l.Transport == plan.Relay
+		}
+	}
+	for _, row := range e.k.layout.Rows {
+		for s := 1; s < len(row); s++ {
+			a, b := row[s-1].Device, row[s].Device
+			there, back := [2]plan.PeerID{e.devices[a].peer, e.devices[b].peer}, [2]plan.PeerID{e.devices[b].peer, e.devices[a].peer}
+			if !through[there] && !through[back] || len(lines) == maxStageLines {
+				continue
+			}
+			through[there], through[back] = false, false
+			link, _ := e.links.between(there[0], there[1])
+			lines = append(lines, plan.Reason{Kind: plan.ReasonRelayed, Text: fmt.Sprintf("%s and %s reach each other through a relay: %s and a round trip of %s",
+				e.name(a), e.name(b), plan.Bandwidth(link.BytesPerS), plan.Time(schedule.Nanos(link.RTTNanos)))})
+		}
+	}
+	return lines
 }
 
 // sharing explains how replicas hold their optimizer state, and for each group of stages that lacks

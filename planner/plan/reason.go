@@ -34,6 +34,8 @@ const (
 	ReasonLeftOut ReasonKind = "left-out"
 	// ReasonAssumed names something that nobody measured.
 	ReasonAssumed ReasonKind = "assumed"
+	// ReasonRelayed names a pair of neighbours whose messages go through another member.
+	ReasonRelayed ReasonKind = "relayed"
 	// ReasonHolder names a node that keeps copies because another one's disk has no room for them.
 	ReasonHolder ReasonKind = "holder"
 	// ReasonMoved says how much state changes its node.
