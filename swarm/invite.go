@@ -40,7 +40,7 @@ func (s *Swarm) InviteAddrs() []string {
 }
 
 // likeliest sorts addresses by where others may reach this node: announced ones, a public IPv4 address, a relay where there
-// is none, the one that this machine sends from, others.
+// is none, the one that this machine sends from, others, a relay at a private address.
 func likeliest(addrs []ma.Multiaddr, from netip.Addr, announced func(ma.Multiaddr) bool) []ma.Multiaddr {
 	rank := func(a ma.Multiaddr) int {
 		_, noRelay := a.ValueForProtocol(ma.P_CIRCUIT)
@@ -49,8 +49,10 @@ func likeliest(addrs []ma.Multiaddr, from netip.Addr, announced func(ma.Multiadd
 		switch at, _ := netip.AddrFromSlice(ip); {
 		case announced(a):
 			return 0
-		case noRelay == nil:
+		case noRelay == nil && manet.IsPublicAddr(a):
 			return 2
+		case noRelay == nil:
+			return 6
 		case manet.IsPublicAddr(a) && noIPv4 == nil:
 			return 1
 		case from.IsValid() && at.Unmap() == from:
@@ -63,7 +65,7 @@ func likeliest(addrs []ma.Multiaddr, from netip.Addr, announced func(ma.Multiadd
 	sorted := slices.Clone(addrs)
 	slices.SortStableFunc(sorted, func(a, b ma.Multiaddr) int { return rank(a) - rank(b) })
 	if len(sorted) > 0 && rank(sorted[0]) <= 1 {
-		sorted = slices.DeleteFunc(sorted, func(a ma.Multiaddr) bool { return rank(a) == 2 })
+		sorted = slices.DeleteFunc(sorted, func(a ma.Multiaddr) bool { return rank(a) == 2 || rank(a) == 6 })
 	}
 	return sorted
 }

@@ -146,7 +146,7 @@ func (s *Swarm) start() (err error) {
 	}
 	err = handshake.Start(handshake.Config{
 		Host: s.host, Run: run, Capability: s.cfg.Capability, Admit: s.cfg.Admit, Offer: s.cfg.Offer,
-		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Hurry,
+		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Lost,
 		Joined: func(p peer.ID) {
 			s.alone.end()
 			s.host.Admitted(p)

@@ -81,3 +81,18 @@ func TestMovingMembers(t *testing.T) {
 		})
 	}
 }
+
+// A founder that listens on both families trains with a machine of IPv6 alone, neither told which.
+func TestIPv6MemberOfADualFounder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	lab, file := netlab.New(t), runFile(t, 10)
+	founder, member := lab.Host("founder", netlab.Public), lab.Host("member", netlab.IPv6)
+	fast := deviceFile(t, "20GFLOP/s")
+	p := launchOn(t, founder, "train", "--config", file, "--dir", t.TempDir(), "--json", "--replicas", "1", "--stages", "2",
+		"--min-nodes", "2", "--listen", ":4001", "--emulate", fast)
+	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
+	launchOn(t, member, "join", invite, "--dir", t.TempDir(), "--emulate", fast)
+	same(t, "over IPv6", p.finish(0), launch(t, "train", "--config", file, "--dir", t.TempDir(), "--json").finish(0))
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
@@ -25,8 +26,12 @@ const (
 	// exchangeEvery is the time between two questions to members drawn at random, whom they know: it heals
 	// what the exchange at each first connection missed.
 	exchangeEvery = 30 * time.Second
-	dialTime      = 15 * time.Second
-	maxDials      = 8
+	// askEvery is the time between such questions for searchFor after a member was lost: it may have another address, which
+	// others know.
+	askEvery  = 3 * time.Second
+	searchFor = 30 * time.Second
+	dialTime  = 15 * time.Second
+	maxDials  = 8
 	// The pauses before a dial whose connection vanished is tried again.
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
@@ -54,6 +59,8 @@ type Mesh struct {
 	Config
 	// wake makes the loop look at the store at once.
 	wake chan struct{}
+	// lost is when a member was lost last, in nanoseconds since 1970.
+	lost atomic.Int64
 }
 
 // New answers members that ask for peers. Run does the rest.
@@ -86,7 +93,8 @@ func (m *Mesh) Refresh() {
 func (m *Mesh) Run(ctx context.Context) {
 	tick := time.NewTicker(meshTick)
 	defer tick.Stop()
-	exchange := time.NewTicker(exchangeEvery)
+	asked := time.Now()
+	exchange := time.NewTicker(askEvery)
 	defer exchange.Stop()
 	room := make(chan struct{}, maxDials)
 	for {
@@ -94,6 +102,11 @@ func (m *Mesh) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-exchange.C:
+			now := time.Now()
+			if now.Sub(asked) < exchangeEvery && now.Sub(time.Unix(0, m.lost.Load())) > searchFor {
+				continue
+			}
+			asked = now
 			if members := m.Peers.Members(); len(members) > 0 {
 				m.AskPeers(members[rand.IntN(len(members))].ID())
 			}
@@ -109,6 +122,12 @@ func (m *Mesh) Run(ctx context.Context) {
 		}
 		m.dialDue(room)
 	}
+}
+
+// Lost has Run look at once whom to dial, and ask the others for a while where a member may have gone.
+func (m *Mesh) Lost() {
+	m.lost.Store(time.Now().UnixNano())
+	m.Hurry()
 }
 
 // Hurry makes Run look at once whom to dial.
