@@ -395,6 +395,36 @@ func TestEveryPairOfNetworks(t *testing.T) {
 	}
 }
 
+// grid shows all pairs as a square of the transports' first letters, small where a way that the networks allow was not
+// found, and a dash where a pair did not train.
+func grid(all []outcome) string {
+	cell := map[[2]string]string{}
+	for _, o := range all {
+		letter := "–"
+		if o.trained {
+			letter = strings.ToUpper(o.transport[:1])
+		}
+		if o.trained && o.fault() != "" {
+			letter = strings.ToLower(letter)
+		}
+		cell[[2]string{o.a.name, o.b.name}], cell[[2]string{o.b.name, o.a.name}] = letter, letter
+	}
+	var out strings.Builder
+	out.WriteString("| |")
+	for i := range places {
+		fmt.Fprintf(&out, " %d |", i+1)
+	}
+	fmt.Fprintf(&out, "\n| --- |%s\n", strings.Repeat(" - |", len(places)))
+	for i, a := range places {
+		fmt.Fprintf(&out, "| %d %s |", i+1, a.name)
+		for _, b := range places {
+			fmt.Fprintf(&out, " %s |", cell[[2]string{a.name, b.name}])
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
 // table shows outcomes in Markdown, after a line that sums them up.
 func table(all []outcome) string {
 	slices.SortFunc(all, func(x, y outcome) int { return strings.Compare(x.a.name+" "+x.b.name, y.a.name+" "+y.b.name) })
@@ -413,7 +443,8 @@ func table(all []outcome) string {
 		fmt.Fprintf(&out, "%d of %d pairs train, %d as expected; seconds from `pnode join` to the first step: p50 %.1f, p95 %.1f, longest %.1f\n\n",
 			len(first), len(all), good, first[len(first)/2], first[len(first)*95/100], first[len(first)-1])
 	}
-	out.WriteString("| member | member | trains | transport | seconds to the first step | why |\n| --- | --- | --- | --- | --- | --- |\n")
+	out.WriteString(grid(all))
+	out.WriteString("\n| member | member | trains | transport | seconds to the first step | why |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, o := range all {
 		fmt.Fprintln(&out, o)
 	}
