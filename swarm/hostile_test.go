@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
@@ -14,6 +15,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 	"github.com/quic-go/quic-go"
+
+	"pnode/swarm/websocket"
 )
 
 // hostile makes connections to a member that no honest node makes, below libp2p: it keeps none of libp2p's limits.
@@ -21,6 +24,7 @@ type hostile struct {
 	to   peer.ID
 	udp  *net.UDPAddr
 	tcp  string
+	from net.Addr // of TCP connections; nil is any
 	quic *quic.Transport
 }
 
@@ -54,6 +58,10 @@ var attacks = []attack{
 		_, err = io.Copy(io.Discard, conn)
 		return err
 	},
+	// TCP connections with half a ClientHello, with half a request over TLS, and with a WebSocket that carries nothing.
+	func(h hostile, ctx context.Context) error { return h.overTCP(ctx, halfHello) },
+	func(h hostile, ctx context.Context) error { return h.overTCP(ctx, halfRequest) },
+	func(h hostile, ctx context.Context) error { return h.overTCP(ctx, emptyWebSocket) },
 	// Greetings that never send.
 	func(h hostile, ctx context.Context) error { return h.greet(ctx, func(*quic.Stream) {}) },
 	// Greetings that drip.
@@ -74,6 +82,37 @@ var attacks = []attack{
 		}
 		return ended(ctx, conn)
 	},
+}
+
+// overTCP begins something on a TCP connection, and returns when the other side has ended it.
+func (h hostile) overTCP(ctx context.Context, begin func(net.Conn) (net.Conn, error)) error {
+	raw, err := (&net.Dialer{LocalAddr: h.from}).DialContext(ctx, "tcp", h.tcp)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	conn, err := begin(raw)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+func halfHello(raw net.Conn) (net.Conn, error) {
+	_, err := raw.Write([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3})
+	return raw, err
+}
+
+func halfRequest(raw net.Conn) (net.Conn, error) {
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+	_, err := io.WriteString(conn, "GET /pnode HTTP/1.1\r\nHost: x\r\n")
+	return conn, err
+}
+
+func emptyWebSocket(raw net.Conn) (net.Conn, error) {
+	return websocket.Client(context.Background(), tls.Client(raw, &tls.Config{InsecureSkipVerify: true}), "x", "/pnode")
 }
 
 // dial makes a QUIC connection under a fresh peer ID.

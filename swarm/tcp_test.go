@@ -122,3 +122,59 @@ func TestJoinThroughAProxy(t *testing.T) {
 		t.Errorf("%d bytes arrived: %v", n, err)
 	}
 }
+
+// Strangers that hold every place over TCP, with connections that say nothing or half of something, keep no member's data
+// out, and each is ended without its doing.
+func TestSilentStrangersOverTCP(t *testing.T) {
+	o, ctx := testOwner(t), testContext(t)
+	a, b := start(t, testMember(t, o, testRun)), start(t, testMember(t, o, testRun))
+	if err := b.Connect(ctx, a.Addrs()...); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(overTCP(a)[0], "/tcp/")
+	port, _, _ := strings.Cut(rest, "/")
+	h := hostile{tcp: "127.0.0.1:" + port, from: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	if ln, err := net.ListenTCP("tcp", h.from.(*net.TCPAddr)); err != nil {
+		t.Skipf("loopback has one address here: %v", err)
+	} else {
+		ln.Close()
+	}
+	nothing := func(raw net.Conn) (net.Conn, error) { return raw, nil }
+	begun, ended := make(chan struct{}, 400), make(chan struct{}, 400)
+	for i := range cap(begun) {
+		kind := []func(net.Conn) (net.Conn, error){nothing, halfHello, halfRequest, emptyWebSocket}[i%4]
+		go func() {
+			h.overTCP(ctx, func(raw net.Conn) (net.Conn, error) {
+				conn, err := kind(raw)
+				begun <- struct{}{}
+				return conn, err
+			})
+			ended <- struct{}{}
+		}()
+	}
+	for range cap(begun) {
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			t.Fatal("the strangers' connections take too long to begin")
+		}
+	}
+	for range 8 {
+		conn, err := b.Data().Dial(ctx, a.ID(), plan.TCP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, from, err := a.Data().Accept(ctx)
+		if err != nil || from != b.ID() || there.Transport() != plan.TCP {
+			t.Fatalf("accepted %v of %s: %v", there, from, err)
+		}
+		conn.Close(0, "")
+	}
+	for range cap(ended) {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			t.Fatal("a stranger's connection stays open")
+		}
+	}
+}
