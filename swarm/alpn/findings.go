@@ -1,10 +1,7 @@
 package alpn
 
 import (
-	"context"
 	"errors"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +12,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 )
 
 // retryAfter is how long a transport that failed is tried after the others.
@@ -140,20 +138,18 @@ func (f *Findings) reason(p peer.ID, over plan.Transport) string {
 
 // inWords returns what an error of a dial says of the transport, without addresses.
 func inWords(err error) string {
-	var timeout net.Error
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, errNoAddress):
 		return "has no address"
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case neterr.Refused(err):
 		return "is refused: nobody listens"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case neterr.NoRoute(err), neterr.Unreachable(err):
 		return "has no route"
-	case errors.Is(err, os.ErrPermission), strings.Contains(err.Error(), syscall.EPERM.Error()): // QUIC gives the words alone
+	case neterr.Denied(err), strings.Contains(err.Error(), syscall.EPERM.Error()): // QUIC gives the words alone
 		return "is blocked by this machine's firewall"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*quic.HandshakeTimeoutError)), errors.As(err, new(*quic.IdleTimeoutError)),
-		errors.As(err, &timeout) && timeout.Timeout():
+	case neterr.Silent(err), errors.As(err, new(*quic.HandshakeTimeoutError)), errors.As(err, new(*quic.IdleTimeoutError)):
 		return "gets no answer"
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")

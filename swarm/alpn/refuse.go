@@ -2,12 +2,10 @@ package alpn
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -17,6 +15,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/neterr"
 	"pnode/swarm/transport"
 )
 
@@ -124,7 +123,7 @@ func refuses(ctx context.Context, addr netip.AddrPort) bool {
 			conn.SetReadDeadline(time.Now().Add(refusalTime / 2))
 			_, err = conn.Read(make([]byte, 1))
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		if neterr.DatagramRefused(err) {
 			return true
 		}
 	}
@@ -172,5 +171,5 @@ func refusesTCP(ctx context.Context, at string) bool {
 	if err == nil {
 		conn.Close()
 	}
-	return errors.Is(err, syscall.ECONNREFUSED)
+	return neterr.Refused(err)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/qlogwriter"
 
+	"pnode/swarm/neterr"
 	"pnode/swarm/tcp"
 )
 
@@ -180,7 +181,7 @@ func (s *connectedSocket) note(err error) {
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.err = err
-		if errors.Is(err, wsaeConnReset) { // Windows' word for "port unreachable"
+		if neterr.DatagramRefused(err) && !neterr.Refused(err) { // Windows calls it a reset
 			s.err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
 		}
 	}

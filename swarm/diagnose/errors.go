@@ -1,36 +1,18 @@
 package diagnose
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
-	"slices"
-	"syscall"
 
 	"github.com/quic-go/quic-go"
-)
 
-// Windows' numbers for the errors of sockets.
-const (
-	wsaeAccess       = syscall.Errno(10013)
-	wsaeAddrNotAvail = syscall.Errno(10049)
-	wsaeNetDown      = syscall.Errno(10050)
-	wsaeNetUnreach   = syscall.Errno(10051)
-	wsaeConnAborted  = syscall.Errno(10053)
-	wsaeConnReset    = syscall.Errno(10054)
-	wsaeConnRefused  = syscall.Errno(10061)
-	wsaeHostUnreach  = syscall.Errno(10065)
+	"pnode/swarm/neterr"
 )
 
 // findingOf returns what an error of a socket means.
 func findingOf(err error) Finding {
-	is := func(errs ...error) bool {
-		return slices.ContainsFunc(errs, func(e error) bool { return errors.Is(err, e) })
-	}
 	var remote *quic.TransportError
-	var timeout net.Error
 	var dns *net.DNSError
 	switch {
 	case err == nil:
@@ -39,21 +21,21 @@ func findingOf(err error) Finding {
 		return NoName
 	case dns != nil:
 		return NoResolver
-	case is(syscall.ECONNREFUSED, wsaeConnRefused):
+	case neterr.Refused(err):
 		return Refused
-	case is(syscall.ENETUNREACH, wsaeNetUnreach, syscall.ENETDOWN, wsaeNetDown, syscall.EADDRNOTAVAIL, wsaeAddrNotAvail):
+	case neterr.NoRoute(err):
 		return NoRoute
-	case is(syscall.EHOSTUNREACH, wsaeHostUnreach):
+	case neterr.Unreachable(err):
 		return Unreachable
-	case is(os.ErrPermission, wsaeAccess):
+	case neterr.Denied(err):
 		return Denied
 	case badCertificate(err):
 		return ClockAhead
 	case errors.As(err, &remote) && remote.Remote && remote.ErrorCode == quic.ConnectionRefused:
 		return Busy
-	case is(syscall.ECONNRESET, wsaeConnReset, wsaeConnAborted, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF):
+	case neterr.Reset(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return Cut
-	case is(context.DeadlineExceeded, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case neterr.Silent(err):
 		return Silent
 	}
 	return Failed

@@ -1,5 +1,5 @@
 // Package listen reads the addresses that a node listens on, and explains why it cannot listen on one. It knows
-// nothing of libp2p and imports nothing of the project. It is called by host, swarm and node/config.
+// nothing of libp2p. It is called by host, swarm and node/config.
 package listen
 
 import (
@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"pnode/swarm/neterr"
 )
 
 var (
@@ -131,22 +131,12 @@ func try(at netip.AddrPort) (port uint16, err error) {
 	return at.Port(), errors.Join(u.Close(), t.Close())
 }
 
-// Windows' numbers for what Unix calls EADDRINUSE, EADDRNOTAVAIL and EAFNOSUPPORT.
-const (
-	wsaeAddrInUse    = syscall.Errno(10048)
-	wsaeAddrNotAvail = syscall.Errno(10049)
-	wsaeAFNoSupport  = syscall.Errno(10047)
-)
-
 // explain returns what is wrong with an address, and what to do, in one sentence.
 func explain(transport string, err error) error {
-	is := func(errnos ...error) bool {
-		return slices.ContainsFunc(errnos, func(e error) bool { return errors.Is(err, e) })
-	}
 	switch {
-	case is(syscall.EADDRINUSE, wsaeAddrInUse):
+	case neterr.InUse(err):
 		return fmt.Errorf("%w (%s): stop the program that has it, choose another with --listen HOST:PORT, or give port 0 for any free one", ErrPortInUse, transport)
-	case is(syscall.EADDRNOTAVAIL, wsaeAddrNotAvail, syscall.EAFNOSUPPORT, wsaeAFNoSupport):
+	case neterr.NotOurs(err):
 		const most = 8
 		own := []string{"none, as in :4001, for every interface"}
 		addrs, _ := net.InterfaceAddrs() // without them the wildcard is named alone
@@ -156,7 +146,7 @@ func explain(transport string, err error) error {
 			}
 		}
 		return fmt.Errorf("%w: %s", ErrElsewhere, strings.Join(own, ", "))
-	case is(os.ErrPermission):
+	case neterr.Denied(err):
 		return fmt.Errorf("this user may not listen on that port (%s): choose one from 1024 up, or 0 for any", transport)
 	}
 	return fmt.Errorf("%w; choose another address with --listen HOST:PORT", err)
