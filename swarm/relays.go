@@ -33,9 +33,9 @@ func (s *Swarm) startRelays(connections alpn.Config) (err error) {
 			return err == nil && s.peers.Member(id) && s.host.Direct(id)
 		},
 		Relays: s.relaysTo,
-		Serve: map[string]func(net.Conn){
-			dataALPN:   func(c net.Conn) { s.data.Serve(c, plan.Relay) },
-			probe.ALPN: func(c net.Conn) { s.probes.Serve(c, plan.Relay) },
+		Serve: map[string]func(context.Context, net.Conn){
+			dataALPN:   func(ctx context.Context, c net.Conn) { s.data.Take(ctx, c, plan.Relay) },
+			probe.ALPN: func(ctx context.Context, c net.Conn) { s.probes.Take(ctx, c, plan.Relay) },
 		},
 		BytesPerS: s.cfg.RelayBytesPerS, Tasks: s.tasks, Log: s.cfg.Logger,
 	})

@@ -206,24 +206,27 @@ func (t *Transport) accept(conn transport.Conn, p peer.ID, err error) {
 // Serve makes a connection on a stream of bytes whose other end is given to Client, and queues it for Accept. It returns
 // at once, and owns raw from now on. A peer costs a TLS handshake until it is a member: then streams begin.
 func (t *Transport) Serve(raw net.Conn, over plan.Transport) {
-	begun := t.Tasks.Run(func(ctx context.Context) {
-		secured, p, err := t.secure(ctx, raw)
-		if err == nil {
-			err = t.admit(ctx, p)
-		}
-		if scoped, counted := raw.(interface{ SetPeer(peer.ID) error }); err == nil && counted {
-			err = scoped.SetPeer(p)
-		}
-		if err != nil {
-			t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "over", over, "peer", p, "addr", raw.RemoteAddr(), "err", err)
-			raw.Close()
-			return
-		}
-		t.welcome(ctx, mux.New(secured, mux.Config{Transport: over, RemoteAddr: raw.RemoteAddr(), FixedWindows: t.FixedWindows}), p)
-	})
-	if !begun {
+	if !t.Tasks.Run(func(ctx context.Context) { t.Take(ctx, raw, over) }) {
 		raw.Close()
 	}
+}
+
+// Take does what Serve does, and returns once the connection is queued or refused: its caller can bound how many are not
+// yet the connections of a member.
+func (t *Transport) Take(ctx context.Context, raw net.Conn, over plan.Transport) {
+	secured, p, err := t.secure(ctx, raw)
+	if err == nil {
+		err = t.admit(ctx, p)
+	}
+	if scoped, counted := raw.(interface{ SetPeer(peer.ID) error }); err == nil && counted {
+		err = scoped.SetPeer(p)
+	}
+	if err != nil {
+		t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "over", over, "peer", p, "addr", raw.RemoteAddr(), "err", err)
+		raw.Close()
+		return
+	}
+	t.welcome(ctx, mux.New(secured, mux.Config{Transport: over, RemoteAddr: raw.RemoteAddr(), FixedWindows: t.FixedWindows}), p)
 }
 
 // secure makes the TLS handshake of an accepted connection, and returns the peer ID that it proved.

@@ -60,8 +60,9 @@ type Config struct {
 	Member, Direct func(plan.PeerID) bool
 	// Relays lists members that may relay to a peer, the likeliest first.
 	Relays func(plan.PeerID) []plan.PeerID
-	// Serve takes over the called end of a relayed connection, by ALPN.
-	Serve map[string]func(net.Conn)
+	// Serve takes over the called end of a relayed connection, by ALPN. It returns once the other end has proved who it is,
+	// or has failed to.
+	Serve map[string]func(context.Context, net.Conn)
 	// BytesPerS bounds what this node relays, all pairs and directions together.
 	BytesPerS int64
 	Tasks     *tasks.Group
@@ -74,13 +75,15 @@ type Service struct {
 	Config
 	limiter *rate.Limiter
 	calls   counter
-	// mu guards the fields below. ends are the tokens that were not shown yet, shares the pairs that are relayed.
+	// mu guards the fields below. ends are the tokens that were not shown yet, shares those
+	// of the members that asked for what is relayed.
 	mu     sync.Mutex
 	ends   map[token]end
-	shares map[pair]*share
+	shares map[plan.PeerID]*share
 	// open counts relayed connections, those that have yet to meet included, by who asked for them.
-	open   counter
-	asking map[plan.PeerID]*rate.Limiter
+	open counter
+	// asking and calling bound how fast members ask this node to relay, and have it dial them.
+	asking, calling limits
 }
 
 // New answers calls of relays until the swarm closes.
@@ -88,7 +91,8 @@ func New(cfg Config) *Service {
 	s := &Service{
 		Config: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.BytesPerS), chunk),
 		calls: newCounter(maxCalls, callsPerRelay), open: newCounter(maxOpen, openPerPeer),
-		ends: map[token]end{}, shares: map[pair]*share{}, asking: map[plan.PeerID]*rate.Limiter{},
+		ends: map[token]end{}, shares: map[plan.PeerID]*share{},
+		asking: newLimits(asksPerS, asksBurst), calling: newLimits(callsPerS, callsBurst),
 	}
 	cfg.Handle(callProtocol, s.called)
 	cfg.Tasks.Run(s.accept)
@@ -180,6 +184,11 @@ func (s *Service) reverse(ctx context.Context, p plan.PeerID, alpn string) (net.
 		s.mu.Lock()
 		delete(s.ends, *t)
 		s.mu.Unlock()
+		select {
+		case c := <-own.met: // came, and is not used
+			c.abort()
+		default:
+		}
 	}()
 	if v := s.call(ctx, own, alpn); v != accepted {
 		return nil, errors.New(v.String())
@@ -267,19 +276,19 @@ func (s *Service) called(_ context.Context, from plan.PeerID, st streams.Stream)
 	switch {
 	case serve == nil || !s.Member(m.peer):
 		answer.verdict = refused
-	case !s.take(&s.calls, from):
+	case !s.takeCall(from):
 		answer.verdict = busy
 	default:
 		begun := s.Tasks.Run(func(ctx context.Context) {
 			defer s.give(&s.calls, from)
-			ctx, cancel := context.WithTimeout(ctx, meetTime)
+			meeting, cancel := context.WithTimeout(ctx, meetTime)
 			defer cancel()
-			conn, err := s.enter(ctx, from, m.token)
+			conn, err := s.enter(meeting, from, m.token)
 			if err != nil {
 				s.Log.Debug("swarm: answer a call by a relay", "relay", from, "peer", m.peer, "err", err)
 				return
 			}
-			serve(conn)
+			serve(ctx, conn) // the place is held until the other end is known
 		})
 		if !begun {
 			s.give(&s.calls, from)

@@ -68,7 +68,7 @@ func (n *testNet) node(id plan.PeerID, bytesPerS int64) *testNode {
 			slices.Sort(out)
 			return out
 		},
-		Serve:     map[string]func(net.Conn){"test/1": func(c net.Conn) { node.served <- c }},
+		Serve:     map[string]func(context.Context, net.Conn){"test/1": func(_ context.Context, c net.Conn) { node.served <- c }},
 		BytesPerS: bytesPerS, Tasks: group, Log: slog.New(slog.DiscardHandler),
 	})
 	n.nodes[id] = node
@@ -289,6 +289,29 @@ func TestReversedDial(t *testing.T) {
 	}
 }
 
+// TestReversedDialRefused: a peer that dials and refuses all the same leaves no connection open here.
+func TestReversedDialRefused(t *testing.T) {
+	n := newTestNet(t)
+	public := n.node("public", fast)
+	n.node("hidden", 0)
+	ours, _ := tcpPair(t)
+	n.nodes["hidden"].handle(callProtocol, func(_ context.Context, _ plan.PeerID, st streams.Stream) {
+		m, err := read(st)
+		if err != nil || !public.meet(m.token, "hidden", &pathConn{Stream: testConnStream{ours.TCPConn}, conn: ours}) {
+			t.Errorf("the token is refused: %v", err)
+		}
+		if err := write(st, message{verdict: refused}); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := public.reverse(t.Context(), "hidden", "test/1"); err == nil {
+		t.Error("a refused call succeeds")
+	}
+	if ours.ctx.Err() == nil {
+		t.Error("the connection stays open")
+	}
+}
+
 func TestNextRelay(t *testing.T) {
 	n := newTestNet(t)
 	a, b := n.node("a", 0), n.node("b", 0)
@@ -317,6 +340,60 @@ func TestNobodyRelays(t *testing.T) {
 	}
 	if r.opened() > 0 {
 		t.Errorf("%d connections stay open", r.opened())
+	}
+}
+
+// A relay has this node dial no faster than it may, and only as often at once as others leave room: a place is held until
+// the other end has proved who it is.
+func TestCallsAreBounded(t *testing.T) {
+	n := newTestNet(t)
+	hidden, r := n.node("hidden", 0), n.node("r", fast)
+	n.node("member", 0)
+	hidden.served = make(chan net.Conn) // who calls proves nothing
+	call := func() verdict {
+		p, answer := r.prepare("member", message{peer: "hidden"})
+		if p == nil {
+			t.Fatal(answer.verdict)
+		}
+		defer r.end(p)
+		got := r.call(t.Context(), p, "test/1")
+		if got == accepted {
+			until(t, "the other end does not come", func() bool {
+				r.Service.mu.Lock()
+				defer r.Service.mu.Unlock()
+				return p.conns[1] != nil
+			})
+			r.Service.mu.Lock()
+			p.conns[1].Write([]byte{0})
+			r.Service.mu.Unlock()
+		}
+		return got
+	}
+	for i := range callsPerRelay {
+		if got := call(); got != accepted {
+			t.Fatalf("call %d: %s", i, got)
+		}
+	}
+	if got := call(); got != busy {
+		t.Errorf("a call beyond those at once: %s", got)
+	}
+	for range callsPerRelay {
+		(<-hidden.served).Close()
+	}
+	until(t, "places are kept", func() bool {
+		hidden.Service.mu.Lock()
+		defer hidden.Service.mu.Unlock()
+		return hidden.calls.used == 0
+	})
+	allowed := 0
+	for range 10 * callsBurst {
+		if hidden.takeCall("other") {
+			hidden.give(&hidden.calls, "other")
+			allowed++
+		}
+	}
+	if allowed > 2*callsBurst {
+		t.Errorf("%d calls at once, want about %d", allowed, callsBurst)
 	}
 }
 
@@ -391,11 +468,13 @@ func TestBrokenEnd(t *testing.T) {
 	until(t, "the relay keeps the connection", func() bool { return r.opened() == 0 })
 }
 
-// The rate holds for all together, and a pair with many connections gets no more than a pair with one.
+// The rate holds for all together, and a member that asked for many connections, to several others, gets no more than one
+// that asked for one.
 func TestRate(t *testing.T) {
 	const bytesPerS = 2 << 20
 	n := newTestNet(t)
 	a, b, c, d := n.node("a", 0), n.node("b", 0), n.node("c", 0), n.node("d", 0)
+	others := []*testNode{b, n.node("e", 0), n.node("f", 0), n.node("g", 0)}
 	n.node("r", bytesPerS)
 	var mu sync.Mutex
 	got := map[plan.PeerID]int{}
@@ -429,8 +508,8 @@ func TestRate(t *testing.T) {
 	}
 	began := time.Now()
 	pump(c, d)
-	for range 4 {
-		pump(a, b)
+	for _, other := range others {
+		pump(a, other)
 	}
 	<-enough
 	took := time.Since(began)
@@ -441,7 +520,7 @@ func TestRate(t *testing.T) {
 		t.Errorf("%d bytes in %s", bytesPerS, took)
 	}
 	if many > 2*one {
-		t.Errorf("the pair with 4 connections got %d bytes, that with one %d", many, one)
+		t.Errorf("who asked for 4 connections got %d bytes, who asked for one %d", many, one)
 	}
 }
 

@@ -22,9 +22,12 @@ const (
 	// maxCalls is how many calls this node answers at once, callsPerRelay those of one relay.
 	maxCalls      = 32
 	callsPerRelay = 16
-	// asksPerS and asksBurst bound one member's questions.
-	asksPerS  = 10
-	asksBurst = 32
+	// asksPerS and asksBurst bound one member's questions, callsPerS and callsBurst the calls of one: each has this node
+	// dial.
+	asksPerS   = 10
+	asksBurst  = 32
+	callsPerS  = 1
+	callsBurst = 32
 	// chunk is how many bytes are copied at a time, and take a turn in the rate: each relayed connection has a buffer of
 	// this size in each direction.
 	chunk = 32 << 10
@@ -32,11 +35,8 @@ const (
 	tokenTime = 5 * time.Second
 )
 
-// pair are two ends that are relayed, in order of their IDs.
-type pair [2]plan.PeerID
-
-// share is a pair's part of the rate. All connections of a pair take turns, and the pairs take turns with each other: a
-// pair with many connections gets no more than one with one.
+// share is a member's part of the rate. All connections that it asked for take turns, and the members take turns with
+// each other: one with many connections, to one other member or to many, gets no more than one with one.
 type share struct {
 	turn  chan struct{} // holds one element while somebody waits for the rate
 	paths int           // that use it, guarded by the service's mu
@@ -97,7 +97,7 @@ func (s *Service) prepare(from plan.PeerID, m message) (*path, message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.mayAsk(from) || !s.open.take(from) {
+	if !s.asking.allow(from) || !s.open.take(from) {
 		return nil, message{verdict: busy}
 	}
 	p := &path{asker: from, called: m.peer}
@@ -105,27 +105,13 @@ func (s *Service) prepare(from plan.PeerID, m message) (*path, message) {
 		rand.Read(p.tokens[i][:])
 		s.ends[p.tokens[i]] = end{p, i}
 	}
-	key := pair{min(from, m.peer), max(from, m.peer)}
-	if s.shares[key] == nil {
-		s.shares[key] = &share{turn: make(chan struct{}, 1)}
+	if s.shares[from] == nil {
+		s.shares[from] = &share{turn: make(chan struct{}, 1)}
 	}
-	p.share = s.shares[key]
+	p.share = s.shares[from]
 	p.share.paths++
 	time.AfterFunc(meetTime, func() { s.expire(p) })
 	return p, message{token: p.tokens[0]}
-}
-
-// mayAsk reports whether a member asks no faster than it may. The caller holds mu.
-func (s *Service) mayAsk(from plan.PeerID) bool {
-	l := s.asking[from]
-	if l == nil {
-		if len(s.asking) >= 1024 { // members that came and went
-			clear(s.asking)
-		}
-		l = rate.NewLimiter(asksPerS, asksBurst)
-		s.asking[from] = l
-	}
-	return l.Allow()
 }
 
 // call has the other end dial this node.
@@ -214,7 +200,7 @@ func (s *Service) end(p *path) {
 	p.over = true
 	s.open.give(p.asker)
 	if p.share.paths--; p.share.paths == 0 {
-		delete(s.shares, pair{min(p.asker, p.called), max(p.asker, p.called)})
+		delete(s.shares, p.asker)
 	}
 	for i, c := range p.conns {
 		delete(s.ends, p.tokens[i])
@@ -295,7 +281,7 @@ func (s *Service) forward(ctx context.Context, p *path, side int) (err error) {
 	}
 }
 
-// pace blocks until a pair may send n more bytes.
+// pace blocks until n more bytes of a member's connections may be sent.
 func (s *Service) pace(ctx context.Context, sh *share, n int) error {
 	select {
 	case sh.turn <- struct{}{}:
@@ -306,11 +292,11 @@ func (s *Service) pace(ctx context.Context, sh *share, n int) error {
 	return s.limiter.WaitN(ctx, n)
 }
 
-// take takes a place in one of the counters, and reports whether there was one.
-func (s *Service) take(c *counter, p plan.PeerID) bool {
+// takeCall takes a place for a relay's call, and reports whether there was one and it calls no faster than it may.
+func (s *Service) takeCall(from plan.PeerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.take(p)
+	return s.calling.allow(from) && s.calls.take(from)
 }
 
 // give gives a place back.
@@ -344,4 +330,29 @@ func (c *counter) give(p plan.PeerID) {
 	if c.held[p]--; c.held[p] == 0 {
 		delete(c.held, p)
 	}
+}
+
+// maxLimits is how many members' rates are kept.
+const maxLimits = 1024
+
+// limits bounds how often each member does something.
+type limits struct {
+	perS  rate.Limit
+	burst int
+	of    map[plan.PeerID]*rate.Limiter
+}
+
+func newLimits(perS rate.Limit, burst int) limits {
+	return limits{perS, burst, map[plan.PeerID]*rate.Limiter{}}
+}
+
+// allow reports whether a member may do it once more now, and counts it.
+func (l limits) allow(p plan.PeerID) bool {
+	if l.of[p] == nil {
+		if len(l.of) >= maxLimits { // members that came and went
+			clear(l.of)
+		}
+		l.of[p] = rate.NewLimiter(l.perS, l.burst)
+	}
+	return l.of[p].Allow()
 }
