@@ -60,9 +60,10 @@ func (p *port) sortUntil(ctx context.Context, c *Conn, over plan.Transport) {
 	p.sort(c, over)
 }
 
-// sort hands a connection to whoever serves what it carries, and closes one that nobody serves.
+// sort hands a connection to whoever serves what it carries, and closes one that nobody serves. Its deadline is for
+// both directions: a Read of a WebSocket writes the answers to pings.
 func (p *port) sort(c *Conn, over plan.Transport) {
-	c.SetReadDeadline(time.Now().Add(sortTime))
+	c.SetDeadline(time.Now().Add(sortTime))
 	head := make([]byte, 3)
 	if _, err := io.ReadFull(c.Conn, head); err != nil {
 		c.Close()
@@ -71,7 +72,7 @@ func (p *port) sort(c *Conn, over plan.Transport) {
 	c.head = head
 	switch first := tcpreuse.Prefix(head); {
 	case tcpreuse.IsMultistreamSelect(first):
-		c.SetReadDeadline(time.Time{})
+		c.SetDeadline(time.Time{})
 		forControl(c.Conn)
 		select {
 		case p.libp2p <- c:
@@ -81,7 +82,7 @@ func (p *port) sort(c *Conn, over plan.Transport) {
 	case tcpreuse.IsTLS(first):
 		protocols, hello, err := clientHello(c)
 		c.head = hello
-		c.SetReadDeadline(time.Time{})
+		c.SetDeadline(time.Time{})
 		switch {
 		case err == nil && p.owner.serve(c, protocols, over):
 			return
@@ -94,6 +95,7 @@ func (p *port) sort(c *Conn, over plan.Transport) {
 		}
 		c.Close()
 	case over == plan.TCP && tcpreuse.IsHTTP(first): // of somebody else's proxy that ends TLS
+		c.SetDeadline(time.Time{})
 		p.web.take(c)
 	default:
 		c.Close()

@@ -45,11 +45,12 @@ func through(ctx context.Context, via *url.URL, target string) (net.Conn, error)
 		return nil, fmt.Errorf("proxy %s: want http, https or socks5", via.Redacted())
 	}
 	at := net.JoinHostPort(via.Hostname(), cmp.Or(via.Port(), port))
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("proxy %s: %w", via.Redacted(), err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
+	conn := raw
 	if via.Scheme == "https" {
 		conn = tls.Client(conn, &tls.Config{ServerName: via.Hostname()})
 	}

@@ -10,8 +10,12 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"testing/synctest"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	ma "github.com/multiformats/go-multiaddr"
+
+	"pnode/planner/plan"
 )
 
 // hello returns the ClientHello of a client that offers protocols.
@@ -67,6 +71,27 @@ func FuzzClientHello(f *testing.F) {
 		protocols, head, err := clientHello(bytes.NewReader(b))
 		if len(head) > maxHello || err == nil && !bytes.HasPrefix(b, head) {
 			t.Errorf("%q of %d bytes: %v", protocols, len(head), err)
+		}
+	})
+}
+
+// answering writes before it reads, as a WebSocket that is pinged does.
+type answering struct{ net.Conn }
+
+func (c answering) Read(b []byte) (int, error) {
+	if _, err := c.Write(b); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// A stranger that does not read the answers to its pings keeps no place.
+func TestSortOfOneThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		new(port).sort(&Conn{Conn: answering{here}, scope: &network.NullScope{}}, plan.WebSocket)
+		if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("its connection: %v, want it closed", err)
 		}
 	})
 }
@@ -166,6 +191,28 @@ func TestConnect(t *testing.T) {
 	}
 	if _, err := through(t.Context(), mustURL(t, "ftp://10.0.0.1"), "192.0.2.1:443"); err == nil {
 		t.Error("a proxy of another kind is taken")
+	}
+}
+
+// A dial over a proxy by TLS may be given up as soon as it begins: the race detector sees that nothing is shared.
+func TestConnectOverTLSGivenUp(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	via := mustURL(t, "https://"+ln.Addr().String())
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if c, err := ln.Accept(); err == nil {
+				defer c.Close()
+			}
+			cancel()
+		}()
+		if _, err := through(ctx, via, "192.0.2.1:443"); err == nil {
+			t.Error("a proxy that says nothing is taken")
+		}
 	}
 }
 

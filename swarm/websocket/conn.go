@@ -26,6 +26,8 @@ const (
 	masked = 0x80 // in its second
 
 	maxControl = 125
+	// maxEmpty bounds the frames in a row that carry no data: pings cost an answer each.
+	maxEmpty = 64
 	// maxFrame is the largest payload of a frame that is sent, in bytes: two TLS records.
 	maxFrame = 32 << 10
 	// closeTime bounds how long Close tries to say that it ends the stream.
@@ -67,7 +69,7 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // next reads frames until one carries data.
 func (c *conn) next() error {
-	for {
+	for range maxEmpty {
 		op, length, err := c.header()
 		if err != nil {
 			return err
@@ -98,6 +100,7 @@ func (c *conn) next() error {
 			}
 		}
 	}
+	return fmt.Errorf("%w: %d frames in a row without data", ErrProtocol, maxEmpty)
 }
 
 // header reads the head of a frame, whose length is at most 125 for control frames.

@@ -163,6 +163,15 @@ func TestBadFrames(t *testing.T) {
 	if _, err := ofBytes([]byte{0x82, 0x01, 'a'}, false).Read(make([]byte, 10)); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a client's frame that is not masked: %v", err)
 	}
+	for name, frame := range map[string]string{"pings": "\x89\x01p", "pongs": "\x8A\x00", "empty data": "\x82\x00"} {
+		if _, err := ofBytes([]byte(strings.Repeat(frame, maxEmpty)), true).Read(make([]byte, 10)); !errors.Is(err, ErrProtocol) {
+			t.Errorf("nothing but %s: %v, want a protocol error", name, err)
+		}
+		few := strings.Repeat(frame, maxEmpty-1) + "\x82\x01a"
+		if n, err := ofBytes([]byte(few), true).Read(make([]byte, 10)); n != 1 || err != nil {
+			t.Errorf("data after some %s: %d bytes, %v", name, n, err)
+		}
+	}
 }
 
 // FuzzRead reads frames of any bytes: it ends, and gives no more than there is.
