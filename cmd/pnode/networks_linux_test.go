@@ -82,8 +82,10 @@ func (p place) reaches(to place) bool {
 	switch to.kind {
 	case netlab.Public:
 		return true
-	case netlab.MTU1280, netlab.MTU1280Silent:
-		return p.kind != netlab.Proxy || to.kind == netlab.MTU1280
+	case netlab.MTU1280:
+		return true
+	case netlab.MTU1280Silent: // what TCP sends there in full packets vanishes
+		return p.udp()
 	case netlab.IPv6:
 		return p.dual()
 	case netlab.OnePort, netlab.RunPod, netlab.Vast:
