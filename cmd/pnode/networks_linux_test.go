@@ -81,10 +81,8 @@ func (p place) reaches(to place) bool {
 	switch to.kind {
 	case netlab.Public:
 		return true
-	case netlab.MTU1280:
+	case netlab.MTU1280, netlab.MTU1280Silent:
 		return true
-	case netlab.MTU1280Silent: // what TCP sends there in full packets vanishes
-		return p.udp()
 	case netlab.IPv6:
 		return p.dual()
 	case netlab.OnePort, netlab.RunPod, netlab.Vast:
@@ -122,7 +120,13 @@ func (p place) punches(with place) bool {
 }
 
 // direct reports whether two members can speak without a relay.
-func (p place) direct(with place) bool { return p.reaches(with) || with.reaches(p) || p.punches(with) }
+func (p place) direct(with place) bool {
+	silent := p.kind == netlab.MTU1280Silent || with.kind == netlab.MTU1280Silent
+	if silent && !(p.udp() && with.udp()) { // what TCP sends there in full packets vanishes
+		return false
+	}
+	return p.reaches(with) || with.reaches(p) || p.punches(with)
+}
 
 // outcome says what became of a pair.
 type outcome struct {
