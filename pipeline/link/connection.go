@@ -34,7 +34,7 @@ type connection struct {
 	// the goroutine of remote.run.
 	bytes uint64
 	moved time.Time
-	// How many times in a row the connection, seen then, was of a transport that is not in use, and what it had carried
+	// How many times in a row the connection, seen then, was not in use, and what it had carried
 	// the first time. They belong to the same goroutine.
 	idle    int
 	carried uint64

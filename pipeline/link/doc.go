@@ -44,7 +44,8 @@
 // which one carries most: some networks slow UDP down or lose it, others TCP. While messages wait most of the time it
 // tries another transport now and then, as it tries another number of connections, and keeps it if goodput grows by more
 // than a tenth. Each direction has its own. Connections of a transport that a direction has left stay while the other
-// direction uses them, and are closed by the end that made them when they have carried heartbeats alone for 30 s.
+// direction uses them, and are closed by the end that made them when they have carried heartbeats alone for 30 s. So are
+// connections beyond the number that is in use.
 //
 // Where nothing has come over any connection for two heartbeats, another one is made, over whatever the Network can
 // reach the peer; those that are silent are then closed. So a transport that goes dead is replaced by another that works
@@ -70,6 +71,9 @@
 //     (15 s), before that everything resumes by itself.
 //   - The process has ended while its host lives: the host answers that nobody listens (Refuser). Asked
 //     before each dial but the first; after two such answers the peer is lost, some 5 s after its end.
+//     That takes a peer that was reached over QUIC or TCP at an address which it announces. One that was
+//     reached over WebSocket or through a relay only, or has only come in over TCP itself, is lost after
+//     Options.PeerTimeout, since nobody can say that it does not listen.
 //   - The process was started again: each stream names the process epoch (wire.ProcessEpoch) of the endpoint that
 //     opened it and of the one it is meant for. A new process has nothing of what was sent to the old
 //     one: the peer is lost at once.

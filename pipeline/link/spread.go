@@ -11,8 +11,8 @@ import (
 const (
 	// releaseLooks after messages have left a transport, what is still under way on it is sent over the new one.
 	releaseLooks = 3
-	// A connection that this end made, of a transport that it does not use, is closed when it has carried less than
-	// idleBytes for idleLooks: heartbeats alone.
+	// A connection that this end made and does not use is closed when it has carried less than idleBytes for idleLooks:
+	// heartbeats alone. It is of another transport than the one in use, or one more than are in use.
 	idleLooks = 30
 	idleBytes = 64 << 10
 )
@@ -85,20 +85,26 @@ func (r *remote) tell(now choice) {
 }
 
 // leaveUnused takes back what is under way on a connection of a transport that messages have left, and closes one that
-// neither end has a use for any more.
+// neither end has a use for any more: of such a transport, or one of those that were made in a silence that has passed.
 func (r *remote) leaveUnused(c *connection) {
 	over, stats := c.conn.Transport(), c.conn.Stats()
-	if c.rank.Load() < maxConns {
+	rank, needed := c.rank.Load(), 0
+	for _, use := range []choice{r.tuner.messages(), r.tuner.wanted(), r.tuner.using} {
+		if use.over == "" || use.over == over {
+			needed = max(needed, use.n)
+		}
+	}
+	if int(rank) < needed {
 		c.idle = 0
 		return
 	}
 	if c.idle++; c.idle == 1 {
 		c.carried = stats.BytesSent + stats.BytesReceived
 	}
-	if c.idle >= releaseLooks {
+	if c.idle >= releaseLooks && rank == maxConns {
 		c.release()
 	}
-	if c.idle < idleLooks || over == r.tuner.using.over || over == r.tuner.wanted().over {
+	if c.idle < idleLooks || rank == maxConns && needed > 0 {
 		return
 	}
 	if c.conn.dialed && stats.BytesSent+stats.BytesReceived-c.carried < idleBytes {

@@ -263,6 +263,30 @@ func TestDirectionsChooseForThemselves(t *testing.T) {
 	})
 }
 
+// TestMoreConnectionsThanAreUsedAreClosed, of the transport in use, by the end that made them: silences leave some.
+func TestMoreConnectionsThanAreUsedAreClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := twoWays(t, fast, fast, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		for range 5 {
+			for i, e := range c.endpoints {
+				if _, err := e.dial(t.Context(), c.ids[1-i], plan.QUIC); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep((idleLooks + 5) * time.Second)
+		conns, _ := c.endpoints[0].connections(c.ids[1])
+		if len(conns) == 0 || len(conns) > 2 {
+			t.Errorf("%d connections are left", len(conns))
+		}
+		mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil)
+		mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 0), nil)
+	})
+}
+
 // TestUnusedTransportIsClosed, when both directions have left it.
 func TestUnusedTransportIsClosed(t *testing.T) {
 	t.Parallel()
