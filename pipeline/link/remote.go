@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,7 +115,7 @@ func (r *remote) run() {
 				r.lose(err)
 			}
 			if err != nil && d.over != "" && !errors.Is(err, errDialing) && !errors.Is(err, context.Canceled) {
-				r.tuner.lose(d.over)
+				r.tuner.lose(d.over, missing(err))
 			}
 		case <-tick.C:
 			if err := r.look(&seen); err != nil {
@@ -148,15 +149,12 @@ func (r *remote) lacking(conns []*liveConn, first bool) (n int, over plan.Transp
 // whether there is one.
 func (r *remote) use(conns []*liveConn) (fresh bool) {
 	var kept []*connection
-	var dropped []plan.Transport
-	known, up := map[*liveConn]bool{}, map[plan.Transport]int{}
+	known, up, ended := map[*liveConn]bool{}, map[plan.Transport]int{}, map[plan.Transport]error{}
 	for _, c := range r.connections {
 		if c.conn.Context().Err() != nil {
 			err := c.conn.Err()
 			r.judge(err)
-			if closed := new(transport.ConnError); errors.As(err, &closed) && closed.Code == codeReplaced {
-				dropped = append(dropped, c.conn.Transport())
-			}
+			ended[c.conn.Transport()] = ending(err)
 		} else if c.ctx.Err() == nil {
 			kept, known[c.conn] = append(kept, c), true
 		}
@@ -172,9 +170,29 @@ func (r *remote) use(conns []*liveConn) (fresh bool) {
 	r.mu.Lock()
 	r.connections = kept
 	r.mu.Unlock()
-	r.tuner.connected(up, r.session.endpoint.net.Transports(r.id), dropped)
+	r.tuner.connected(up, r.session.endpoint.net.Transports(r.id), ended)
 	r.spread()
 	return fresh
+}
+
+// ending returns what the end of a connection says of its transport: nil that it was silent, errUnused nothing.
+func ending(err error) error {
+	closed, late := new(transport.ConnError), net.Error(nil)
+	switch {
+	case errors.As(err, &closed) && closed.Code == codeReplaced:
+		return errUnused
+	case errors.As(err, &closed) && closed.Code == codeSilent, errors.As(err, &late) && late.Timeout():
+		return nil
+	}
+	return err
+}
+
+// missing returns why there is no connection over a transport, from the error of a dial.
+func missing(err error) string {
+	if late := net.Error(nil); errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout() {
+		return noAnswer
+	}
+	return "cannot be connected"
 }
 
 // unread returns how many messages the peer has not acknowledged.

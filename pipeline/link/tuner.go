@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,9 +155,9 @@ func better(a, b plan.Transport) bool {
 	return slices.Index(plan.Transports, a) < slices.Index(plan.Transports, b)
 }
 
-// connected takes in which connections there are, and over what there may be some; those that have ended in good order
-// were not needed at the other end.
-func (t *tuner) connected(up map[plan.Transport]int, may, dropped []plan.Transport) {
+// connected takes in which connections there are, over what there may be some, and why connections of a transport have
+// ended since the last call, nil for those that were silent; errUnused says that the other end does not need them.
+func (t *tuner) connected(up map[plan.Transport]int, may []plan.Transport, ended map[plan.Transport]error) {
 	t.up, t.may = up, may
 	if t.moving() && up[t.trial.over] < t.trial.n { // some have ended since
 		if t.trial.n = up[t.trial.over]; t.trial.n == 0 {
@@ -179,17 +180,24 @@ func (t *tuner) connected(up map[plan.Transport]int, may, dropped []plan.Transpo
 		}
 		t.met = up[t.using.over] > 0
 		t.ways[t.using.over] = way{n: t.using.n, rest: firstRest, pause: firstRest}
-	case slices.Contains(dropped, t.using.over):
+	case errors.Is(ended[t.using.over], errUnused):
 		t.met = false
+	case t.met && ended[t.using.over] != nil:
+		t.lose(t.using.over, "broke")
 	case t.met:
-		t.lose(t.using.over)
+		t.lose(t.using.over, noAnswer)
 	}
 	t.begin(false)
 }
 
-// lose leaves a transport over which the peer is not reached.
-func (t *tuner) lose(over plan.Transport) {
-	switch {
+// lose leaves a transport over which the peer is not reached, for a reason that follows its name; one that has some of
+// its connections goes on with these.
+func (t *tuner) lose(over plan.Transport, why string) {
+	switch up := t.up[over]; {
+	case t.trial.n > up && up > 0 && over == t.trial.over && over == t.using.over:
+		t.fail()
+	case t.trial.n == 0 && t.using.n > up && up > 0 && over == t.using.over:
+		t.using.n = up
 	case t.trial.n != 0 && t.trial.over == over && over != t.using.over:
 		if t.up[over] > 0 { // it has some of its connections
 			t.begin(true)
@@ -204,9 +212,15 @@ func (t *tuner) lose(over plan.Transport) {
 			next = t.trial
 		}
 		t.move(next, 0)
-		t.why = fmt.Sprintf("%s gets no answer", carrier(over))
+		t.why = carrier(over) + " " + why
 	}
 }
+
+// noAnswer is why a transport was left that was silent.
+const noAnswer = "gets no answer"
+
+// errUnused says that the peer closed a connection which neither end used.
+var errUnused = errors.New("link: the connection was not used")
 
 // carrier returns what people call that which carries a transport.
 func carrier(over plan.Transport) string {
@@ -269,7 +283,7 @@ func (t *tuner) look() {
 			}
 		}
 	case !t.begun && t.waited > trialWait:
-		t.lose(t.trial.over)
+		t.lose(t.trial.over, noAnswer)
 	case t.begun && t.quiet > trialIdle && better(t.trial.over, t.using.over):
 		t.failWay(t.using.over, false)
 		t.move(t.trial, 0)
@@ -302,6 +316,9 @@ type sample struct {
 func (t *tuner) sample(s sample) {
 	if up, want := t.up[t.messages().over], t.messages().n; up < want && t.seen == 0 {
 		if t.rest++; t.rest > lastRest { // they do not come up
+			if t.trial.n == 0 && t.up[t.using.over] > 0 {
+				t.using.n = t.up[t.using.over]
+			}
 			t.fail()
 		}
 		return

@@ -1,13 +1,19 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
+
 	"pnode/planner/plan"
+	"pnode/swarm/transport"
 )
 
 // world simulates links: connections come up as a tuner wants them, and carry what each transport allows.
@@ -62,7 +68,7 @@ func (w *world) connect() {
 	}
 	w.tuner.connected(w.up, w.may, nil)
 	if want = w.tuner.wanted(); want.over != "" && w.dead[want.over] {
-		w.tuner.lose(want.over)
+		w.tuner.lose(want.over, noAnswer)
 	} else if want.over != "" && len(w.up) > 0 {
 		w.up[want.over] = max(w.up[want.over], want.n)
 	}
@@ -138,6 +144,61 @@ func TestSteeringWaitsForConnections(t *testing.T) {
 	s.sample(held)
 	if s.wanted().n != 1 || s.using.n != 1 {
 		t.Errorf("wants %d though no second connection comes up", s.wanted().n)
+	}
+}
+
+// TestSteeringGoesOnWithTheConnectionsThatThereAre, where more cannot be dialed: a trial of more ends at once, and what
+// an earlier session used is given up.
+func TestSteeringGoesOnWithTheConnectionsThatThereAre(t *testing.T) {
+	held := sample{bytes: 1e6, took: time.Second, queue: time.Second, held: time.Second}
+	for _, dials := range []bool{true, false} { // whether dials fail, or are not made for want of room
+		s, up := newTuner(4), map[plan.Transport]int{plan.QUIC: 1}
+		s.connected(up, nil, nil)
+		if dials {
+			s.lose(plan.QUIC, noAnswer)
+		}
+		for range lastRest + 2 + trialFirst + trialCounts {
+			s.sample(held)
+		}
+		if s.using != (choice{plan.QUIC, 1}) || s.goodput == 0 {
+			t.Errorf("dials fail %v: uses %v of one connection, goodput %d", dials, s.using, s.goodput)
+		}
+	}
+	s := newTuner(1)
+	s.connected(map[plan.Transport]int{plan.QUIC: 1}, nil, nil)
+	for range trialFirst + trialCounts {
+		s.sample(held)
+	}
+	if s.wanted().n != 2 {
+		t.Fatalf("wants %d", s.wanted().n)
+	}
+	s.lose(plan.QUIC, noAnswer)
+	if s.wanted().n != 1 || s.rest != firstRest {
+		t.Errorf("wants %d after a rest of %d though no second connection can be dialed", s.wanted().n, s.rest)
+	}
+}
+
+// TestWhyATransportWasLeft: one whose connections were reset did answer.
+func TestWhyATransportWasLeft(t *testing.T) {
+	for why, err := range map[string]error{"TCP broke": syscall.ECONNRESET, "TCP gets no answer": nil} {
+		s, may := newTuner(1), []plan.Transport{plan.TCP, plan.QUIC}
+		s.connected(map[plan.Transport]int{plan.TCP: 1}, may, nil)
+		s.connected(map[plan.Transport]int{plan.QUIC: 1}, may, map[plan.Transport]error{plan.TCP: err})
+		if s.using.over != plan.QUIC || s.why != why {
+			t.Errorf("uses %v, since %q, want %q", s.using.over, s.why, why)
+		}
+	}
+	silent := &transport.ConnError{Code: codeSilent}
+	for _, c := range []struct{ err, want error }{
+		{silent, nil},
+		{&transport.ConnError{Code: codeReplaced, Remote: true}, errUnused},
+		{syscall.ECONNRESET, syscall.ECONNRESET},
+		{os.ErrDeadlineExceeded, nil},
+		{&quic.IdleTimeoutError{}, nil},
+	} {
+		if got := ending(c.err); !errors.Is(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
 	}
 }
 
@@ -245,7 +306,7 @@ func TestRelayGivesWay(t *testing.T) {
 	for range 4 {
 		if want := s.wanted().over; want != plan.Relay {
 			tried = append(tried, want)
-			s.lose(want)
+			s.lose(want, noAnswer)
 		}
 		s.look()
 	}
