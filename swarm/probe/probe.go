@@ -71,7 +71,7 @@ func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Probe
 // member received, over at most 16 MiB or about a second. It measures QUIC and TCP, where both work, and over something
 // else only where neither does. The better one is what the link has, and what its connections try first from then on: a
 // worse transport has to be 10% faster. The member serves two probes at once, and one of a peer over each transport in 3
-// seconds; beyond that the error wraps ErrBusy.
+// seconds; beyond that the error wraps ErrBusy, also where another transport was measured.
 func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit+probeLimit)
 	defer cancel()
@@ -108,7 +108,7 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 		more, err := r.probeAll(ctx, p, others[:1])
 		measured, errs, others = more, append(errs, err...), others[1:]
 	}
-	if len(measured) == 0 {
+	if busy := errors.Is(errors.Join(errs...), ErrBusy); busy || len(measured) == 0 { // the other one alone is no choice
 		return plan.LinkProfile{}, errors.Join(errs...)
 	}
 	over, why := choose(measured)
