@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
@@ -18,7 +19,7 @@ import (
 
 // Members relay control messages for members that cannot be dialed, over libp2p's circuits. A circuit has no limit that
 // a run reaches: one that ended would look like a member that is gone. What all circuits together carry is bounded
-// by a rate, which control needs a small part of. Data goes other ways (package relay of swarm).
+// by a rate, which control needs a small part of, and in which members take turns. Data goes other ways (package relay of swarm).
 const (
 	circuitsBytesPerS = 2 << 20
 	circuitsBurst     = 128 << 10
@@ -28,7 +29,7 @@ const (
 	// reservations is how many members may be reached through this node, circuitsPerPeer how many others one is
 	// connected to so.
 	reservations    = 512
-	circuitsPerPeer = 256
+	circuitsPerPeer = 96
 )
 
 // circuits decides who is relayed through this node: members.
@@ -46,7 +47,7 @@ func (c circuits) serve(h host.Host) (*relay.Relay, error) {
 	resources.Limit = &relay.RelayLimit{Duration: circuitTime, Data: circuitBytes}
 	resources.MaxReservations, resources.MaxReservationsPerIP, resources.MaxReservationsPerASN = reservations, reservations, reservations
 	resources.MaxCircuits, resources.BufferSize = circuitsPerPeer, circuitBuffer
-	paced := pacedHost{h, c.tasks.Context, rate.NewLimiter(circuitsBytesPerS, circuitsBurst)}
+	paced := pacedHost{h, newPace(c.tasks.Context, rate.NewLimiter(circuitsBytesPerS, circuitsBurst))}
 	return relay.New(paced, relay.WithResources(resources), relay.WithACL(c))
 }
 
@@ -62,37 +63,84 @@ func (c circuits) AllowConnect(src peer.ID, _ ma.Multiaddr, dest peer.ID) bool {
 	return c.AllowReserve(src, nil) && c.peers.Member(dest)
 }
 
-// pacedHost bounds the rate of all streams of a protocol that is given it, together.
+// pacedHost bounds the rate of all streams of a protocol that is given it, together. The members that send on them take
+// turns: one that sends on many gets no more than one that sends on one.
 type pacedHost struct {
 	host.Host
-	ctx     context.Context
-	limiter *rate.Limiter
+	pace *pace
 }
 
-// SetStreamHandler paces what is written to streams that others open.
+// SetStreamHandler paces what is read from streams that others open.
 func (h pacedHost) SetStreamHandler(p protocol.ID, f network.StreamHandler) {
-	h.Host.SetStreamHandler(p, func(s network.Stream) { f(pacedStream{s, h.ctx, h.limiter}) })
+	h.Host.SetStreamHandler(p, func(s network.Stream) { f(pacedStream{s, h.pace}) })
 }
 
-// NewStream paces what is written to a stream that is opened here.
+// NewStream paces what is read from a stream that is opened here.
 func (h pacedHost) NewStream(ctx context.Context, p peer.ID, protos ...protocol.ID) (network.Stream, error) {
 	s, err := h.Host.NewStream(ctx, p, protos...)
 	if err != nil {
 		return nil, err
 	}
-	return pacedStream{s, h.ctx, h.limiter}, nil
+	return pacedStream{s, h.pace}, nil
 }
 
 type pacedStream struct {
 	network.Stream
-	ctx     context.Context
-	limiter *rate.Limiter
+	pace *pace
 }
 
-// Write waits until the bytes may be sent. Longer writes than the burst are not made on these streams.
-func (s pacedStream) Write(b []byte) (int, error) {
-	if err := s.limiter.WaitN(s.ctx, len(b)); err != nil {
-		return 0, err
+// Read returns what was read once it may be sent on.
+func (s pacedStream) Read(b []byte) (int, error) {
+	n, err := s.Stream.Read(b[:min(len(b), circuitsBurst)])
+	if n > 0 {
+		if err := s.pace.wait(s.Conn().RemotePeer(), n); err != nil {
+			return 0, err
+		}
 	}
-	return s.Stream.Write(b)
+	return n, err
+}
+
+// pace is a rate in which peers take turns. Its methods may be called from any goroutine.
+type pace struct {
+	ctx     context.Context
+	limiter *rate.Limiter
+	// mu guards turns, of the peers that wait.
+	mu    sync.Mutex
+	turns map[peer.ID]*turn
+}
+
+// turn lets one of the streams of a peer go first: taken holds an element meanwhile.
+type turn struct {
+	taken   chan struct{}
+	waiting int
+}
+
+func newPace(ctx context.Context, limiter *rate.Limiter) *pace {
+	return &pace{ctx: ctx, limiter: limiter, turns: map[peer.ID]*turn{}}
+}
+
+// wait blocks until n bytes of a peer may be sent.
+func (p *pace) wait(from peer.ID, n int) error {
+	p.mu.Lock()
+	t := p.turns[from]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		p.turns[from] = t
+	}
+	t.waiting++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if t.waiting--; t.waiting == 0 {
+			delete(p.turns, from)
+		}
+	}()
+	select {
+	case t.taken <- struct{}{}:
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+	defer func() { <-t.taken }()
+	return p.limiter.WaitN(p.ctx, n)
 }
