@@ -32,6 +32,9 @@ func (o *opening) settleAddresses(environ []string, out Output) (err error) {
 		}
 		m.Listen = fmt.Sprintf(":%d", o.announce.Port())
 	}
+	if host, port, err := net.SplitHostPort(m.Listen); err == nil && port == "0" && o.announce.Port() != 0 {
+		o.listen = net.JoinHostPort(host, strconv.Itoa(int(o.announce.Port()))) // any port will do, and others dial this one
+	}
 	if from == config.AnnounceEnv && text != "" {
 		out.Notice(fmt.Sprintf("announcing %s: %s", text, config.AnnounceEnv))
 	}
@@ -48,7 +51,8 @@ func (o *opening) takeMappings(environ []string, out Output) {
 	for _, w := range warnings {
 		out.Notice(w)
 	}
-	host, text, err := net.SplitHostPort(o.membership.Listen)
+	where := cmp.Or(o.listen, o.membership.Listen)
+	host, text, err := net.SplitHostPort(where)
 	if err != nil || len(all) == 0 {
 		return
 	}
@@ -79,6 +83,6 @@ func (o *opening) takeMappings(environ []string, out Output) {
 			ports = append(ports, strconv.Itoa(int(p)))
 		}
 		out.Notice(fmt.Sprintf("the provider forwards no port to %s where this node listens, only to %s: others cannot connect to it; have the provider forward a TCP port, or listen on one of these with --listen",
-			o.membership.Listen, cmp.Or(strings.Join(ports, ", "), "ports below 1024")))
+			where, cmp.Or(strings.Join(ports, ", "), "ports below 1024")))
 	}
 }

@@ -31,14 +31,17 @@ func TestSettleAddresses(t *testing.T) {
 		err       string
 		instead   string
 	}{
-		"nothing":           {listen: ":0", kept: membership{Listen: ":0"}},
-		"given":             {cfg: config.Config{Announce: "203.0.113.9:5000"}, listen: ":5000", announced: "[203.0.113.9:5000]"},
-		"given and kept":    {cfg: config.Config{Announce: "tcp/a:2"}, kept: membership{Listen: ":1", Announce: "tcp/b:1"}, listen: ":1", announced: "[tcp/a:2]"},
-		"kept":              {kept: membership{Listen: ":1", Announce: "tcp/b:1"}, pnode: "c:1", listen: ":1", announced: "[tcp/b:1]"},
-		"proxy, no listen":  {cfg: config.Config{Announce: "https://a.example"}, err: "want --listen HOST:PORT too"},
-		"environment":       {kept: membership{Listen: ":1"}, pnode: "c:1", listen: ":1", announced: "[c:1]", notices: said("announcing c:1: PNODE_ANNOUNCE")},
-		"environment, bad":  {kept: membership{Listen: ":1"}, pnode: "c", err: "PNODE_ANNOUNCE is \"c\""},
-		"environment, near": {kept: membership{Listen: "127.0.0.1:0"}, pnode: "c:1", env: runpod, listen: "127.0.0.1:0"},
+		"nothing":                             {listen: ":0", kept: membership{Listen: ":0"}},
+		"given":                               {cfg: config.Config{Announce: "203.0.113.9:5000"}, listen: ":5000", announced: "[203.0.113.9:5000]"},
+		"given and kept":                      {cfg: config.Config{Announce: "tcp/a:2"}, kept: membership{Listen: ":1", Announce: "tcp/b:1"}, listen: ":1", announced: "[tcp/a:2]"},
+		"kept":                                {kept: membership{Listen: ":1", Announce: "tcp/b:1"}, pnode: "c:1", listen: ":1", announced: "[tcp/b:1]"},
+		"proxy, no listen":                    {cfg: config.Config{Announce: "https://a.example"}, err: "want --listen HOST:PORT too"},
+		"environment":                         {kept: membership{Listen: ":1"}, pnode: "c:1", listen: ":1", announced: "[c:1]", notices: said("announcing c:1: PNODE_ANNOUNCE")},
+		"environment, any port":               {kept: membership{Listen: ":0"}, pnode: "c:4001", listen: ":0", instead: ":4001", announced: "[c:4001]", notices: said("announcing c:4001: PNODE_ANNOUNCE")},
+		"environment, any port of one family": {kept: membership{Listen: "0.0.0.0:0"}, pnode: "tcp/c:4001", listen: "0.0.0.0:0", instead: "0.0.0.0:4001", announced: "[tcp/c:4001]", notices: said("announcing tcp/c:4001: PNODE_ANNOUNCE")},
+		"environment, proxy":                  {kept: membership{Listen: ":0"}, pnode: "https://a.example", listen: ":0", announced: "[https://a.example:443]", notices: said("announcing https://a.example: PNODE_ANNOUNCE")},
+		"environment, bad":                    {kept: membership{Listen: ":1"}, pnode: "c", err: "PNODE_ANNOUNCE is \"c\""},
+		"environment, near":                   {kept: membership{Listen: "127.0.0.1:0"}, pnode: "c:1", env: runpod, listen: "127.0.0.1:0"},
 		"provider": {
 			kept: membership{Listen: ":0"}, env: runpod, listen: ":0", instead: fmt.Sprintf(":%d", port), announced: "[tcp/203.0.113.7:40123]",
 			notices: said(fmt.Sprintf("listening on port %d, which the provider forwards: RUNPOD_TCP_PORT_%d", port, port),
