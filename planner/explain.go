@@ -289,23 +289,20 @@ func (p *problem) unmeasured(rows cost.Rows) (n int, worst cost.Link) {
 	return len(pairs), worst
 }
 
-// relayed names the neighbours whose link was measured through a relay, each pair once.
+// relayed names the neighbours whose link goes through a relay, each pair once: as its messages did last, else as it was
+// measured.
 func (e explainer) relayed() (lines []plan.Reason) {
-	through := map[[2]plan.PeerID]bool{}
-	for _, m := range e.in.Members {
-		for _, l := range m.Profile.Links {
-			through[[2]plan.PeerID{m.Peer, l.Peer}] = l.Transport == plan.Relay
-		}
-	}
+	told := map[[2]plan.PeerID]bool{}
 	for _, row := range e.k.layout.Rows {
 		for s := 1; s < len(row); s++ {
 			a, b := row[s-1].Device, row[s].Device
-			there, back := [2]plan.PeerID{e.devices[a].peer, e.devices[b].peer}, [2]plan.PeerID{e.devices[b].peer, e.devices[a].peer}
-			if !through[there] && !through[back] || len(lines) == maxStageLines {
+			from, to := e.devices[a].peer, e.devices[b].peer
+			pair := [2]plan.PeerID{min(from, to), max(from, to)}
+			if told[pair] || !e.links.relayed(from, to) || len(lines) == maxStageLines {
 				continue
 			}
-			through[there], through[back] = false, false
-			link, _ := e.links.between(there[0], there[1])
+			told[pair] = true
+			link, _ := e.links.between(from, to)
 			lines = append(lines, plan.Reason{Kind: plan.ReasonRelayed, Text: fmt.Sprintf("%s and %s reach each other through a relay: %s and a round trip of %s",
 				e.name(a), e.name(b), plan.Bandwidth(link.BytesPerS), plan.Time(schedule.Nanos(link.RTTNanos)))})
 		}

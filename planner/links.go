@@ -12,23 +12,25 @@ var DefaultLink = cost.Link{BytesPerS: 125e6, RTTNanos: 1e6}
 
 // links has what is known of the links between peers.
 type links struct {
-	measured map[[2]plan.PeerID]cost.Link // from one to another
-	usual    map[plan.PeerID]cost.Link    // the median of the links from and to a peer
+	measured map[[2]plan.PeerID]cost.Link      // from one to another
+	usual    map[plan.PeerID]cost.Link         // the median of the links from and to a peer
+	over     map[[2]plan.PeerID]plan.Transport // what they went over, where that is known
 }
 
 func newLinks(members []Member) links {
-	measured := map[[2]plan.PeerID]cost.Link{}
+	measured, over := map[[2]plan.PeerID]cost.Link{}, map[[2]plan.PeerID]plan.Transport{}
 	for _, m := range members {
 		for _, p := range m.Profile.Links {
 			if p.BytesPerS > 0 && p.Peer != m.Peer {
 				measured[[2]plan.PeerID{m.Peer, p.Peer}] = cost.Link{BytesPerS: p.BytesPerS, RTTNanos: max(p.RTTNanos, 0) + 2*max(p.JitterNanos, 0)}
+				over[[2]plan.PeerID{m.Peer, p.Peer}] = p.Transport
 			}
 		}
 	}
-	return linksOf(measured)
+	return linksOf(measured, over)
 }
 
-func linksOf(measured map[[2]plan.PeerID]cost.Link) links {
+func linksOf(measured map[[2]plan.PeerID]cost.Link, over map[[2]plan.PeerID]plan.Transport) links {
 	rates, trips := map[plan.PeerID][]int64{}, map[plan.PeerID][]int64{}
 	for pair, link := range measured {
 		for _, p := range pair {
@@ -39,7 +41,7 @@ func linksOf(measured map[[2]plan.PeerID]cost.Link) links {
 	for p := range rates {
 		usual[p] = cost.Link{BytesPerS: middle(rates[p]), RTTNanos: middle(trips[p])}
 	}
-	return links{measured, usual}
+	return links{measured, usual, over}
 }
 
 // between returns the link from one peer to another: as measured, else as measured the other way,
@@ -69,18 +71,45 @@ func worse(a, b cost.Link) cost.Link {
 	return cost.Link{BytesPerS: min(a.BytesPerS, b.BytesPerS), RTTNanos: max(a.RTTNanos, b.RTTNanos)}
 }
 
-// with returns the links as steps showed some of them.
+// with returns the links as steps showed some of them. A link that was measured before is no faster than it was then,
+// unless messages have found a better transport since.
 func (l links) with(seen []MeasuredLink) links {
-	out := maps.Clone(l.measured)
+	out, over := maps.Clone(l.measured), maps.Clone(l.over)
 	for _, s := range seen {
+		if s.Transport != "" { // it tells of the way back too, unless that is seen itself
+			delete(over, [2]plan.PeerID{s.To, s.From})
+		}
+	}
+	for _, s := range seen {
+		pair := [2]plan.PeerID{s.From, s.To}
 		link, _ := l.between(s.From, s.To)
-		if s.BytesPerS > 0 {
+		switch {
+		case s.BytesPerS <= 0:
+		case s.Transport.Better(l.transport(s.From, s.To)):
+			link.BytesPerS = max(min(link.BytesPerS, s.BytesPerS), min(s.BytesPerS, DefaultLink.BytesPerS))
+		default:
 			link.BytesPerS = min(link.BytesPerS, s.BytesPerS)
 		}
 		if s.RTTNanos > 0 {
 			link.RTTNanos = min(s.RTTNanos, plan.MaxLinkNanos) + 2*min(max(s.JitterNanos, 0), plan.MaxLinkNanos)
 		}
-		out[[2]plan.PeerID{s.From, s.To}] = link
+		out[pair] = link
+		if s.Transport != "" {
+			over[pair] = s.Transport
+		}
 	}
-	return linksOf(out)
+	return linksOf(out, over)
+}
+
+// transport returns over what between's link from one peer to another goes, "" where that is not known.
+func (l links) transport(from, to plan.PeerID) plan.Transport {
+	if over, ok := l.over[[2]plan.PeerID{from, to}]; ok {
+		return over
+	}
+	return l.over[[2]plan.PeerID{to, from}]
+}
+
+// relayed reports whether either direction between two peers goes through a relay.
+func (l links) relayed(a, b plan.PeerID) bool {
+	return l.over[[2]plan.PeerID{a, b}] == plan.Relay || l.over[[2]plan.PeerID{b, a}] == plan.Relay
 }

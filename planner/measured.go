@@ -25,10 +25,12 @@ type MeasuredLink struct {
 	// BytesPerS is the rate at which messages came through, or an upper bound of it; 0 where too
 	// little was sent to know.
 	BytesPerS, RTTNanos, JitterNanos int64
+	// Transport is over what they went, "" where it is not known.
+	Transport plan.Transport
 }
 
-// Median returns the middle of each figure of several samples of a plan, and of a link's round trips
-// the least, since its own messages delay each other.
+// Median returns the middle of each figure of several samples of a plan, the oldest first, and of a link's round trips
+// the least, since its own messages delay each other. Of a link only the samples over its newest transport count.
 func Median(samples []Measured) Measured {
 	var out Measured
 	steps := make([]int64, len(samples))
@@ -48,7 +50,8 @@ func Median(samples []Measured) Measured {
 	for _, of := range gather(samples, func(s Measured) []MeasuredLink { return s.Links }, func(a, b MeasuredLink) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	}) {
-		l := of[0]
+		l := of[len(of)-1]
+		of = slices.DeleteFunc(of, func(s MeasuredLink) bool { return s.Transport != l.Transport })
 		known := slices.DeleteFunc(project(of, func(l MeasuredLink) int64 { return l.BytesPerS }), func(n int64) bool { return n <= 0 })
 		l.BytesPerS = middle(known)
 		l.RTTNanos = slices.Min(project(of, func(l MeasuredLink) int64 { return l.RTTNanos }))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -119,6 +120,20 @@ func (s *Swarm) ReachedOver(addrs []string) (over plan.Transport, at string, ok 
 		}
 	}
 	return over, at, ok
+}
+
+// ReachedBy returns the best transport of the control connections with a member, "" without any.
+func (s *Swarm) ReachedBy(p plan.PeerID) (best plan.Transport) {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return ""
+	}
+	for _, c := range s.host.Network().ConnsToPeer(id) {
+		if over := transportOf(c); best == "" || over.Better(best) {
+			best = over
+		}
+	}
+	return best
 }
 
 // transportOf returns what carries a connection.

@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	maxLinks = 8
 	// probeTimeout bounds the measuring of links before each profile.
 	probeTimeout = 15 * time.Second
+	// againAfter is the least time until a link that was measured over a detour is measured anew, which doubles each
+	// time up to againAtMost: relays forward what a probe sends where the direct path does not carry data.
+	againAfter, againAtMost = time.Minute, 16 * time.Minute
 )
 
 // Announcer keeps the other members informed of this node's profile.
@@ -30,11 +34,22 @@ type Announcer struct {
 	// State returns the replicated state.
 	State func() consensus.State
 	Log   *slog.Logger
+
+	// again holds when links over detours may be measured anew; ProbeLinks alone uses it.
+	again map[plan.PeerID]retry
+}
+
+// retry is when something may be tried again, and how long it takes from then to the next time.
+type retry struct {
+	at   time.Time
+	wait time.Duration
 }
 
 // Network knows where this node is and measures links; *swarm.Swarm implements it.
 type Network interface {
 	Addrs() []string
+	// ReachedBy returns the best transport of the control connections with a member, "" without any.
+	ReachedBy(peer plan.PeerID) plan.Transport
 	// Probe measures the link to a member.
 	Probe(ctx context.Context, peer plan.PeerID) (plan.LinkProfile, error)
 }
@@ -83,12 +98,13 @@ func (a *Announcer) Addrs() []string {
 	return addrs[:min(len(addrs), 16)]
 }
 
-// ProbeLinks measures the links that are missing, one after the other, within limit. One that
+// ProbeLinks measures the links that are missing or were measured over a detour that is not needed any more, one after the other, within limit. One that
 // cannot be measured now is left for the next time.
 func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (measured bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for _, peer := range unmeasured(a.State(), a.Self, a.Machine.Profile().Links) {
+	state, own := a.State(), a.Machine.Profile().Links
+	for _, peer := range append(a.detours(state, own, time.Now()), unmeasured(state, a.Self, own)...) {
 		l, err := a.Network.Probe(ctx, peer)
 		if ctx.Err() != nil {
 			return measured
@@ -102,6 +118,31 @@ func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (measur
 		measured = true
 	}
 	return measured
+}
+
+// detours returns the members whose link this node measured through a relay or a WebSocket, and with whom it has a better
+// connection now, as after a hole punch. Each is named at most once a minute. Where both ends have measured, both do so again.
+func (a *Announcer) detours(state consensus.State, own []plan.LinkProfile, now time.Time) (peers []plan.PeerID) {
+	if a.again == nil {
+		a.again = map[plan.PeerID]retry{}
+	}
+	detour := map[plan.PeerID]bool{}
+	for _, l := range own {
+		here := slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.Peer == l.Peer && m.State != consensus.Gone })
+		if !here || l.Transport != plan.Relay && l.Transport != plan.WebSocket {
+			continue
+		}
+		detour[l.Peer] = true
+		last := a.again[l.Peer]
+		if now.Before(last.at) || !a.Network.ReachedBy(l.Peer).Better(l.Transport) {
+			continue
+		}
+		wait := min(max(2*last.wait, againAfter), againAtMost)
+		a.again[l.Peer] = retry{now.Add(wait), wait}
+		peers = append(peers, l.Peer)
+	}
+	maps.DeleteFunc(a.again, func(p plan.PeerID, _ retry) bool { return !detour[p] })
+	return peers
 }
 
 // unmeasured returns the members whose link to self neither end has measured, no more than self

@@ -1,9 +1,13 @@
 package gossip
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -38,4 +42,57 @@ func TestANodeMeasuresAFewLinks(t *testing.T) {
 	if got := unmeasured(state, "p20", make([]plan.LinkProfile, maxLinks+1)); len(got) != 0 {
 		t.Errorf("has enough and measures %v", got)
 	}
+}
+
+// pairNetwork reaches one peer, and measures over what it reaches it.
+type pairNetwork struct {
+	control, data plan.Transport
+	probes        int
+}
+
+func (n *pairNetwork) Addrs() []string                      { return nil }
+func (n *pairNetwork) ReachedBy(plan.PeerID) plan.Transport { return n.control }
+func (n *pairNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	n.probes++
+	return plan.LinkProfile{Peer: p, BytesPerS: int64(n.probes), Transport: n.data}, nil
+}
+
+// linkMachine has links alone.
+type linkMachine struct{ links []plan.LinkProfile }
+
+func (m *linkMachine) Profile() plan.Profile { return plan.Profile{Links: m.links} }
+func (m *linkMachine) AddLink(l plan.LinkProfile) {
+	m.links = append(slices.DeleteFunc(m.links, func(o plan.LinkProfile) bool { return o.Peer == l.Peer }), l)
+}
+func (m *linkMachine) Measure() (bool, error) { return false, nil }
+
+// TestALinkIsMeasuredAgainOnceItIsDirect: a link through a relay is measured anew after a hole punch, and one that stays
+// on the relay in spite of it ever more rarely.
+func TestALinkIsMeasuredAgainOnceItIsDirect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, machine := &pairNetwork{control: plan.Relay, data: plan.Relay}, &linkMachine{}
+		a := &Announcer{Self: "a", Network: network, Machine: machine, Log: slog.New(slog.DiscardHandler), State: func() consensus.State {
+			return consensus.State{Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: consensus.Active}}}
+		}}
+		probe := func(rounds, want int, when string) {
+			t.Helper()
+			before := network.probes
+			for range rounds {
+				a.ProbeLinks(t.Context(), probeTimeout)
+				time.Sleep(announceEvery) // virtual
+			}
+			if got := network.probes - before; got != want {
+				t.Errorf("%s: measured %d times, want %d", when, got, want)
+			}
+		}
+		probe(100, 1, "only a relay")
+		network.control = plan.QUIC
+		probe(1, 1, "punched")
+		probe(30, 4, "data stays on the relay") // after 1, 2, 4 and 8 minutes
+		network.data = plan.QUIC
+		probe(40, 1, "data goes directly too")
+		if len(machine.links) != 1 || machine.links[0].Transport != plan.QUIC || len(a.again) != 0 {
+			t.Errorf("%+v, %v", machine.links, a.again)
+		}
+	})
 }

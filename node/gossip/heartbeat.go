@@ -98,7 +98,7 @@ func (b Heartbeat) Measured(p plan.Plan) planner.Measured {
 	}
 	for _, l := range b.Links {
 		if p.Places(l.Peer) {
-			out.Links = append(out.Links, planner.MeasuredLink{From: b.Peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
+			out.Links = append(out.Links, planner.MeasuredLink{From: b.Peer, To: l.Peer, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos, Transport: l.Transport})
 		}
 	}
 	return out

@@ -41,6 +41,9 @@ func newFigures(state consensus.State, seen planner.Measured) figures {
 		if l.BytesPerS > 0 {
 			link.BytesPerS = l.BytesPerS
 		}
+		if l.Transport != "" {
+			link.Transport = l.Transport
+		}
 		f.links[[2]plan.PeerID{l.From, l.To}] = link
 	}
 	for _, s := range seen.Stages {

@@ -20,6 +20,12 @@ var Transports = []Transport{QUIC, TCP, WebSocket, Relay}
 // Valid reports whether t is one of Transports, or empty: not known.
 func (t Transport) Valid() bool { return t == "" || slices.Contains(Transports, t) }
 
+// Better reports whether t is better than another. It is false where either is not known.
+func (t Transport) Better(than Transport) bool {
+	a, b := slices.Index(Transports, t), slices.Index(Transports, than)
+	return a >= 0 && b >= 0 && a < b
+}
+
 // String returns the name that people read.
 func (t Transport) String() string {
 	switch t {
