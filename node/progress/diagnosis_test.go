@@ -34,11 +34,15 @@ func TestLinks(t *testing.T) {
 		Links: []api.LinkStatus{
 			{From: "a", To: "b", BytesPerS: 11_750_000, Transport: plan.QUIC},
 			{From: "b", To: "a", Transport: plan.TCP, Reason: "UDP gets no answer"},
+			{From: "b", To: "a", Transport: plan.Relay, RTTMS: 40},
+			{From: "a", To: "b", RTTMS: 3},
+			{From: "b", To: "a"},
 		},
 	}
 	for want, st := range map[string]api.Status{
-		"desk -> spot on QUIC: 94.0 Mbit/s\nspot -> desk on TCP: UDP gets no answer\n": st,
-		"no links: no two nodes have a part in the plan\n":                             {},
+		"desk -> spot on QUIC: 94.0 Mbit/s\nspot -> desk on TCP: UDP gets no answer\n" +
+			"spot -> desk through a relay: 40 ms\ndesk -> spot: 3 ms\nspot -> desk\n": st,
+		"no links: no two nodes have a part in the plan\n": {},
 	} {
 		if got := Links(st); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -112,9 +112,12 @@ func Links(st api.Status) string {
 
 // linkLine returns over what a link goes, and why: "desk -> spot-a on TCP: UDP gets no answer, 94.0 Mbit/s, 41 ms".
 func linkLine(st api.Status, l api.LinkStatus) string {
-	on := "on " + clean(l.Transport.String())
-	if l.Transport == plan.Relay {
-		on = "through a relay"
+	on := " on " + clean(l.Transport.String())
+	switch l.Transport {
+	case "":
+		on = ""
+	case plan.Relay:
+		on = " through a relay"
 	}
 	var facts []string
 	if l.Reason != "" {
@@ -126,7 +129,7 @@ func linkLine(st api.Status, l api.LinkStatus) string {
 	if l.RTTMS > 0 {
 		facts = append(facts, fmt.Sprintf("%.0f ms", l.RTTMS))
 	}
-	line := fmt.Sprintf("%s -> %s %s", name(st, l.From), name(st, l.To), on)
+	line := fmt.Sprintf("%s -> %s%s", name(st, l.From), name(st, l.To), on)
 	if len(facts) > 0 {
 		line += ": " + strings.Join(facts, ", ")
 	}

@@ -121,7 +121,8 @@ function direction(arrow, link) {
   const speed = link.bytes_per_s ? rate(link.bytes_per_s) : '';
   const seen = link.live ? 'seen in messages of the run' : 'probed when the node came';
   const over = overNames[link.transport] ?? '';
-  const why = link.transport_reason ? `; on ${over}: ${link.transport_reason}` : '';
+  const on = over && link.transport !== 'relay' ? `on ${over}` : over;
+  const why = link.transport_reason ? `; ${on ? `${on}: ` : ''}${link.transport_reason}` : '';
   return el('span', { class: 'way', title: `${seen}; jitter ${time(link.jitter_ms ?? 0)}${why}` },
     el('span', {}, el('span', { class: 'arrow' }, arrow), ` ${speed}`), el('span', {}, time(link.rtt_ms / 2)), el('span', {}, over));
 }
