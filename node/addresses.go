@@ -13,11 +13,16 @@ import (
 	"pnode/swarm/listen"
 )
 
-// settleAddresses decides where this node listens and which addresses it tells others: --announce, the environment's
+// settleAddresses decides where this node listens, how fast it relays, as asked now or before, and which addresses it tells
+// others: --announce, the environment's
 // PNODE_ANNOUNCE, what the folder has from before, or the ports that a provider of containers forwards. It prints what it
 // took from the environment. An error wraps config.ErrInvalid.
 func (o *opening) settleAddresses(environ []string, out Output) (err error) {
 	m := &o.membership
+	m.Relay = cmp.Or(o.cfg.Relay.String(), m.Relay)
+	if err := o.relay.Set(m.Relay); err != nil {
+		return fmt.Errorf("%w: --relay: %w", config.ErrInvalid, err)
+	}
 	m.Announce = cmp.Or(o.cfg.Announce, m.Announce)
 	text, from := m.Announce, "--announce"
 	if text == "" && config.Reachable(m.Listen) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -87,5 +88,38 @@ func TestSettleAddresses(t *testing.T) {
 				t.Errorf("%s: says %q, want %q", name, notices[i], want)
 			}
 		}
+	}
+}
+
+// A folder keeps how fast its node relays until another rate is given, the usual one too.
+func TestRelayIsKept(t *testing.T) {
+	var kept membership
+	for i, c := range []struct {
+		given string
+		want  int64
+	}{{"", 12_500_000}, {"off", 0}, {"", 0}, {"100Mbit/s", 12_500_000}, {"20Mbit/s", 2_500_000}, {"", 2_500_000}} {
+		cfg := config.Default()
+		if err := cfg.Relay.Set(c.given); err != nil {
+			t.Fatal(err)
+		}
+		o := opening{cfg: cfg, membership: kept}
+		if err := o.settleAddresses(nil, Output{Notice: func(string) {}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.relay.BytesPerS(); got != c.want {
+			t.Errorf("start %d, --relay %q: %d bytes a second, want %d", i, c.given, got, c.want)
+		}
+		data, err := json.Marshal(o.membership)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = membership{}
+		if err := json.Unmarshal(data, &kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept.Relay = "fast"
+	if err := (&opening{membership: kept}).settleAddresses(nil, Output{}); !errors.Is(err, config.ErrInvalid) {
+		t.Errorf("a bad rate in the folder: %v", err)
 	}
 }

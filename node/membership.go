@@ -41,6 +41,8 @@ type membership struct {
 	Last   string `json:"last,omitempty"`
 	// Announce is the text of an announce.List that was asked for.
 	Announce string `json:"announce,omitempty"`
+	// Relay is the text of a config.RelayRate that was asked for.
+	Relay string `json:"relay,omitempty"`
 	// Known are the others' addresses.
 	Known []string `json:"known"`
 	// Admitted are the peers that belonged to the run: until the log has come, nobody else is let in.

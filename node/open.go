@@ -39,6 +39,7 @@ type opening struct {
 	// announce are the addresses that others are told besides those that are found; listen, if not empty, goes before the
 	// membership's.
 	announce announce.List
+	relay    config.RelayRate
 	listen   string
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
@@ -215,7 +216,7 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
 		MDNS: true, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
-		RelayBytesPerS: int64(o.cfg.Relay),
+		RelayBytesPerS: o.relay.BytesPerS(),
 	}
 	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)

@@ -63,7 +63,7 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Name, "name", c.Name, "what status and messages call this machine: `NAME` of letters, digits, '-', '.' and '_' (default its host name)")
 	f.StringVar(&c.Listen, "listen", c.Listen, "accept other nodes at `HOST:PORT`, for example :4001 for every interface (default this machine only)")
 	f.StringVar(&c.Announce, "announce", c.Announce, "tell other nodes that they reach this one at `ADDRESSES`, separated by commas: HOST:PORT, tcp/HOST:PORT, udp/HOST:PORT or https://HOST; see docs/networks.md (default "+config.AnnounceEnv+", or what a provider of containers has set)")
-	f.Var(&c.Relay, "relay", "relay data between nodes that cannot reach each other, at no more than this rate in all, if others reach this node; it cannot read what it relays. off relays no data. Control messages, at most 16Mbit/s, are always relayed")
+	f.Var(&c.Relay, "relay", "relay data between nodes that cannot reach each other, at no more than this rate in all, if others reach this node; it cannot read what it relays. off relays no data. Control messages, at most 16Mbit/s, are always relayed (default 100Mbit/s, or what the folder had before)")
 	addThreads(f, &c.Threads)
 	addDevices(f, c)
 	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")

@@ -28,8 +28,8 @@ on the command line wins. --print-config shows the result. Progress goes to stan
 --json adds one line for each step on standard output.
 
 A resumed run keeps the settings it was started with. Only the settings of this machine can
-change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --threads, --devices,
---memory, --trace, --json, --log-level.
+change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --threads,
+--devices, --memory, --trace, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are

@@ -187,7 +187,7 @@ func TestBadEmulations(t *testing.T) {
 
 // TestUnitsPrintWhatTheyRead for values that are not round.
 func TestRelayRate(t *testing.T) {
-	for text, want := range map[string]RelayRate{"off": 0, "100Mbit/s": 12_500_000, "1Gbit/s": 125_000_000, "2MB/s": 2_000_000} {
+	for text, want := range map[string]RelayRate{"": 0, "off": -1, "100Mbit/s": 12_500_000, "1Gbit/s": 125_000_000, "2MB/s": 2_000_000} {
 		var r RelayRate
 		if err := r.Set(text); err != nil || r != want {
 			t.Errorf("%s reads %d, %v", text, r, err)
@@ -197,7 +197,12 @@ func TestRelayRate(t *testing.T) {
 			t.Errorf("%s prints %s, which reads %d, %v", text, r, again, err)
 		}
 	}
-	for _, text := range []string{"", "on", "0", "0Mbit/s", "10kbit/s", "1TB/s", "100", "-5Mbit/s"} {
+	for rate, want := range map[RelayRate]int64{0: 12_500_000, -1: 0, 125_000: 125_000} {
+		if got := rate.BytesPerS(); got != want {
+			t.Errorf("%q is %d bytes a second, want %d", rate, got, want)
+		}
+	}
+	for _, text := range []string{"on", "0", "0Mbit/s", "10kbit/s", "1TB/s", "100", "-5Mbit/s"} {
 		if err := new(RelayRate).Set(text); err == nil || !strings.Contains(err.Error(), "want off, or a rate from 1Mbit/s") {
 			t.Errorf("%q: %v", text, err)
 		}

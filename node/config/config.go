@@ -163,7 +163,6 @@ func Default() Config {
 		MinNodes:        1,
 		Voters:          string(plan.VotersAuto),
 		LogLevel:        "warn",
-		Relay:           100e6 / 8,
 	}
 }
 

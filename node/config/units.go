@@ -84,18 +84,33 @@ func (r *Rate) Set(text string) error {
 // String returns the text that Set reads.
 func (r Rate) String() string { return inUnit(float64(r), bitUnits) }
 
-// RelayRate bounds how fast a node relays for others, in bytes a second; 0 relays nothing.
+// RelayRate bounds how fast a node relays for others, in bytes a second. Below 0 it relays nothing; 0, which is written "",
+// leaves what the node had before, or usualRelay.
 type RelayRate int64
 
 // Slower relays are of no use; faster ones are none.
 const (
-	leastRelay = 1e6 / 8
-	mostRelay  = 100e9 / 8
+	leastRelay           = 1e6 / 8
+	mostRelay            = 100e9 / 8
+	relayOff   RelayRate = -1
+	usualRelay           = 100e6 / 8
 )
 
-// Set reads off, or a rate such as 100Mbit/s.
+// BytesPerS returns the rate, 0 for none at all.
+func (r RelayRate) BytesPerS() int64 {
+	if r == 0 {
+		return usualRelay
+	}
+	return max(int64(r), 0)
+}
+
+// Set reads off, a rate such as 100Mbit/s, or "".
 func (r *RelayRate) Set(text string) error {
-	if text == off {
+	switch text {
+	case off:
+		*r = relayOff
+		return nil
+	case "":
 		*r = 0
 		return nil
 	}
@@ -109,8 +124,11 @@ func (r *RelayRate) Set(text string) error {
 
 // String returns the text that Set reads.
 func (r RelayRate) String() string {
-	if r == 0 {
+	switch {
+	case r < 0:
 		return off
+	case r == 0:
+		return ""
 	}
 	return Rate(r).String()
 }
