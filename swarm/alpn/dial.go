@@ -30,6 +30,8 @@ const (
 	dialTime    = 5 * time.Second
 	addrStagger = 100 * time.Millisecond
 	dialStagger = 500 * time.Millisecond
+	// noAnswer is how long a transport may be silent before a caller that gives up speaks against it.
+	noAnswer = 2 * time.Second
 	// maxAddrs bounds the addresses of a transport that are tried: peers say what they like.
 	maxAddrs = 16
 	// relayTime bounds the way through another member, which asks it first.
@@ -115,9 +117,11 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 
 // dialOver dials over one transport, and notes what comes of it.
 func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport) (transport.Conn, error) {
+	begun := time.Now()
 	conn, err := t.dialAddrs(ctx, p, over)
 	if err != nil {
-		if ctx.Err() == nil {
+		late := errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(begun) >= noAnswer
+		if late || ctx.Err() == nil {
 			t.Findings.note(p, over, inWords(err))
 		}
 		return nil, fmt.Errorf("over %s: %w", over, err)
@@ -254,7 +258,7 @@ func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, ove
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a, err)
 	}
-	t.remember(conn, p, true)
+	t.remember(conn, p, a)
 	return conn, nil
 }
 

@@ -27,8 +27,8 @@ type Findings struct {
 	tried map[peer.ID]map[plan.Transport]finding
 	// better holds which transport a probe found to be the best.
 	better map[peer.ID]choice
-	// came holds over what the newest connection of a peer came in.
-	came map[peer.ID]plan.Transport
+	// came holds over what connections of a peer have come in.
+	came map[peer.ID]map[plan.Transport]bool
 }
 
 // finding is how the newest try of a transport ended: with why if it failed.
@@ -44,7 +44,7 @@ type choice struct {
 
 // NewFindings returns findings of nothing.
 func NewFindings() *Findings {
-	return &Findings{tried: map[peer.ID]map[plan.Transport]finding{}, better: map[peer.ID]choice{}, came: map[peer.ID]plan.Transport{}}
+	return &Findings{tried: map[peer.ID]map[plan.Transport]finding{}, better: map[peer.ID]choice{}, came: map[peer.ID]map[plan.Transport]bool{}}
 }
 
 // note keeps how a try ended; why is empty for one that worked.
@@ -99,19 +99,27 @@ func (f *Findings) order(p peer.ID, all []plan.Transport) []plan.Transport {
 func (f *Findings) arrived(p peer.ID, over plan.Transport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.came[p] = over
+	if f.came[p] == nil {
+		f.came[p] = map[plan.Transport]bool{}
+	}
+	f.came[p][over] = true
 }
 
-// against returns what is known against a transport, to follow its name; empty for nothing. A peer that comes in over a
-// worse one has its reasons.
+// against returns what is known against a transport, to follow its name; empty for nothing. A peer that has come in
+// over worse ones only has its reasons.
 func (f *Findings) against(p peer.ID, over plan.Transport) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found, tried := f.tried[p][over]
-	if came := f.came[p]; !tried && slices.Index(plan.Transports, came) > slices.Index(plan.Transports, over) {
-		return "was no way here for the peer"
+	if came := f.came[p]; tried || len(came) == 0 {
+		return found.why
 	}
-	return found.why
+	for better := range f.came[p] {
+		if slices.Index(plan.Transports, better) <= slices.Index(plan.Transports, over) {
+			return ""
+		}
+	}
+	return "was no way here for the peer"
 }
 
 // reason returns why a transport is used rather than a better one; empty where there is nothing to say.

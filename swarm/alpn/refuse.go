@@ -25,26 +25,55 @@ const refusalTime = 400 * time.Millisecond
 // Refuses reports whether the host of a member says that nobody listens at the member's addresses: its process
 // has ended, even if nobody had the time to say so. An operating system answers a datagram to a closed
 // port with ICMP "port unreachable", which only a connected socket hears of, and a TCP connection with a reset. The
-// member is asked where it has proved its identity before, over every transport that it did: other addresses of it may
-// lead to another host here, and a firewall may refuse one of the two. One that is silent, a host that is off, or a
-// network that is down leaves false.
+// member is asked where it has proved its identity before, over every transport that it did, if it announces the address:
+// a NAT speaks for others. A firewall may refuse one transport alone, so those that were not tried lately are asked at the
+// same host; other addresses may lead to another host here. One that is silent, a host that is off, or a network that is
+// down leaves false, and so does an untried address that is a name.
 func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return false
 	}
-	asked := 0
-	for over, at := range t.listensAt(id) {
-		asked++
+	proved := t.listensAt(id)
+	for over, at := range proved {
 		if over == plan.TCP && !refusesTCP(ctx, at.String()) || over == plan.QUIC && !refuses(ctx, at) {
 			return false
 		}
 	}
-	return asked > 0
+	sameHost := func(a netip.AddrPort) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(proved)), func(at netip.AddrPort) bool { return at.Addr() == a.Addr() })
+	}
+	for _, over := range t.transports(id) {
+		if _, asked := proved[over]; asked || t.FailedLately(p, over) {
+			continue
+		}
+		for _, a := range t.candidates(id, over) {
+			switch at, err := endpoint(a); {
+			case err != nil:
+				return false
+			case !sameHost(at):
+			case over == plan.QUIC && !refuses(ctx, at), over != plan.QUIC && !refusesTCP(ctx, at.String()):
+				return false
+			}
+		}
+	}
+	return len(proved) > 0
 }
 
-// listensAt returns the addresses at which p was reached last over each transport, if p listens there and did not only
-// call from there.
+// endpoint returns the IP address and the port that an address begins with.
+func endpoint(a ma.Multiaddr) (netip.AddrPort, error) {
+	if len(a) < 2 {
+		return netip.AddrPort{}, errNoAddress
+	}
+	at, err := manet.ToNetAddr(a[:2])
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return addrPort(at), nil
+}
+
+// listensAt returns the addresses at which p was reached last over each transport, if p announces that it listens there and
+// did not only call from there.
 func (t *Transport) listensAt(p peer.ID) map[plan.Transport]netip.AddrPort {
 	t.mu.Lock()
 	proved := maps.Clone(t.proved[p])
@@ -52,10 +81,10 @@ func (t *Transport) listensAt(p peer.ID) map[plan.Transport]netip.AddrPort {
 	out := map[plan.Transport]netip.AddrPort{}
 	for over, at := range proved {
 		announced := func(a ma.Multiaddr) bool {
-			udp, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1")))
-			return err == nil && addrPort(udp) == at.addr
+			its, err := endpoint(a)
+			return err == nil && its == at.addr && (over != plan.QUIC || isQUIC(a))
 		}
-		if at.dialed || slices.ContainsFunc(t.candidates(p, over), announced) {
+		if at.announced || slices.ContainsFunc(t.Host.Peerstore().Addrs(p), announced) {
 			out[over] = at.addr
 		}
 	}
@@ -64,21 +93,23 @@ func (t *Transport) listensAt(p peer.ID) map[plan.Transport]netip.AddrPort {
 
 // provedAddress says where a peer has proved its identity.
 type provedAddress struct {
-	addr   netip.AddrPort
-	dialed bool // from here
+	addr      netip.AddrPort
+	announced bool // by the peer, when it was dialed there
 }
 
-// remember notes where p has proved its identity: at the other end of a connection, and where libp2p dialed it.
-func (t *Transport) remember(conn transport.Conn, p peer.ID, dialed bool) {
-	if over := conn.Transport(); over == plan.QUIC || over == plan.TCP && dialed {
-		t.prove(p, over, provedAddress{addrPort(conn.RemoteAddr()), dialed})
+// remember notes where p has proved its identity: at the other end of a connection, which was dialed at an address unless
+// that is nil, and where libp2p dialed it.
+func (t *Transport) remember(conn transport.Conn, p peer.ID, dialed ma.Multiaddr) {
+	announced := func(a ma.Multiaddr) bool { return slices.ContainsFunc(t.Host.Peerstore().Addrs(p), a.Equal) }
+	if over := conn.Transport(); over == plan.QUIC || over == plan.TCP && dialed != nil {
+		t.prove(p, over, provedAddress{addrPort(conn.RemoteAddr()), dialed != nil && announced(dialed)})
 	}
 	for _, c := range t.Host.Network().ConnsToPeer(p) {
 		if t.Host.TCP == nil || c.Stat().Direction != network.DirOutbound || !t.Host.TCP.CanConnect(c.RemoteMultiaddr()) {
 			continue
 		}
 		if at, err := manet.ToNetAddr(c.RemoteMultiaddr()); err == nil {
-			t.prove(p, plan.TCP, provedAddress{addrPort(at), true})
+			t.prove(p, plan.TCP, provedAddress{addrPort(at), announced(c.RemoteMultiaddr())})
 		}
 	}
 }
@@ -87,7 +118,7 @@ func (t *Transport) prove(p peer.ID, over plan.Transport, at provedAddress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old := t.proved[p][over]; old.addr == at.addr {
-		at.dialed = at.dialed || old.dialed
+		at.announced = at.announced || old.announced
 	}
 	if t.proved[p] == nil {
 		t.proved[p] = map[plan.Transport]provedAddress{}

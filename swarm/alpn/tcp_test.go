@@ -173,6 +173,83 @@ func TestStrangerOverTCP(t *testing.T) {
 	}
 }
 
+// A firewall or a NAT that refuses one address of a peer does not make it dead.
+func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
+	a, b := pair(t)
+	ctx, p := within(t), b.id.ID()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ln.Addr().(*net.TCPAddr).AddrPort()
+	ln.Close()
+	a.prove(p, plan.TCP, provedAddress{closed, true})
+	if a.Refuses(ctx, b.id.Peer()) {
+		t.Error("a peer is dead over UDP that was never tried")
+	}
+	for _, over := range []plan.Transport{plan.QUIC, plan.WebSocket} {
+		a.Findings.note(p, over, "gets no answer")
+	}
+	if !a.Refuses(ctx, b.id.Peer()) {
+		t.Error("a peer is alive of which everything has failed")
+	}
+	a.mu.Lock()
+	delete(a.proved, p)
+	a.mu.Unlock()
+	for _, c := range a.Host.Network().ConnsToPeer(p) {
+		c.Close()
+	}
+	at := tcpAddr(b)
+	a.Host.Peerstore().ClearAddrs(p)
+	if _, err := a.dialAddr(ctx, p, at, plan.TCP); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.listensAt(p); len(got) > 0 {
+		t.Errorf("asks at %v, which the peer does not announce", got)
+	}
+	a.Host.Peerstore().AddAddr(p, at, time.Hour)
+	if got := a.listensAt(p); len(got) != 1 {
+		t.Errorf("asks at %v, of one address that the peer announces", got)
+	}
+}
+
+// What a caller waited for in vain is found out also where it gives up before the dial does.
+func TestSilenceIsNotedWhenTheCallerGivesUp(t *testing.T) {
+	a, b := pair(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, c := range a.Host.Network().ConnsToPeer(b.id.ID()) {
+		c.Close()
+	}
+	a.Host.Peerstore().ClearAddrs(b.id.ID())
+	a.Host.Peerstore().AddAddr(b.id.ID(), ma.StringCast(fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", ln.Addr().(*net.TCPAddr).Port)), time.Hour)
+	ctx, cancel := context.WithTimeout(within(t), noAnswer+time.Second/2)
+	defer cancel()
+	if _, err := a.Dial(ctx, b.id.Peer(), plan.TCP); err == nil {
+		t.Fatal("connected to a listener that is silent")
+	}
+	if got := a.Findings.found(b.id.ID(), plan.TCP).why; got != "gets no answer" {
+		t.Errorf("TCP %q", got)
+	}
+}
+
+// A peer that has come in over a transport can use it, whatever comes later.
+func TestCameOverSeveral(t *testing.T) {
+	f := NewFindings()
+	f.arrived("p", plan.TCP)
+	if got := f.reason("p", plan.TCP); got != "UDP was no way here for the peer" {
+		t.Errorf("%q", got)
+	}
+	f.arrived("p", plan.QUIC)
+	f.arrived("p", plan.WebSocket)
+	if got := f.reason("p", plan.WebSocket); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 // The connections over TCP of a removed member are closed.
 func TestDropOverTCP(t *testing.T) {
 	a, b := pair(t)

@@ -291,7 +291,7 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 		}
 	}
 	t.track(conn, p)
-	t.remember(conn, p, false)
+	t.remember(conn, p, nil)
 	t.Findings.arrived(p, conn.Transport())
 	select {
 	case t.queue <- accepted{conn, p}:
