@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -36,6 +37,8 @@ const (
 	maxAddrs = 16
 	// relayTime bounds the way through another member, which asks it first.
 	relayTime = 10 * time.Second
+	// lateTime is how long a connection that came too late for its dial is kept for the next one.
+	lateTime = 5 * time.Second
 
 	// TLS alerts as QUIC carries them (RFC 9001, 4.8), with which a peer answers an ALPN that it does not listen
 	// for: libp2p's listener sends internal_error, others no_application_protocol.
@@ -51,11 +54,14 @@ type try func(context.Context) (transport.Conn, error)
 // Dial opens a connection to a member, whose peer ID the handshake proves. Over is one of Transports, or "" for the best
 // that works: the transports are tried in their order, each when the one before has failed or taken half a second.
 // Addresses come in turn too, a tenth of a second apart, first where libp2p is connected, which is where a hole was punched. The
-// error tells of every try.
+// error tells of every try. A connection that comes when the caller has given up is kept for the next dial, for a while.
 func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
 	if err == nil {
-		var conn transport.Conn
+		conn := t.takeLate(id, over)
+		if conn != nil {
+			return conn, nil
+		}
 		if over != "" {
 			conn, err = t.dialOver(ctx, id, over)
 		} else {
@@ -95,14 +101,14 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 	if len(all) == 0 {
 		return nil, errNoAddress
 	}
-	if len(all) == 1 {
+	if len(all) == 1 && all[0] != plan.Relay {
 		return t.dialOver(ctx, p, all[0])
 	}
 	var tries []try
 	for _, over := range all {
 		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over) })
 	}
-	conn, err := t.first(ctx, dialStagger, tries)
+	conn, err := t.first(ctx, dialStagger, tries, func(conn transport.Conn) { t.keepLate(p, conn) })
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +158,12 @@ func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transpor
 	for _, a := range addrs {
 		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over) })
 	}
-	return t.first(ctx, addrStagger, tries)
+	return t.first(ctx, addrStagger, tries, nil)
 }
 
 // first makes the tries in turn, each when the one before has failed or taken a time, and returns the first connection.
-// The context of the others ends.
-func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []try) (transport.Conn, error) {
+// The context of the others ends. What comes after the caller has given up is handed to late, if that is not nil.
+func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []try, late func(transport.Conn)) (transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {
@@ -165,6 +171,7 @@ func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []tr
 		err  error
 	}
 	results := make(chan outcome)
+	var done atomic.Bool
 	var errs []error
 	for pending := 0; len(tries) > 0 || pending > 0; {
 		var next <-chan time.Time
@@ -176,7 +183,11 @@ func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []tr
 				select {
 				case results <- outcome{conn, err}:
 				case <-ctx.Done():
-					if conn != nil {
+					switch {
+					case conn == nil:
+					case late != nil && !done.Load():
+						late(conn)
+					default:
 						conn.Close(codeClosed, "another was faster")
 					}
 				}
@@ -191,6 +202,7 @@ func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []tr
 		case r := <-results:
 			pending--
 			if r.err == nil {
+				done.Store(true)
 				return r.conn, nil
 			}
 			errs = append(errs, r.err)
@@ -200,6 +212,43 @@ func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []tr
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// keepLate keeps a connection for the next dial to p, in place of one that is kept.
+func (t *Transport) keepLate(p peer.ID, conn transport.Conn) {
+	t.mu.Lock()
+	old := t.late[p]
+	t.late[p] = conn
+	t.mu.Unlock()
+	if old != nil {
+		old.Close(codeClosed, "another came later")
+	}
+	time.AfterFunc(lateTime, func() {
+		t.mu.Lock()
+		kept := t.late[p] == conn
+		if kept {
+			delete(t.late, p)
+		}
+		t.mu.Unlock()
+		if kept {
+			conn.Close(codeClosed, "not used")
+		}
+	})
+}
+
+// takeLate returns the connection over a transport, "" for any, that was kept for a dial to p; nil without a live one.
+func (t *Transport) takeLate(p peer.ID, over plan.Transport) transport.Conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	conn := t.late[p]
+	if conn == nil || over != "" && conn.Transport() != over {
+		return nil
+	}
+	delete(t.late, p)
+	if conn.Context().Err() != nil {
+		return nil
+	}
+	return conn
 }
 
 // candidates lists p's addresses of a transport without repetition, at most maxAddrs, those to try first first: where

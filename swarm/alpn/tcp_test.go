@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -233,6 +234,44 @@ func TestSilenceIsNotedWhenTheCallerGivesUp(t *testing.T) {
 	}
 	if got := a.Findings.found(b.id.ID(), plan.TCP).why; got != "gets no answer" {
 		t.Errorf("TCP %q", got)
+	}
+}
+
+// A connection that came when its caller had given up serves the next dial, at once.
+func TestLateConnectionServesTheNextDial(t *testing.T) {
+	a, b := pair(t)
+	ctx, p := within(t), b.id.ID()
+	ready := make(chan struct{})
+	late := func(context.Context) (transport.Conn, error) {
+		<-ready
+		return a.dialOver(ctx, p, plan.TCP)
+	}
+	gone, giveUp := context.WithCancel(ctx)
+	giveUp()
+	if _, err := a.first(gone, dialStagger, []try{late}, func(conn transport.Conn) { a.keepLate(p, conn) }); err == nil {
+		t.Fatal("connected without waiting")
+	}
+	close(ready)
+	if _, _, err := b.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() transport.Conn {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.late[p]
+	}
+	for kept() == nil && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	want := kept()
+	if got, err := a.Dial(ctx, b.id.Peer(), plan.QUIC); err != nil || got.Transport() != plan.QUIC {
+		t.Errorf("a dial over QUIC gives %v: %v", got, err)
+	}
+	if got, err := a.Dial(ctx, b.id.Peer(), ""); err != nil || got != want {
+		t.Errorf("the next dial gives another connection: %v", err)
+	}
+	if kept() != nil {
+		t.Error("a connection is handed out twice")
 	}
 }
 

@@ -122,7 +122,7 @@ func TestDialManyAddresses(t *testing.T) {
 	for _, addr := range []ma.Multiaddr{dead, quicAddr(a), quicAddr(b)} {
 		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return a.dialAddr(ctx, p, addr, plan.QUIC) })
 	}
-	conn, err := a.first(ctx, dialStagger, tries)
+	conn, err := a.first(ctx, dialStagger, tries, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
