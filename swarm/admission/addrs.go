@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"strings"
+
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 )
@@ -35,6 +37,27 @@ func checkAddr(s string) error {
 	}
 	if _, err := a.ValueForProtocol(ma.P_P2P); err != nil {
 		return malformed("address %q lacks the peer: want .../p2p/PEER at the end", s)
+	}
+	return checkNames(a)
+}
+
+// checkNames accepts an address whose DNS names hold letters, digits, dots, hyphens and underscores alone, and nothing
+// that a terminal obeys elsewhere: people read what others say that their address is, and resolvers and proxies do.
+func checkNames(a ma.Multiaddr) error {
+	for _, c := range a {
+		switch c.Protocol().Code {
+		case ma.P_DNS, ma.P_DNS4, ma.P_DNS6, ma.P_DNSADDR, ma.P_SNI:
+			wrong := func(r rune) bool {
+				return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r))
+			}
+			if strings.ContainsFunc(c.Value(), wrong) {
+				return malformed("name %q of an address: want letters, digits, dots, hyphens and underscores", c.Value())
+			}
+		default:
+			if strings.ContainsFunc(c.Value(), func(r rune) bool { return r <= ' ' || r > '~' }) {
+				return malformed("%s %q of an address: want printable ASCII", c.Protocol().Name, c.Value())
+			}
+		}
 	}
 	return nil
 }

@@ -126,6 +126,9 @@ func readPlace(d *decoder) []ma.Multiaddr {
 		if err != nil && d.err == nil {
 			d.err = malformed("address: %v", err)
 		}
+		if d.err == nil {
+			d.err = checkNames(a)
+		}
 		if d.err != nil {
 			return nil
 		}
@@ -157,6 +160,9 @@ func readPlace(d *decoder) []ma.Multiaddr {
 		a := makeAddr(host, s.before, binary.BigEndian.Uint16(b), s.after)
 		if a == nil {
 			d.err = malformed("address of kind %d", tag)
+			return nil
+		}
+		if d.err = checkNames(a); d.err != nil {
 			return nil
 		}
 		addrs = append(addrs, a)

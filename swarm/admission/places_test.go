@@ -51,6 +51,36 @@ func TestPlacesOfInvites(t *testing.T) {
 	}
 }
 
+// Names in addresses hold nothing that a terminal, a resolver or a proxy obeys.
+func TestNamesInAddresses(t *testing.T) {
+	at := "/tcp/443/p2p/" + testIdentity(t).ID().String()
+	for name, good := range map[string]bool{
+		"/dns/pod_7.Example-1.net": true, "/dns4/a.example": true,
+		"/dns/a\x1b[2Jb": false, "/dns4/a\r\nb": false, "/dns6/a b": false, "/dns/a:1": false, "/dnsaddr/\u202ea": false,
+	} {
+		if _, err := ParseAddrs([]string{name + at}); (err == nil) != good {
+			t.Errorf("%q: %v, accepted should be %v", name, err, good)
+		}
+		a, err := ma.NewMultiaddr(name + "/tcp/443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range placesOf([]ma.Multiaddr{a}) {
+			d := decoder{b: p}
+			if readPlace(&d); (d.err == nil) != good {
+				t.Errorf("%q in an invite: %v, accepted should be %v", name, d.err, good)
+			}
+		}
+	}
+}
+
+// A text that is no invite is not repeated: it may be a secret.
+func TestNoInviteIsNotRepeated(t *testing.T) {
+	if _, err := ParseInvite("hunter2-and-more-of-a-secret"); err == nil || strings.Contains(err.Error(), "hunter2-a") {
+		t.Errorf("%v", err)
+	}
+}
+
 // An invite names announced addresses and one more place.
 func TestFirstPlaces(t *testing.T) {
 	addrs := []ma.Multiaddr{
