@@ -149,7 +149,7 @@ func TestStrangerOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &Transport{Config: b.Config}
+	x := &Transport{Config: b.Config, conns: map[transport.Conn]tracked{}}
 	if x.identity, err = libp2ptls.NewIdentity(id.Key()); err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,25 @@ func TestStrangerOverTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	if n, err := conn.Read(make([]byte, 1)); err == nil || n > 0 || errors.Is(err, net.ErrClosed) {
-		t.Errorf("a stranger reads %d bytes: %v", n, err)
+	answer := make([]byte, 1<<10)
+	n, err := io.ReadAtLeast(conn, answer, 24)
+	if err != nil || !strings.HasSuffix(string(answer[:n]), "not an admitted member") {
+		t.Errorf("a stranger reads %q: %v", answer[:n], err)
+	}
+	if raw, err = manet.Dial(tcpAddr(b)); err != nil {
+		t.Fatal(err)
+	}
+	refused, err := x.Client(ctx, raw, b.id.ID(), plan.TCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-refused.Context().Done():
+	case <-ctx.Done():
+		t.Fatal("the connection of a stranger stays open")
+	}
+	if closed, ok := transport.ClosedBy(refused.Err()); !ok || closed.Code != CodeNotMember {
+		t.Errorf("a stranger is told %v", refused.Err())
 	}
 	if len(b.queue) > 0 || len(b.Paths()) > 0 {
 		t.Error("a stranger was let in")

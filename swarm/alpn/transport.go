@@ -194,14 +194,11 @@ func (t *Transport) accept(conn transport.Conn, p peer.ID, err error) {
 		return
 	}
 	t.Tasks.Run(func(ctx context.Context) {
-		switch err := t.admit(ctx, p); {
-		case errors.Is(err, errBusy):
-			conn.Close(CodeBusy, "too many connections at once")
-		case err != nil:
+		if err := t.admit(ctx, p); err != nil {
 			t.refuse(conn, p, err)
-		default:
-			t.welcome(ctx, conn, p)
+			return
 		}
+		t.welcome(ctx, conn, p)
 	})
 }
 
@@ -221,10 +218,16 @@ func (t *Transport) Take(ctx context.Context, raw net.Conn, over plan.Transport)
 		err = t.admit(ctx, p)
 	}
 	if scoped, counted := raw.(interface{ SetPeer(peer.ID) error }); err == nil && counted {
-		err = scoped.SetPeer(p)
+		if scoped.SetPeer(p) != nil {
+			err = errBusy
+		}
 	}
 	if err != nil {
 		t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "over", over, "peer", p, "addr", raw.RemoteAddr(), "err", err)
+		if secured != nil {
+			code, reason := refusal(err)
+			mux.Refuse(ctx, secured, code, reason)
+		}
 		raw.Close()
 		return
 	}
@@ -245,7 +248,10 @@ func (t *Transport) secure(ctx context.Context, raw net.Conn) (*tls.Conn, peer.I
 		return nil, "", err
 	}
 	p, err := peer.IDFromPublicKey(key)
-	return secured, p, err
+	if err != nil {
+		return nil, "", err
+	}
+	return secured, p, nil
 }
 
 // admit blocks until a peer is a member. It gives ErrNotMember at once for one that is not connected to libp2p or was
@@ -306,7 +312,15 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 // refuse closes a connection that is not let in.
 func (t *Transport) refuse(conn transport.Conn, p peer.ID, err error) {
 	t.Log.Debug("swarm: connection refused", "alpn", t.ALPN, "peer", p, "addr", conn.RemoteAddr(), "err", err)
-	conn.Close(CodeNotMember, "not an admitted member")
+	conn.Close(refusal(err))
+}
+
+// refusal returns what a peer is told that is not let in.
+func refusal(err error) (transport.Code, string) {
+	if errors.Is(err, errBusy) {
+		return CodeBusy, "too many connections at once"
+	}
+	return CodeNotMember, "not an admitted member"
 }
 
 // remotePeer returns the peer ID that the connection's handshake proved.
@@ -335,11 +349,18 @@ func (t *Transport) track(conn transport.Conn, p peer.ID) {
 	}
 }
 
-// Drop closes the connections with p, which was removed from the run.
+// Drop closes the connections with p, which is no member any more.
 func (t *Transport) Drop(p peer.ID) {
-	for _, conn := range t.open(func(owner peer.ID) bool { return owner == p }) {
-		conn.Close(CodeNotMember, removed)
+	closeAll(t.open(func(owner peer.ID) bool { return owner == p }), CodeNotMember, removed)
+}
+
+// closeAll closes connections at the same time: a peer that does not read holds up its own alone.
+func closeAll(conns []transport.Conn, code transport.Code, reason string) {
+	var closing sync.WaitGroup
+	for _, conn := range conns {
+		closing.Go(func() { conn.Close(code, reason) })
 	}
+	closing.Wait()
 }
 
 // open lists the connections with some peers.
@@ -362,7 +383,5 @@ func (t *Transport) Close() {
 	for _, ln := range t.listeners {
 		ln.Close()
 	}
-	for _, conn := range t.open(func(peer.ID) bool { return true }) {
-		conn.Close(codeClosed, "closing")
-	}
+	closeAll(t.open(func(peer.ID) bool { return true }), codeClosed, "closing")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -28,6 +29,9 @@ const (
 	// open for it.
 	farewellTime = 100 * time.Millisecond
 	lingerTime   = 2 * time.Second
+	// refuseTime and refuseBytes bound what Refuse spends on a peer.
+	refuseTime   = time.Second
+	refuseBytes  = 64 << 10
 	urgencies    = 8
 	urgencyFirst = 3 // of a stream whose urgency nobody has set, as in RFC 9218
 )
@@ -247,6 +251,21 @@ func (c *Conn) Close(code transport.Code, reason string) {
 	case <-c.said:
 	case <-bound.C:
 	}
+}
+
+// Refuse tells the dialer at the other end of conn, which was given to New there, that there is no connection, and why. It
+// closes conn, at the latest after a second or when ctx ends: it makes no connection, and forgets what it reads.
+func Refuse(ctx context.Context, conn net.Conn, code transport.Code, reason string) {
+	base := innermost(conn)
+	defer conn.Close()
+	defer base.Close()
+	defer context.AfterFunc(ctx, func() { base.Close() })()
+	_ = conn.SetDeadline(time.Now().Add(refuseTime)) // where there are none, ctx ends it
+	if _, err := conn.Write(append([]byte(preface), closeFrame(code, reason)...)); err != nil {
+		return
+	}
+	// A kernel that closes a socket with unread bytes drops what it has not sent.
+	_, _ = io.CopyN(io.Discard, conn, refuseBytes)
 }
 
 func closeFrame(code transport.Code, reason string) []byte {

@@ -305,7 +305,8 @@ func (r *Prober) serve(ctx context.Context) {
 			return
 		}
 		if !r.allow(way{p, conn.Transport()}, time.Now()) {
-			conn.Close(codeProbe, "busy")
+			// One that does not read would hold up the others.
+			r.tasks.Run(func(context.Context) { conn.Close(codeProbe, "busy") })
 			continue
 		}
 		r.tasks.Run(func(ctx context.Context) {
