@@ -97,7 +97,7 @@ func (s *Swarm) start() (err error) {
 	s.streams = &streams.Streams{Host: s.host, Peers: s.peers, Tasks: s.tasks, Log: log}
 	s.mesh = mesh.New(mesh.Config{
 		Host: s.host, RunKeys: run, MaxMembers: s.cfg.MaxMesh, Streams: s.streams,
-		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs,
+		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs, Drop: s.drop,
 	})
 	s.topics, err = topics.New(topics.Config{
 		Run: s.cfg.Run, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
@@ -248,12 +248,17 @@ func (s *Swarm) Block(p plan.PeerID, why error) {
 	}
 	s.peers.Block(id, why)
 	s.store.Forget(id)
-	s.data.Drop(id)
-	s.probes.Drop(id)
-	s.relayed.Drop(id) // which ends what is relayed from it and to it
-	if err := s.host.Network().ClosePeer(id); err != nil {
+	s.drop(id)
+}
+
+// drop closes all connections with a peer, over every transport.
+func (s *Swarm) drop(p peer.ID) {
+	if err := s.host.Network().ClosePeer(p); err != nil {
 		s.cfg.Logger.Debug("swarm: close connections", "peer", p, "err", err)
 	}
+	s.data.Drop(p)
+	s.probes.Drop(p)
+	s.relayed.Drop(p) // which ends what is relayed from it and to it
 }
 
 // Follow has the swarm ask from now on who belongs to the run: others tell of peers whom it has not met, and only those that

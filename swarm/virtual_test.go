@@ -269,10 +269,19 @@ func TestVirtualMembershipEnds(t *testing.T) {
 		if err := b.Connect(ctx, a.Addrs()...); err != nil {
 			t.Fatal(err)
 		}
+		conn, err := a.Data().Dial(ctx, b.ID(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
 		waitMembers(t, ctx, a, 0)
 		waitMembers(t, ctx, b, 0)
 		if d := time.Since(began); d < time.Minute-time.Second || d > time.Minute+2*time.Second {
 			t.Errorf("membership of a minute ended after %s", d)
+		}
+		select {
+		case <-conn.Context().Done():
+		case <-time.After(time.Second):
+			t.Error("a connection for data outlives the membership")
 		}
 		if err := b.Connect(ctx, a.Addrs()...); !errors.Is(err, admission.ErrCapabilityExpired) {
 			t.Errorf("connect after the end: %v", err)

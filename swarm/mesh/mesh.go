@@ -49,7 +49,9 @@ type Config struct {
 	Tasks      *tasks.Group
 	// Belongs reports whether a peer belongs to the run, and whether that can be told here yet.
 	Belongs func(plan.PeerID) (belongs, told bool)
-	Log     *slog.Logger
+	// Drop closes all connections with a peer, whose membership has expired.
+	Drop func(peer.ID)
+	Log  *slog.Logger
 }
 
 // Mesh keeps this node connected: it dials known members until MaxMembers are connected, and bootstrap addresses,
@@ -116,9 +118,7 @@ func (m *Mesh) Run(ctx context.Context) {
 		}
 		for _, p := range m.Store.Expire(time.Now()) {
 			m.Log.Info("swarm: membership expired", "peer", p)
-			if err := m.Host.Network().ClosePeer(p); err != nil {
-				m.Log.Debug("swarm: close connections", "peer", p, "err", err)
-			}
+			m.Drop(p)
 		}
 		m.dialDue(room)
 	}
