@@ -97,7 +97,7 @@ func relayOf(a ma.Multiaddr) (peer.ID, bool) {
 // relayCarrier makes and accepts the connections to relays, over what works best.
 type relayCarrier struct{ *alpn.Transport }
 
-// Dial connects to a relay.
+// Dial connects to a relay that this node has chosen.
 func (c relayCarrier) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
 	return c.Transport.Dial(ctx, p, "")
 }

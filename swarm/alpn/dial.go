@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,10 +18,12 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
 	madns "github.com/multiformats/go-multiaddr-dns"
+	manet "github.com/multiformats/go-multiaddr/net"
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
 	"pnode/swarm/mux"
+	"pnode/swarm/tcp"
 	"pnode/swarm/transport"
 	"pnode/swarm/version"
 )
@@ -35,6 +38,8 @@ const (
 	noAnswer = 2 * time.Second
 	// maxAddrs bounds the addresses of a transport that are tried: peers say what they like.
 	maxAddrs = 16
+	// maxAddrsBack bounds them where the peer itself asks to be dialed.
+	maxAddrsBack = 4
 	// relayTime bounds the way through another member, which asks it first.
 	relayTime = 10 * time.Second
 	// lateTime is how long a connection that came too late for its dial is kept for the next one.
@@ -56,6 +61,48 @@ type try func(context.Context) (transport.Conn, error)
 // Addresses come in turn too, a tenth of a second apart, first where libp2p is connected, which is where a hole was punched. The
 // error tells of every try. A connection that comes when the caller has given up is kept for the next dial, for a while.
 func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport) (transport.Conn, error) {
+	return t.dial(ctx, p, over, nil)
+}
+
+// DialBack is Dial over what works best, for a member that asks to be dialed: at the IP addresses where it is connected from,
+// and at a few public ones that it says of itself. Others, such as those of a network that only this node reaches, are
+// not dialed because a member says so.
+func (t *Transport) DialBack(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
+	}
+	return t.dial(ctx, p, "", t.ownOrPublic(id))
+}
+
+// ownOrPublic allows the addresses that a peer is directly connected from, and public ones.
+func (t *Transport) ownOrPublic(p peer.ID) tcp.Allowed {
+	var from []netip.Addr
+	for _, c := range t.Host.Network().ConnsToPeer(p) {
+		if _, err := c.RemoteMultiaddr().ValueForProtocol(ma.P_CIRCUIT); err == nil {
+			continue
+		}
+		if ip, ok := ipOf(c.RemoteMultiaddr()); ok {
+			from = append(from, ip)
+		}
+	}
+	return func(ip netip.Addr) bool {
+		a, err := manet.FromIP(ip.AsSlice())
+		return slices.Contains(from, ip) || err == nil && manet.IsPublicAddr(a)
+	}
+}
+
+// ipOf returns the IP address of a multiaddr, if it has one rather than a name.
+func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
+	ip, err := manet.ToIP(a)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	addr, ok := netip.AddrFromSlice(ip)
+	return addr.Unmap(), ok
+}
+
+func (t *Transport) dial(ctx context.Context, p plan.PeerID, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
 	if err == nil {
 		conn := t.takeLate(id, over)
@@ -63,9 +110,9 @@ func (t *Transport) Dial(ctx context.Context, p plan.PeerID, over plan.Transport
 			return conn, nil
 		}
 		if over != "" {
-			conn, err = t.dialOver(ctx, id, over)
+			conn, err = t.dialOver(ctx, id, over, allowed)
 		} else {
-			conn, err = t.dialBest(ctx, id, t.transports(id))
+			conn, err = t.dialBest(ctx, id, t.transports(id), allowed)
 		}
 		if err == nil {
 			return conn, nil
@@ -97,16 +144,16 @@ func (t *Transport) transports(p peer.ID) []plan.Transport {
 
 // dialBest dials over each of the transports in turn and returns the first connection. A try of one before goes on: what
 // comes of it counts for the next dial.
-func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transport) (transport.Conn, error) {
+func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	if len(all) == 0 {
 		return nil, errNoAddress
 	}
 	if len(all) == 1 && all[0] != plan.Relay {
-		return t.dialOver(ctx, p, all[0])
+		return t.dialOver(ctx, p, all[0], allowed)
 	}
 	var tries []try
 	for _, over := range all {
-		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over) })
+		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over, allowed) })
 	}
 	conn, err := t.first(ctx, dialStagger, tries, func(conn transport.Conn) { t.keepLate(p, conn) })
 	if err != nil {
@@ -122,9 +169,9 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 }
 
 // dialOver dials over one transport, and notes what comes of it.
-func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport) (transport.Conn, error) {
+func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	begun := time.Now()
-	conn, err := t.dialAddrs(ctx, p, over)
+	conn, err := t.dialAddrs(ctx, p, over, allowed)
 	if err != nil {
 		late := errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(begun) >= noAnswer
 		if late || ctx.Err() == nil {
@@ -137,7 +184,7 @@ func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport
 }
 
 // dialAddrs dials all addresses of one transport.
-func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transport) (transport.Conn, error) {
+func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	if over == plan.Relay {
 		if t.Relay == nil {
 			return nil, errors.New("no member forwards connections here")
@@ -151,12 +198,19 @@ func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transpor
 		return t.Client(ctx, raw, p, over)
 	}
 	addrs := t.candidates(p, over)
+	if allowed != nil {
+		addrs = slices.DeleteFunc(addrs, func(a ma.Multiaddr) bool {
+			ip, literal := ipOf(a)
+			return literal && !allowed(ip)
+		})
+		addrs = addrs[:min(len(addrs), maxAddrsBack)]
+	}
 	if len(addrs) == 0 {
 		return nil, errNoAddress
 	}
 	var tries []try
 	for _, a := range addrs {
-		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over) })
+		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over, allowed) })
 	}
 	return t.first(ctx, addrStagger, tries, nil)
 }
@@ -284,22 +338,27 @@ func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
 	return out
 }
 
-func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, over plan.Transport) (transport.Conn, error) {
+func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
+	if slices.ContainsFunc(t.Host.Network().ConnsToPeer(p), func(c network.Conn) bool {
+		return c.Stat().Direction == network.DirOutbound && c.RemoteMultiaddr().Equal(a)
+	}) {
+		allowed = nil // p has proved itself there, also under a name that only a proxy knows
+	}
 	var conn transport.Conn
 	var err error
 	var raw net.Conn
 	switch over {
 	case plan.QUIC:
 		var at ma.Multiaddr
-		if at, err = resolved(ctx, a); err == nil {
+		if at, err = resolved(ctx, a, allowed); err == nil {
 			conn, err = t.dialQUIC(ctx, p, at)
 		}
 	case plan.TCP:
-		raw, err = t.Host.TCP.Connect(ctx, a)
+		raw, err = t.Host.TCP.Connect(ctx, a, allowed)
 	case plan.WebSocket:
-		raw, err = t.Host.TCP.ConnectWeb(ctx, a)
+		raw, err = t.Host.TCP.ConnectWeb(ctx, a, allowed)
 	}
 	if raw != nil {
 		conn, err = t.Client(ctx, raw, p, over)
@@ -311,14 +370,23 @@ func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, ove
 	return conn, nil
 }
 
-// resolved looks the name of an address up, if it has one.
-func resolved(ctx context.Context, a ma.Multiaddr) (ma.Multiaddr, error) {
+// resolved looks the name of an address up, if it has one, and returns one that is allowed.
+func resolved(ctx context.Context, a ma.Multiaddr, allowed tcp.Allowed) (ma.Multiaddr, error) {
 	if !madns.Matches(a) {
 		return a, nil
 	}
 	all, err := madns.DefaultResolver.Resolve(ctx, a)
 	if err == nil && len(all) == 0 {
 		err = errors.New("the name has no address")
+	}
+	if err == nil && allowed != nil {
+		all = slices.DeleteFunc(all, func(a ma.Multiaddr) bool {
+			ip, ok := ipOf(a)
+			return !ok || !allowed(ip)
+		})
+		if len(all) == 0 {
+			err = tcp.ErrNotAllowed
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/tcp"
 	"pnode/swarm/transport"
 	"pnode/swarm/version"
 )
@@ -85,12 +87,12 @@ func TestDialOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.dialAddr(ctx, stranger.ID(), tcpAddr(b), plan.TCP); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
+	if _, err := a.dialAddr(ctx, stranger.ID(), tcpAddr(b), plan.TCP, nil); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
 		t.Errorf("dial of a wrong peer ID: %v", err)
 	}
 	newer := &Transport{Config: a.Config, identity: a.identity}
 	newer.ALPN = "pnode-test/2"
-	if _, err := newer.dialAddr(ctx, b.id.ID(), tcpAddr(b), plan.TCP); !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "pnode-test/2") {
+	if _, err := newer.dialAddr(ctx, b.id.ID(), tcpAddr(b), plan.TCP, nil); !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "pnode-test/2") {
 		t.Errorf("dial of another version: %v", err)
 	}
 }
@@ -219,7 +221,7 @@ func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
 	}
 	at := tcpAddr(b)
 	a.Host.Peerstore().ClearAddrs(p)
-	if _, err := a.dialAddr(ctx, p, at, plan.TCP); err != nil {
+	if _, err := a.dialAddr(ctx, p, at, plan.TCP, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.listensAt(p); len(got) > 0 {
@@ -261,7 +263,7 @@ func TestLateConnectionServesTheNextDial(t *testing.T) {
 	ready := make(chan struct{})
 	late := func(context.Context) (transport.Conn, error) {
 		<-ready
-		return a.dialOver(ctx, p, plan.TCP)
+		return a.dialOver(ctx, p, plan.TCP, nil)
 	}
 	gone, giveUp := context.WithCancel(ctx)
 	giveUp()
@@ -354,5 +356,67 @@ func TestRefusesOverTCP(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("a peer that has ended does not refuse")
 		}
+	}
+}
+
+// A member that asks to be dialed is dialed where it is connected from and at public addresses, nowhere else, whatever it
+// says of itself: neither at addresses nor by names that lead to private ones.
+func TestDialBack(t *testing.T) {
+	ctx := within(t)
+	a, b := pair(t)
+	conn, err := b.DialBack(ctx, a.Self())
+	if err != nil {
+		t.Fatal(err)
+	}
+	echoed(t, ctx, conn, a)
+	may := b.ownOrPublic(a.id.ID())
+	for text, want := range map[string]bool{
+		"127.0.0.1": true, "127.0.0.2": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "100.64.0.1": false,
+		"fe80::1": false, "fd00::1": false, "0.0.0.0": false, "224.0.0.1": false, "8.8.8.8": true, "2001:4860:4860::8888": true,
+	} {
+		if got := may(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is allowed: %v", text, got)
+		}
+	}
+
+	victim, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Skip("no second address on loopback:", err)
+	}
+	defer victim.Close()
+	dialed := make(chan struct{}, 1)
+	go func() {
+		if c, err := victim.Accept(); err == nil {
+			c.Close()
+			dialed <- struct{}{}
+		}
+	}()
+	port := victim.Addr().(*net.TCPAddr).Port
+	at := ma.StringCast(fmt.Sprintf("/ip4/127.0.0.2/tcp/%d", port))
+	named := ma.StringCast(fmt.Sprintf("/dns4/localhost/tcp/%d", port))
+	never := func(netip.Addr) bool { return false }
+	for _, try := range []func() (net.Conn, error){
+		func() (net.Conn, error) { return b.Host.TCP.Connect(ctx, at, may) },
+		func() (net.Conn, error) { return b.Host.TCP.ConnectWeb(ctx, at, may) },
+		func() (net.Conn, error) { return b.Host.TCP.Connect(ctx, named, never) },
+		func() (net.Conn, error) { return b.Host.TCP.ConnectWeb(ctx, named, never) },
+	} {
+		if c, err := try(); !errors.Is(err, tcp.ErrNotAllowed) {
+			t.Errorf("%v, %v, want %v", c, err, tcp.ErrNotAllowed)
+		}
+	}
+	if _, err := resolved(ctx, ma.StringCast("/dns4/localhost/udp/9/quic-v1"), never); !errors.Is(err, tcp.ErrNotAllowed) {
+		t.Errorf("a name that leads to a private address: %v", err)
+	}
+	b.Host.Peerstore().AddAddr(a.id.ID(), at, time.Hour)
+	if conn, err := b.dialOver(ctx, a.id.ID(), plan.TCP, may); err != nil {
+		t.Errorf("a at its own address: %v", err)
+	} else {
+		conn.Close(0, "")
+	}
+	select {
+	case <-dialed:
+		t.Error("the other host was dialed")
+	default:
 	}
 }

@@ -94,7 +94,7 @@ func TestDialIsToThePeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.dialAddr(t.Context(), stranger.ID(), quicAddr(b), plan.QUIC); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
+	if _, err := a.dialAddr(t.Context(), stranger.ID(), quicAddr(b), plan.QUIC, nil); err == nil || !strings.Contains(err.Error(), "peer id mismatch") {
 		t.Errorf("dial of a wrong peer ID: %v", err)
 	}
 	if _, err := a.Dial(t.Context(), stranger.Peer(), ""); !errors.Is(err, admission.ErrNotMember) {
@@ -107,7 +107,7 @@ func TestVersionOfAnALPN(t *testing.T) {
 	a, b := pair(t)
 	newer := &Transport{Config: a.Config, identity: a.identity}
 	newer.ALPN = "pnode-test/2"
-	if _, err := newer.dialAddr(t.Context(), b.id.ID(), quicAddr(b), plan.QUIC); !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "pnode-test/2") {
+	if _, err := newer.dialAddr(t.Context(), b.id.ID(), quicAddr(b), plan.QUIC, nil); !errors.Is(err, version.Err) || !strings.Contains(err.Error(), "pnode-test/2") {
 		t.Errorf("dial of another version: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestDialManyAddresses(t *testing.T) {
 	began := time.Now()
 	var tries []try
 	for _, addr := range []ma.Multiaddr{dead, quicAddr(a), quicAddr(b)} {
-		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return a.dialAddr(ctx, p, addr, plan.QUIC) })
+		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return a.dialAddr(ctx, p, addr, plan.QUIC, nil) })
 	}
 	conn, err := a.first(ctx, dialStagger, tries, nil)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestAConnectionUnderWayWhileItsPeerIsRemoved(t *testing.T) {
 	defer cancel()
 	a.Peers.Block(p, admission.Removed("removed"))
 	a.Drop(p)
-	conn, err := a.dialAddr(ctx, p, quicAddr(b), plan.QUIC) // as one that had begun before
+	conn, err := a.dialAddr(ctx, p, quicAddr(b), plan.QUIC, nil) // as one that had begun before
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAConnectionUnderWayWhileItsPeerIsRemoved(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("a connection to a removed peer stays open")
 	}
-	theirs, err := b.dialAddr(ctx, a.id.ID(), quicAddr(a), plan.QUIC)
+	theirs, err := b.dialAddr(ctx, a.id.ID(), quicAddr(a), plan.QUIC, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func (d *dialer) web(ctx context.Context, at string, p peer.ID, proxyFor func(st
 	if err != nil {
 		return outcome{finding: Failed, err: err}
 	}
-	raw, err := (&tcp.Ports{ProxyFor: proxyFor}).ConnectWeb(ctx, a)
+	raw, err := (&tcp.Ports{ProxyFor: proxyFor}).ConnectWeb(ctx, a, nil)
 	if err != nil {
 		return outcome{finding: findingOf(err), err: err}
 	}

@@ -45,6 +45,8 @@ var ErrNoRelay = errors.New("no member relays to this peer")
 // Carrier makes and accepts connections between members on ALPN. *alpn.Transport is one.
 type Carrier interface {
 	Dial(ctx context.Context, p plan.PeerID) (transport.Conn, error)
+	// DialBack connects to a member that asked to be dialed, but not to any address that it names.
+	DialBack(ctx context.Context, p plan.PeerID) (transport.Conn, error)
 	Accept(ctx context.Context) (transport.Conn, plan.PeerID, error)
 }
 
@@ -217,7 +219,7 @@ func (s *Service) through(ctx context.Context, r, p plan.PeerID, alpn string) (n
 	if answer.verdict != accepted {
 		return nil, errors.New(answer.verdict.String())
 	}
-	return s.enter(ctx, r, answer.token)
+	return s.enter(ctx, r, answer.token, s.Carrier.Dial)
 }
 
 // exchange says something to a member, and returns the answer.
@@ -238,9 +240,12 @@ func (s *Service) exchange(ctx context.Context, p plan.PeerID, proto string, m m
 	return answer, err
 }
 
+// dialFunc connects to a member.
+type dialFunc func(context.Context, plan.PeerID) (transport.Conn, error)
+
 // enter dials the relay and shows a token, and returns once the other end has come too.
-func (s *Service) enter(ctx context.Context, r plan.PeerID, t token) (net.Conn, error) {
-	conn, err := s.Carrier.Dial(ctx, r)
+func (s *Service) enter(ctx context.Context, r plan.PeerID, t token, dial dialFunc) (net.Conn, error) {
+	conn, err := dial(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +279,7 @@ func (s *Service) called(_ context.Context, from plan.PeerID, st streams.Stream)
 	answer := message{verdict: accepted}
 	serve := s.Serve[m.alpn]
 	switch {
-	case serve == nil || !s.Member(m.peer):
+	case serve == nil || !s.Member(m.peer) || !s.Direct(from):
 		answer.verdict = refused
 	case !s.takeCall(from):
 		answer.verdict = busy
@@ -283,7 +288,7 @@ func (s *Service) called(_ context.Context, from plan.PeerID, st streams.Stream)
 			defer s.give(&s.calls, from)
 			meeting, cancel := context.WithTimeout(ctx, meetTime)
 			defer cancel()
-			conn, err := s.enter(meeting, from, m.token)
+			conn, err := s.enter(meeting, from, m.token, s.Carrier.DialBack)
 			if err != nil {
 				s.Log.Debug("swarm: answer a call by a relay", "relay", from, "peer", m.peer, "err", err)
 				return

@@ -134,6 +134,10 @@ func (c testCarrier) Dial(ctx context.Context, p plan.PeerID) (transport.Conn, e
 	}
 }
 
+func (c testCarrier) DialBack(ctx context.Context, p plan.PeerID) (transport.Conn, error) {
+	return c.Dial(ctx, p)
+}
+
 // testConn is a TCP connection as a transport.Conn with one stream.
 type testConn struct {
 	*net.TCPConn

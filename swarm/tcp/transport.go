@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -143,12 +145,31 @@ func (t *Transport) Proxy() bool { return false }
 
 func (t *Transport) String() string { return "TCP" }
 
-// Connect opens a connection for data to an address.
-func (t *Ports) Connect(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
+// Allowed reports whether an IP address may be dialed; nil allows all.
+type Allowed func(netip.Addr) bool
+
+// ErrNotAllowed is returned for an address that is not dialed for whoever named it.
+var ErrNotAllowed = errors.New("the address is neither public nor where the peer is connected from")
+
+// Connect opens a connection for data to an address whose IP address, after a look-up, is allowed.
+func (t *Ports) Connect(ctx context.Context, a ma.Multiaddr, allowed Allowed) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	var d manet.Dialer
+	d := manet.Dialer{Dialer: *allowed.dialer()}
 	return d.DialContext(ctx, a)
+}
+
+// dialer returns a dialer that connects to allowed addresses alone, whatever a name resolves to.
+func (a Allowed) dialer() *net.Dialer {
+	if a == nil {
+		return new(net.Dialer)
+	}
+	return &net.Dialer{Control: func(_, at string, _ syscall.RawConn) error {
+		if to, err := netip.ParseAddrPort(at); err != nil || !a(to.Addr().WithZone("").Unmap()) {
+			return ErrNotAllowed
+		}
+		return nil
+	}}
 }
 
 // Dial opens a connection of libp2p.

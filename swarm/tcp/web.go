@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 
 	ma "github.com/multiformats/go-multiaddr"
 	mafmt "github.com/multiformats/go-multiaddr-fmt"
@@ -140,8 +141,9 @@ func siteOf(a ma.Multiaddr) (site, error) {
 func (t *Ports) CanConnectWeb(a ma.Multiaddr) bool { return isTCP.Matches(a) || isWeb.Matches(a) }
 
 // ConnectWeb opens a stream of bytes over a WebSocket to an address, through the environment's proxy if it names one.
-// Certificates are not checked: networks that look into TLS have their own, and who is there is proved inside.
-func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, error) {
+// The IP address has to be allowed after a look-up; a name that a proxy looks up, only where all is. Certificates are not
+// checked: networks that look into TLS have their own, and who is there is proved inside.
+func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr, allowed Allowed) (net.Conn, error) {
 	s, err := siteOf(a)
 	if err != nil {
 		return nil, err
@@ -153,10 +155,13 @@ func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, error
 		return nil, fmt.Errorf("proxy of the environment: %w", err)
 	}
 	var raw net.Conn
-	if via != nil {
+	switch {
+	case via == nil:
+		raw, err = allowed.dialer().DialContext(ctx, "tcp", s.at)
+	case !allowed.target(s.at):
+		err = ErrNotAllowed
+	default:
 		raw, err = through(ctx, via, s.at)
-	} else {
-		raw, err = new(net.Dialer).DialContext(ctx, "tcp", s.at)
 	}
 	if err != nil {
 		return nil, err
@@ -170,6 +175,16 @@ func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr) (net.Conn, error
 		raw = secured
 	}
 	return websocket.Client(ctx, raw, net.JoinHostPort(s.name, s.port), webPath)
+}
+
+// target reports whether a proxy may be asked for a "host:port": where not all is allowed, not for a name, which means what
+// the proxy makes of it.
+func (a Allowed) target(at string) bool {
+	if a == nil {
+		return true
+	}
+	to, err := netip.ParseAddrPort(at)
+	return err == nil && a(to.Addr().WithZone("").Unmap())
 }
 
 // proxied reports whether the environment has a proxy for an address.
@@ -195,7 +210,7 @@ func (c webConn) RemoteMultiaddr() ma.Multiaddr { return c.remote }
 
 // dialWeb opens a WebSocket for libp2p.
 func (t *Ports) dialWeb(ctx context.Context, a ma.Multiaddr) (manet.Conn, error) {
-	c, err := t.ConnectWeb(ctx, a)
+	c, err := t.ConnectWeb(ctx, a, nil)
 	if err != nil {
 		return nil, err
 	}
