@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/host"
 	"pnode/swarm/mux"
 	"pnode/swarm/tcp"
 	"pnode/swarm/transport"
@@ -42,8 +43,6 @@ const (
 	maxAddrsBack = 4
 	// relayTime bounds the way through another member, which asks it first.
 	relayTime = 10 * time.Second
-	// lateTime is how long a connection that came too late for its dial is kept for the next one.
-	lateTime = 5 * time.Second
 
 	// TLS alerts as QUIC carries them (RFC 9001, 4.8), with which a peer answers an ALPN that it does not listen
 	// for: libp2p's listener sends internal_error, others no_application_protocol.
@@ -72,13 +71,13 @@ func (t *Transport) DialBack(ctx context.Context, p plan.PeerID) (transport.Conn
 	if err != nil {
 		return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
 	}
-	return t.dial(ctx, p, "", t.ownOrPublic(id))
+	return t.dial(ctx, p, "", ownOrPublic(t.Host, id))
 }
 
 // ownOrPublic allows the addresses that a peer is directly connected from, and public ones.
-func (t *Transport) ownOrPublic(p peer.ID) tcp.Allowed {
+func ownOrPublic(h *host.Host, p peer.ID) tcp.Allowed {
 	var from []netip.Addr
-	for _, c := range t.Host.Network().ConnsToPeer(p) {
+	for _, c := range h.Network().ConnsToPeer(p) {
 		if _, err := c.RemoteMultiaddr().ValueForProtocol(ma.P_CIRCUIT); err == nil {
 			continue
 		}
@@ -105,7 +104,7 @@ func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 func (t *Transport) dial(ctx context.Context, p plan.PeerID, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
 	if err == nil {
-		conn := t.takeLate(id, over)
+		conn := t.late.take(id, over)
 		if conn != nil {
 			return conn, nil
 		}
@@ -155,7 +154,7 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 	for _, over := range all {
 		tries = append(tries, func(context.Context) (transport.Conn, error) { return t.dialOver(t.Tasks.Context, p, over, allowed) })
 	}
-	conn, err := t.first(ctx, dialStagger, tries, func(conn transport.Conn) { t.keepLate(p, conn) })
+	conn, err := t.first(ctx, dialStagger, tries, func(conn transport.Conn) { t.late.keep(p, conn) })
 	if err != nil {
 		return nil, err
 	}
@@ -268,43 +267,6 @@ func (t *Transport) first(ctx context.Context, stagger time.Duration, tries []tr
 	return nil, errors.Join(errs...)
 }
 
-// keepLate keeps a connection for the next dial to p, in place of one that is kept.
-func (t *Transport) keepLate(p peer.ID, conn transport.Conn) {
-	t.mu.Lock()
-	old := t.late[p]
-	t.late[p] = conn
-	t.mu.Unlock()
-	if old != nil {
-		old.Close(codeClosed, "another came later")
-	}
-	time.AfterFunc(lateTime, func() {
-		t.mu.Lock()
-		kept := t.late[p] == conn
-		if kept {
-			delete(t.late, p)
-		}
-		t.mu.Unlock()
-		if kept {
-			conn.Close(codeClosed, "not used")
-		}
-	})
-}
-
-// takeLate returns the connection over a transport, "" for any, that was kept for a dial to p; nil without a live one.
-func (t *Transport) takeLate(p peer.ID, over plan.Transport) transport.Conn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	conn := t.late[p]
-	if conn == nil || over != "" && conn.Transport() != over {
-		return nil
-	}
-	delete(t.late, p)
-	if conn.Context().Err() != nil {
-		return nil
-	}
-	return conn
-}
-
 // candidates lists p's addresses of a transport without repetition, at most maxAddrs, those to try first first: where
 // libp2p is connected, then in libp2p's order.
 func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
@@ -399,7 +361,7 @@ func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (tr
 	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, t.mayGrow)
 	if err != nil {
 		if alert := new(quic.TransportError); errors.As(err, &alert) && alert.Remote && (alert.ErrorCode == alertInternal || alert.ErrorCode == alertNoALPN) {
-			err = t.otherVersion(err)
+			err = otherVersion(t.ALPN, err)
 		}
 		return nil, err
 	}
@@ -421,12 +383,12 @@ func (t *Transport) Client(ctx context.Context, raw net.Conn, p peer.ID, over pl
 	switch {
 	case err != nil:
 		if remote := new(net.OpError); errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(err.Error(), "no application protocol") {
-			err = t.otherVersion(err)
+			err = otherVersion(t.ALPN, err)
 		}
 	case !verified():
 		err = errNoProof(p)
 	case secured.ConnectionState().NegotiatedProtocol != t.ALPN:
-		err = t.otherVersion(errors.New("no protocol was agreed on"))
+		err = otherVersion(t.ALPN, errors.New("no protocol was agreed on"))
 	}
 	if err != nil {
 		raw.Close()
@@ -440,6 +402,6 @@ func (t *Transport) Client(ctx context.Context, raw net.Conn, p peer.ID, over pl
 func errNoProof(p peer.ID) error { return fmt.Errorf("peer %s gave no proof of identity", p) }
 
 // otherVersion says what it means that a peer does not know the ALPN.
-func (t *Transport) otherVersion(err error) error {
-	return fmt.Errorf("%w: the peer does not speak %s: fetch the same release of pnode for both ends: %w", version.Err, t.ALPN, err)
+func otherVersion(alpn string, err error) error {
+	return fmt.Errorf("%w: the peer does not speak %s: fetch the same release of pnode for both ends: %w", version.Err, alpn, err)
 }

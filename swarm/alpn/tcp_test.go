@@ -267,7 +267,7 @@ func TestLateConnectionServesTheNextDial(t *testing.T) {
 	}
 	gone, giveUp := context.WithCancel(ctx)
 	giveUp()
-	if _, err := a.first(gone, dialStagger, []try{late}, func(conn transport.Conn) { a.keepLate(p, conn) }); err == nil {
+	if _, err := a.first(gone, dialStagger, []try{late}, func(conn transport.Conn) { a.late.keep(p, conn) }); err == nil {
 		t.Fatal("connected without waiting")
 	}
 	close(ready)
@@ -275,9 +275,9 @@ func TestLateConnectionServesTheNextDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := func() transport.Conn {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.late[p]
+		a.late.mu.Lock()
+		defer a.late.mu.Unlock()
+		return a.late.conns[p]
 	}
 	for kept() == nil && ctx.Err() == nil {
 		runtime.Gosched()
@@ -369,7 +369,7 @@ func TestDialBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	echoed(t, ctx, conn, a)
-	may := b.ownOrPublic(a.id.ID())
+	may := ownOrPublic(b.Host, a.id.ID())
 	for text, want := range map[string]bool{
 		"127.0.0.1": true, "127.0.0.2": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "100.64.0.1": false,
 		"fe80::1": false, "fd00::1": false, "0.0.0.0": false, "224.0.0.1": false, "8.8.8.8": true, "2001:4860:4860::8888": true,

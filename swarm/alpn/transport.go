@@ -47,11 +47,10 @@ type Transport struct {
 	identity  *libp2ptls.Identity
 	listeners []quicreuse.Listener
 	queue     chan accepted
-	// mu guards conns, the open connections, late, those that came too late for a dial, proved, where a peer was last, and
-	// how many connections wait.
+	late      lateConns
+	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
 	mu      sync.Mutex
 	conns   map[transport.Conn]tracked
-	late    map[peer.ID]transport.Conn
 	made    uint64 // connections until now
 	proved  map[peer.ID]map[plan.Transport]provedAddress
 	pending map[peer.ID]int
@@ -100,7 +99,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}
 	t := &Transport{
-		Config: cfg, identity: identity, conns: map[transport.Conn]tracked{}, late: map[peer.ID]transport.Conn{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
+		Config: cfg, identity: identity, conns: map[transport.Conn]tracked{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
 		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
 	}
 	if t.Findings == nil {
