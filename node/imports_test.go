@@ -11,13 +11,16 @@ import (
 	"testing"
 )
 
-// homes lists for each dependency the only directories that may import it, with the
-// reason that a second one would be a mistake.
-var homes = []struct {
+// home says which directories may import a dependency.
+type home struct {
 	dependency string
 	dirs       []string
 	reason     string
-}{
+}
+
+// homes lists for each dependency the only directories that may import it, with the
+// reason that a second one would be a mistake.
+var homes = []home{
 	{"github.com/libp2p/", []string{"swarm"}, "one room knows libp2p; the rest speaks of plan.PeerID"},
 	{"github.com/quic-go/", []string{"swarm", "pipeline/link"}, "swarm shares the UDP port, link carries the data; nobody else sees a connection"},
 	{"github.com/dgraph-io/badger/", []string{"checkpoint"}, "one store holds everything that must commit atomically"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,12 +55,18 @@ func depguardRules() string {
 	return b.String()
 }
 
-// writeRule writes that of all files but tests and those in dirs none imports pkg.
+// writeRule writes that no file but tests and those in dirs imports pkg, or what is below it and has no rule of its own.
 func writeRule(b *strings.Builder, name, files string, dirs []string, pkg, reason string) {
 	name = strings.NewReplacer("/", "-", ".", "-").Replace(strings.Trim(name, "/"))
 	fmt.Fprintf(b, "        %s:\n          files:\n            - $all\n            - \"!$test\"\n", name)
 	for _, dir := range dirs {
 		fmt.Fprintf(b, "            - \"!${base-path}/%s/%s\"\n", dir, files)
+	}
+	for i, h := range slices.DeleteFunc(slices.Clone(homes), func(h home) bool { return !strings.HasPrefix(h.dependency, pkg+"/") }) {
+		if i == 0 { // has a rule of its own, and the longer name counts
+			b.WriteString("          list-mode: lax\n          allow:\n")
+		}
+		fmt.Fprintf(b, "            - %s\n", h.dependency)
 	}
 	fmt.Fprintf(b, "          deny:\n            - pkg: %s\n              desc: %q\n", pkg, reason)
 }
