@@ -60,10 +60,7 @@ func (b *Bucket) Scan(from []byte, reverse bool, visit func(key, value []byte) b
 		from = b.key(from)
 	}
 	return b.s.during("scan bucket "+b.name, func() error {
-		return b.s.catalog.walk(b.prefix, from, reverse, func(key []byte, value func() ([]byte, error)) (bool, error) {
-			v, err := value()
-			return err == nil && visit(bytes.Clone(key[len(b.prefix):]), v), err
-		})
+		return b.s.catalog.walk(b.prefix, from, reverse, func(key, value []byte) bool { return visit(key[len(b.prefix):], value) })
 	})
 }
 

@@ -169,7 +169,7 @@ func TestBatchBounds(t *testing.T) {
 	for name, batch := range map[string][]Op{
 		"key":        {{Key: make([]byte, MaxKeyBytes+1)}},
 		"value":      {{Key: []byte("k"), Value: make([]byte, MaxValueBytes+1)}},
-		"operations": slices.Repeat(many, 8),
+		"operations": slices.Repeat(many, 17),
 	} {
 		batch = append([]Op{{Key: []byte("first"), Value: []byte("x")}}, batch...)
 		if err := b.Write(batch); !errors.Is(err, ErrTooLarge) {

@@ -1,38 +1,160 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 
 	"pnode/planner/plan"
 )
 
-// catalog is the index of a store: its manifests and pins, and the only way to write into the
-// index.
+// catalog finds what refers to chunks: manifests, each in a file of its own, and the index.
 type catalog struct {
 	*index
-	space *space
+	dir string // the store's
 }
 
-// apply writes a batch, all of it or nothing, and keeps the reserve free. It also keeps room for a
-// compaction, which may write every table again before it removes the old ones. A batch that only
-// deletes may go deeper into the reserve, since it makes room.
-func (c catalog) apply(ops []Op) error {
-	p, spare := forDeletes, int64(0)
-	for _, op := range ops {
-		if !op.Delete {
-			p, spare = forIndex, c.tableBytes()
-		}
+const manifestKind = "manifest"
+
+// unsealManifest reads a manifest's file back. The error wraps ErrCorrupt or ErrVersion.
+func unsealManifest(step plan.Step, content []byte) (Manifest, error) {
+	encoded, err := unsealed(manifestKind, content)
+	if err != nil {
+		return Manifest{}, err
 	}
-	bytes := opBytes(ops)
-	done, err := c.space.takeBeside(spare, bytes, p)
+	m, err := decodeManifest(encoded)
+	if err == nil && m.Step != step {
+		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
+	}
+	return m, err
+}
+
+func (c catalog) manifestPath(step plan.Step) string {
+	return filepath.Join(c.dir, "manifests", fmt.Sprintf("step-%020d", uint64(step)))
+}
+
+// manifestStep returns the step in the name of a manifest's file; false for another file.
+func manifestStep(name string) (plan.Step, bool) {
+	if len(name) != len("step-")+20 || name[:5] != "step-" {
+		return 0, false
+	}
+	step, err := strconv.ParseUint(name[5:], 10, 64)
+	return plan.Step(step), err == nil
+}
+
+// putManifest makes a manifest durable: first its file, then the note in the index that it must be there.
+func (c catalog) putManifest(m Manifest, encoded []byte) error {
+	if c.broken != nil {
+		return ErrReadOnly
+	}
+	content := sealed(manifestKind, encoded)
+	done, err := c.space.take(int64(len(content)), forManifests)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return c.space.explain(c.write(ops), bytes)
+	tmp := filepath.Join(c.dir, "tmp", filepath.Base(c.manifestPath(m.Step)))
+	if err = c.disk.WriteNew(tmp, content); err == nil {
+		err = c.disk.Replace(tmp, c.manifestPath(m.Step))
+	}
+	if err != nil {
+		return c.space.explain(err, int64(len(content)))
+	}
+	return c.note(m.Step)
+}
+
+// note has the index say that the manifests of some steps must be there.
+func (c catalog) note(steps ...plan.Step) error {
+	known, err := c.noted()
+	if err != nil {
+		return err
+	}
+	var ops []Op
+	for _, step := range steps {
+		if !slices.Contains(known, step) {
+			ops = append(ops, Op{Key: manifestKey(step)})
+		}
+	}
+	return c.apply(ops)
+}
+
+// dropManifests forgets manifests. A crash may leave the files of some, which count again then.
+func (c catalog) dropManifests(steps []plan.Step) error {
+	var ops []Op
+	for _, step := range steps {
+		ops = append(ops, Op{Key: manifestKey(step), Delete: true})
+	}
+	for batch := range slices.Chunk(ops, MaxBatchOps) {
+		if err := c.apply(batch); err != nil {
+			return err
+		}
+	}
+	for _, step := range steps {
+		if err := ignoreMissing(c.disk.Remove(c.manifestPath(step))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filed returns the steps of which there are files.
+func (c catalog) filed() (steps []plan.Step, err error) {
+	entries, err := os.ReadDir(filepath.Join(c.dir, "manifests"))
+	for _, e := range entries {
+		if step, ok := manifestStep(e.Name()); ok {
+			steps = append(steps, step)
+		}
+	}
+	return steps, ignoreMissing(err)
+}
+
+// steps returns the steps whose manifests are there or must be, newest first.
+func (c catalog) steps() ([]plan.Step, error) {
+	steps, err := c.filed()
+	if err != nil {
+		return nil, err
+	}
+	noted, err := c.noted()
+	steps = append(steps, noted...)
+	slices.Sort(steps)
+	steps = slices.Compact(steps)
+	slices.Reverse(steps)
+	return steps, err
+}
+
+// manifest reads the manifest of a step. The error wraps ErrNotFound where there is none, and ErrCorrupt where its file is
+// damaged or, though it must be there, missing.
+func (c catalog) manifest(step plan.Step) (Manifest, error) {
+	content, err := readAtMost(c.manifestPath(step), maxManifestBytes+maxSealLine)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := c.get(manifestKey(step)); err != nil { // ErrNotFound, mostly
+			return Manifest{}, err
+		}
+		return Manifest{}, fmt.Errorf("%w: its file %s is missing", ErrCorrupt, c.manifestPath(step))
+	}
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := unsealManifest(step, content)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", c.manifestPath(step), err)
+	}
+	return m, nil
+}
+
+// readAtMost reads a file of at most limit bytes; a longer one is read to one byte more.
+func readAtMost(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	return data, errors.Join(err, f.Close())
 }
 
 // manifests lists the readable manifests, newest step first, with an error for the damaged ones.
@@ -53,50 +175,22 @@ func (c catalog) manifests() ([]Manifest, error) {
 	return all, damaged
 }
 
-// eachManifest calls fn for the manifests, newest step first, each with the error of its own
-// record, until fn returns false.
+// eachManifest calls fn for the manifests, newest step first, each with its own error, until fn returns false.
 func (c catalog) eachManifest(fn func(step plan.Step, m Manifest, err error) bool) error {
-	return c.walk([]byte{manifestKeys}, nil, true, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		if len(key) != 9 {
-			return false, fmt.Errorf("%w: manifest key %q", ErrCorrupt, key)
-		}
-		step := plan.Step(binary.BigEndian.Uint64(key[1:]))
-		encoded, err := value()
-		var m Manifest
-		if err == nil {
-			m, err = decodeAt(step, encoded)
-		}
-		return fn(step, m, err), nil
-	})
-}
-
-func decodeAt(step plan.Step, encoded []byte) (Manifest, error) {
-	m, err := decodeManifest(encoded)
-	if err == nil && m.Step != step {
-		return Manifest{}, fmt.Errorf("%w: it says step %d", ErrCorrupt, m.Step)
+	steps, err := c.steps()
+	if err != nil {
+		return err
 	}
-	return m, err
-}
-
-func manifestKey(step plan.Step) []byte {
-	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
-}
-
-// eachPin calls fn for the pins, sorted by name: named lists of chunks that stay.
-func (c catalog) eachPin(fn func(name string, hashes []plan.Hash)) error {
-	return c.walk([]byte{pinKeys}, nil, false, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		name := string(key[1:])
-		var hashes []plan.Hash
-		b, err := value()
-		if err == nil {
-			hashes, err = decodePin(b)
+	for _, step := range steps {
+		m, err := c.manifest(step)
+		if errors.Is(err, ErrNotFound) { // dropped meanwhile
+			continue
 		}
-		if err != nil {
-			return false, fmt.Errorf("pin %s: %w", name, err)
+		if !fn(step, m, err) {
+			break
 		}
-		fn(name, hashes)
-		return true, nil
-	})
+	}
+	return nil
 }
 
 // references returns the chunks of all manifests and pins.
@@ -115,23 +209,4 @@ func (c catalog) references() (map[plan.Hash]bool, error) {
 		add("", m.Hashes())
 	}
 	return live, c.eachPin(add)
-}
-
-func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
-
-func encodePin(hashes []plan.Hash) (b []byte) {
-	for _, h := range hashes {
-		b = append(b, h[:]...)
-	}
-	return b
-}
-
-func decodePin(b []byte) (hashes []plan.Hash, err error) {
-	if len(b)%len(plan.Hash{}) != 0 {
-		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
-	}
-	for h := range slices.Chunk(b, len(plan.Hash{})) {
-		hashes = append(hashes, plan.Hash(h))
-	}
-	return hashes, nil
 }

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"lukechampine.com/blake3"
 
+	"pnode/checkpoint/disk"
 	"pnode/planner/plan"
 )
 
@@ -50,13 +52,26 @@ func (s *Store) putChunk(h plan.Hash, data []byte) error {
 func (s *Store) HasChunk(h plan.Hash) bool { return s.chunks.has(h) }
 
 // Chunk reads a chunk and checks its hash. The error wraps ErrNotFound, or ErrCorrupt:
-// then the file has been moved to the quarantine, so that the chunk can be put again.
+// then the file has been moved to the quarantine, so that the chunk can be put again, unless the store is open to read alone.
 func (s *Store) Chunk(h plan.Hash) (data []byte, err error) {
 	err = s.during("read chunk "+h.String(), func() error {
 		data, err = s.chunks.get(h)
 		return err
 	})
 	return data, err
+}
+
+// Fits returns an error that wraps ErrDiskFull unless n bytes of chunks fit, with spare bytes left free on top of the
+// reserve.
+func (s *Store) Fits(n, spare int64) error {
+	if s.reads {
+		return ErrReadOnly
+	}
+	done, err := s.catalog.space.takeBeside(spare, n, forChunks)
+	if err == nil {
+		done()
+	}
+	return err
 }
 
 // ReadLayer writes the chunks' bytes to dst in order, each checked before it is written.
@@ -79,20 +94,23 @@ func (s *Store) ReadLayer(ctx context.Context, hashes []plan.Hash, dst io.Writer
 // chunkFolder is the part of a store's directory that holds chunk files.
 type chunkFolder struct {
 	dir     string // the store's
+	disk    disk.Disk
+	reads   bool // and moves nothing aside
 	space   *space
 	log     *slog.Logger
-	renames sync.Mutex // guards changes of the file with a chunk's name
+	writes  atomic.Uint64 // numbers files in tmp
+	renames sync.Mutex    // guards changes of the file with a chunk's name
 }
 
 // makeDirs creates the fixed directories and empties tmp. All fan-out directories are
 // made here, so that only chunk files change later and one directory sync each is enough.
 func (c *chunkFolder) makeDirs() error {
-	names := []string{"tmp", "quarantine", "chunks", "index"}
+	names := []string{"tmp", "quarantine", "manifests", "chunks", "index"}
 	for i := range 256 {
 		names = append(names, fmt.Sprintf("chunks/%02x", i))
 	}
 	for _, name := range names {
-		if err := os.MkdirAll(filepath.Join(c.dir, name), 0o700); err != nil {
+		if err := c.disk.MakeFolder(filepath.Join(c.dir, name)); err != nil {
 			return err
 		}
 	}
@@ -101,11 +119,11 @@ func (c *chunkFolder) makeDirs() error {
 		return err
 	}
 	for _, e := range left {
-		if err := os.Remove(filepath.Join(c.dir, "tmp", e.Name())); err != nil {
+		if err := c.disk.Remove(filepath.Join(c.dir, "tmp", e.Name())); err != nil {
 			return err
 		}
 	}
-	return errors.Join(syncDir(filepath.Join(c.dir, "chunks")), syncDir(c.dir))
+	return errors.Join(c.disk.SyncFolder(filepath.Join(c.dir, "chunks")), c.disk.SyncFolder(c.dir))
 }
 
 // put stores a chunk that is held. A file that is already there counts only if its bytes are
@@ -117,7 +135,7 @@ func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 	path := c.path(h)
 	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(data)) {
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-			return syncDir(filepath.Dir(path))
+			return c.disk.SyncFolder(filepath.Dir(path))
 		}
 	}
 	size := int64(len(data))
@@ -126,35 +144,18 @@ func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 		return err
 	}
 	defer done()
-	tmp, err := writeTemporary(filepath.Join(c.dir, "tmp"), data)
-	if err == nil {
+	tmp := filepath.Join(c.dir, "tmp", fmt.Sprintf("%s-%d", h, c.writes.Add(1)))
+	if err = c.disk.WriteNew(tmp, data); err == nil {
 		c.renames.Lock()
-		err = os.Rename(tmp, path)
+		err = c.disk.Rename(tmp, path)
 		c.renames.Unlock()
-		if err == nil {
-			err = syncDir(filepath.Dir(path))
-		}
 	}
-	if err != nil && tmp != "" {
+	if err == nil {
+		err = c.disk.SyncFolder(filepath.Dir(path))
+	} else {
 		_ = os.Remove(tmp) // Open removes what is left
 	}
 	return c.space.explain(err, size)
-}
-
-// writeTemporary writes and syncs a new file; its name is returned even with an error.
-func writeTemporary(dir string, data []byte) (name string, err error) {
-	f, err := os.CreateTemp(dir, "chunk-")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return f.Name(), err
 }
 
 // has reports whether a file of this name and a possible size is here.
@@ -176,7 +177,7 @@ func (c *chunkFolder) size(h plan.Hash) int64 {
 // renames locked: the chunk may have been put again meanwhile.
 func (c *chunkFolder) get(h plan.Hash) ([]byte, error) {
 	data, err := c.read(h)
-	if !errors.Is(err, ErrCorrupt) {
+	if c.reads || !errors.Is(err, ErrCorrupt) {
 		return data, err
 	}
 	c.renames.Lock()
@@ -186,7 +187,7 @@ func (c *chunkFolder) get(h plan.Hash) ([]byte, error) {
 	}
 	to := c.quarantinePath(h)
 	c.log.Error("damaged chunk moved aside", "chunk", h.String(), "to", to, "cause", err)
-	if e := os.Rename(c.path(h), to); e != nil {
+	if e := c.disk.Rename(c.path(h), to); e != nil {
 		return nil, fmt.Errorf("%w; moving it aside: %w", err, e)
 	}
 	return nil, fmt.Errorf("%w; moved to %s, fetch it again from another node", err, to)
@@ -223,7 +224,7 @@ func (c *chunkFolder) read(h plan.Hash) ([]byte, error) {
 func (c *chunkFolder) walk(fn func(h plan.Hash, size int64) error) error {
 	for i := range 256 {
 		entries, err := os.ReadDir(filepath.Join(c.dir, "chunks", fmt.Sprintf("%02x", i)))
-		if err != nil {
+		if err := ignoreMissing(err); err != nil {
 			return err
 		}
 		for _, e := range entries {
@@ -257,7 +258,7 @@ func (c *chunkFolder) sweepQuarantine(live map[plan.Hash]bool) error {
 		if h.UnmarshalText([]byte(e.Name())) != nil || live[h] && !c.has(h) {
 			continue
 		}
-		if err := ignoreMissing(os.Remove(c.quarantinePath(h))); err != nil {
+		if err := ignoreMissing(c.disk.Remove(c.quarantinePath(h))); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,7 +32,7 @@ func (s *Store) Commit(m Manifest) error {
 		if err := s.mayReplace(m); err != nil {
 			return err
 		}
-		return s.catalog.apply([]Op{{Key: manifestKey(m.Step), Value: encoded}})
+		return s.catalog.putManifest(m, encoded)
 	})
 }
 
@@ -92,10 +91,7 @@ func (s *Store) Manifests() (all []Manifest, err error) {
 // Manifest returns the stored manifest of a step, or ErrNotFound.
 func (s *Store) Manifest(step plan.Step) (m Manifest, err error) {
 	err = s.during(fmt.Sprintf("manifest of step %d", step), func() error {
-		encoded, err := s.catalog.get(manifestKey(step))
-		if err == nil {
-			m, err = decodeAt(step, encoded)
-		}
+		m, err = s.catalog.manifest(step)
 		return err
 	})
 	return m, err
@@ -123,19 +119,11 @@ func (s *Store) removeManifests(operation string, goes func(plan.Step) bool) err
 	return s.during(operation, func() error {
 		s.commits.Lock()
 		defer s.commits.Unlock()
-		var drop []Op
-		err := s.catalog.walk([]byte{manifestKeys}, nil, true, func(key []byte, _ func() ([]byte, error)) (bool, error) {
-			if len(key) != 9 || goes(plan.Step(binary.BigEndian.Uint64(key[1:]))) {
-				drop = append(drop, Op{Key: slices.Clone(key), Delete: true})
-			}
-			return true, nil
-		})
-		for batch := range slices.Chunk(drop, MaxBatchOps) {
-			if err == nil {
-				err = s.catalog.apply(batch)
-			}
+		steps, err := s.catalog.steps()
+		if err != nil {
+			return err
 		}
-		return err
+		return s.catalog.dropManifests(slices.DeleteFunc(steps, func(step plan.Step) bool { return !goes(step) }))
 	})
 }
 

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -125,8 +126,8 @@ func TestADamagedManifest(t *testing.T) {
 		}
 	}
 	garbage := put(t, s, []byte("garbage"))
-	wrong := oneChunk(8, h, 5).Encode() // of another step
-	if err := s.catalog.write([]Op{{Key: manifestKey(1), Value: wrong}}); err != nil {
+	wrong := sealed(manifestKind, oneChunk(8, h, 5).Encode()) // of another step
+	if err := os.WriteFile(s.catalog.manifestPath(1), wrong, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, err := s.Manifests()
@@ -150,7 +151,7 @@ func TestADamagedManifest(t *testing.T) {
 	}
 }
 
-// TestALargeManifest is one beyond the bound of a transaction's inline values.
+// TestALargeManifest is one of a model of 80 GB.
 func TestALargeManifest(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{Self: "me"})

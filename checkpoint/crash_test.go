@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"pnode/checkpoint/disk"
 	"pnode/planner/plan"
 )
 
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 // differently the tests in full see.
 func storeInMemory() {
 	const shm = "/dev/shm"
-	if free, err := freeBytes(shm); err == nil && free > 4*DefaultReserveBytes {
+	if free, err := disk.FreeBytes(shm); err == nil && free > 4*DefaultReserveBytes {
 		_ = os.Setenv("TMPDIR", shm)
 	}
 }

@@ -19,26 +19,33 @@
 //
 //	lock          held while the store is open
 //	format        the store's format and the version of pnode that wrote it
-//	index/        Badger: manifests, pins, buckets; every value carries a checksum
+//	index/        pins, buckets, and which manifests must be there: the journal, kept twice, and Badger, made from it
+//	manifests/    one file for each, which begins with its checksum
 //	chunks/ab/    chunk files, by the first two digits of their names
-//	tmp/          chunks being written; emptied by Open
+//	tmp/          files being written; emptied by Open
 //	quarantine/   chunk files whose bytes no longer match their names
 //
 // # What holds
 //
 // A chunk is written to a temporary file, synced, renamed and its directory synced before
-// PutChunk returns; a manifest is written only after the chunks it needs. So whenever the
-// process or the machine stops, everything acknowledged is there, and what was not is
-// absent or garbage for the next Sweep. Every read checks the hash. Nothing is written
-// when the file system would fall below the reserve: Badger maps its files into memory,
-// and a full disk would kill the process rather than return an error. When other programs
-// fill the disk, Failed says so, and Close leaves the index to the next Open, which loses
-// nothing, rather than let Badger write its last tables without room for them.
+// PutChunk returns. A manifest's file is written only after the chunks it needs, and before the index
+// says that it must be there. So whenever the process or the machine stops, everything acknowledged is there, and what was not is
+// absent or garbage for the next Sweep. Every read checks the hash.
+//
+// The index is in three places. A batch goes to the two files of the journal (package journal), of which either is enough, and
+// then to Badger, which answers reads. Badger's files are sealed with their hashes when it is closed in order. Open gives Badger
+// only files that match: it reads them in goroutines of its own, where a panic over damaged bytes ends the process. Else, and
+// when a read fails, it is made again from the journal. Without either file of the journal the store is not opened to
+// write: a node that forgot its vote could vote twice.
+//
+// No chunk is written when the file system would fall below the reserve. Below half of it Badger is left alone, since it maps its
+// files into memory and a full disk would kill the process; the index works from the journal, which has
+// room of its own, until it can be made again. When the folder is removed, no write is acknowledged any more, and Failed says so.
 //
 // # Versions
 //
-// The store and each manifest have a format number; what says none has format 1. A program reads every
-// format up to its own. A change that an older program would misread raises the number; one that it may
+// The store and each manifest have a format number; A program reads every
+// format from 2 on up to its own; 1 was of no release. A change that an older program would misread raises the number; one that it may
 // ignore does not. What has a higher number is refused with ErrVersion before anything is written, and
 // the error names the version of pnode to fetch. Chunks have no format of their own: they are bytes
 // with a hash, and the manifest's format says how a layer's state lies in them.
@@ -50,8 +57,11 @@
 // returns bytes that do not match their hash, and never repairs by guessing: a damaged
 // chunk is moved aside, so that it can be fetched from a peer again.
 //
+// A store that is opened to read alone writes nothing at all, and reads manifests and chunks without the index where that is
+// damaged.
+//
 // Package node opens the store, writes and restores checkpoints, and serves chunks to
-// peers; swarm/consensus keeps its log in a bucket. It never talks to the network,
+// peers; swarm/consensus keeps its log in a bucket. It never talks to the network, and
 // starts one goroutine (watch.go; ended by Close) besides Badger's, and is the only importer
 // of Badger.
 package checkpoint

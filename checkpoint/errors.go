@@ -12,6 +12,10 @@ var (
 	ErrCorrupt = errors.New("corrupt")
 	// ErrDiskFull: writing would use up the reserve of the file system.
 	ErrDiskFull = errors.New("disk full")
+	// ErrNotWritable: the folder or its file system is read-only to this user.
+	ErrNotWritable = errors.New("nothing can be written")
+	// ErrGone: the folder was removed or replaced while the store was open.
+	ErrGone = errors.New("the folder was removed while it was in use")
 	// ErrLocked: another process has the directory open.
 	ErrLocked = errors.New("in use by another process")
 	// ErrReadOnly: the store was opened to read alone.
@@ -21,7 +25,7 @@ var (
 	// ErrForeign: the manifest belongs to another run than the directory.
 	ErrForeign = errors.New("belongs to another run")
 	// ErrVersion: the store or a manifest has a format that this program does not read.
-	ErrVersion = errors.New("written in a newer format")
+	ErrVersion = errors.New("written in another format")
 	// ErrTooLarge: a chunk, key, value or batch is over its bound.
 	ErrTooLarge = errors.New("too large")
 	// ErrClosed: the store or the Writing has been closed.

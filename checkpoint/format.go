@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,22 +10,33 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+
+	"lukechampine.com/blake3"
+
+	"pnode/checkpoint/disk"
 )
 
 // Formats that this program reads and writes. A number grows with every change that an older program
 // would misread; the doc of the package has the policy.
 const (
-	storeFormat    = 1 // of the directory: index keys, chunk names, records
+	storeFormat    = 2 // of the directory: index keys, chunk names, manifests' files; 1 kept its index in Badger
 	manifestFormat = 1 // of a manifest's bytes, and of the layers' state that it names
 )
 
-// formatFile is the file of a store that says its format; a store without it has format 1.
+// formatFile is the file of a store that says its format.
 const formatFile = "format"
 
 // format is the content of formatFile.
 type format struct {
 	Format int    `json:"format"`
 	Pnode  string `json:"pnode"` // the version of the program that wrote it
+	// Check is the beginning of the BLAKE3 of both; a store of format 1 has none.
+	Check string `json:"check,omitempty"`
+}
+
+func (f format) check() string {
+	sum := blake3.Sum256(fmt.Appendf(nil, "%d %s", f.Format, f.Pnode))
+	return hex.EncodeToString(sum[:8])
 }
 
 // newer is the error for something in a format above the one that this program reads. by is the version
@@ -36,9 +49,13 @@ func newer(what string, got, reads int, by string) error {
 	return fmt.Errorf("%w: %s has format %d, this pnode reads up to %d; %s", ErrVersion, what, got, reads, fetch)
 }
 
-// checkFormat refuses a store in a newer format; missing reports whether the store says none.
+// checkFormat refuses a store in another format. missing reports that no file says the format, or that it is damaged: the
+// index has a format of its own.
 func checkFormat(dir string) (missing bool, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, formatFile))
+	if _, err := os.Stat(filepath.Join(dir, "index", "MANIFEST")); err == nil {
+		return false, fmt.Errorf("%w: the store has format 1, this pnode reads %d; go on with the pnode that wrote it", ErrVersion, storeFormat)
+	}
+	text, err := readAtMost(filepath.Join(dir, formatFile), maxFormatBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -46,31 +63,36 @@ func checkFormat(dir string) (missing bool, err error) {
 		return false, err
 	}
 	var f format
-	if err := json.Unmarshal(text, &f); err != nil || f.Format < 1 {
-		return false, fmt.Errorf("%w: the file %s holds %q; remove it if the store is of this pnode", ErrCorrupt, formatFile, text)
+	if err := json.Unmarshal(text, &f); err != nil || f.Check != f.check() {
+		return true, nil
 	}
 	if f.Format > storeFormat {
 		return false, newer("the store", f.Format, storeFormat, f.Pnode)
 	}
-	return false, nil
+	return !bytes.Equal(text, f.encode()), nil // names of fields in other letters are read too
 }
 
+// encode returns the content of formatFile.
+func (f format) encode() []byte {
+	text, err := json.Marshal(f)
+	if err != nil {
+		panic("checkpoint: a store's format does not marshal: " + err.Error())
+	}
+	return append(text, '\n')
+}
+
+const maxFormatBytes = 1 << 10
+
 // writeFormat notes the format of a store, durably; the store's tmp folder is there.
-func writeFormat(dir string) error {
+func writeFormat(dir string, d disk.Disk) error {
 	f := format{Format: storeFormat}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		f.Pnode = info.Main.Version
 	}
-	text, err := json.Marshal(f)
-	if err != nil {
+	f.Check = f.check()
+	tmp := filepath.Join(dir, "tmp", formatFile)
+	if err := d.WriteNew(tmp, f.encode()); err != nil {
 		return err
 	}
-	tmp, err := writeTemporary(filepath.Join(dir, "tmp"), append(text, '\n'))
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, formatFile)); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return d.Replace(tmp, filepath.Join(dir, formatFile))
 }

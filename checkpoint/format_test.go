@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,31 +18,46 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, formatFile)
-	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), `{"format":1,`) {
+	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), `{"format":2,`) {
 		t.Fatalf("format: %s, %v", text, err)
 	}
-	for text, want := range map[string]struct {
-		is   error
-		says string
-	}{
-		`{"format":2,"pnode":"v3.1.0"}`:  {ErrVersion, "the store has format 2, this pnode reads up to 1; fetch pnode v3.1.0, which wrote it, or a later one"},
-		`{"format":7}`:                   {ErrVersion, "has format 7, this pnode reads up to 1; fetch the version of pnode that wrote it"},
-		`{"format":2,"pnode":"(devel)"}`: {ErrVersion, "reads up to 1; fetch the version of pnode that wrote it"},
-		`two`:                            {ErrCorrupt, "the file format holds"},
+	for f, want := range map[format]string{
+		{Format: 3, Pnode: "v3.1.0"}:  "the store has format 3, this pnode reads up to 2; fetch pnode v3.1.0, which wrote it, or a later one",
+		{Format: 7}:                   "has format 7, this pnode reads up to 2; fetch the version of pnode that wrote it",
+		{Format: 3, Pnode: "(devel)"}: "reads up to 2; fetch the version of pnode that wrote it",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.Check = f.check()
+		text, err := json.Marshal(f)
+		if err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range []Options{{}, {ReadOnly: true}} {
-			if _, err := Open(dir, o); !errors.Is(err, want.is) || !strings.Contains(err.Error(), want.says) {
+			if _, err := Open(dir, o); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
 	}
-	if err := os.Remove(path); err != nil { // of a program that wrote none
+	// Damage does not make it a later format: it is written anew.
+	for _, text := range []string{"", "two", `{"format":6,"pnode":"","check":"0123456789abcdef"}`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := openStore(t, dir, Options{}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if missing, err := checkFormat(dir); missing || err != nil {
+			t.Errorf("%q: still damaged, %v", text, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "index", "MANIFEST"), nil, 0o600); err != nil { // of format 1
 		t.Fatal(err)
 	}
-	openStore(t, dir, Options{})
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "format 1") {
+		t.Errorf("a store of format 1: %v", err)
+	}
 
 	later := strings.Replace(string(goodManifest().Encode()), `{"run"`, `{"format":2,"pnode":"v3.1.0","more":[],"run"`, 1)
 	_, err := decodeManifest([]byte(later))

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pnode/checkpoint/disk"
 	"pnode/planner/plan"
 )
 
@@ -23,7 +24,7 @@ func smallDisk(t *testing.T, size string) string {
 		t.Skipf("mount tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,7 +56,9 @@ func TestARealDiskRunsFull(t *testing.T) {
 		t.Fatalf("commit with chunks full: %v", err)
 	}
 	entries := fillBucket(t, s.Bucket("log"))
-	closeFully(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	s = openStore(t, dir, Options{ReserveBytes: minReserveBytes})
 	checkFull(t, s, len(layer.Chunks), entries)
 
@@ -66,7 +69,7 @@ func TestARealDiskRunsFull(t *testing.T) {
 	if err := s.Bucket("log").Write(deletes); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
-	if err := s.catalog.write([]Op{{Key: manifestKey(1), Delete: true}}); err != nil {
+	if err := s.Drop(1); err != nil {
 		t.Fatal(err)
 	}
 	if freed := sweep(t, s); freed != layer.SizeBytes {
@@ -164,7 +167,7 @@ func fillDisk(name string) error {
 	for err == nil {
 		_, err = f.Write(zeros)
 	}
-	if !noSpace(err) {
+	if !disk.NoSpace(err) {
 		return errors.Join(err, f.Close())
 	}
 	return f.Close()

@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestReserve drives every kind of write through the three parts of the reserve.
+// TestReserve drives every kind of write through the parts of the reserve.
 func TestReserve(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -42,9 +42,8 @@ func TestReserve(t *testing.T) {
 		{65 << 20, ""},
 		{63 << 20, "chunk"},
 		{33 << 20, "chunk"},
-		{31 << 20, "chunk manifest bucket pin"},
-		{17 << 20, "chunk manifest bucket pin"},
-		{15 << 20, "chunk manifest bucket pin unpin retain"},
+		{31 << 20, "chunk manifest"},
+		{0, "chunk manifest"},
 	} {
 		free.Store(1 << 40)
 		if err := s.Commit(oneChunk(0, h, 5)); err != nil { // something to retain less of
@@ -69,15 +68,25 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestOpenOnAFullDisk: what is there can be read and served.
 func TestOpenOnAFullDisk(t *testing.T) {
-	free := int64(1 << 20)
-	_, err := Open(t.TempDir(), Options{freeBytes: func(string) (int64, error) { return free, nil }})
-	if !errors.Is(err, ErrDiskFull) {
-		t.Errorf("error %v", err)
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
+	h := put(t, s, []byte("state"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir, Options{freeBytes: func(string) (int64, error) { return 0, nil }})
+	if _, err := s.Chunk(h); err != nil {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := s.PutChunk([]byte("more")); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("put: %v", err)
 	}
 	broken := errors.New("statfs broken")
-	if _, err := Open(t.TempDir(), Options{freeBytes: func(string) (int64, error) { return 0, broken }}); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
+	s = openStore(t, t.TempDir(), Options{freeBytes: func(string) (int64, error) { return 0, broken }})
+	if _, err := s.PutChunk([]byte("more")); !errors.Is(err, broken) {
+		t.Errorf("put: %v", err)
 	}
 }
 
@@ -94,15 +103,5 @@ func TestWritesUnderWayCount(t *testing.T) {
 	done()
 	if _, err := s.take(30, forChunks); err != nil {
 		t.Errorf("after the first: %v", err)
-	}
-}
-
-func TestFreeBytesOfARealFolder(t *testing.T) {
-	dir := t.TempDir()
-	if n, err := freeBytes(dir); err != nil || n <= 0 {
-		t.Errorf("%d, %v", n, err)
-	}
-	if _, err := freeBytes(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("absent folder: %v", err)
 	}
 }

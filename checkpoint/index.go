@@ -1,31 +1,22 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 
-	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
+	"pnode/checkpoint/disk"
+	"pnode/checkpoint/journal"
+	"pnode/planner/plan"
 )
 
 const (
-	memTableBytes = 8 << 20
-	valueLogBytes = 16 << 20
-	// indexBytesAtOpen is what Badger may write while it opens: the replayed tables of the
-	// last process and a compaction.
-	indexBytesAtOpen = 2 * memTableBytes
-	// flushBytesAtClose is what it flushes when it closes: the table being filled and one
-	// that waits.
-	flushBytesAtClose = 2 * memTableBytes
 	// MaxKeyBytes and MaxValueBytes bound one entry of a bucket.
 	MaxKeyBytes   = 1 << 10
 	MaxValueBytes = 8 << 20
@@ -38,172 +29,304 @@ const (
 
 // The first byte of an index key says what it is.
 const (
-	manifestKeys = 'M' // + step, big-endian
+	manifestKeys = 'M' // + step, big-endian; the value is empty: the manifest is a file
 	pinKeys      = 'P' // + name
 	bucketKeys   = 'B' // + name, 0, key
 )
 
 // Op is one entry of an atomic batch: Value is put under Key, or Key is deleted.
-type Op struct {
-	Key    []byte
-	Value  []byte
-	Delete bool
+type Op = journal.Op
+
+// treeFolder is Badger's folder within the index's.
+const treeFolder = "badger"
+
+// index holds pins, buckets, and which manifests must be there. The journal makes each batch durable; the tree answers.
+// What the tree cannot do, because it is damaged or because the disk is too full for Badger, which maps its files into memory,
+// the journal does more slowly, until the tree has been made again.
+type index struct {
+	folder  string
+	disk    disk.Disk
+	space   *space
+	log     *slog.Logger
+	journal *journal.Journal
+	broken  error // why there is no journal, in a store that is open to read alone
+
+	writes sync.Mutex // held while a batch goes to the journal and then to the tree
+	mu     sync.Mutex // guards tree
+	tree   *tree      // nil: there is none to ask
 }
 
-// index is Badger with a checksum of its own on every value: Badger's verification gives
-// an empty value and no error for a flipped byte, and without it gives the flipped byte.
-type index struct{ db *badger.DB }
-
-func openIndex(dir string, readOnly bool, log *slog.Logger) (*index, error) {
-	o := badger.DefaultOptions(dir).
-		WithSyncWrites(true).
-		WithDetectConflicts(false). // each write is one blind batch
-		WithMemTableSize(memTableBytes).
-		WithNumMemtables(2).
-		WithNumCompactors(2).
-		WithValueLogFileSize(valueLogBytes).
-		WithCompression(options.None).
-		WithBlockCacheSize(0). // tables are mapped, the page cache serves them
-		WithChecksumVerificationMode(options.OnTableRead).
-		WithCompactL0OnClose(true). // or collectValueLog would never learn what is dead
-		WithMetricsEnabled(false).
-		WithReadOnly(readOnly).
-		WithLogger(badgerLog{log})
-	db, err := badger.Open(o)
-	if err != nil {
-		damaged := func(sign string) bool { return strings.Contains(err.Error(), sign) }
-		if slices.ContainsFunc(damageSigns, damaged) {
-			err = fmt.Errorf("%w: %w; join the run again from a fresh folder, "+
-				"or restore this one from a copy", ErrCorrupt, err)
-		}
-		return nil, fmt.Errorf("index: %w", err)
-	}
-	return &index{db}, nil
+// ask returns the tree to ask.
+func (x *index) ask() *tree {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.tree
 }
 
-// damageSigns mark errors of badger.Open about bytes that changed or files that are gone: Badger has
-// no sentinels for them.
-var damageSigns = []string{"checksum", "bad magic", "corrupted", "does not exist for table", "unsupported version"}
+// use has reads go to another tree. The one before is left to whoever still reads it, and to the end of the process: Badger's
+// end would fault what they read, or write where there is no room.
+func (x *index) use(t *tree) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tree = t
+}
 
-// indexExists fails with ErrNoStore where Badger would begin a new, empty index.
-func indexExists(dir string) error {
-	st, err := os.Stat(filepath.Join(dir, badger.ManifestFilename))
-	if err == nil && st.Size() > 0 {
-		return nil
+// open opens the journal, and the tree unless the index is open to read alone.
+func (x *index) open(o journal.Options) (err error) {
+	o.Disk = x.disk
+	x.journal, err = journal.Open(x.folder, o)
+	switch {
+	case errors.Is(err, journal.ErrDamaged):
+		err = fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+	case errors.Is(err, journal.ErrMissing):
+		err = fmt.Errorf("%w: index/%s and index/%s are missing; %s", ErrNoStore, journal.FirstFile, journal.SecondFile, remedy)
+	case errors.Is(err, journal.ErrVersion):
+		err = fmt.Errorf("%w: index: %w", ErrVersion, err)
+	case err != nil:
+		err = x.space.explain(fmt.Errorf("index: %w", err), 0)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if o.ReadOnly && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNoStore)) {
+		x.broken, err = err, nil
+	}
+	if err != nil || o.ReadOnly {
 		return err
 	}
-	return fmt.Errorf("%w: index/%s is missing or empty; restore the folder from a copy, "+
-		"or join the run again from a fresh folder", ErrNoStore, badger.ManifestFilename)
+	if damage := x.journal.Damage(); damage != nil {
+		x.log.Warn("the index was damaged and is whole again: one of its journal's two files was written anew from the other", "cause", damage)
+	}
+	x.openTree()
+	return nil
 }
 
-// get gives a copy of the value, or ErrNotFound.
-func (x *index) get(key []byte) (value []byte, err error) {
-	err = x.db.View(func(t *badger.Txn) error {
-		item, err := t.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return ErrNotFound
+// remedy ends the error of a store that has lost what it must not forget, the votes of its node among it.
+const remedy = "restore the folder from a copy, or enter the run anew with `pnode join INVITE --dir OTHER-FOLDER`: " +
+	"the others replace this node's vote by themselves. The checkpoints in it can still be read with --dir"
+
+// openTree opens the tree as it was closed, or makes it again.
+func (x *index) openTree() {
+	wrong := checkTreeSeal(x.folder, x.journal.Position())
+	if wrong != nil && !errors.Is(wrong, errUnsealed) {
+		x.log.Warn("the index was damaged: it is made again from its journal", "cause", wrong)
+	}
+	if dir := filepath.Join(x.folder, treeFolder); wrong == nil && folderBytes(dir) < treeSlackBytes+2*x.journal.Bytes() {
+		done, err := x.space.take(flushBytes, forTree)
+		if err == nil {
+			defer done()
+			err = x.unseal()
 		}
-		if err != nil {
-			return err
+		var t *tree
+		if err == nil {
+			t, err = openTree(dir, x.log)
 		}
-		value, err = unsealItem(item)
-		return err
-	})
-	return value, err
+		if wrong = err; err == nil {
+			x.use(t)
+			return
+		}
+	}
+	x.makeTree(wrong)
 }
 
-// tableBytes is the size of all tables.
-func (x *index) tableBytes() int64 {
-	var sum int64
-	for _, t := range x.db.Tables() {
-		sum += int64(t.OnDiskSize)
+// treeSlackBytes is how much longer than twice what counts Badger's files may be when it is opened. It is made again then: that is
+// simpler than its own ways to give room back.
+const treeSlackBytes = 16 << 20
+
+// folderBytes returns how many bytes the files in a folder have.
+func folderBytes(dir string) (sum int64) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			sum += info.Size()
+		}
 	}
 	return sum
 }
 
-// write applies all or nothing and is durable when it returns.
-func (x *index) write(ops []Op) error {
-	if len(ops) == 0 {
+// unseal says that Badger's files may change from now on.
+func (x *index) unseal() error {
+	err := x.disk.Remove(filepath.Join(x.folder, sealFile))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	t := x.db.NewTransaction(true)
-	defer t.Discard()
-	for _, op := range ops {
-		var err error
-		if op.Delete {
-			err = t.Delete(op.Key)
-		} else {
-			err = t.Set(op.Key, seal(op.Key, op.Value))
-		}
-		if errors.Is(err, badger.ErrTxnTooBig) {
-			return fmt.Errorf("%w: %d operations, %d bytes; up to %d and %d always fit",
-				ErrTooLarge, len(ops), opBytes(ops), MaxBatchOps, MaxBatchBytes)
-		}
+	if err == nil {
+		err = x.disk.SyncFolder(x.folder)
+	}
+	return err
+}
+
+// makeTree makes the tree again from the journal. Without room or rights for it the journal answers alone.
+func (x *index) makeTree(cause error) {
+	done, err := x.space.take(flushBytes, forTree)
+	if err == nil {
+		defer done()
+		err = x.unseal()
+	}
+	dir := filepath.Join(x.folder, treeFolder)
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	if err == nil {
+		err = x.disk.MakeFolder(dir)
+	}
+	var made *tree
+	if err == nil {
+		made, err = openTree(dir, x.log)
+	}
+	if err == nil {
+		err = x.journal.All(made.fill)
 		if err != nil {
-			return err
+			err = errors.Join(err, made.close())
 		}
 	}
-	return t.Commit()
+	if err != nil {
+		x.log.Warn("the index works from its journal alone until it can be made again", "cause", errors.Join(cause, err))
+		return
+	}
+	x.use(made)
 }
 
-// walk visits the keys that begin with prefix in order, from the given key on (nil: from
-// the end where the walk begins), until fn returns false or an error. Values are read on
-// demand; key is valid during the call.
-func (x *index) walk(prefix, from []byte, reverse bool, fn func(key []byte, value func() ([]byte, error)) (bool, error)) error {
-	return x.db.View(func(t *badger.Txn) error {
-		o := badger.DefaultIteratorOptions
-		o.PrefetchValues = false
-		o.Reverse = reverse
-		it := t.NewIterator(o)
-		defer it.Close()
-		if from == nil {
-			if from = prefix; reverse {
-				from = successor(prefix)
-			}
-		}
-		it.Seek(from)
-		if reverse && !it.ValidForPrefix(prefix) && it.Valid() {
-			it.Next() // the successor of the prefix is itself a key
-		}
-		for ; it.ValidForPrefix(prefix); it.Next() {
-			item := it.Item()
-			more, err := fn(item.Key(), func() ([]byte, error) { return unsealItem(item) })
-			if err != nil || !more {
-				return err
-			}
+// apply writes a batch, all of it or nothing, and returns when it is durable.
+func (x *index) apply(ops []Op) error {
+	if x.broken != nil {
+		return ErrReadOnly
+	}
+	x.writes.Lock()
+	defer x.writes.Unlock()
+	err := x.journal.Write(ops)
+	switch {
+	case errors.Is(err, journal.ErrReadOnly):
+		return ErrReadOnly
+	case errors.Is(err, journal.ErrTooLarge):
+		return fmt.Errorf("%w: %w; %d operations and %d bytes always fit", ErrTooLarge, err, MaxBatchOps, MaxBatchBytes)
+	case errors.Is(err, journal.ErrGone):
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	case err != nil:
+		return x.space.explain(err, opBytes(ops))
+	}
+	t := x.ask()
+	if t == nil {
+		if done, err := x.space.take(flushBytes, forTree); err == nil { // there is room again
+			done()
+			x.makeTree(nil) // it has ops
 		}
 		return nil
-	})
-}
-
-// successor is the least key greater than every key with this prefix; a prefix here never
-// consists of 0xff alone.
-func successor(prefix []byte) []byte {
-	n := len(prefix)
-	for prefix[n-1] == 0xff {
-		n--
 	}
-	s := bytes.Clone(prefix[:n])
-	s[n-1]++
-	return s
+	done, err := x.space.takeBeside(t.bytes(), opBytes(ops), forTree) // and room for a compaction
+	if err == nil {
+		err = t.write(ops)
+		done()
+	}
+	if err != nil {
+		x.use(nil)
+		x.log.Warn("the index works from its journal alone until it can be made again", "cause", err)
+	}
+	return nil
 }
 
-// collectValueLog gives back value log files of which half or more is dead. Only values
-// of 1 MiB and more live there: manifests of 15,000 chunks (63 GB). Badger counts what is
-// dead when it compacts, which so small an index hardly does before it is closed: it is
-// the first sweep after a restart that gives most of it back.
-func (x *index) collectValueLog() error {
-	for {
-		err := x.db.RunValueLogGC(0.5)
-		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+// repair makes the tree again unless it agrees with the journal about a key: while a batch is on its way it does not.
+func (x *index) repair(key []byte) {
+	x.writes.Lock()
+	defer x.writes.Unlock()
+	t := x.ask()
+	if t == nil {
+		return
+	}
+	_, err := t.get(key)
+	if err == nil || errors.Is(err, ErrNotFound) && !x.journal.Has(key) {
+		return
+	}
+	x.use(nil)
+	x.log.Warn("the index was damaged: it is made again from its journal", "cause", err)
+	x.makeTree(err)
+}
+
+// get returns a copy of the value, or ErrNotFound.
+func (x *index) get(key []byte) ([]byte, error) {
+	if x.broken != nil {
+		return nil, x.broken
+	}
+	if t := x.ask(); t != nil {
+		value, err := t.get(key)
+		switch {
+		case err == nil:
+			return value, nil
+		case errors.Is(err, ErrNotFound) && !x.journal.Has(key):
+			return nil, ErrNotFound
+		}
+		x.repair(key)
+	}
+	value, there, err := x.journal.Get(key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+	}
+	if !there {
+		return nil, ErrNotFound
+	}
+	return value, nil
+}
+
+// walk visits the keys that begin with prefix in order, from the given key on (nil: all of them), until visit returns false.
+// visit owns key and value, and may use the index.
+func (x *index) walk(prefix, from []byte, reverse bool, visit func(key, value []byte) bool) error {
+	if x.broken != nil {
+		return x.broken
+	}
+	var last []byte // visited
+	if t := x.ask(); t != nil {
+		err := t.walk(prefix, from, reverse, func(key, value []byte) bool { last = key; return visit(slices.Clone(key), value) })
+		if err == nil {
 			return nil
 		}
+		x.use(nil) // the next write makes it again
+		x.log.Warn("the index is damaged: it is made again from its journal", "cause", err)
+	}
+	return x.walkJournal(prefix, from, last, reverse, visit)
+}
+
+// walkJournal is walk over the journal, after a key that was visited.
+func (x *index) walkJournal(prefix, from, last []byte, reverse bool, visit func(key, value []byte) bool) error {
+	keys := x.journal.Keys(string(prefix))
+	if reverse {
+		slices.Reverse(keys)
+	}
+	before := func(key string, bound []byte) bool {
+		return bound != nil && (!reverse && key < string(bound) || reverse && key > string(bound))
+	}
+	for _, key := range keys {
+		if before(key, from) || before(key, last) || last != nil && key == string(last) {
+			continue
+		}
+		value, there, err := x.journal.Get([]byte(key))
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+		}
+		if there && !visit([]byte(key), value) { // else it was deleted meanwhile
+			break
 		}
 	}
+	return nil
+}
+
+// close closes the tree and seals its files, unless it has to be made again at the next start: on a disk that is too full for
+// its last tables, or when its folder is gone.
+func (x *index) close() error {
+	if x.journal == nil {
+		return nil
+	}
+	if t := x.ask(); t != nil && !x.journal.Gone() {
+		done, err := x.space.take(flushBytes+t.bytes(), forTree)
+		if err == nil {
+			err = t.close()
+			done()
+		}
+		if err == nil {
+			err = writeTreeSeal(x.folder, x.journal.Position(), x.disk)
+		}
+		if err != nil {
+			x.log.Warn("the index is made again at the next start", "cause", err)
+		}
+	}
+	x.use(nil)
+	return x.journal.Close()
 }
 
 func opBytes(ops []Op) int64 {
@@ -214,44 +337,57 @@ func opBytes(ops []Op) int64 {
 	return n
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checksum covers the key too, so that a value never counts under another key.
-func checksum(key, value []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
-}
-
-// seal appends the checksum of key and value to a copy of value.
-func seal(key, value []byte) []byte {
-	sealed := append(make([]byte, 0, len(value)+crc32.Size), value...)
-	return binary.LittleEndian.AppendUint32(sealed, checksum(key, value))
-}
-
-// unseal checks and cuts off the checksum. The result aliases sealed.
-func unseal(key, sealed []byte) ([]byte, error) {
-	n := len(sealed) - crc32.Size
-	if n < 0 || binary.LittleEndian.Uint32(sealed[n:]) != checksum(key, sealed[:n]) {
-		return nil, fmt.Errorf("%w: index value of key %q", ErrCorrupt, key)
+// noted returns the steps whose manifests must be there, in ascending order.
+func (x *index) noted() (steps []plan.Step, err error) {
+	if x.broken != nil {
+		return nil, nil
 	}
-	return sealed[:n:n], nil
+	err = x.walk([]byte{manifestKeys}, nil, false, func(key, _ []byte) bool {
+		if len(key) == manifestKeyBytes {
+			steps = append(steps, plan.Step(binary.BigEndian.Uint64(key[1:])))
+		}
+		return true
+	})
+	return steps, err
 }
 
-func unsealItem(item *badger.Item) ([]byte, error) {
-	sealed, err := item.ValueCopy(nil)
-	if err != nil {
-		return nil, err
+const manifestKeyBytes = 9
+
+func manifestKey(step plan.Step) []byte {
+	return binary.BigEndian.AppendUint64([]byte{manifestKeys}, uint64(step))
+}
+
+// eachPin calls fn for the pins, sorted by name: named lists of chunks that stay.
+func (x *index) eachPin(fn func(name string, hashes []plan.Hash)) error {
+	var damaged error
+	err := x.walk([]byte{pinKeys}, nil, false, func(key, value []byte) bool {
+		name := string(key[1:])
+		hashes, err := decodePin(value)
+		if err != nil {
+			damaged = fmt.Errorf("pin %s: %w", name, err)
+			return false
+		}
+		fn(name, hashes)
+		return true
+	})
+	return errors.Join(err, damaged)
+}
+
+func pinKey(name string) []byte { return append([]byte{pinKeys}, name...) }
+
+func encodePin(hashes []plan.Hash) (b []byte) {
+	for _, h := range hashes {
+		b = append(b, h[:]...)
 	}
-	return unseal(item.Key(), sealed)
+	return b
 }
 
-// badgerLog passes Badger's messages on; its information is only of use for debugging.
-type badgerLog struct{ log *slog.Logger }
-
-func (l badgerLog) Errorf(f string, a ...any)   { l.log.Error(message(f, a)) }
-func (l badgerLog) Warningf(f string, a ...any) { l.log.Warn(message(f, a)) }
-func (l badgerLog) Infof(f string, a ...any)    { l.log.Debug(message(f, a)) }
-func (l badgerLog) Debugf(f string, a ...any)   { l.log.Debug(message(f, a)) }
-
-func message(format string, args []any) string {
-	return "badger: " + strings.TrimSpace(fmt.Sprintf(format, args...))
+func decodePin(b []byte) (hashes []plan.Hash, err error) {
+	if len(b)%len(plan.Hash{}) != 0 {
+		return nil, fmt.Errorf("%w: pin of %d bytes", ErrCorrupt, len(b))
+	}
+	for h := range slices.Chunk(b, len(plan.Hash{})) {
+		hashes = append(hashes, plan.Hash(h))
+	}
+	return hashes, nil
 }

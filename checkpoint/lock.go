@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pnode/checkpoint/disk"
 )
 
 // lockFile is the file in a folder that whoever has the folder holds a lock on.
@@ -55,9 +57,16 @@ func isAt(f *os.File, path string) bool {
 
 // lockDir takes the directory for this process, or shared with others that read. The lock file gets
 // the process number, for the error message of the next one that tries; shared it names nobody, since
-// who is there last need not be who wrote a number last.
+// who is there last need not be who wrote a number last. Who reads where nothing can be written needs
+// no lock file: it returns nil.
 func lockDir(dir string, shared bool) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(dir, lockFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if shared && disk.ReadOnly(err) {
+		if f, err = os.Open(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

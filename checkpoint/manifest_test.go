@@ -106,36 +106,27 @@ func FuzzDecodeManifest(f *testing.F) {
 	})
 }
 
-// FuzzUnseal: whatever the stored bytes are, unseal gives them back checked or ErrCorrupt.
-func FuzzUnseal(f *testing.F) {
-	f.Add([]byte("key"), seal([]byte("key"), []byte("value")))
-	f.Add([]byte("key"), []byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, key, sealed []byte) {
-		value, err := unseal(key, sealed)
-		if err == nil && !bytes.Equal(seal(key, value), sealed) || err != nil && !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("%q, %v", value, err)
-		}
-	})
-}
-
-func TestSealTellsEveryFlip(t *testing.T) {
-	key, value := []byte("key"), []byte("some value")
-	sealed := seal(key, value)
-	if got, err := unseal(key, sealed); err != nil || !bytes.Equal(got, value) {
-		t.Fatalf("%q, %v", got, err)
+// TestAManifestsFileTellsEveryChange: each flipped bit, and each cut.
+func TestAManifestsFileTellsEveryChange(t *testing.T) {
+	m := goodManifest()
+	sealed := sealed(manifestKind, m.Encode())
+	if got, err := unsealManifest(m.Step, sealed); err != nil || !bytes.Equal(got.Encode(), m.Encode()) {
+		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := unseal([]byte("kez"), sealed); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("under another key: %v", err)
+	if _, err := unsealManifest(m.Step+1, sealed); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("under another step: %v", err)
 	}
 	for bit := range len(sealed) * 8 {
 		sealed[bit/8] ^= 1 << (bit % 8)
-		if _, err := unseal(key, sealed); !errors.Is(err, ErrCorrupt) {
+		if _, err := unsealManifest(m.Step, sealed); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("bit %d: %v", bit, err)
 		}
 		sealed[bit/8] ^= 1 << (bit % 8)
 	}
-	if _, err := unseal(key, nil); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("nothing: %v", err)
+	for n := range sealed {
+		if _, err := unsealManifest(m.Step, sealed[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cut at %d: %v", n, err)
+		}
 	}
 }
 

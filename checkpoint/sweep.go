@@ -1,9 +1,7 @@
 package checkpoint
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"pnode/planner/plan"
 )
@@ -30,7 +28,7 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 			if live[h] {
 				return nil
 			}
-			removed, err := s.guard.collect(h, func() error { return os.Remove(s.chunks.path(h)) })
+			removed, err := s.guard.collect(h, func() error { return s.chunks.disk.Remove(s.chunks.path(h)) })
 			if removed && err == nil {
 				freedBytes += size
 			}
@@ -39,20 +37,23 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 		if err == nil {
 			err = s.chunks.sweepQuarantine(live)
 		}
-		if err != nil {
-			return err
-		}
-		// Live values are written again before a file is removed; without room for that it waits for
-		// another sweep.
-		done, err := s.catalog.space.take(valueLogBytes, forDeletes)
-		if errors.Is(err, ErrDiskFull) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer done()
-		return s.catalog.collectValueLog()
+		return err
 	})
 	return freedBytes, err
+}
+
+// Release removes chunks although manifests name them: those of layers that this node keeps no longer. It leaves those
+// that are held. A chunk that is not here is no error.
+func (s *Store) Release(hashes []plan.Hash) error {
+	return s.during("release chunks", func() error {
+		if s.reads {
+			return ErrReadOnly
+		}
+		for _, h := range hashes {
+			if _, err := s.guard.collect(h, func() error { return ignoreMissing(s.chunks.disk.Remove(s.chunks.path(h))) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

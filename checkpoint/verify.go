@@ -14,13 +14,19 @@ type Report struct {
 	Chunks int
 	Bytes  int64
 	// Missing and Corrupt chunks are referred to; each is named once. Corrupt ones are in
-	// the quarantine now.
+	// the quarantine now, unless the store is open to read alone.
 	Missing []plan.Hash
 	Corrupt []plan.Hash
 	// Manifests newest first, damaged ones left out.
 	Manifests []ManifestReport
-	// Damaged says which records of the index cannot be read; nil when all can.
+	// Unnamed chunk files, of UnnamedBytes, are referred to by nothing: an interrupted save leaves them, and the next sweep
+	// removes them.
+	Unnamed      int
+	UnnamedBytes int64
+	// Damaged says which manifests and pins cannot be read; nil when all can.
 	Damaged error
+	// Index says what is damaged in the index, and what helps; nil for nothing. Checkpoints may be whole all the same.
+	Index error
 }
 
 // ManifestReport is the state of one manifest on this node.
@@ -35,7 +41,10 @@ type ManifestReport struct {
 }
 
 // OK reports that nothing this node holds is missing or damaged.
-func (r Report) OK() bool {
+func (r Report) OK() bool { return r.Whole() && r.Index == nil }
+
+// Whole reports that no checkpoint that this node holds is damaged.
+func (r Report) Whole() bool {
 	for _, m := range r.Manifests {
 		if !m.OK {
 			return false
@@ -62,7 +71,7 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	defer s.users.leave()
 	manifests, wanted, damaged := s.holdAll()
 	defer s.guard.release(wanted.order...)
-	r := Report{Damaged: damaged}
+	r := Report{Damaged: damaged, Index: s.IndexDamage()}
 	whole := map[plan.Hash]bool{}
 	for i, h := range wanted.order {
 		data, err := []byte(nil), ctx.Err()
@@ -88,6 +97,15 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	}
 	for _, m := range manifests {
 		r.Manifests = append(r.Manifests, s.judge(m, whole))
+	}
+	err := s.chunks.walk(func(h plan.Hash, size int64) error {
+		if _, named := wanted.required[h]; !named {
+			r.Unnamed, r.UnnamedBytes = r.Unnamed+1, r.UnnamedBytes+size
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("checkpoint: verify: %w", err)
 	}
 	return r, nil
 }
@@ -119,7 +137,10 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 			w.add(l.Chunks, s.holds(l))
 		}
 	}
-	err := s.catalog.eachPin(func(_ string, hashes []plan.Hash) { w.add(hashes, true) })
+	var err error
+	if s.catalog.broken == nil {
+		err = s.catalog.eachPin(func(_ string, hashes []plan.Hash) { w.add(hashes, true) })
+	}
 	s.guard.hold(w.order...)
 	return manifests, w, errors.Join(damaged, err)
 }

@@ -85,7 +85,7 @@ func TestVerifyTellsADamagedIndexRecord(t *testing.T) {
 	if err := s.Commit(oneChunk(1, h, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.catalog.write([]Op{{Key: pinKey("p"), Value: make([]byte, 31)}}); err != nil {
+	if err := s.catalog.apply([]Op{{Key: pinKey("p"), Value: make([]byte, 31)}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Verify(t.Context(), nil)

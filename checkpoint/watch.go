@@ -1,16 +1,15 @@
 package checkpoint
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
 
-// watchInterval is how often an open store looks at the free space.
-const watchInterval = 200 * time.Millisecond
+// watchInterval is how often an open store looks whether its folder is still there.
+const watchInterval = 500 * time.Millisecond
 
-// watch reports when other programs have taken the room that the index needs. Every write
-// looks for itself; the watch is for a node that would learn it only at its next write.
+// watch reports that the store's files were removed or replaced. A write into them finds that out by itself; the watch is for a
+// node that would learn it only at its next write.
 func (s *Store) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -20,19 +19,18 @@ func (s *Store) watch() {
 			return
 		case <-tick.C:
 		}
-		if err := s.catalog.lookAtSpace(); errors.Is(err, ErrDiskFull) { // another error may pass
+		if err := s.gone(); err != nil {
 			s.failed <- err
 			return
 		}
 	}
 }
 
-// lookAtSpace fails as a write of nothing into the index would.
-func (c catalog) lookAtSpace() error {
-	done, err := c.space.takeBeside(c.tableBytes(), 0, forIndex)
-	if err != nil {
-		return fmt.Errorf("checkpoint: watch the space: %w", err)
+// gone returns an error that wraps ErrGone once the store's files are not at their paths any more.
+func (s *Store) gone() error {
+	if isAt(s.lock, s.lock.Name()) && !s.catalog.journal.Gone() {
+		return nil
 	}
-	done()
-	return nil
+	return fmt.Errorf("checkpoint: %w: %s; what was in it is lost to this node: restore it from a copy, or enter the run anew "+
+		"with `pnode join INVITE` and another folder for --dir", ErrGone, s.dir)
 }

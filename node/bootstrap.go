@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/checkpointer"
+	"pnode/node/notice"
 	"pnode/swarm/consensus"
 )
 
@@ -31,8 +32,22 @@ type bootstrap struct {
 var errInterrupted = errors.New("node: interrupted before this node took part in the run; nothing is lost")
 
 // run takes part in the run until it is over, and closes the node. Cancelling ctx during the
-// bootstrap ends it; afterwards it asks to leave.
+// bootstrap ends it; afterwards it asks to leave. A notice that this machine is taken away does the same.
 func (n *Node) run(ctx context.Context, b bootstrap) error {
+	asked := ctx
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	n.group.Go(func() error {
+		notice.Watch(n.base, n.notices, n.log, func(heard notice.Notice) {
+			if heard.Hint {
+				n.out.Notice(heard.Why + ": nothing is done yet")
+				return
+			}
+			end(&heard)
+			n.requestLeave(heard)
+		})
+		return nil
+	})
 	l := newLoop(n)
 	err := l.bootstrap(ctx, b)
 	switch {
@@ -40,11 +55,18 @@ func (n *Node) run(ctx context.Context, b bootstrap) error {
 		n.log.Info("interrupted on the way in", "cause", err)
 		err = errInterrupted
 	case err == nil:
-		stop := context.AfterFunc(ctx, n.requestLeave)
+		stop := context.AfterFunc(asked, func() { n.requestLeave(noticeOf(asked)) })
 		defer stop()
 		err = l.run(n.base)
 	}
 	return errors.Join(err, n.Close())
+}
+
+// noticeOf returns why a context has ended, as whoever ended it said.
+func noticeOf(ctx context.Context) notice.Notice {
+	why := &notice.Notice{Why: "asked to stop"}
+	errors.As(context.Cause(ctx), &why)
+	return *why
 }
 
 // bootstrap makes contact, measures this machine, enters the roster, and fetches the text.
@@ -67,6 +89,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	if err := b.ready(ctx, state); err != nil {
 		return err
 	}
+	state = l.raft.State()
 	if l.kept = checkpointer.IDOf(state.Checkpoint); l.kept.Step > 0 {
 		l.keep(state, checkpointer.ID{}) // the process before may have ended before it did
 	}
@@ -89,7 +112,9 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	if err := l.raft.Propose(ctx, l.activeEntry()); err != nil {
 		return fmt.Errorf("node: become active: %w", err)
 	}
+	l.custody.tellRoom(state, l.out.Notice)
 	l.group.Go(func() error { l.announcer.Run(l.base); return nil })
+	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
 	l.group.Go(func() error { chunks.Mirror(l.base, l.data.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
 	l.enter(Waiting)
@@ -106,7 +131,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 	defer end(nil)
 	l.group.Go(func() error {
 		tell := func(w endWords) { l.out.Notice(w.doubt(l.raft.State().NameOf)) }
-		if step := awaitFinished(ctx, l.endWords, tell); step > 0 {
+		if step := awaitFinished(ctx, l.endWords, tell); step > 0 && !l.custody.awaits(step) {
 			end(finishedError{step})
 		}
 		return nil
@@ -147,7 +172,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		return consensus.State{}, cause
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
-		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back", ErrUnreachable, err)
+		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", ErrUnreachable, err, l.dir)
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
 }

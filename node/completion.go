@@ -27,48 +27,61 @@ import (
 const completionTime = 2 * time.Second
 
 // announceCompletion tells those who still look for a run that it is finished: a node that was
-// away at the end comes back to nobody. Where no other node runs it takes no time.
-func announceCompletion(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) {
+// away at the end comes back to nobody. Where no other node runs it takes no time. It returns the later
+// end that an owner gives the run meanwhile, 0 for none.
+func announceCompletion(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) plan.Step {
 	if len(kept.Known) == 0 || alpn.NobodyListens(ctx, kept.Known...) {
-		return
+		return 0
 	}
-	if err := sayFinished(ctx, cfg, kept, log); err != nil {
+	extends, err := sayFinished(ctx, cfg, kept, log)
+	if err != nil {
 		log.Info("nobody to tell that the run is finished", "cause", err)
 	}
+	return extends
 }
 
-// sayFinished repeats a heartbeat: the other end listens to it a moment after the connection.
-func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) error {
+// sayFinished repeats a heartbeat: the other end listens to it a moment after the connection. It ends early where an owner
+// says that the run gets a later end.
+func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) (extends plan.Step, err error) {
 	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s, err := swarm.New(ctx, swarm.Config{
 		Identity: identity, Run: kept.Run, OwnerKey: kept.OwnerKey, Capability: kept.Capability, Logger: log,
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer s.Close()
+	heard := gossip.NewTracker()
+	if err := heard.Listen(s.Topics(), nil); err != nil {
+		return 0, err
+	}
 	reaching, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	if err := s.Connect(reaching, kept.Known...); err != nil {
-		return err
+		return 0, err
 	}
 	said := gossip.Heartbeat{Peer: s.ID(), Phase: string(Stopped), Finished: kept.Finished}.Encode()
 	tick := time.NewTicker(gossip.Every / 4)
 	defer tick.Stop()
 	for end := time.Now().Add(completionTime); time.Now().Before(end); {
 		if err := s.Topics().Publish(ctx, topics.Events, said); err != nil {
-			return err
+			return 0, err
+		}
+		for _, o := range kept.Owners {
+			if b, _ := heard.Last(o); b.Extends > kept.Finished {
+				return b.Extends, nil
+			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // endWords holds what the others say about the end of the run, and who of them is believed.

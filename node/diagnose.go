@@ -69,16 +69,31 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	return fmt.Errorf("%w: the contact answers over %s, and did not let this node in: %w; try again", ErrUnreachable, report.Over, err)
 }
 
-// tellDegraded prints in one line what is in the way of QUIC, where a node reached the contact at addresses without it.
-func tellDegraded(ctx context.Context, s *swarm.Swarm, addrs []string, out Output) {
+// tellWay prints in one line over what a node reached the contact at addresses, and why, unless that is QUIC.
+func tellWay(ctx context.Context, s *swarm.Swarm, addrs []string, out Output) {
 	over, at, ok := s.ReachedOver(addrs)
 	if !ok || over == plan.QUIC {
 		return
 	}
 	report, err := swarm.Diagnose(ctx, admission.Invite{Addrs: addrs}, nil)
-	if err != nil || report.Degraded == "" {
+	if err != nil {
 		return
 	}
 	out.Log.Info("reached the contact", "over", over, "at", at)
-	out.Notice(fmt.Sprintf("joined over %s: %s; %s", over, report.Degraded, report.Do))
+	if line := joinedOver(over, report); line != "" {
+		out.Notice(line)
+	}
+}
+
+// joinedOver returns that line, empty where the tests found nothing in the way.
+func joinedOver(over plan.Transport, r diagnose.Report) string {
+	switch {
+	case over == plan.Relay && r.Over == plan.Relay:
+		return "joined through a relay: " + strings.TrimPrefix(r.Verdict, "this machine can join: ")
+	case over == plan.Relay:
+		return "joined through a relay: the contact did not answer directly; data goes past the relay where that works, else through it"
+	case r.Degraded == "":
+		return ""
+	}
+	return fmt.Sprintf("joined over %s: %s; %s", over, r.Degraded, r.Do)
 }

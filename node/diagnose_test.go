@@ -18,7 +18,9 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/node/config"
+	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/diagnose"
 )
 
 // TestAFailedJoinNamesWhatIsInTheWay: by the tests made after it, with what to do, and without the invite's secret.
@@ -94,5 +96,41 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 				t.Errorf("%v\nwant ... %s", err, c.want)
 			}
 		})
+	}
+}
+
+// TestJoinedOver: one line says how the contact was reached, but for QUIC, also where nothing was in the way of a relay.
+func TestJoinedOver(t *testing.T) {
+	works := func(p diagnose.Part) diagnose.Test {
+		return diagnose.Test{Part: p, Target: "198.51.100.7:4001", Result: diagnose.OK, Finding: diagnose.Works}
+	}
+	silent := diagnose.Test{Part: diagnose.UDP, Target: "198.51.100.7:4001", Result: diagnose.Fails, Finding: diagnose.Silent, Do: "open it"}
+	for _, tt := range []struct {
+		over  plan.Transport
+		tests []diagnose.Test
+		want  string
+	}{
+		{plan.TCP, []diagnose.Test{silent, works(diagnose.TCP)}, "joined over TCP: UDP to 198.51.100.7:4001 gets no answer; open it"},
+		{plan.TCP, []diagnose.Test{works(diagnose.UDP)}, ""},
+		{
+			plan.Relay,
+			[]diagnose.Test{works(diagnose.UDP), works(diagnose.Relay)},
+			"joined through a relay: UDP to the relay at 198.51.100.7:4001 works; data will go past it where the NATs let that be, else through it",
+		},
+		{
+			plan.Relay,
+			[]diagnose.Test{silent, works(diagnose.TCP), works(diagnose.Relay)},
+			"joined through a relay: UDP to 198.51.100.7:4001 gets no answer, TCP to the relay at 198.51.100.7:4001 works; " +
+				"data will go past it where the NATs let that be, else through it",
+		},
+		{
+			plan.Relay,
+			[]diagnose.Test{works(diagnose.UDP)},
+			"joined through a relay: the contact did not answer directly; data goes past the relay where that works, else through it",
+		},
+	} {
+		if got := joinedOver(tt.over, diagnose.Judge(tt.tests)); got != tt.want {
+			t.Errorf("over %s: %q, want %q", tt.over, got, tt.want)
+		}
 	}
 }

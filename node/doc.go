@@ -13,6 +13,7 @@
 //   - monitor: what people and programs see: status, events, the step log, the plan view.
 //   - ingest: from files to the run: text, first weights, tokenizer.
 //   - hardware: what this machine computes on, its profile, lost devices.
+//   - notice: signals, and clouds that take this machine away.
 //   - api, config, dataset, weights, infer, local, progress: see docs/architecture.md.
 //
 // # Life of a node
@@ -21,8 +22,9 @@
 // draining on the way out, stopped at the end. train.go founds a run, join.go enters one,
 // resume.go goes on with one. Each of them has open.go bring the parts up. bootstrap.go takes the
 // node into the roster, then loop.go follows the replicated state: generation.go carries one plan
-// out, exit.go is the pure rule of the way out, leave.go acts on it, and completion.go ends the
-// run. invites.go makes and revokes invites, removal.go
+// out, exit.go is the pure rule of the way out, leave.go acts on it, handover.go follows what goes to
+// others meanwhile, completion.go ends the run, and delivery.go keeps its nodes until an owner has the
+// model. invites.go makes and revokes invites, removal.go
 // acts on removals. membership.go holds what a node must keep to come back, stored.go reads the folders of
 // nodes that do not run. requests.go and consensus.go put requests and raft on swarm's streams.
 //
@@ -32,7 +34,7 @@
 //     last: a pure function of (seed, step, micro).
 //  2. pipeline runs the stage's action list: forwards send activations on, backwards send
 //     gradients back, over a link session of the generation.
-//  3. Gradients are summed over replicas; every worker reports square sums and losses to
+//  3. Gradients are summed over replicas, in an order that the run fixes; every worker reports square sums and losses to
 //     the coordinator, whose commit makes the step count; the optimizer updates.
 //     Every committed step goes into the step log (monitor); nodes without a part in
 //     the plan read it in the logs of those that have one.
@@ -42,15 +44,21 @@
 //
 // # When a node dies
 //
+// A member whose process ends is gone at once, where it can be reached over TCP: its operating system closes an
+// idle connection and refuses another one (swarm/lifeline). Elsewhere silence tells.
 // Members send a heartbeat each second (gossip). A member that is silent for 5 s is gone if it
 // does not answer and its host says that its process has ended. If the host is silent too, a link
 // may be down, which has 15 s to come back: links resume then and nothing is lost. Links notice a
-// dead neighbour by the same signs: the generation is given up, the node waits. The leader marks
-// the dead gone and commits a plan for those that are left, from the newest committed
-// checkpoint; nodes fetch the state that they lack and go on. Where nobody has all of that
-// checkpoint any more, the run goes back to an older one. A change that can wait first has the
-// newest step saved, and starts from there. A search for plans may take seconds and delays none
-// of this. A voter majority must be alive; without it everything stops and waits, and says so.
+// dead neighbour by the same signs: the generation is given up, and its workers' state stays in
+// memory (salvage.go). All that live can be brought to one step, the newest that one of them has
+// taken. Where they have all layers together the leader has the log name who saves which
+// (consensus.Salvage), and nothing is done twice. It marks the dead gone and commits a plan for those
+// that are left, from the newest committed checkpoint: what was salvaged, else an older one; nodes fetch
+// the state that they lack and go on. Where nobody has all of that checkpoint any more, the run goes
+// back to one before. A change that can wait first has the
+// newest step saved, and starts from there: the plan is searched for while the steps go on, each
+// stage is saved where it is, and whoever gets layers fetches them there. A search for plans may take
+// seconds and delays none of this. A voter majority must be alive; without it everything stops and waits, and says so.
 //
 // # When a link or a stage slows down
 //
@@ -72,15 +80,20 @@
 //   - monitor: FollowSteps reads the steps that no worker here reports. KeepLosses writes the
 //     loss curve down; LearnLosses asks another node for the one of before. Forward hands events
 //     to whoever started the node.
+//   - ledger.Run: brings the record of what was computed here to the disk.
 //   - links.Run: the accept loop of the data plane (pipeline/link).
+//   - One that saves what a generation has left, while the log wants it (salvage.go).
 //   - Three while a node enters the roster: one hears whether the run is finished, one whether
 //     nobody is there to come back to, one whether this node was removed (bootstrap.go).
 //   - One per generation, with one per worker and one that waits for these (generation.go). A
-//     worker has those of its step and of one save (pipeline/doc.go).
+//     worker has those of its step and of one save (pipeline/doc.go). One more, once all have loaded
+//     their state, has copies of it made.
+//   - whole.Run: has all layers of the newest checkpoint here, on owners' nodes (checkpointer).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
 //   - Single tasks of the loop: rejoin, wish, finish, check of devices.
 //   - api.Run: the local HTTP server.
+//   - notice.Watch, with one for each thing that it asks a cloud for; none where there is no cloud (bootstrap.go).
 //   - followRemovals: cuts off the peers that owners remove from the run (removal.go).
 //   - watchDisk: ends the node when the store or the consensus cannot write (node.go).
 //

@@ -4,16 +4,40 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/notice"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // exit is the state of the loop's way out.
 type exit struct {
-	leaving bool      // asked to leave; not taken back
-	since   time.Time // leaving or stopping is wanted since; zero while neither is
-	over    bool      // the loop ends
-	left    bool      // the run goes on without this node
+	leaving bool          // asked to leave; not taken back
+	notice  notice.Notice // why, and until when
+	parting time.Duration // before that time: what is not handed over then stays here
+	since   time.Time     // leaving or stopping is wanted since; zero while neither is
+	done    int64         // bytes that have been handed over
+	moved   time.Time     // when the last of them were
+	shown   string        // to people, of how far that is
+	over    bool          // the loop ends
+	left    bool          // the run goes on without this node
+	lost    error         // what could not be handed over; nil where all is
+}
+
+// mostParting bounds the time that a node keeps for giving its vote away and for closing, or a quarter of a short time.
+const mostParting = 3 * time.Second
+
+// ask takes in that somebody wants this node to leave, and until when.
+func (e *exit) ask(why notice.Notice, now time.Time) {
+	e.notice = e.notice.Sooner(why)
+	e.parting = mostParting
+	if at := e.notice.At; !at.IsZero() {
+		e.parting = min(mostParting, max(0, at.Sub(now)/4))
+	}
+}
+
+// overdue reports whether the time to hand anything over has passed, where one is known.
+func (e *exit) overdue(now time.Time) bool {
+	return !e.notice.At.IsZero() && now.After(e.notice.At.Add(-e.parting))
 }
 
 // exitView is the input to wayOut, all of it plain values.
@@ -59,10 +83,17 @@ func wayOut(v exitView) exitVerdict {
 		return exitVerdict{Stop: true}
 	case member && me.State == consensus.Active:
 		return exitVerdict{Drain: true}
-	case !s.Plan.Places(v.Self) && heldByOthers(s, v.Self):
+	case (!s.Plan.Places(v.Self) || saved(v)) && heldByOthers(s, v.Self):
 		return exitVerdict{Over: true, Left: true}
 	}
 	return exitVerdict{}
+}
+
+// saved reports whether the plan has ended with its newest step saved, while no other one follows: one without this
+// node may not fit anywhere.
+func saved(v exitView) bool {
+	s := v.State
+	return s.Paused() && s.Ended() && !v.Running
 }
 
 func othersActive(s consensus.State, self plan.PeerID) bool {
@@ -73,14 +104,23 @@ func othersActive(s consensus.State, self plan.PeerID) bool {
 
 // heldByOthers reports whether the newest checkpoint can be had without this node.
 func heldByOthers(s consensus.State, self plan.PeerID) bool {
-	for _, l := range s.Checkpoint.Layers {
-		elsewhere := slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
-			m, ok := s.Member(p)
-			return p != self && ok && m.State != consensus.Gone
-		})
-		if !elsewhere {
-			return false
+	return keptByOthers(s, self) == s.Checkpoint.Step
+}
+
+// heldElsewhere reports whether a member that is there and stays has a layer.
+func heldElsewhere(s consensus.State, l consensus.LayerRef, self plan.PeerID) bool {
+	return slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
+		m, ok := s.Member(p)
+		return p != self && ok && m.State != consensus.Gone && m.State != consensus.Draining
+	})
+}
+
+// keptByOthers returns the step of the newest checkpoint that can be had without this node, 0 for the start of the run.
+func keptByOthers(s consensus.State, self plan.PeerID) plan.Step {
+	for _, c := range append([]consensus.Checkpoint{s.Checkpoint}, s.Older...) {
+		if !slices.ContainsFunc(c.Layers, func(l consensus.LayerRef) bool { return !heldElsewhere(s, l, self) }) {
+			return c.Step
 		}
 	}
-	return true
+	return 0
 }

@@ -10,9 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/node/checkpointer"
 	"pnode/node/hardware"
+	"pnode/node/ledger"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
+	"pnode/pipeline/replay"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -24,9 +27,12 @@ type generation struct {
 	state   consensus.State // whose plan it is
 	plan    plan.Plan
 	end     context.CancelCauseFunc
-	done    chan error    // one result, after everything has been closed
-	loaded  chan struct{} // closed when every worker here has its state
-	loading atomic.Int32  // workers here that do not
+	done    chan error           // one result, after everything has been closed
+	loaded  chan struct{}        // closed when every worker here has its state
+	loading atomic.Int32         // workers here that do not
+	held    []*pipeline.Retained // what is left once done has its result
+	sent    *replay.Log          // what workers here send to other nodes
+	cadence *checkpointer.Cadence
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -60,6 +66,7 @@ func (n *Node) startGeneration(ctx context.Context, state consensus.State) *gene
 	g := &generation{
 		Node: n, state: state, plan: state.Plan, end: end,
 		done: make(chan error, 1), loaded: make(chan struct{}),
+		sent: n.replayer.Begin(state.Plan), cadence: checkpointer.NewCadence(),
 	}
 	n.group.Go(func() error {
 		err := g.run(ctx)
@@ -86,6 +93,9 @@ func (g *generation) run(ctx context.Context) error {
 	defer session.Close()
 	defer g.meter.Follow(session.Stats)()
 	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
+	if g.plan.Start > 0 {
+		g.checkpointer.For(g.plan).Fetch(ctx)
+	}
 	here := slices.DeleteFunc(g.plan.Workers(), func(id plan.WorkerID) bool { return id.Peer != g.self })
 	g.loading.Store(int32(len(here)))
 	var workers []*pipeline.Worker
@@ -95,7 +105,7 @@ func (g *generation) run(ctx context.Context) error {
 		}
 	}()
 	for _, id := range here {
-		w, err := g.newWorker(id, session)
+		w, err := g.newWorker(ctx, id, session)
 		if err != nil {
 			return hardware.ExplainMemory(err)
 		}
@@ -108,6 +118,14 @@ func (g *generation) run(ctx context.Context) error {
 	for _, w := range workers {
 		err = errors.Join(err, w.Saved())
 	}
+	why := errors.Join(context.Cause(ctx), err)
+	if lost := (lostPeerError{}); errors.As(why, &lost) {
+		session.Drop(lost.fault.Accused) // closing would wait for it
+	}
+	if err == nil || retains(why, g.self) {
+		g.held, err = retain(workers, err)
+		workers = nil
+	}
 	if err != nil {
 		return err
 	}
@@ -118,8 +136,18 @@ func (g *generation) run(ctx context.Context) error {
 	return nil
 }
 
+// retain takes workers over that have ended, with an error perhaps.
+func retain(workers []*pipeline.Worker, err error) ([]*pipeline.Retained, error) {
+	var held []*pipeline.Retained
+	for _, w := range workers {
+		r, failed := w.Retain()
+		held, err = append(held, r), errors.Join(err, failed)
+	}
+	return held, err
+}
+
 // newWorker makes the worker of one device here.
-func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeline.Worker, error) {
+func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *link.Session) (*pipeline.Worker, error) {
 	device, err := g.hardware.Device(id.Device)
 	if err != nil {
 		return nil, err
@@ -127,11 +155,12 @@ func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeli
 	before, _ := g.heartbeats.Last(g.self)
 	return pipeline.New(pipeline.Config{
 		Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
-		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, session),
-		Next: g.leader.NextSchedule(g.plan), OnStep: g.monitor.Step, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
+		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(session)), Due: g.due,
+		Next: g.leader.NextSchedule(g.plan), OnStep: func(r pipeline.StepResult) { g.record(g.plan, id, r); g.monitor.Step(r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: &g.commits,
 		OnLoaded: func() {
 			if g.loading.Add(-1) == 0 {
 				close(g.loaded)
+				g.group.Go(func() error { g.settle(ctx); return nil })
 			}
 		},
 		Usual: time.Duration(before.StepNanos),
@@ -145,6 +174,35 @@ func (g *generation) newWorker(id plan.WorkerID, session *link.Session) (*pipeli
 			return now.StopWanted || now.Paused()
 		},
 	})
+}
+
+// record writes a worker's step into this node's ledger.
+func (n *Node) record(p plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
+	if r.Final {
+		return
+	}
+	w := ledger.Work{Generation: p.Generation, Worker: id, By: n.self}
+	for i, s := range r.Stages {
+		w.Stages = append(w.Stages, ledger.StageWork{StageID: s.StageID, Layers: p.At(s.StageID).Layers, Micros: slices.Sorted(slices.Values(r.Added[i]))})
+	}
+	n.ledger.Step(w, ledger.CommitOf(r.Step, r.Loss, r.Norm))
+}
+
+// settle tells the others what this node has loaded, and has its holders fetch copies, while the steps run.
+func (g *generation) settle(ctx context.Context) {
+	if err := g.checkpointer.For(g.plan).Settle(ctx); err != nil && ctx.Err() == nil {
+		g.log.Warn("the state at the start of the plan has no copy", "generation", g.plan.Generation, "cause", err)
+	}
+}
+
+// due reports to the coordinator whether the state after a step is to be saved.
+func (g *generation) due(step plan.Step) bool {
+	newest := g.raft.State().Checkpoint.Step
+	forgets := slices.ContainsFunc(g.plan.Peers(), func(p plan.PeerID) bool {
+		b, _ := g.heartbeats.Last(p)
+		return b.Generation == g.plan.Generation && b.Kept > newest+1
+	})
+	return g.cadence.Due(step, newest, forgets || g.sent.Full())
 }
 
 // runSteps returns when all workers have finished their steps, or one of them or a link fails.

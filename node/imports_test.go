@@ -27,6 +27,8 @@ var homes = []home{
 	{"github.com/hashicorp/", []string{"swarm/consensus"}, "the log is an implementation detail of the replicated state"},
 	{"github.com/spf13/", []string{"cmd/pnode"}, "flags are the command line's; packages take configs"},
 	{"github.com/goccy/go-yaml", []string{"node/config"}, "one reader of run files, strict about unknown keys"},
+	{"pnode/checkpoint/journal", []string{"checkpoint"}, "one store holds everything that must commit atomically"},
+	{"pnode/checkpoint/disk", []string{"checkpoint"}, "who changes a store's files asks the store"},
 	{"lukechampine.com/blake3", []string{"checkpoint"}, "chunks get their names in one place"},
 	{"github.com/klauspost/cpuid/", []string{"kernels/cpu"}, "the CPU's features matter to its backend alone"},
 	{"github.com/parquet-go/", []string{"node/dataset/source"}, "documents come out of files in one place"},
@@ -67,6 +69,7 @@ var rooms = []struct {
 	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},
 	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},
 	{"pnode/node/hardware", []string{"node", "cmd/pnode"}, "others get a profile or a device; pnode plan and bench measure"},
+	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},
 	{"pnode/node/gossip", []string{"node", "node/leader", "node/monitor"}, "heartbeats are the nouns that the leader and the views have in common"},
 }
 

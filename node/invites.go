@@ -19,6 +19,9 @@ import (
 // minNameChars is how much of a peer ID's end, or of a serial's beginning, names one.
 const minNameChars = 4
 
+// notInRun is the error of requests that come before the log here has this node as a member.
+const notInRun = api.NotReady("this node is not in the run yet: try again in a moment")
+
 // ownership makes and revokes invites on an owner's node, and lists them on any. It has methods of api.Node.
 type ownership struct {
 	self  plan.PeerID
@@ -34,7 +37,7 @@ func (o *ownership) Invite(ctx context.Context, r api.InviteRequest) (string, er
 	addrs := o.swarm.InviteAddrs()
 	switch _, member := state.Member(o.self); {
 	case state.Run == nil || !member || len(addrs) == 0:
-		return "", fmt.Errorf("not in the run yet: %w", api.ErrNotReady)
+		return "", notInRun
 	case !state.Owner(o.self):
 		return "", onlyOwners(state, "make invites")
 	}
@@ -58,7 +61,7 @@ func (o *ownership) Invite(ctx context.Context, r api.InviteRequest) (string, er
 func (o *ownership) record(ctx context.Context, e consensus.Entry, there func(consensus.State) bool) error {
 	err := o.log.Propose(ctx, e)
 	if errors.Is(err, consensus.ErrNoLeader) {
-		return fmt.Errorf("a majority of the run's voters must be up for that: %w: %w", api.ErrNotReady, err)
+		return marked{fmt.Errorf("a majority of the run's voters must be up for that: %w", err), api.ErrNotReady}
 	}
 	for err == nil {
 		changed := o.log.Changed()
@@ -92,7 +95,7 @@ func onlyOwners(s consensus.State, what string) error {
 func (o *ownership) Invites() ([]api.Invite, error) {
 	state := o.log.State()
 	if state.Run == nil {
-		return nil, fmt.Errorf("not in the run yet: %w", api.ErrNotReady)
+		return nil, notInRun
 	}
 	invites := []api.Invite{}
 	for _, g := range state.Grants {
@@ -136,7 +139,7 @@ func (o *ownership) Revoke(ctx context.Context, r api.RevokeRequest) (string, er
 	state := o.log.State()
 	switch {
 	case state.Run == nil:
-		return "", fmt.Errorf("not in the run yet: %w", api.ErrNotReady)
+		return "", notInRun
 	case !state.Owner(o.self):
 		return "", onlyOwners(state, "revoke")
 	}

@@ -157,7 +157,7 @@ func (n *Node) firstContact(ctx context.Context) error {
 	err := n.swarm.Connect(first, known...)
 	if err == nil {
 		n.out.tellFolder(n.dir)
-		n.group.Go(func() error { tellDegraded(n.base, n.swarm, known, n.out); return nil })
+		n.group.Go(func() error { tellWay(n.base, n.swarm, known, n.out); return nil })
 		return nil
 	}
 	return contactError(ctx, err, known, n.log)

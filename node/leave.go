@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/node/leader"
 	"pnode/node/monitor"
+	"pnode/node/notice"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -18,8 +20,8 @@ import (
 const (
 	// proposeTimeout bounds one proposal of the loop, which makes it again.
 	proposeTimeout = 10 * time.Second
-	// leaveTimeout bounds the wait of a leaving node for its state to be handed over, and of a
-	// stopping one for the last checkpoint.
+	// leaveTimeout bounds for how long nothing of a leaving node's state is handed over, and how long a
+	// stopping one waits for the last checkpoint.
 	leaveTimeout = 2 * time.Minute
 	// lonelyTimeout bounds both while no majority answers.
 	lonelyTimeout = 7 * time.Second
@@ -28,6 +30,10 @@ const (
 	// farewellTimeout bounds giving the vote away: a node that could take it may be silent, for
 	// leader.UnreachableAfter until it counts as gone.
 	farewellTimeout = 2 * leader.UnreachableAfter
+	// leastFarewell is for how long a node tries to give its vote away even when its time is over.
+	leastFarewell = time.Second
+	// readyTimeout bounds telling the platform that this node is ready to go.
+	readyTimeout = 2 * time.Second
 )
 
 // ErrNotHandedOver says that a node left before its state was safe with others, or the
@@ -37,13 +43,63 @@ var ErrNotHandedOver = errors.New("node: left without handing over")
 // ErrDiverged says that the run stopped since its results are not finite, whoever computes them.
 var ErrDiverged = errors.New("node: the run has diverged")
 
-// startLeaving begins the way out.
-func (l *loop) startLeaving() {
-	l.exit.leaving = true
-	l.enter(Draining)
-	if state := l.raft.State(); state.Plan.Generation == 0 { // nothing has begun that could be saved
-		l.exit.over, l.exit.left = true, othersActive(state, l.self)
+// maxWhyBytes bounds why a node leaves, in the log.
+const maxWhyBytes = 128
+
+// startLeaving begins the way out, or takes in that there is less time for it.
+func (l *loop) startLeaving(why notice.Notice, now time.Time) {
+	state := l.raft.State()
+	l.exit.ask(why, now)
+	if !l.exit.leaving {
+		l.exit.leaving, l.exit.moved = true, now
+		l.enter(Draining)
+		l.handover.begin()
 	}
+	if state.Plan.Generation == 0 { // nothing has begun that could be saved
+		l.exit.over, l.exit.left = true, othersActive(state, l.self)
+		return
+	}
+	if v := l.drain(now); othersActive(state, l.self) && v.tooLate(l.exit.parting) {
+		l.giveUp(state, fmt.Sprintf("%s cannot go to others at %s/s in the time that is left", megabytes(v.Bytes-v.Done), megabytes(int64(v.BytesPerS))))
+		return
+	}
+	l.showDrain(now)
+}
+
+// drain returns how far the way out has come.
+func (l *loop) drain(now time.Time) drainView {
+	state, line := l.raft.State(), int64(0)
+	for _, r := range l.meter.Rates() {
+		line = max(line, r.BytesPerS)
+	}
+	for _, r := range l.hardware.Profile().Links {
+		line = max(line, r.BytesPerS)
+	}
+	v := l.handover.view(state, l.self, float64(line), now)
+	v.Why, v.Deadline, v.Left = l.exit.notice.Why, !l.exit.notice.At.IsZero(), l.exit.notice.At.Sub(now)
+	if v.Done > l.exit.done {
+		l.exit.done, l.exit.moved = v.Done, now
+	}
+	return v
+}
+
+// showDrain tells people how far the way out has come.
+func (l *loop) showDrain(now time.Time) {
+	state := l.raft.State()
+	if !l.exit.leaving || l.exit.over || !othersActive(state, l.self) || state.Finished {
+		return
+	}
+	if text := l.drain(now).text(); text != l.exit.shown {
+		l.exit.shown = text
+		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text})
+	}
+}
+
+// giveUp ends the way out though not all is handed over: the others go on without it.
+func (l *loop) giveUp(state consensus.State, why string) {
+	l.exit.over, l.exit.left = true, true
+	l.exit.lost = fmt.Errorf("%w (%s): %s; nothing committed is lost: the others go on from the newest state that they have, the checkpoint of step %d at the oldest",
+		ErrNotHandedOver, l.exit.notice.Why, why, keptByOthers(state, l.self))
 }
 
 // followExit acts on the way out that the state gives.
@@ -63,7 +119,11 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	case v.Over:
 		l.exit.over, l.exit.left = true, v.Left
 	case v.Drain:
-		l.wish(ctx, consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Draining, Reason: "leaving"})
+		e := consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Draining, Reason: plan.Clip(l.exit.notice.Why, maxWhyBytes)}
+		if at := l.exit.notice.At; !at.IsZero() {
+			e.GraceS = uint32(min(max(1, time.Until(at).Seconds()), consensus.MaxGraceS))
+		}
+		l.wish(ctx, e)
 	case v.Stop:
 		l.wish(ctx, consensus.WantStop{})
 	case v.Finish:
@@ -99,12 +159,20 @@ func (l *loop) wish(ctx context.Context, e consensus.Entry) {
 // checkDeadline ends a leave or stop that takes too long, or that no majority is there to
 // agree to; what is lost then is the time back to the last checkpoint, never the run.
 func (l *loop) checkDeadline(now time.Time) error {
-	if l.exit.since.IsZero() {
+	if l.exit.since.IsZero() || l.exit.over {
 		return nil
 	}
-	step := l.raft.State().Checkpoint.Step
+	state := l.raft.State()
+	step, since := state.Checkpoint.Step, l.exit.since
+	if l.exit.moved.After(since) {
+		since = l.exit.moved
+	}
 	switch passed, lost := now.Sub(l.exit.since), l.raft.Quorum().LostSince; {
-	case passed > leaveTimeout:
+	case l.exit.leaving && l.exit.overdue(now):
+		v := l.drain(now)
+		l.giveUp(state, fmt.Sprintf("%.1f of %s went to others in time", float64(v.Done)/1e6, megabytes(v.Bytes)))
+		return nil
+	case now.Sub(since) > leaveTimeout:
 		return fmt.Errorf("%w within %v: the run can go on from the checkpoint of step %d", ErrNotHandedOver, leaveTimeout, step)
 	case passed > lonelyTimeout && !lost.IsZero() && now.Sub(lost) > lonelyTimeout:
 		return fmt.Errorf("%w: too few of the run's voters answer; the checkpoint of step %d is kept, and the run goes on from it when they and this node are started again", ErrNotHandedOver, step)
@@ -123,17 +191,29 @@ func (l *loop) windUp(ctx context.Context) error {
 	if !l.exit.left {
 		l.monitor.CatchUp(ctx, state) // while the others still wait for this node
 	}
-	l.machine.to(Stopped)
 	if l.exit.left {
-		return l.farewell(ctx, state)
+		l.machine.to(Stopped)
+		err := errors.Join(l.exit.lost, l.farewell(ctx, state))
+		l.sayReady(ctx)
+		return err
 	}
+	var d delivery
 	if state.Finished {
-		l.membership.Finished = state.Checkpoint.Step
+		l.membership.Finished, l.membership.Unsettled, l.membership.Extends = state.Checkpoint.Step, true, 0
+		var err error
+		if d, err = l.serve(ctx, state); err != nil {
+			return err
+		}
+		l.membership.Unsettled = !d.Settled
 	}
+	l.machine.to(Stopped)
 	if state.Sample != "" {
 		l.monitor.Publish(api.Event{Kind: api.KindSample, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: state.Sample})
 	}
 	l.monitor.Done(state)
+	if state.Finished && !l.hardware.Idle() && l.membership.KeepWhole != config.KeepOff {
+		l.monitor.Publish(api.Event{Kind: api.KindModel, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: l.whereText(state, d)})
+	}
 	l.linger(ctx, state)
 	if text := monitor.DivergenceText(state); text != "" {
 		return marked{errors.New("node: " + text), ErrDiverged}
@@ -144,16 +224,35 @@ func (l *loop) windUp(ctx context.Context) error {
 // farewell gives the vote away. It reports success only then: a run whose majority depends on
 // this node does not go on without it.
 func (l *loop) farewell(ctx context.Context, state consensus.State) error {
-	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
+	patience := farewellTimeout
+	if at := l.exit.notice.At; !at.IsZero() {
+		patience = min(patience, max(leastFarewell, time.Until(at)-l.exit.parting/2))
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.raft.Leave(ctx); err != nil {
 		return fmt.Errorf("%w of this node's vote: the others may have to wait until it is started again: %w", ErrNotHandedOver, err)
+	}
+	if l.exit.lost != nil {
+		return nil
 	}
 	l.monitor.Publish(api.Event{
 		Kind: api.KindDone, Generation: state.Plan.Generation, Step: l.monitor.NewestStep(),
 		Message: "left the run, which goes on without this node",
 	})
 	return nil
+}
+
+// sayReady tells the platform that it need not wait for this node any more, where it does.
+func (l *loop) sayReady(ctx context.Context) {
+	if l.exit.notice.Ready == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := l.exit.notice.Ready(ctx); err != nil { // it takes the machine away later, that is all
+		l.log.Info("the platform was not told that this node is ready to go", "cause", err)
+	}
 }
 
 // linger keeps this node up until every other member has stopped or is silent: they may

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/leader"
+	"pnode/node/notice"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -25,7 +27,9 @@ type loop struct {
 	*Node
 	machine     machine
 	generation  *generation
+	remains     *remains        // what the generation before has left; nil while one runs
 	followed    plan.Generation // newest generation acted upon
+	lineage     string          // of the log that is followed, see consensus.Recovery
 	completed   bool            // the workers here finished the generation
 	kept        checkpointer.ID // newest checkpoint acted upon
 	keeping     chan struct{}   // closed when its manifest is stored
@@ -62,7 +66,7 @@ func newLoop(n *Node) *loop {
 func (l *loop) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second) // for deadlines; everything else is told
 	defer tick.Stop()
-	leave := l.leaveNow
+	defer func() { l.remains.close() }()
 	for !l.exit.over {
 		changed := l.raft.Changed()
 		l.follow(ctx)
@@ -76,9 +80,8 @@ func (l *loop) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err := <-l.broken:
 			return err
-		case <-leave:
-			leave = nil
-			l.startLeaving()
+		case why := <-l.leaving:
+			l.startLeaving(why, time.Now())
 		case <-loaded:
 			l.generation.loaded = nil
 			l.enter(Training)
@@ -88,6 +91,7 @@ func (l *loop) run(ctx context.Context) error {
 				return err
 			}
 		case <-tick.C:
+			l.showDrain(time.Now())
 		}
 		if err := errors.Join(l.checkDeadline(time.Now()), l.checkRemoved(l.raft.State())); err != nil {
 			return err
@@ -102,6 +106,7 @@ func (l *loop) follow(ctx context.Context) {
 	state := l.raft.State()
 	me, member := state.Member(l.self)
 	current := member && me.ProcessEpoch == l.epoch
+	l.followLineage(ctx, state)
 	// A plan from before this process started is not carried out.
 	if state.Plan.Generation > l.followed && current && !state.Reborn(me) {
 		l.followed = state.Plan.Generation
@@ -109,9 +114,12 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
+	l.followLoss(state)
+	l.remains = l.remains.follow(ctx, state)
 	if state.Epoch != l.rosterEpoch {
 		l.rosterEpoch = state.Epoch
 		l.monitor.RosterChanged(state)
+		l.watchProcesses(state)
 		if err := l.saveMembership(); err != nil {
 			l.log.Warn("a restart may not find the others", "cause", err)
 		}
@@ -120,6 +128,24 @@ func (l *loop) follow(ctx context.Context) {
 		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, me.Reason) })
 	}
 	l.followExit(ctx, state)
+}
+
+// watchedProcesses bounds the members whose processes this node watches.
+const watchedProcesses = 64
+
+// watchProcesses finds out at once when a member's process ends, of the plan's members first.
+func (l *loop) watchProcesses(state consensus.State) {
+	peers := state.Plan.Peers()
+	for _, m := range state.Members {
+		if m.State != consensus.Gone && !slices.Contains(peers, m.Peer) {
+			peers = append(peers, m.Peer)
+		}
+	}
+	l.swarm.WatchProcesses(peers[:min(len(peers), watchedProcesses)], func(p plan.PeerID) {
+		l.links.PeerEnded(p)
+		l.leader.Ended(p)
+		l.raft.Ended(p)
+	})
 }
 
 // followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.
@@ -141,6 +167,7 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	}
 	l.monitor.Saved(e)
 	l.kept = id
+	l.replayer.Forget(id.Step)
 	l.keep(state, given)
 }
 
@@ -168,8 +195,10 @@ func (l *loop) keep(state consensus.State, given checkpointer.ID) {
 // switchTo ends the running generation and begins the state's plan.
 func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	l.stopGeneration(errReplaced)
-	l.completed = false
+	l.remains.close() // before others need the memory
+	l.remains, l.completed = nil, false
 	l.monitor.Begin(state)
+	l.ledger.Plan(state.Plan, state.Reasons)
 	if !state.Plan.Places(l.self) {
 		l.enter(Waiting)
 		return
@@ -186,17 +215,33 @@ func (l *loop) stopGeneration(cause error) {
 	if err := l.generation.stop(cause); err != nil && !errors.Is(err, cause) {
 		l.log.Info("generation ended", "generation", l.generation.plan.Generation, "cause", err)
 	}
+	newRemains(l.generation).close()
 	l.generation = nil
+}
+
+// followLoss ends the running generation when the roster has lost a member of its plan: links may notice later.
+func (l *loop) followLoss(state consensus.State) {
+	if l.generation == nil || l.generation.plan.Generation != state.Plan.Generation {
+		return
+	}
+	for _, peer := range state.Plan.Peers() {
+		if m, _ := state.Member(peer); m.State == consensus.Gone || m.State != "" && state.Reborn(m) {
+			fault := &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: l.monitor.NewestStep(), Detail: "it is not there any more"}
+			l.generation.end(lostPeerError{state.NameOf(peer), fault})
+			return
+		}
+	}
 }
 
 // ended takes in the end of the running generation. It returns what no other plan can cure: this
 // node gives up, the others go on without it.
 func (l *loop) ended(err error) error {
 	generation, state := l.generation.plan.Generation, l.raft.State()
-	l.generation = nil
+	l.remains, l.generation = newRemains(l.generation), nil
 	switch {
 	case err == nil:
 		l.completed = true
+		l.remains.tell()
 		l.enter(Waiting) // for the next plan, or the end
 		return nil
 	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
@@ -217,6 +262,7 @@ func (l *loop) ended(err error) error {
 	}
 	l.log.Info("gave the generation up, waiting for a new plan", "generation", generation, "cause", err)
 	l.enter(Waiting)
+	l.remains.tell()
 	return nil
 }
 
@@ -226,7 +272,7 @@ func (l *loop) checkDevices() {
 	lost, err := l.hardware.DropLost()
 	if err != nil {
 		l.log.Error("no device is left", "cause", err)
-		l.requestLeave()
+		l.requestLeave(notice.Notice{Why: "no device is left to compute on"})
 	} else if lost {
 		l.announcer.Announce(l.base)
 	}
@@ -234,7 +280,7 @@ func (l *loop) checkDevices() {
 
 // enter moves the machine on; a draining node stays draining whatever it works on.
 func (l *loop) enter(p Phase) {
-	if l.machine.phase == Draining && p != Stopped {
+	if l.machine.phase == Draining && p != Stopped && p != Serving {
 		return
 	}
 	l.machine.to(p)

@@ -43,6 +43,8 @@ type membership struct {
 	Announce string `json:"announce,omitempty"`
 	// Relay is the text of a config.RelayRate that was asked for.
 	Relay string `json:"relay,omitempty"`
+	// KeepWhole is config.Config's; empty stands for auto.
+	KeepWhole string `json:"keep_whole,omitempty"`
 	// Known are the others' addresses.
 	Known []string `json:"known"`
 	// Admitted are the peers that belonged to the run: until the log has come, nobody else is let in.
@@ -52,6 +54,10 @@ type membership struct {
 	// Finished is the step that the run was finished at, 0 before: then there is nothing to
 	// come back to.
 	Finished plan.Step `json:"finished,omitempty"`
+	// Extends is the later end that the run is to get, 0 for none.
+	Extends plan.Step `json:"extends,omitempty"`
+	// Unsettled: no owner was known to have the finished model when this node ended.
+	Unsettled bool `json:"unsettled,omitempty"`
 }
 
 func loadMembership(dir string) (membership, error) {
@@ -65,6 +71,16 @@ func loadMembership(dir string) (membership, error) {
 		return m, fmt.Errorf("node: read the membership: %w", err)
 	}
 	return m, nil
+}
+
+// Reopen has the node in a folder come back to its run although that was finished: its end is moved to a later step.
+func Reopen(dir string, end plan.Step) error {
+	m, err := loadMembership(dir)
+	if err != nil || m.Finished == 0 || m.Finished >= end {
+		return err
+	}
+	m.Finished, m.Extends = 0, end
+	return m.save(dir)
 }
 
 // parseMembership finds damage in valid JSON too: the signatures do not hold then.

@@ -1,11 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +19,11 @@ import (
 	"pnode/node/hardware"
 	"pnode/node/ingest"
 	"pnode/node/leader"
+	"pnode/node/ledger"
 	"pnode/node/monitor"
+	"pnode/node/notice"
+	"pnode/node/replayer"
+	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -54,8 +58,11 @@ type Node struct {
 	dir        string
 	self       plan.PeerID
 	name       string // of the machine, for people
-	epoch      uint64 // of this process: differs each time it starts
+	epoch      uint64 // of this process: larger each time it starts
+	started    time.Time
 	membership membership
+	// recoverAfter is how long no leader may be known until this node recovers the run; 0 is never.
+	recoverAfter time.Duration
 	// admitted reports that the run has let this node in: from then on the membership is saved.
 	admitted bool
 	// kept are the peers that belonged to the run at the start before; set only on resume.
@@ -73,25 +80,30 @@ type Node struct {
 	requests     requests
 	raft         *consensus.Node
 	links        *link.Endpoint
+	ledger       *ledger.Recorder
 	meter        gossip.LinkMeter
 	heartbeats   *gossip.Tracker
 	announcer    *gossip.Announcer
 	leader       *leader.Leader
 	checkpointer *checkpointer.Checkpointer
+	custody      *custody
+	replayer     *replayer.Replayer
 	monitor      *monitor.Monitor
 	api          *api.Server
 	data         *dataset.Dataset
+	commits      pipeline.Commits
 	trace        *trace.Recorder // nil without one
 
 	group    errgroup.Group
 	base     context.Context // of everything that runs until Close
 	cancel   context.CancelFunc
-	leaveNow chan struct{} // closed when this node is asked to leave
-	askLeave sync.Once
+	notices  notice.Setting
+	leaving  chan notice.Notice // whoever asks this node to leave
+	handover handover
 	broken   chan error // the first error of an essential goroutine
 }
 
-// watchDisk ends the node when other programs have filled its disk, or the consensus could
+// watchDisk ends the node when its folder was removed, or the consensus could
 // not store what it must.
 func (n *Node) watchDisk(ctx context.Context) error {
 	select {
@@ -152,7 +164,7 @@ func (n *Node) Close() error {
 	if n.hardware != nil {
 		errs = append(errs, n.hardware.Close())
 	}
-	errs = append(errs, n.store.Close(), n.trace.Close())
+	errs = append(errs, n.ledger.Close(), n.store.Close(), n.trace.Close())
 	return errors.Join(errs...)
 }
 
@@ -175,8 +187,13 @@ func (n *Node) saveMembership() error {
 	return n.membership.save(n.dir)
 }
 
-// requestLeave wakes the loop, once.
-func (n *Node) requestLeave() { n.askLeave.Do(func() { close(n.leaveNow) }) }
+// requestLeave wakes the loop. Of many requests at the same time some are enough.
+func (n *Node) requestLeave(why notice.Notice) {
+	select {
+	case n.leaving <- why:
+	default:
+	}
+}
 
 // sendHeartbeats publishes a heartbeat every second until ctx ends, and shows when nothing moves.
 func (n *Node) sendHeartbeats(ctx context.Context) {
@@ -198,7 +215,16 @@ func (n *Node) sendHeartbeat() {
 	b := n.monitor.Heartbeat()
 	n.leader.Fill(&b)
 	b.Links = n.meter.Rates()
-	if state := n.raft.State(); state.Finished {
+	if whole := n.custody.whole.Copy(); whole != (plan.WholeCopy{}) {
+		b.Whole = &whole
+	}
+	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
+		b.Kept, b.NoReplay = kept.First, kept.Failed
+	}
+	switch state := n.raft.State(); {
+	case n.custody.extends > state.Checkpoint.Step:
+		b.Extends = n.custody.extends
+	case state.Finished:
 		b.Finished = state.Checkpoint.Step
 	}
 	if err := n.heartbeats.Send(n.base, n.swarm.Topics(), b); err != nil {
@@ -249,12 +275,35 @@ func (o Output) tellInvite(ctx context.Context, invite func(context.Context) (st
 
 // Leave begins this node's way out of the run.
 func (n *Node) Leave(context.Context) error {
-	n.requestLeave()
+	n.requestLeave(notice.Notice{Why: "pnode leave"})
 	return nil
 }
 
 // Stop asks all nodes to save and stop.
 func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
+
+// Recover goes on with the run without the majority of voters that is lost for good.
+func (n *Node) Recover(ctx context.Context) (api.Recovery, error) {
+	r, err := n.raft.Recover(ctx)
+	if err != nil {
+		return api.Recovery{}, fmt.Errorf("node: recover: %w", err)
+	}
+	state := n.raft.State()
+	if state.Recovery == nil || state.Recovery.ID() != r.ID() {
+		known, err := n.raft.Logged()
+		return api.Recovery{By: known.NameOf(r.By), Follows: true}, err
+	}
+	return api.Recovery{By: state.NameOf(r.By), Without: namesIn(state, r.Dead), Incarnation: state.Incarnation, Step: state.Checkpoint.Step}, nil
+}
+
+// heardAgo returns how long ago a peer was heard of, at most since this node was started.
+func (n *Node) heardAgo(p plan.PeerID) time.Duration {
+	now := time.Now()
+	if ago, ok := n.heartbeats.Ago(p, now); ok {
+		return ago
+	}
+	return now.Sub(n.started)
+}
 
 // Checkpoints lists the checkpoints that this node keeps.
 func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"pnode/checkpoint"
 	"pnode/node/api"
@@ -17,7 +19,10 @@ import (
 	"pnode/node/hardware"
 	"pnode/node/ingest"
 	"pnode/node/leader"
+	"pnode/node/ledger"
 	"pnode/node/monitor"
+	"pnode/node/notice"
+	"pnode/node/replayer"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -44,6 +49,8 @@ type opening struct {
 	// founder starts the consensus log of a new run; returning comes back to one, with a
 	// store that must be there.
 	founder, returning bool
+	// extends is the later end that this start gives the run; 0 leaves it.
+	extends plan.Step
 	// reading opens the store to read alone.
 	reading bool
 }
@@ -80,14 +87,19 @@ func (o *opening) tellVisible(out Output) {
 // open starts all parts of a node. On an error everything is closed again, the store
 // included.
 func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
-	n := &Node{
-		log: out.Log, out: out, dir: o.cfg.Dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
-		epoch:      rand.Uint64() >> 12, // exact in every JSON reader
-		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(),
-		door:     door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted),
-		leaveNow: make(chan struct{}), broken: make(chan error, 1),
+	dir, err := filepath.Abs(o.cfg.Dir) // for commands that people paste elsewhere
+	if err != nil {
+		return nil, fmt.Errorf("node: the run's folder: %w", err)
 	}
-	n.membership.Name = n.name
+	n := &Node{
+		log: out.Log, out: out, dir: dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
+		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(),
+		door:    door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted),
+		started: time.Now(), recoverAfter: time.Duration(o.cfg.OnLostMajority),
+		leaving: make(chan notice.Notice, 4), broken: make(chan error, 1),
+	}
+	n.ledger = ledger.New(n.dir, ledger.Head{Run: o.membership.Run, Peer: n.self, Name: n.name}, out.Log)
+	n.membership.Name, n.membership.KeepWhole = n.name, cmp.Or(o.cfg.KeepWhole, n.membership.KeepWhole)
 	if o.returning {
 		n.lastKnown, n.kept, n.keptOwners = o.membership.Known, o.membership.Admitted, o.membership.Owners
 	}
@@ -96,6 +108,12 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
+	if n.epoch, err = nextEpoch(n.dir, time.Now()); err != nil {
+		return nil, err
+	}
+	if n.notices, err = o.cfg.NoticeSetting(); err != nil {
+		return nil, err
+	}
 	if o.cfg.Trace != "" {
 		if n.trace, err = trace.Create(o.cfg.Trace); err != nil {
 			return nil, err
@@ -111,6 +129,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, err
 	}
 	n.openRooms()
+	n.custody.extends = o.extends
 	if err := n.listen(); err != nil {
 		return nil, err
 	}
@@ -126,7 +145,8 @@ func (n *Node) openNetwork(o opening) (err error) {
 	}
 	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
-		Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
+		Epoch: n.epoch, Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
+		Heard: n.heardAgo, RecoverAfter: n.recoverAfter,
 		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
 	})
 	if err != nil {
@@ -141,7 +161,6 @@ func (n *Node) openNetwork(o opening) (err error) {
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{
 		Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
 	})
-	n.links.ServeChunks(n.store.Chunk)
 	return nil
 }
 
@@ -164,7 +183,8 @@ func (n *Node) listen() (err error) {
 		*monitor.Monitor
 		*Node
 		*ownership
-	}{n.monitor, n, &n.ownership}})
+		*custody
+	}{n.monitor, n, &n.ownership, n.custody}})
 	return err
 }
 
@@ -182,7 +202,7 @@ func (n *Node) start() {
 			return nil
 		})
 	}
-	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.followRemovals} {
+	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.ledger.Run, n.followRemovals} {
 		n.group.Go(func() error { run(n.base); return nil })
 	}
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
@@ -191,6 +211,7 @@ func (n *Node) start() {
 // openRooms gives each room what it needs of the node.
 func (n *Node) openRooms() {
 	n.requests = requests{n.swarm, n.log}
+	serveCommits(n.requests, &n.commits)
 	n.announcer = &gossip.Announcer{
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
@@ -198,13 +219,29 @@ func (n *Node) openRooms() {
 		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Log: n.log,
 		Losses: func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
 	})
+	n.custody = &custody{
+		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,
+		wanted: make(chan struct{}, 1),
+	}
 	n.checkpointer = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
-		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living},
+		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living}, Awaited: n.custody.steps,
+	})
+	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted}
+	n.replayer = replayer.New(replayer.Config{
+		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
+		Replays: func(by plan.PeerID, g plan.Generation) bool { return replays(n.raft.State(), by, g) },
+	})
+	stored := n.handover.count(n.store.Chunk)
+	n.links.ServeChunks(func(h plan.Hash) ([]byte, error) {
+		if data, ok := n.replayer.Chunk(h); ok {
+			return data, nil
+		}
+		return stored(h)
 	})
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
-		Deadlines: monitor.ReturnDeadlines{Silent: returnTimeout, Deserted: unreachableAfter},
+		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, RecoverAfter: n.recoverAfter,
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 }
@@ -214,7 +251,7 @@ func (n *Node) openRooms() {
 func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	m := o.membership
 	cfg := swarm.Config{
-		Identity: o.identity, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
+		Identity: o.identity, Epoch: n.epoch, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
 		MDNS: true, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
 		RelayBytesPerS: o.relay.BytesPerS(),
 	}

@@ -16,6 +16,7 @@ const (
 	Loading   Phase = "loading"   // building the stage and fetching its state
 	Training  Phase = "training"  // running steps
 	Draining  Phase = "draining"  // leaving: still training until the roster shrinks
+	Serving   Phase = "serving"   // the run is finished: staying until an owner has the model
 	Stopped   Phase = "stopped"   // done; nothing runs any more
 )
 
@@ -24,10 +25,11 @@ const (
 var transitions = map[Phase][]Phase{
 	Joining:   {Profiling},
 	Profiling: {Waiting},
-	Waiting:   {Loading, Draining},
-	Loading:   {Training, Waiting, Draining},
-	Training:  {Waiting, Loading, Draining},
-	Draining:  {},
+	Waiting:   {Loading, Draining, Serving},
+	Loading:   {Training, Waiting, Draining, Serving},
+	Training:  {Waiting, Loading, Draining, Serving},
+	Draining:  {Serving},
+	Serving:   {},
 }
 
 // machine holds the current phase. The loop owns it.

@@ -19,6 +19,7 @@ import (
 const (
 	maxRequestBytes = 3 << 20
 	maxReplyBytes   = 1 << 20
+	maxRefusalBytes = 500              // of the other node's words, which people read
 	requestTimeout  = 10 * time.Second // for a request to come in, and for its reply to go out
 )
 
@@ -87,7 +88,7 @@ func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 	case len(reply) == 0:
 		return nil, io.ErrUnexpectedEOF
 	case reply[0] != 0:
-		return nil, fmt.Errorf("%w: %.500s", errRemote, reply[1:])
+		return nil, fmt.Errorf("%w: %s", errRemote, plan.Clip(string(reply[1:]), maxRefusalBytes))
 	}
 	return reply[1:], nil
 }

@@ -41,11 +41,12 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 	if cfg.Listen != "" {
 		kept.Listen = cfg.Listen
 	}
-	if kept.Finished > 0 {
-		announceCompletion(ctx, cfg, kept, out.Log)
-		return finishedError{kept.Finished}
+	o := opening{cfg: cfg, membership: kept, returning: true, extends: max(cfg.Extends(), kept.Extends)}
+	if kept.Finished > 0 && !kept.Unsettled && o.extends <= kept.Finished {
+		if o.extends = announceCompletion(ctx, cfg, kept, out.Log); o.extends == 0 {
+			return finishedError{kept.Finished}
+		}
 	}
-	o := opening{cfg: cfg, membership: kept, returning: true}
 	if err := o.settleAddresses(os.Environ(), out); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 		return err
 	}
 	return n.run(ctx, bootstrap{
-		patience: returnTimeout,
+		patience: n.patience(),
 		contact:  func(ctx context.Context) error { return n.tryContacts(ctx, contacts) },
 		ready:    n.takeBackStop,
 	})
@@ -113,6 +114,14 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		state := n.raft.State()
 		resume := consensus.Resume{Incarnation: state.Incarnation + 1}
 		switch {
+		case n.custody.extends > state.Run.Train.Steps && !state.Owner(n.self): // an owner is about to say it
+		case n.custody.extends > state.Run.Train.Steps:
+			if err := n.raft.Propose(ctx, consensus.Extend{Steps: n.custody.extends}); err != nil {
+				return fmt.Errorf("node: %w", err)
+			}
+			n.membership.Finished = 0
+		case state.Finished && n.custody.awaits(state.Checkpoint.Step):
+			return nil // it goes where it belongs before this node ends
 		case state.Finished:
 			return finishedError{state.Checkpoint.Step}
 		case !state.StopWanted:
@@ -144,9 +153,12 @@ func stoppedNotice(state consensus.State) string {
 	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there), or by itself once that node is known to be gone", strings.Join(owners, " or "))
 }
 
+// patience returns how long this node tries to come back to its run.
+func (n *Node) patience() time.Duration { return returnTimeout + n.recoverAfter }
+
 // peersUnreachable reports whether this node comes back to a run of which no other node runs.
 func (n *Node) peersUnreachable(ctx context.Context) bool {
-	return len(n.lastKnown) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.lastKnown...)
+	return n.recoverAfter == 0 && len(n.lastKnown) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.lastKnown...)
 }
 
 // awaitUnreachable blocks until unreachable has held for unreachableAfter without a break. It
@@ -175,6 +187,6 @@ func awaitUnreachable(ctx context.Context, unreachable func(context.Context) boo
 // unreachableError says what to do where nobody is there any more.
 func (n *Node) unreachableError() error {
 	tried := n.lastKnown[:min(len(n.lastKnown), 3)]
-	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one",
-		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.membership.Run)
+	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.membership.Run, n.dir)
 }

@@ -26,8 +26,8 @@ import (
 var ErrRunning = errors.New("the node runs")
 
 // OpenModel opens the weights in a folder, to read them: one in Hugging Face's layout, an
-// imported model, or the newest whole checkpoint of a run whose nodes here are stopped; empty
-// is the newest run. The error wraps ErrRunning, config.ErrNoRun (without a
+// imported model, or the newest checkpoint of a run: through its node where one runs, and else the newest that is whole in
+// the folders of its nodes. Empty is the newest run. The error wraps ErrRunning, config.ErrNoRun (without a
 // folder), weights.ErrNoModel or is the reader's.
 func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Model, error) {
 	if dir != "" && weights.KindOf(dir) != weights.Nothing {
@@ -39,6 +39,13 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 	}
 	if err != nil {
 		return nil, err
+	}
+	if client, err := api.Dial(ctx, found); err == nil {
+		m, err := openRunning(ctx, client)
+		if err != nil {
+			client.Close()
+		}
+		return m, err
 	}
 	dirs := config.NodeDirs(found)
 	if len(dirs) == 0 || config.Belongs(found) {
@@ -101,9 +108,9 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 	return store, err
 }
 
-// OpenStore opens the store of a node that does not run, to set its checkpoints right.
+// OpenStore opens the store of a node that does not run, to look at it: nothing is written.
 func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
-	return openStore(dir, log, false)
+	return openStore(dir, log, true)
 }
 
 // StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
@@ -164,9 +171,9 @@ func LoadRun(dir string) (plan.RunSpec, error) {
 	return run, nil
 }
 
-// OpenLedger returns which samples the steps of the run of a folder train on. It needs none of
+// OpenSampler returns which samples the steps of the run of a folder train on. It needs none of
 // the run's text.
-func OpenLedger(dir string) (*dataset.Sampler, error) {
+func OpenSampler(dir string) (*dataset.Sampler, error) {
 	run, err := LoadRun(dir)
 	if err != nil {
 		return nil, err

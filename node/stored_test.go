@@ -14,7 +14,7 @@ import (
 
 func TestLedgerOfAFolder(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := OpenLedger(dir); !errors.Is(err, ErrNoRun) {
+	if _, err := OpenSampler(dir); !errors.Is(err, ErrNoRun) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	data := plan.DataSpec{Chunks: make([]plan.Hash, 1), SizeBytes: 1 << 20, HeldOutPermille: 50}
@@ -32,7 +32,7 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if got, err := LoadRun(dir); err != nil || !reflect.DeepEqual(got, run) {
 		t.Errorf("%+v, %v; want %+v", got, err, run)
 	}
-	ledger, err := OpenLedger(dir)
+	ledger, err := OpenSampler(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestLedgerOfAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := OpenLedger(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		if _, err := OpenSampler(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("%q: %v", damage, err)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/node/hardware"
 	"pnode/node/ingest"
+	"pnode/node/leader"
 	"pnode/node/weights"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
@@ -47,7 +49,7 @@ func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 type finishedError struct{ step plan.Step }
 
 func (e finishedError) Error() string {
-	return fmt.Sprintf("%v at step %d: start another with `pnode train`", ErrFinished, e.step)
+	return fmt.Sprintf("%v at step %d: start another with `pnode train`, or move its end with `pnode train --resume --steps N`", ErrFinished, e.step)
 }
 
 func (finishedError) Unwrap() error { return ErrFinished }
@@ -100,7 +102,12 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 	if err != nil {
 		return errors.Join(err, unfound(cfg.Dir))
 	}
+	sums, err := settleSums(n.hardware, &spec)
+	if err != nil {
+		return errors.Join(err, n.Close(), unfound(cfg.Dir))
+	}
 	out.tellFolder(cfg.Dir)
+	out.Notice(sums)
 	err = n.run(ctx, bootstrap{
 		patience: enrollTimeout,
 		contact: func(ctx context.Context) error {
@@ -112,6 +119,15 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 		err = errors.Join(err, unfound(cfg.Dir))
 	}
 	return err
+}
+
+// settleSums fixes the order of the new run's sums by the memory of this machine.
+func settleSums(machine *hardware.Machine, spec *plan.RunSpec) (text string, err error) {
+	room, err := machine.RoomBytes()
+	if err != nil {
+		return "", err
+	}
+	return leader.SettleSums(spec, room)
 }
 
 // specify makes what a new run consists of. The membership is written last: only then does

@@ -18,20 +18,20 @@ const sumSlack = 1e-9
 const maxLoss = 1e6
 
 // mostSquares returns what the square sum of a part of a layer's gradient stays below: the gradient is a sum
-// over replicas, that of a tied embedding over two layers of each.
+// over groups of micro-batches, that of a tied embedding over two layers of each.
 func (p *program) mostSquares(part int32) float64 {
-	replicas, elements := len(p.plan.Replicas), 0
-	for _, r := range p.spec.Model.ShareRanges(int(part)/replicas, model.Share{Index: int(part) % replicas, Count: replicas}) {
+	pieces, elements := p.pieces(), 0
+	for _, r := range p.spec.Model.ShareRanges(int(part)/pieces, model.Share{Index: int(part) % pieces, Count: pieces}) {
 		elements += r.Len()
 	}
-	most := 2 * float64(collective.MostSum(replicas))
+	most := 2 * float64(collective.MostSum(p.spec.Train.Sums().Groups))
 	return float64(max(elements, 1)) * most * most
 }
 
 // mostNorm returns what the gradient's norm stays below.
 func (p *program) mostNorm() float64 {
 	sum := 0.0
-	for part := range p.spec.Model.Layers() * len(p.plan.Replicas) {
+	for part := range p.spec.Model.Layers() * p.pieces() {
 		sum += p.mostSquares(int32(part))
 	}
 	return math.Sqrt(sum)
@@ -41,7 +41,7 @@ func (p *program) mostNorm() float64 {
 // the gradient whose square sums it has, in the report's order. Where replicas have a layer in parts each
 // reports its own, else replica 0 reports all.
 func (p *program) owes(worker plan.WorkerID) (micros []plan.Micro, parts []int32) {
-	replicas := len(p.plan.Replicas)
+	pieces := p.pieces()
 	for _, at := range p.plan.StagesOf(worker) {
 		pipe := p.plan.Replicas[at.Replica]
 		if int(at.Stage) == len(pipe.Stages)-1 {
@@ -51,9 +51,9 @@ func (p *program) owes(worker plan.WorkerID) (micros []plan.Micro, parts []int32
 		}
 		layers := p.plan.At(at).Layers
 		for l := layers.First; l < layers.End; l++ {
-			for part := range replicas {
+			for part := range pieces {
 				if p.reports(at.Replica, l, part) {
-					parts = append(parts, int32(l*replicas+part))
+					parts = append(parts, int32(l*pieces+part))
 				}
 			}
 		}
@@ -64,7 +64,7 @@ func (p *program) owes(worker plan.WorkerID) (micros []plan.Micro, parts []int32
 // reports reports whether the holder of a layer in a replica has the square sum of a part.
 func (p *program) reports(r plan.Replica, layer, part int) bool {
 	if p.plan.InParts(layer) {
-		return part == int(r)
+		return p.plan.Share(r, layer).Has(part, p.pieces())
 	}
 	return r == 0
 }
@@ -91,7 +91,7 @@ func (p *program) checkReport(step plan.Step, worker plan.WorkerID, r wire.Repor
 		if within(q.Sum, p.mostSquares(q.Part)) || p.anyScales() && overflowed(q.Sum) {
 			continue
 		}
-		layer := int(q.Part) / len(p.plan.Replicas)
+		layer := int(q.Part) / p.pieces()
 		return bad("the square sum of layer %d's gradient is %v, want 0 to %.3g", layer, q.Sum, p.mostSquares(q.Part))
 	}
 	return nil
@@ -121,6 +121,9 @@ func (p *program) saves(step plan.Step, stop bool) bool {
 	return stop || step == steps || every > 0 && step%every == 0
 }
 
+// mayBeDue reports whether the coordinator may ask for more saves than the run does.
+func (p *program) mayBeDue() bool { return p.spec.Train.CheckpointEvery == 0 }
+
 // checkCommit returns the fault of the coordinator if its commit of a step does not follow from what this
 // worker knows: the run's rules, and its own report.
 func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) error {
@@ -142,7 +145,7 @@ func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) er
 		return bad("the loss is %v over %d micro-batches, those here alone have %v together", c.Loss, p.spec.Train.Micros, losses)
 	case !overflowed(c.Norm) && !(c.Norm >= least*(1-sumSlack)):
 		return bad("the gradient's norm is %v, the parts here alone have %v", c.Norm, least)
-	case c.Save != p.saves(step, c.Stop):
+	case c.Save != p.saves(step, c.Stop) && !(c.Save && p.mayBeDue()):
 		return bad("save is %t, want %t", c.Save, !c.Save)
 	}
 	if err := p.checkHeldOut(step, c); err != nil || c.Next == "" {

@@ -93,8 +93,8 @@ func TestReportsThatCannotBe(t *testing.T) {
 		"a loss below 0":       {func(r *wire.Report) { r.Losses[0].Loss = -3 }, "loss of micro-batch 2 is -3"},
 		"a loss of 1e7":        {func(r *wire.Report) { r.Losses[0].Loss = 1e7 }, "loss of micro-batch 2 is 1e+07"},
 		"square sums 1.7e308":  {func(r *wire.Report) { r.SumSquares[0].Sum, r.SumSquares[1].Sum = 1.7e308, 1.7e308 }, "layer 0's gradient is 1.7e+308"},
-		"a square sum 1e300":   {func(r *wire.Report) { r.SumSquares[2].Sum = 1e300 }, "layer 2's gradient is 1e+300"},
-		"a square sum NaN":     {func(r *wire.Report) { r.SumSquares[2].Sum = math.NaN() }, "layer 2's gradient is NaN"},
+		"a square sum 1e300":   {func(r *wire.Report) { r.SumSquares[13].Sum = 1e300 }, "layer 2's gradient is 1e+300"},
+		"a square sum NaN":     {func(r *wire.Report) { r.SumSquares[13].Sum = math.NaN() }, "layer 2's gradient is NaN"},
 		"a square sum below 0": {func(r *wire.Report) { r.SumSquares[0].Sum = -1 }, "layer 0's gradient is -1"},
 		"a loss twice":         {func(r *wire.Report) { r.Losses[1].Micro = r.Losses[0].Micro }, "each once"},
 		"another's loss":       {func(r *wire.Report) { r.Losses[0].Micro = 0 }, "each once"},
@@ -146,12 +146,12 @@ func TestEveryPartIsOwedOnce(t *testing.T) {
 				t.Errorf("%d replicas: the loss of micro-batch %d is owed %d times", len(plan.Replicas), i, losses[i])
 			}
 		}
-		for i := range run.Model.Layers() * len(plan.Replicas) {
+		for i := range run.Model.Layers() * p.pieces() {
 			if parts[int32(i)] != 1 {
 				t.Errorf("%d replicas: part %d is owed %d times", len(plan.Replicas), i, parts[int32(i)])
 			}
 		}
-		if len(losses) != run.Train.Micros || len(parts) != run.Model.Layers()*len(plan.Replicas) {
+		if len(losses) != run.Train.Micros || len(parts) != run.Model.Layers()*p.pieces() {
 			t.Errorf("%d replicas: %d losses and %d parts are owed", len(plan.Replicas), len(losses), len(parts))
 		}
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -21,7 +22,11 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	if err := s.checkReport(s.step, s.worker, report); err != nil {
 		return wire.Commit{}, err
 	}
+	s.report = &report
 	s.overflow.report(s.worker.Peer, report)
+	if s.replays() {
+		return s.madeBefore(report)
+	}
 	if !s.coordinates() {
 		frame := wire.Frame{Tag: s.controlTag(s.worker, wire.KindReport, s.step), Payload: wire.AppendReport(nil, report)}
 		if err := s.cfg.Exchange.Send(ctx, s.plan.Coordinator().Peer, frame); err != nil {
@@ -31,7 +36,11 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		if err != nil {
 			return wire.Commit{}, err
 		}
-		return commit, s.checkCommit(s.step, commit, report)
+		if err := s.checkCommit(s.step, commit, report); err != nil {
+			return wire.Commit{}, err
+		}
+		s.cfg.Commits.Put(s.plan.Generation, commit)
+		return commit, nil
 	}
 	reports := []wire.Report{report}
 	for _, worker := range s.plan.Workers() {
@@ -55,7 +64,7 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	}
 	commit := s.commitOf(s.step, reports)
 	commit.Stop = s.cfg.Stop() && s.step < s.spec.Train.Steps
-	commit.Save = s.saves(s.step, commit.Stop)
+	commit.Save = s.saves(s.step, commit.Stop) || s.mayBeDue() && s.cfg.Due != nil && s.cfg.Due(s.step)
 	if s.cfg.Next != nil {
 		next := s.cfg.Next(s.step).String()
 		if next == s.plan.ScheduleChoice().String() {
@@ -74,7 +83,24 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	if err := s.checkCommit(s.step, commit, report); err != nil {
 		return wire.Commit{}, err
 	}
+	s.cfg.Commits.Put(s.plan.Generation, commit) // before anybody else may have it
 	return commit, s.sendCommit(ctx, commit)
+}
+
+// replays reports whether the step's commit was made before.
+func (s *stepRun) replays() bool { return s.cfg.Replay != nil }
+
+// madeBefore returns the commit of a step that is computed again, once it follows from the report. The last one
+// ends the replay.
+func (s *stepRun) madeBefore(report wire.Report) (wire.Commit, error) {
+	i := int(s.step - s.plan.Start - 1)
+	if i < 0 || i >= len(s.cfg.Replay) {
+		return wire.Commit{}, fmt.Errorf("%w: step %d is replayed with %d commits after step %d", ErrBadConfig, s.step, len(s.cfg.Replay), s.plan.Start)
+	}
+	commit := s.cfg.Replay[i]
+	err := s.checkCommit(s.step, commit, report)
+	commit.Save, commit.Stop = false, i == len(s.cfg.Replay)-1
+	return commit, err
 }
 
 // commitOf adds up losses in micro-batch order and square sums in the order of layers and parts, of reports
@@ -82,7 +108,7 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 // stages alike.
 func (p *program) commitOf(step plan.Step, reports []wire.Report) wire.Commit {
 	train := p.spec.Train
-	losses, squares := make([]float64, train.Micros), make([]float64, p.spec.Model.Layers()*len(p.plan.Replicas))
+	losses, squares := make([]float64, train.Micros), make([]float64, p.spec.Model.Layers()*p.pieces())
 	for _, r := range reports {
 		for _, l := range r.Losses {
 			losses[l.Micro] = l.Loss
@@ -131,18 +157,22 @@ func (s *stepRun) receiveCommit(ctx context.Context) (wire.Commit, error) {
 	return commit, nil
 }
 
-// update makes a committed step the state of the stages here. Scale 0 stands for a gradient that is
-// not finite: it must not touch the moments, because 0 times infinity is no number.
+// update makes a committed step the state of the stages here that are not there yet, each when a save in progress has
+// read the one before. Scale 0 stands for a gradient that is not finite: it must not touch the moments, because 0 times
+// infinity is no number.
 func (s *stepRun) update(ctx context.Context, commit wire.Commit) error {
 	for _, h := range s.stages {
+		if h.step == s.step {
+			continue
+		}
 		if h.unread != nil {
 			select {
-			case <-h.unread.Done(): // the save in progress reads no state any more
+			case <-h.unread.Done():
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		h.step = s.step
+		h.step, h.torn = s.step, true
 		begin := time.Now()
 		var err error
 		if commit.GradScale != 0 {
@@ -156,15 +186,18 @@ func (s *stepRun) update(ctx context.Context, commit wire.Commit) error {
 			err = s.queue.Sync()
 		}
 		h.times.Update += time.Since(begin)
-		if err != nil {
+		if h.torn = err != nil; h.torn {
 			return err
 		}
 	}
-	if commit.GradScale == 0 {
-		return nil
-	}
-	for _, h := range s.stages {
-		s.gather(ctx, h, commit.Stop || s.step == s.spec.Train.Steps)
-	}
 	return nil
+}
+
+// gatherAll begins to bring the parameters together that replicas have updated in parts.
+func (s *stepRun) gatherAll(ctx context.Context, commit wire.Commit) {
+	for _, h := range s.stages {
+		if commit.GradScale != 0 {
+			s.gather(ctx, h, commit.Stop || s.step == s.spec.Train.Steps)
+		}
+	}
 }

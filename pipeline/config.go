@@ -32,8 +32,8 @@ type Data interface {
 
 // Keeper stores and loads layer states (see LayerState for the layout).
 type Keeper interface {
-	// Save reads the state. It returns when the state is safe here and at the holder, and is
-	// reported to the leader.
+	// Save reads the state, unless it has it of another replica. It returns when the state is safe here, at the
+	// holder where no other plan follows at once, and is reported to the leader.
 	Save(ctx context.Context, s State) error
 	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes. At step 0
 	// it is asked only where the run has initial weights, and writes those: the parameters of the
@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Next, Loaded, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -55,6 +55,9 @@ type Config struct {
 	Keeper   Keeper
 	// Stop reports to the coordinator that its next commit is to be the last of this plan, with a save.
 	Stop func() bool
+	// Due reports to the coordinator that the state after a step is to be saved, where the run does not say every how
+	// many steps; nil: it is not.
+	Due func(step plan.Step) bool
 	// Next returns to the coordinator, at the commit of a step, the schedule of the steps after it;
 	// the present one, or one that cannot be carried out, changes nothing.
 	Next     func(step plan.Step) plan.ScheduleChoice
@@ -62,6 +65,11 @@ type Config struct {
 	// Loaded reports whether a peer has its state, as far as is known here: before all have, nobody is late with
 	// the first step. Nil: all have.
 	Loaded func(plan.PeerID) bool
+	// Replay holds the commits of the steps after the plan's start, where these were made before: the worker computes
+	// them again, from what others sent then, and ends; Retain has its state. See package replay.
+	Replay []wire.Commit
+	// Commits takes in the commits of the steps.
+	Commits *Commits
 	// Usual is what a step took in the generation before; 0 where nobody here knows.
 	Usual  time.Duration
 	OnStep func(StepResult)
@@ -90,6 +98,8 @@ type StepResult struct {
 	// Total is the step's wall time, Stages where it went.
 	Total  time.Duration
 	Stages []StageTimes
+	// Added lists for each of Stages the micro-batches that its gradient was summed over, as they came.
+	Added [][]plan.Micro
 }
 
 // StageTimes says where a step's wall time went on one stage of this worker. Wait is for messages to

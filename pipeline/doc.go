@@ -20,8 +20,9 @@
 //
 //  1. The program runs: forwards and backwards of micro-batches, activations and gradients to the
 //     neighbouring stages, by message or in place [step.go].
-//  2. Gradients are summed over replicas in replica order, and over the two ends of the tied
-//     embedding in the order embedding + head, concurrently with the rest of the program [reduce.go].
+//  2. Gradients are summed over groups of micro-batches, here and between replicas, in the order that
+//     the run fixes (plan.Sums), and over the two ends of the tied embedding in the order embedding +
+//     head, concurrently with the rest of the program [reduce.go].
 //  3. Each worker reports its losses and the square sums of its gradients to the coordinator, which
 //     has the last stage of replica 0. The coordinator adds them up in micro-batch and layer order
 //     and answers every worker with one commit: the global norm, the loss, and whether to save or to
@@ -37,9 +38,9 @@
 //
 // # Bits
 //
-// Every sum has a fixed order. At a fixed number of replicas the losses are the same to the bit for
-// any number of stages and any schedule, also where it changes on the way; gradients are not scaled
-// outside of a stage that needs it (model.State.Unscale). The same plan on the same backend gives the
+// Every sum has an order that the run fixes. The losses are the same to the bit for any number of
+// stages and replicas, any shares of the micro-batches and any schedule, also where they change on the
+// way; gradients are not scaled outside of a stage that needs it (model.State.Unscale). The same plan on the same backend gives the
 // same bits; one that puts layers on a device of another precision does not, and its reasons say so.
 //
 // Codec f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a function of its
@@ -71,6 +72,19 @@
 // steps, the peer that it waits for is at fault: no message, no launch and no byte of one came or went. Before the
 // first step's end that is 10 minutes from when all peers have loaded their state, or 2 where steps of an
 // earlier generation say what to expect [progress.go].
+//
+// # After a death
+//
+// A worker whose steps end for want of another is retained: its stages' state stays in memory until the node has saved
+// what the next plan needs of it [retain.go]. All that live can be brought to one step, the newest that any of them has
+// taken: the coordinator commits a step when every worker has its reduced gradients, and a worker that misses the commit
+// takes it from another one's Commits. Where replicas have optimizer state in parts, a dead one's part is lost.
+//
+// # A lost worker's steps again
+//
+// Since a step's bits depend on the state before it and on what others send, another device can compute a lost worker's
+// newest steps from a copy of its state and the messages that the others have kept (package replay). Config.Replay
+// holds the commits of those steps; the worker is the same, and nobody else computes anything [commit.go].
 //
 // # Concurrency
 //

@@ -54,7 +54,7 @@ func (e *expectation) most(from plan.PeerID, t wire.Tag) int {
 		}
 	case wire.KindReport:
 		if e.has(t.Replica, t.Stage, from) && e.plan.Coordinator().Peer == e.self {
-			return wire.ReportBytes(e.spec.Train.Micros, e.spec.Model.Layers()*len(e.plan.Replicas))
+			return wire.ReportBytes(e.spec.Train.Micros, e.spec.Model.Layers()*e.pieces())
 		}
 	case wire.KindCommit:
 		if e.has(t.Replica, t.Stage, e.self) && e.plan.Coordinator().Peer == from {

@@ -94,7 +94,7 @@ func TestPassesFollowEachOther(t *testing.T) {
 // for want of a message, wherever the host is.
 func TestTimesOfStages(t *testing.T) {
 	run := testRun()
-	run.Train.Steps, run.Train.Micros, run.Train.HeldOutEvery = 3, 8, 0
+	run.Train.Steps, run.Train.Micros, run.Train.SumGroups, run.Train.HeldOutEvery = 3, 8, 1, 0
 	alone := steps(t, run, cut(run, "1f1b", []int{0}), 0)
 	plan := cut(run, "1f1b", []int{0, 2})
 	near, distant := steps(t, run, plan, 0), steps(t, run, plan, 5*time.Millisecond)

@@ -11,9 +11,9 @@ import (
 // checkMemory refuses a plan whose stages here want more memory than the device or the host may give,
 // before any of it is taken. The error wraps kernels.ErrOutOfMemory.
 func (w *Worker) checkMemory() error {
-	var device, host int64
+	device, host := w.squaresBytes(), int64(0)
 	for _, at := range w.plan.StagesOf(w.worker) {
-		stack := w.spec.Stack(w.plan.At(at), w.plan.Shares(at), w.list.Use(w.number, at.Replica, at.Stage))
+		stack := w.spec.StageStack(w.plan, at, w.list.Use(w.number, at.Replica, at.Stage))
 		stack.Device = w.cfg.Device
 		need, err := stack.Memory()
 		if err != nil {
@@ -37,7 +37,7 @@ func (w *Worker) checkMemory() error {
 // warmQueues makes one copy on each queue, which takes what copies need besides memory of the device.
 func (w *Worker) warmQueues() error {
 	warm := func(q kernels.Queue) error {
-		q.Read(make([]byte, 4), kernels.Whole(w.square))
+		q.Read(make([]byte, 4), kernels.Whole(w.squares).Slice(0, 1))
 		return q.Sync()
 	}
 	if err := warm(w.queue); err != nil {
@@ -70,7 +70,7 @@ func (w *Worker) prepare() error {
 				}
 			}
 			if err == nil && longest.Len > 0 {
-				err = preparer.Prepare(kernels.SumSquares(kernels.Whole(w.square), longest, longest.Len))
+				err = preparer.Prepare(kernels.SumSquares(kernels.Whole(w.squares).Slice(0, 1), longest, longest.Len))
 			}
 			if err != nil {
 				return fmt.Errorf("pipeline: prepare replica %d stage %d: %w", h.Replica, h.Stage, err)

@@ -69,11 +69,6 @@ func newOffloadEngine(d kernels.Device, stack *model.Stack, all []updateRange) (
 		}
 	}
 	f.windows = f.windows[:min(len(f.windows), len(f.pieces))] // a piece goes back before it comes again
-	n := len(f.windows)
-	f.free, f.filled, f.updated, f.home = make(chan struct{}, n), make(chan struct{}, n), make(chan struct{}, n), make(chan struct{}, 1)
-	for range n {
-		f.free <- struct{}{}
-	}
 	var err error
 	if f.up, err = newCopyQueue(d); err != nil {
 		return f, err
@@ -82,11 +77,17 @@ func newOffloadEngine(d kernels.Device, stack *model.Stack, all []updateRange) (
 	return f, err
 }
 
-// start begins to fill the windows; the state is loaded.
+// start begins to fill the windows with the state in host memory.
 func (f *offloadEngine) start() {
 	if f == nil {
 		return
 	}
+	n := len(f.windows)
+	f.free, f.filled, f.updated, f.home = make(chan struct{}, n), make(chan struct{}, n), make(chan struct{}, n), make(chan struct{}, 1)
+	for range n {
+		f.free <- struct{}{}
+	}
+	f.next, f.away = 0, false
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.group, f.ctx = errgroup.WithContext(f.ctx)
 	f.group.Go(func() error {

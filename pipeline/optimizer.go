@@ -20,15 +20,16 @@ const (
 )
 
 // LearningRate returns the rate of update step (from 1): linear warm-up to LR, then a cosine down to
-// MinLR at the last step.
+// MinLR at DecayEnd, and MinLR.
 func LearningRate(t plan.TrainSpec, step plan.Step) float64 {
 	if step <= t.WarmupSteps {
 		return t.LR * float64(step) / float64(t.WarmupSteps)
 	}
-	if step >= t.Steps || t.Steps <= t.WarmupSteps {
+	end := t.DecayEnd()
+	if step >= end || end <= t.WarmupSteps {
 		return t.MinLR
 	}
-	done := float64(step-t.WarmupSteps) / float64(t.Steps-t.WarmupSteps)
+	done := float64(step-t.WarmupSteps) / float64(end-t.WarmupSteps)
 	return t.MinLR + (t.LR-t.MinLR)*0.5*(1+math.Cos(math.Pi*done))
 }
 

@@ -33,7 +33,7 @@ func Programs(p plan.Plan) (schedule.Schedule, error) {
 
 // newProgram checks the plan against the run. Errors wrap ErrBadConfig.
 func newProgram(run plan.RunSpec, p plan.Plan, worker plan.WorkerID) (program, error) {
-	if err := p.Validate(run.Model.Layers(), run.Train.Micros); err != nil {
+	if err := p.Validate(run.Model.Layers(), run.Train.Sums()); err != nil {
 		return program{}, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	if err := p.CheckTied(run.Model); err != nil {
@@ -64,6 +64,20 @@ func (p program) with(text string) (program, error) {
 
 // coordinates reports whether this worker collects the reports of a step and commits it.
 func (p *program) coordinates() bool { return p.plan.Coordinator() == p.worker }
+
+// share returns the groups of micro-batches of a replica.
+func (p *program) share(r plan.Replica) plan.GroupRange {
+	pipe := p.plan.Replicas[r]
+	share, _ := p.spec.Train.Sums().Share(pipe.FirstMicro, pipe.Micros) // of a valid plan
+	return share
+}
+
+// pieces returns into how many pieces each layer's gradient is cut for the square sums that are reported:
+// as many whatever the number of replicas.
+func (p *program) pieces() int { return model.Pieces(p.spec.Train.Sums().Groups) }
+
+// squaresBytes returns the memory for the square sums of a layer: a piece has at most two ranges.
+func (p *program) squaresBytes() int64 { return 4 * 2 * int64(p.pieces()) }
 
 // tokensPerMicro returns B*T, the tokens of one micro-batch.
 func (p *program) tokensPerMicro() int { return p.spec.Train.MicroBatch * p.spec.Model.Context }
@@ -121,11 +135,11 @@ func (p *program) tiedElsewhere(h *StageRuntime) bool {
 
 // holders returns the holders of a stage's layer in all replicas, with the parts that they own.
 func (p *program) holders(h *StageRuntime, step plan.Step, layer int) collective.Group {
-	group := collective.Group{Self: h.Replica, Layer: layer, Generation: p.plan.Generation, Step: step}
+	group := collective.Group{Self: h.Replica, Sums: p.spec.Train.Sums(), Layer: layer, Generation: p.plan.Generation, Step: step}
 	for r, pipe := range p.plan.Replicas {
 		for s, place := range pipe.Stages {
 			if place.Layers.Contains(layer) {
-				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: plan.Stage(s)})
+				group.Members = append(group.Members, collective.Member{Peer: place.Peer, Stage: plan.Stage(s), Groups: p.share(plan.Replica(r))})
 			}
 		}
 		if h.inParts(layer) {
@@ -143,6 +157,6 @@ func (p *program) tied(h *StageRuntime, step plan.Step) collective.Tied {
 		Replica: h.Replica, Generation: p.plan.Generation, Step: step,
 		Embed:    collective.Member{Peer: h.pipe.Stages[0].Peer, Stage: 0},
 		Head:     collective.Member{Peer: h.pipe.Stages[last].Peer, Stage: plan.Stage(last)},
-		SelfHead: h.last(), Replicas: len(p.plan.Replicas),
+		SelfHead: h.last(), Groups: p.spec.Train.Sums().Groups,
 	}
 }

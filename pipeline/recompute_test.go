@@ -60,7 +60,7 @@ func stageBytes(t *testing.T, run plan.RunSpec, p plan.Plan) int64 {
 func TestPlannerMakesRoomByRecomputing(t *testing.T) {
 	run := families()["llama"]
 	run.Train.Replicas, run.Train.Stages, run.Train.Steps = 1, 2, 3
-	run.Train.Micros, run.Train.MicroBatch = 8, 8
+	run.Train.Micros, run.Train.SumGroups, run.Train.MicroBatch = 8, 1, 8
 	want := train(t, run, cut(run, "1f1b", []int{0}), &memoryKeeper{})
 
 	in := planner.Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}

@@ -14,20 +14,24 @@ import (
 )
 
 // reduceAfter returns what a stage's backward calls for each layer whose gradient has a micro-batch.
-// With the last micro-batch of the step it divides out the layer's scale, and the stage's reduction
-// begins: a layer's gradient is under way to the other replicas while those before it are computed,
-// and while the rest of the schedule drains.
+// With the last micro-batch of a group it adds the group to those before it. With the replica's last
+// group the stage's reduction begins: a layer's gradient is under way to the other replicas while those
+// before it are computed, and while the rest of the schedule drains.
 //
-// A layer's gradient is summed over its holders in replica order: all of it, or this replica's part.
-// Every worker takes the layers of a stage from the last one on and does not wait for one stage
+// A layer's gradient is summed over its holders in the order of plan.Sums: all of it, or this replica's
+// part. Every worker takes the layers of a stage from the last one on and does not wait for one stage
 // before it begins with another, so that all come to their end however stages are cut and spread.
 func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
-	if micro != h.pipe.FirstMicro+plan.Micro(h.pipe.Micros-1) {
+	h.added = append(h.added, micro)
+	sums, share := s.spec.Train.Sums(), s.share(h.Replica)
+	group, ends := sums.Of(micro)
+	if !ends {
 		return func(int) {}
 	}
-	if len(s.plan.Replicas) == 1 && !s.tiedElsewhere(h.StageRuntime) {
-		return func(layer int) { h.stack.Unscale(s.queue, layer) }
+	if group+1 < share.End || len(s.plan.Replicas) == 1 && !s.tiedElsewhere(h.StageRuntime) {
+		return func(layer int) { s.addGroup(h, layer, group) }
 	}
+	apart := len(sums.Subtrees(share)) // sums that only other replicas' complete
 	type gradient struct {
 		layer    int
 		computed kernels.Event
@@ -49,8 +53,12 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 				}
 				group := s.holders(h.StageRuntime, s.step, g.layer)
 				group.Overflow = s.onOverflow()
-				err := h.onHost(h.stack.Grads(g.layer), func(grad []float32) error {
-					return reduce(s.ctx, s.cfg.Exchange, group, grad)
+				var grads []kernels.View
+				for i := range apart - 1 {
+					grads = append(grads, h.stack.Partial(g.layer, i))
+				}
+				err := h.allOnHost(append(grads, h.stack.Grads(g.layer)), func(grads [][]float32) error {
+					return reduce(s.ctx, s.cfg.Exchange, group, grads)
 				})
 				if err != nil {
 					return err
@@ -73,20 +81,51 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 		})
 	})
 	return func(layer int) {
-		h.stack.Unscale(s.queue, layer)
+		s.addGroup(h, layer, group)
 		gradients <- gradient{layer, s.queue.Record()}
 	}
 }
 
-// squares returns the sums of squares that this worker reports, by part of each layer's gradient: its
-// own parts where replicas have them in parts, else all by replica 0. The tied tail of the head
-// counts once, with the embedding. The parts are cut for as many shares as there are replicas,
-// whoever has them: the norm is the same to the bit either way.
-func (s *stepRun) squares() ([]wire.PartSquare, error) {
+// addGroup enqueues what completes a layer's gradient of a group of micro-batches: its scale is divided
+// out, and it is added to the sums that wait for it (plan.Sums). The result waits among the partial sums
+// for the next group, which begins with zeros. After the replica's last group it stays where it is.
+func (s *stepRun) addGroup(h *stageRun, layer, group int) {
+	h.stack.Unscale(s.queue, layer)
+	sums, share := s.spec.Train.Sums(), s.share(h.Replica)
+	grads, last := h.stack.Grads(layer), group+1 == share.End
+	if grads.Len == 0 || share.Len() == 1 {
+		return
+	}
+	waiting := sums.Subtrees(plan.GroupRange{First: share.First, End: group})
+	sum, has := grads, plan.GroupRange{First: group, End: group + 1}
+	n := len(waiting)
+	for ; n > 0 && sums.Pair(waiting[n-1], has); n-- {
+		partial := h.stack.Partial(layer, n-1)
+		into := partial
+		if last {
+			into = grads
+		}
+		s.queue.Do(kernels.Add(into, partial, sum, grads.Len))
+		sum, has.First = into, waiting[n-1].First
+	}
+	if last {
+		return
+	}
+	if sum == grads {
+		s.queue.Do(kernels.Copy(h.stack.Partial(layer, n), grads, grads.Len))
+	}
+	s.queue.Do(kernels.Fill(grads, grads.Len, 0))
+}
+
+// sumSquares returns the sums of squares that this worker reports, by piece of each layer's gradient: its
+// own pieces where replicas have them in parts, else all by replica 0. The tied tail of the head
+// counts once, with the embedding. The pieces are the same for any number of replicas, and so is the
+// norm to the bit.
+func (s *stepRun) sumSquares() ([]wire.PartSquare, error) {
 	var squares []wire.PartSquare
-	var sums [][][]float32 // by part and range
+	var sums [][]float32 // by piece, of its ranges
 	for _, h := range s.stages {
-		m, replicas := s.spec.Model, len(s.plan.Replicas)
+		m, pieces := s.spec.Model, s.pieces()
 		if n := m.TiedGradLen(); n > 0 && h.first() && h.last() {
 			embed, head := h.tiedGrads(0, n), h.tiedGrads(s.headLayer(), n)
 			s.queue.Do(kernels.Add(embed, embed, head, embed.Len)) // the head's is of no use any more
@@ -97,21 +136,23 @@ func (s *stepRun) squares() ([]wire.PartSquare, error) {
 			if l == s.headLayer() {
 				end -= m.TiedGradLen()
 			}
-			for part := range replicas {
+			used, all := 0, make([]float32, s.squares.Len())
+			for part := range pieces {
 				if !s.reports(h.Replica, l, part) {
 					continue
 				}
-				var ranges [][]float32
-				for _, r := range m.ShareRanges(l, model.Share{Index: part, Count: replicas}) {
-					sum := make([]float32, 1) // 0 for a frozen layer
-					if v := grads.Slice(r.First, max(0, min(r.End, end)-r.First)); v.Len > 0 {
-						s.queue.Do(kernels.SumSquares(kernels.Whole(s.square), v, v.Len))
-						s.queue.Read(kernels.Float32Bytes(sum), kernels.Whole(s.square))
+				first := used
+				for _, r := range m.ShareRanges(l, model.Share{Index: part, Count: pieces}) {
+					if v := grads.Slice(r.First, max(0, min(r.End, end)-r.First)); v.Len > 0 { // 0 of a frozen layer
+						s.queue.Do(kernels.SumSquares(kernels.Whole(s.squares).Slice(used, 1), v, v.Len))
+						used++
 					}
-					ranges = append(ranges, sum)
 				}
-				squares = append(squares, wire.PartSquare{Part: int32(l*replicas + part)})
-				sums = append(sums, ranges)
+				squares = append(squares, wire.PartSquare{Part: int32(l*pieces + part)})
+				sums = append(sums, all[first:used])
+			}
+			if used > 0 {
+				s.queue.Read(kernels.Float32Bytes(all[:used]), kernels.Whole(s.squares).Slice(0, used))
 			}
 		}
 	}
@@ -120,7 +161,7 @@ func (s *stepRun) squares() ([]wire.PartSquare, error) {
 	}
 	for i := range squares {
 		for _, sum := range sums[i] {
-			squares[i].Sum += float64(sum[0])
+			squares[i].Sum += float64(sum)
 		}
 		if s.anyScales() && squares[i].Sum > s.mostSquares(squares[i].Part) {
 			squares[i].Sum = math.Inf(1) // more is no gradient either: the update is skipped

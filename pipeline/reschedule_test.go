@@ -115,7 +115,7 @@ func TestAChangeOfScheduleTakesTheMemoryOfTheNewOne(t *testing.T) {
 			if err := w.reschedule(text); err != nil {
 				t.Fatal(err)
 			}
-			if want := memoryOf(t, run, w.plan, w.stages[0].StageID).Total() + 4; device.bytes != want {
+			if want := memoryOf(t, run, w.plan, w.stages[0].StageID).Total() + 4*int64(w.squares.Len()); device.bytes != want {
 				t.Errorf("%s on %s: %d bytes are taken, want %d", text, seat.Peer, device.bytes, want)
 			}
 		}

@@ -25,6 +25,7 @@ type StageRuntime struct {
 	stack  *model.Stack
 	use    schedule.Use // slots and segments that the worker's program needs here
 	step   plan.Step    // the last update of the parameters
+	torn   bool         // which has not come to its end
 	// updates are the ranges that the optimizer updates here; offload brings their state from host
 	// memory, and is nil where the device has it.
 	updates []updateRange
@@ -49,7 +50,7 @@ func newStageRuntime(cfg *Config, p *program, at plan.StageID) (*StageRuntime, e
 		StageID: at, pipe: p.plan.Replicas[at.Replica], place: p.plan.At(at), shares: p.plan.Shares(at),
 		use: p.list.Use(p.number, at.Replica, at.Stage),
 	}
-	stack := p.spec.Stack(h.place, h.shares, h.use)
+	stack := p.spec.StageStack(p.plan, at, h.use)
 	stack.Device, stack.Host = cfg.Device, cfg.Host
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
@@ -150,15 +151,24 @@ func (h *StageRuntime) tiedGrads(layer, n int) kernels.View {
 
 // onHost runs f on a host copy of a view and writes the copy back, concurrently with the kernels.
 func (h *StageRuntime) onHost(v kernels.View, f func([]float32) error) error {
-	host := make([]float32, v.Len)
-	h.reductions.Read(kernels.Float32Bytes(host), v)
+	return h.allOnHost([]kernels.View{v}, func(host [][]float32) error { return f(host[0]) })
+}
+
+// allOnHost runs f on host copies of views and writes the last copy back, concurrently with the kernels.
+func (h *StageRuntime) allOnHost(views []kernels.View, f func([][]float32) error) error {
+	host := make([][]float32, len(views))
+	for i, v := range views {
+		host[i] = make([]float32, v.Len)
+		h.reductions.Read(kernels.Float32Bytes(host[i]), v)
+	}
 	if err := h.reductions.Sync(); err != nil {
 		return err
 	}
 	if err := f(host); err != nil {
 		return err
 	}
-	h.reductions.Write(v, kernels.Float32Bytes(host))
+	last := len(views) - 1
+	h.reductions.Write(views[last], kernels.Float32Bytes(host[last]))
 	return h.reductions.Sync()
 }
 

@@ -57,7 +57,7 @@ func memoryOf(t *testing.T, run plan.RunSpec, plan plan.Plan, at plan.StageID) m
 		t.Fatal(err)
 	}
 	use := list.Use(list.Holder(at.Replica, at.Stage), at.Replica, at.Stage)
-	m, err := run.Stack(plan.At(at), plan.Shares(at), use).Memory()
+	m, err := run.StageStack(plan, at, use).Memory()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func checkMemory(t *testing.T, name string, run plan.RunSpec, plan plan.Plan) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, beside := int64(4), int64(0)
+		want, beside := 4*int64(w.squares.Len()), int64(0)
 		for _, at := range plan.StagesOf(seat) {
 			m := memoryOf(t, run, plan, at)
 			want, beside = want+m.Total(), beside+m.Host

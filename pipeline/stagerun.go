@@ -19,6 +19,7 @@ type stageRun struct {
 	receiving  map[wire.Tag]*transfer // asked for, and not used yet
 	sending    [][]*transfer          // by slot, gradients that may still be read
 	times      StageTimes
+	added      []plan.Micro // whose gradients the stage has
 }
 
 // newStageRuns begins a step of some stages, in the order of replicas and stages.

@@ -23,7 +23,9 @@ type State struct {
 	Replica plan.Replica
 	Stage   plan.Stage
 	Step    plan.Step
-	Layers  []LayerState
+	// Last marks the plan's last step: replicas other than 0 offer their layers too then.
+	Last   bool
+	Layers []LayerState
 }
 
 // LayerState is one layer: parameters [LayerLen], first moments and second moments [TrainedLen],
@@ -61,13 +63,14 @@ func (h *StageRuntime) views(cfg model.Config, layer int) []kernels.View {
 
 // save begins to bring a stage's state after a step to the keeper, on a goroutine of its own. At most
 // one save of a stage is in progress; a second one waits for the first. Only replica 0 saves: after a
-// step all replicas have the same state, or parts of it, which the others hand in.
-func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) error {
+// step all replicas have the same state, or parts of it, which the others hand in. After the plan's last
+// step the others offer the layers that they have whole, too: the next plan loads them where they are.
+func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step, last bool) error {
 	if err := h.offload.settle(); err != nil {
 		return err
 	}
 	layers := h.layers()
-	if h.Replica != 0 {
+	if h.Replica != 0 && !last {
 		layers = h.layersInParts()
 	}
 	if len(layers) == 0 {
@@ -79,12 +82,12 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) erro
 	unread := &unread{}
 	unread.Context, unread.end = context.WithCancel(context.Background())
 	unread.left.Store(int64(len(layers)))
-	s := State{Replica: h.Replica, Stage: h.Stage, Step: step}
-	var moments [][]sharedMoment // by layer
+	s := State{Replica: h.Replica, Stage: h.Stage, Step: step, Last: last}
+	var moments [][]sharedMoment // by layer, of those that this replica hands in parts of
 	for _, l := range layers {
 		shared, check := w.sharedMoments(h, step, l), w.checkState(step, "layer %d's state", l)
-		moments = append(moments, shared)
-		if h.Replica != 0 {
+		if h.Replica != 0 && len(shared) > 0 {
+			moments = append(moments, shared)
 			continue
 		}
 		var reader io.Reader
@@ -98,8 +101,8 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step) erro
 	h.unread = unread
 	h.saving.start(func() error {
 		defer unread.end()
-		if h.Replica != 0 {
-			return contribute(ctx, w.cfg.Exchange, moments, unread)
+		if err := contribute(ctx, w.cfg.Exchange, moments, unread); err != nil || len(s.Layers) == 0 {
+			return err
 		}
 		return w.cfg.Keeper.Save(ctx, s)
 	})

@@ -21,14 +21,16 @@ type stepRun struct {
 	program
 	cfg      *Config
 	queue    kernels.Queue
-	square   kernels.Buffer // [1], result of SumSquares
+	squares  kernels.Buffer // results of SumSquares for a layer
 	opt      Optimizer
 	step     plan.Step
+	begun    time.Time
 	stages   []*stageRun
 	shadows  []*stageRun // float32 shadows of replica 0's stages; none where they are of no use
 	blind    bool        // a stage here has no shadow
 	overflow *overflow
 	losses   map[plan.Micro][]float32
+	report   *wire.Report // what this worker reports of the step, once it has all gradients; nil before
 	// progress watches over what the step waits for; nil: nobody does.
 	progress *progress
 

@@ -39,6 +39,60 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 	}
 }
 
+// slowKeeper is a Keeper whose saves end with their context.
+type slowKeeper struct{ Keeper }
+
+func (k slowKeeper) Save(ctx context.Context, s State) error {
+	if err := k.Keeper.Save(ctx, s); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestAStepIsReportedThoughItsSaveFails: a member may be lost while a step waits for the save before it. The step is
+// committed, and whoever goes on does so after it: nobody else would report it.
+func TestAStepIsReportedThoughItsSaveFails(t *testing.T) {
+	run := testRun()
+	run.Train.CheckpointEvery = 1
+	plan := cut(run, "1f1b", []int{0})
+	device, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	saves, lost := context.WithCancel(t.Context())
+	defer lost()
+	asked, reported := 0, 0
+	w, err := New(usual(Config{
+		Worker: plan.Workers()[0], Run: run, Plan: plan, Device: device, Keeper: slowKeeper{from{&memoryKeeper{}, 0}},
+		Stop: func() bool {
+			if asked++; asked == 2 {
+				lost()
+			}
+			return asked == 2
+		},
+		OnStep: func(StepResult) { reported++ },
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Run(t.Context(), saves)
+	left, failed := w.Retain()
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	defer left.Close()
+	if !errors.Is(err, context.Canceled) || reported != 2 {
+		t.Errorf("%d steps are reported, then %v; want 2 and the save's error", reported, err)
+	}
+	for _, at := range left.Reach() {
+		if at.Step != 2 {
+			t.Errorf("stage %d is at step %d, want 2", at.Stage, at.Step)
+		}
+	}
+}
+
 func TestACancelledRunReturns(t *testing.T) {
 	run := testRun()
 	plan := cut(run, "1f1b", []int{0, 2}) // the other stage never comes

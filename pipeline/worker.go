@@ -23,11 +23,13 @@ type Worker struct {
 	shadows   []*StageRuntime
 	shadowErr error
 	queue     kernels.Queue
-	square    kernels.Buffer // [1], result of SumSquares
+	squares   kernels.Buffer // results of SumSquares for a layer
 	opt       Optimizer
 	skipped   int // by how many more updates loss scaling has skipped than were made
 	suspects  map[suspect]int
 	progress  *progress
+	loaded    bool     // the stages have the state of the plan's start, or a later one
+	open      *stepRun // the step that is not applied yet; nil between two
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
@@ -60,7 +62,7 @@ func (w *Worker) build() (err error) {
 			return err
 		}
 	}
-	if w.square, err = w.cfg.Device.Alloc(kernels.F32, 1); err != nil {
+	if w.squares, err = w.cfg.Device.Alloc(kernels.F32, int(w.squaresBytes()/4)); err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	if w.queue, err = w.cfg.Device.NewQueue(); err != nil {
@@ -73,7 +75,7 @@ func (w *Worker) build() (err error) {
 }
 
 // Run loads the state of the stages here and trains from the plan's start step to the run's last one,
-// or until a commit says stop. Saves begin under the context saves and may go on after Run; Saved
+// or until a commit says stop. With Config.Replay it computes the steps of these commits again. Saves begin under the context saves and may go on after Run; Saved
 // waits for them. The error of a cancelled ctx is returned wrapped.
 func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -81,12 +83,14 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 		cancel()
 		for _, h := range w.stages {
 			_ = h.gathering.wait()
+			h.torn = h.offload.settle() != nil || h.torn
 			h.offload.stop()
 		}
 	}()
 	if err := w.load(ctx); err != nil {
 		return err
 	}
+	w.loaded = true
 	name := fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.cfg.NameOf(w.worker.Peer))
 	w.cfg.Trace.Name(w.number, name, w.worker.Peer)
 	w.cfg.OnLoaded()
@@ -109,7 +113,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 // newStepRun begins a step.
 func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 	s := &stepRun{
-		program: w.program, cfg: &w.cfg, queue: w.queue, square: w.square, opt: w.opt, step: step,
+		program: w.program, cfg: &w.cfg, queue: w.queue, squares: w.squares, opt: w.opt, step: step, begun: time.Now(),
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
 		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {}, progress: w.progress,
 		overflow: &overflow{},
@@ -121,21 +125,23 @@ func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 
 // trainStep runs one optimizer update and reports whether the run stops after it.
 func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop bool, err error) {
-	begin := time.Now()
 	for _, h := range w.stages {
 		if err := h.saving.poll(); err != nil {
 			return false, err
 		}
 	}
 	s := w.newStepRun(ctx, step)
-	evaluated, err := s.evaluate()
-	if err != nil {
-		return false, err
+	w.open = s
+	var evaluated evaluation
+	if !s.replays() {
+		if evaluated, err = s.evaluate(); err != nil {
+			return false, err
+		}
 	}
 	if err := s.run(ctx); err != nil {
 		return false, err
 	}
-	squares, err := s.squares()
+	squares, err := s.sumSquares()
 	if err != nil {
 		return false, err
 	}
@@ -149,14 +155,14 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if err := s.update(ctx, commit); err != nil {
 		return false, err
 	}
+	w.open = nil
+	s.gatherAll(ctx, commit)
 	if commit.Save {
 		w.progress.save(step)
-		if err := s.allGathered(); err != nil {
-			return false, err
-		}
+		err = s.allGathered()
 		for _, h := range w.stages {
-			if err := w.save(saves, h, step); err != nil {
-				return false, err
+			if err == nil {
+				err = w.save(saves, h, step, commit.Stop)
 			}
 		}
 	}
@@ -164,19 +170,27 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 		w.shadows = nil // some stage has none; all workers learn the same
 	}
 	s.time.span(schedule.Action{Op: schedule.Step}, s.settling, time.Now())
-	result := StepResult{
-		Step: step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,
-		Schedule: w.plan.ScheduleChoice(), Total: time.Since(begin),
-	}
 	for _, h := range s.stages {
 		h.logCodecs(w.cfg.Log, step, h.times)
-		result.Stages = append(result.Stages, h.times)
 	}
-	w.cfg.OnStep(result)
-	if commit.Next != "" && !commit.Stop {
+	w.cfg.OnStep(resultOf(s, commit)) // saved or not: what is left of the plan goes on from this step
+	if err == nil && commit.Next != "" && !commit.Stop {
 		err = w.reschedule(commit.Next)
 	}
 	return commit.Stop, err
+}
+
+// resultOf returns the account of a committed step.
+func resultOf(s *stepRun, commit wire.Commit) StepResult {
+	r := StepResult{
+		Step: s.step, Loss: commit.Loss, HeldOut: commit.HeldOut, HeldOutF32: commit.HeldOutF32, Norm: commit.Norm,
+		Schedule: s.plan.ScheduleChoice(), Total: time.Since(s.begun),
+	}
+	for _, h := range s.stages {
+		r.Stages = append(r.Stages, h.times)
+		r.Added = append(r.Added, h.added)
+	}
+	return r
 }
 
 // closingEvaluation follows the last update: the coordinator sends every worker the held-out loss of
@@ -247,8 +261,8 @@ func (w *Worker) Close() {
 	if w.queue != nil {
 		w.queue.Close()
 	}
-	if w.square != nil {
-		w.square.Free()
+	if w.squares != nil {
+		w.squares.Free()
 	}
 	for _, h := range w.stages {
 		h.close()

@@ -8,7 +8,6 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
-	"pnode/planner/partition"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
@@ -65,11 +64,12 @@ func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candida
 		}
 		return k, s.estimate(k)
 	}
-	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All()}
+	partials := s.partials(sh)
+	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All(), Partials: partials}
 	if n > 1 && rule == plan.ShardOn {
 		return as(all)
 	}
-	whole, err := as(cost.Parts{})
+	whole, err := as(cost.Parts{Partials: partials})
 	if n == 1 || rule == plan.ShardOff || err == nil && !s.wantsMemory(whole) {
 		return whole, err
 	}
@@ -85,19 +85,12 @@ func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candida
 func (s *search) estimate(k *candidate) error {
 	run, m := s.in.Run, k.model
 	if k.shares == nil {
-		rates := make([]partition.Rate, len(k.pipes)) // the same for all, or as measured
-		for r, p := range k.pipes {
-			rates[r] = partition.Rate{Each: 1}
-			if run.Train.UnevenShares {
-				rates[r] = partition.Rate{First: p.Costs.RoundTrip(), Each: p.Period}
-			}
-		}
-		k.shares = partition.Shares(run.Train.Micros, rates)
+		k.shares = sharingOf(run.Train, k.order).shares(k)
 	}
 	switch {
 	case k.programmed(): // its layout is there already
 	case k.order.elastic():
-		k.layout = layoutOfPipes(k)
+		k.layout = layoutOfPipes(run.Train.Sums(), k)
 	default:
 		bare, err := s.bareLayout(k)
 		if err == nil {
@@ -112,9 +105,10 @@ func (s *search) estimate(k *candidate) error {
 		k.layout = bare
 	}
 	rows := k.layout.Rows
-	gather := m.Exchange(rows, k.sharded())
+	gather := m.Exchange(rows, k.sharded(), nil)
 	k.job = sim.Job{
-		Reduce: max(0, 2*m.Exchange(rows, m.Memory.All())-gather), // what is gathered need not be summed for all
+		// What is gathered need not be summed for all.
+		Reduce: max(0, m.Exchange(rows, m.Memory.All(), sharingOf(run.Train, k.order).vectors(k))+m.Exchange(rows, m.Memory.All(), nil)-gather),
 		Gather: gather, Commit: m.Commit(rows), Update: m.Updates(rows),
 		Tied: m.Tied(rows, 4*int64(run.Model.TiedGradLen())),
 	}
@@ -143,12 +137,13 @@ func (s *search) timed(k *candidate) error {
 }
 
 // layoutOfPipes returns the stages that follow from a candidate's pipes in 1F1B.
-func layoutOfPipes(k *candidate) *layout.Layout {
+func layoutOfPipes(sums plan.Sums, k *candidate) *layout.Layout {
 	l := &layout.Layout{Micros: k.shares, Exposed: map[layout.Boundary]schedule.Nanos{}}
 	for r, p := range k.pipes {
+		partials := sums.Partials(groupsOf(sums, k.shares)[r])
 		row := make([]cost.Stage, len(p.devices))
 		for s, d := range p.devices {
-			row[s] = cost.Stage{Device: d, Levels: p.Recompute[s], Ahead: p.Ahead[s], Offload: k.model.Offloads(d), Measured: &p.Costs.Stages[s]}
+			row[s] = cost.Stage{Device: d, Partials: partials, Levels: p.Recompute[s], Ahead: p.Ahead[s], Offload: k.model.Offloads(d), Measured: &p.Costs.Stages[s]}
 			row[s].First, row[s].End = p.layers(s)
 			row[s].Use.Slots = min(p.Warmups[s], k.shares[r]-1) + 1
 		}

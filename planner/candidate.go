@@ -43,6 +43,9 @@ type candidate struct {
 // sharded returns the layers whose optimizer state the replicas hold in parts.
 func (k *candidate) sharded() plan.LayerRanges { return k.model.Memory.Parts().Layers }
 
+// partials returns how many partial sums of gradients a stage has at most.
+func (k *candidate) partials() int { return k.model.Memory.Parts().Partials }
+
 // copies returns how many replicas the plan has.
 func (k *candidate) copies() int { return k.shape.replicas * k.order.copies }
 

@@ -75,7 +75,7 @@ func (d *drafts) skeleton(k *candidate) (plan.Plan, error) {
 
 // group returns a pipe's devices in order, with a share of the micro-batches.
 func (d *drafts) group(o ordering, pipe *pipe, micros int) plan.ReplicaGroup {
-	g := plan.ReplicaGroup{Micros: micros, Layers: pipe.lengths()}
+	g := plan.ReplicaGroup{Micros: micros, Sums: d.in.Run.Train.Sums(), Layers: pipe.lengths()}
 	for _, at := range pipe.devices {
 		g.Workers = append(g.Workers, plan.WorkerID{Peer: d.problem.devices[at].peer, Device: d.problem.devices[at].name})
 	}
@@ -95,7 +95,10 @@ func (d *drafts) layoutOf(p plan.Plan) (*layout.Layout, error) {
 	}
 	l := &layout.Layout{Programs: list}
 	workers := p.Workers()
+	sums := d.in.Run.Train.Sums()
 	for r, pipe := range p.Replicas {
+		share, _ := sums.Share(pipe.FirstMicro, pipe.Micros)
+		partials := sums.Partials(share)
 		row := make([]cost.Stage, len(pipe.Stages))
 		for st, place := range pipe.Stages {
 			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
@@ -105,7 +108,7 @@ func (d *drafts) layoutOf(p plan.Plan) (*layout.Layout, error) {
 			}
 			at := cost.Stage{
 				Device: device, First: place.Layers.First, End: place.Layers.End, Worker: slices.Index(workers, place.Worker()),
-				Shares: p.Shares(id), Ahead: place.Ahead, Offload: place.Offload,
+				Shares: p.Shares(id), Partials: partials, Ahead: place.Ahead, Offload: place.Offload,
 			}
 			if place.Recompute != "" {
 				if at.Levels, err = place.Recompute.Expand(at.Len()); err != nil {

@@ -43,7 +43,7 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 	if s.in.Previous != nil {
 		out = append(out, plan.Reason{Kind: plan.ReasonMoved, Text: fmt.Sprintf("%s of parameters change their node", plan.Size(k.movedBytes))})
 	}
-	out = append(out, e.leftOut(others)...)
+	out = append(append(out, e.fewGroups()...), e.leftOut(others)...)
 	out = append(append(out, e.claims()...), e.relayed()...)
 	if n, worst := s.unmeasured(k.layout.Rows); n > 0 {
 		like := ""
@@ -88,6 +88,17 @@ func (e explainer) groups() []plan.Reason {
 	}
 	return []plan.Reason{{Kind: plan.ReasonGroups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
 		chunks, best, plan.Time(plain.step()), plan.Permille(slower(k.step(), plain.step())), boundText(e.problem, plain), chunks, plan.Time(k.layout.BusiestLink(k.model)))}}
+}
+
+// fewGroups says that the run's sums allow no more replicas; empty where devices or micro-batches are too few
+// in any case.
+func (e explainer) fewGroups() []plan.Reason {
+	k, sums := e.k, e.in.Run.Train.Sums()
+	if more := k.copies() + k.order.copies; more <= sums.Groups || more > sums.Micros || e.in.Run.Train.Replicas > 0 || k.shape.replicas >= len(e.problem.devices) {
+		return nil
+	}
+	return []plan.Reason{{Kind: plan.ReasonSums, Text: fmt.Sprintf("no more replicas: gradients are added in %s of micro-batches, and each takes one or more; new runs set another number with --sum-groups",
+		plan.Count(sums.Groups, "group"))}}
 }
 
 // boundText says what a step spends its time on.
@@ -391,7 +402,7 @@ func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
 	k := e.k
 	out := sharding.Stage{
 		Groups:   (slices.Max(k.shares) + k.order.copies - 1) / k.order.copies,
-		Exchange: k.model.Exchange(k.layout.Rows, g.Layers),
+		Exchange: k.model.Exchange(k.layout.Rows, g.Layers, nil),
 		Window:   k.passes(),
 		Site:     true,
 	}
@@ -404,7 +415,7 @@ func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
 			out.Site = out.Site && measured && link.RTTNanos <= siteRTT
 		}
 	}
-	whole, parts := e.models.with(cost.Parts{}, k.model.Offload), e.models.with(cost.Parts{Replicas: k.copies(), Layers: g.Layers}, k.model.Offload)
+	whole, parts := e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), e.models.with(cost.Parts{Replicas: k.copies(), Layers: g.Layers, Partials: k.partials()}, k.model.Offload)
 	out.FreedBytes = sharding.Freed(whole, parts, k.copies(), on)
 	return out
 }
@@ -417,7 +428,7 @@ func (e explainer) lacking(g sharding.Group) (stages []cost.Stage, bytes int64) 
 	if k.programmed() {
 		return nil, 0
 	}
-	c := cutter{e.problem, e.models.with(cost.Parts{}, k.model.Offload), k.order}
+	c := cutter{e.problem, e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), k.order}
 	for r, p := range k.pipes {
 		problem := c.stages(p)
 		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)
@@ -474,8 +485,12 @@ func (p *problem) noFit(m *cost.Model, devices []int, err error) error {
 	}
 	// What passes take has been taken off the free bytes.
 	need, free := no.NeedBytes+m.On(i).Pass(), no.FreeBytes+d.profile.MemoryFreeBytes-m.Devices[i].FreeBytes
-	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages, a smaller model or a smaller micro-batch",
-		ErrNoFit, d.name, d.node, plan.Size(need), no.First, no.End, plan.Size(free))
+	fewer := ""
+	if n := m.Memory.Parts().Partials; n > 0 {
+		fewer = fmt.Sprintf(", fewer sum groups (a new run with --sum-groups 1 needs %s less)", plan.Size(int64(n)*m.Memory.Params(no.First, no.End)))
+	}
+	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
+		ErrNoFit, d.name, d.node, plan.Size(need), no.First, no.End, plan.Size(free), fewer)
 }
 
 // noHost says that a node lacks memory for the optimizer state of something.

@@ -52,7 +52,7 @@ func allocated(t *testing.T, in Input, p plan.Plan) []int64 {
 	for w, worker := range p.Workers() {
 		sum := in.NodeBytes
 		for _, at := range p.StagesOf(worker) {
-			m, err := in.Run.Stack(p.At(at), p.Shares(at), list.Use(w, at.Replica, at.Stage)).Memory()
+			m, err := in.Run.StageStack(p, at, list.Use(w, at.Replica, at.Stage)).Memory()
 			if err != nil {
 				t.Fatal(err)
 			}

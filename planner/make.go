@@ -21,7 +21,7 @@ func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
 		return plan.Plan{}, nil, err
 	}
 	reasons := append(explain(s, best, others), s.assignHolders(&p)...)
-	if err := p.Validate(s.layers(), in.Run.Train.Micros); err != nil {
+	if err := p.Validate(s.layers(), in.Run.Train.Sums()); err != nil {
 		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}
 	return p, reasons, nil

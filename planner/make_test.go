@@ -17,7 +17,7 @@ import (
 // holders elsewhere, schedules that validate under the memory they were made for.
 func checkPlan(t *testing.T, in Input, p plan.Plan, reasons plan.Reasons) {
 	t.Helper()
-	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); err != nil {
+	if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); err != nil {
 		t.Fatal(err)
 	}
 	var back plan.Plan
@@ -30,7 +30,7 @@ func checkPlan(t *testing.T, in Input, p plan.Plan, reasons plan.Reasons) {
 	}
 	for w, worker := range p.Workers() {
 		held, need := p.StagesOf(worker), int64(0)
-		if chunks := len(p.Replicas[held[0].Replica].Stages) / len(groupsOf(t, p)[held[0].Replica].Workers); len(held) != chunks {
+		if chunks := len(p.Replicas[held[0].Replica].Stages) / len(rowsOf(t, p)[held[0].Replica].Workers); len(held) != chunks {
 			t.Fatalf("%v has %d stages, want %d", worker, len(held), chunks)
 		}
 		for _, at := range held {
@@ -51,8 +51,8 @@ func checkPlan(t *testing.T, in Input, p plan.Plan, reasons plan.Reasons) {
 	}
 }
 
-// groupsOf returns the replica groups of a plan.
-func groupsOf(t *testing.T, p plan.Plan) []plan.ReplicaGroup {
+// rowsOf returns the replica groups of a plan.
+func rowsOf(t *testing.T, p plan.Plan) []plan.ReplicaGroup {
 	t.Helper()
 	groups, err := p.ReplicaGroups()
 	if err != nil {

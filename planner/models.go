@@ -20,13 +20,13 @@ func (c *costModels) whole() *cost.Model { return c.all[0] }
 // offload theirs.
 func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
 	if p.Replicas <= 1 || len(p.Layers) == 0 {
-		p = cost.Parts{}
+		p = cost.Parts{Partials: p.Partials}
 	}
 	if !slices.Contains(offload, true) {
 		offload = nil
 	}
 	for _, m := range c.all {
-		if has := m.Memory.Parts(); has.Replicas == p.Replicas && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
+		if has := m.Memory.Parts(); has.Replicas == p.Replicas && has.Partials == p.Partials && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
 			return m
 		}
 	}
@@ -44,7 +44,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 			}
 		}
 	}
-	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded}, offload)
+	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has)}, offload)
 }
 
 // costModel returns the cost model of the devices in a precision, with all optimizer state on them.
@@ -73,7 +73,7 @@ func (p *problem) costModel(as precision) (*cost.Model, error) {
 				Layers: plan.LayerRange{First: at.First, End: at.End}, Recompute: plan.JoinLevels(at.Levels), Ahead: at.Ahead, Offload: at.Offload,
 				Storage: m.Devices[at.Device].Storage,
 			}
-			return run.Stack(place, at.Shares, schedule.Use{Slots: slots, Split: at.Use.Split}).Memory()
+			return run.Stack(place, at.Shares, at.Partials, schedule.Use{Slots: slots, Split: at.Use.Split}).Memory()
 		}
 	}
 	return m, nil

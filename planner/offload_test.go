@@ -16,7 +16,7 @@ import (
 // keep off them.
 func cardInput(stages int, free, host, copies int64) Input {
 	in := shardInput(stages, free)
-	in.Run.Train.Replicas, in.Members = 1, in.Members[:stages]
+	in.Run.Train.Replicas, in.Run.Train.SumGroups, in.Members = 1, 1, in.Members[:stages]
 	for i := range in.Members {
 		d := &in.Members[i].Profile.Devices[0]
 		d.Name, d.CopyBytesPerS, d.HostFreeBytes = "cuda:0", copies, host
@@ -86,7 +86,7 @@ func checkOffload(t *testing.T, in Input, p plan.Plan) {
 		device, host := in.NodeBytes, int64(0)
 		for _, at := range p.StagesOf(worker) {
 			u := list.Use(w, at.Replica, at.Stage)
-			m, err := in.Run.Stack(p.At(at), p.Shares(at), schedule.Use{Slots: u.Slots, Split: u.Split}).Memory()
+			m, err := in.Run.StageStack(p, at, schedule.Use{Slots: u.Slots, Split: u.Split}).Memory()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 	for _, text := range []string{"", "gpipe", "zb-h1", "interleaved:v=2", "chimera"} {
 		for free := int64(16 << 20); free > 4<<20; free -= free / 10 {
 			in := cardInput(2, free, 16<<20, 2e9)
-			in.Run.Train.Schedule = text
+			in.Run.Train.Schedule, in.Run.Train.SumGroups = text, 2 // chimera has two replicas
 			plan, reasons, err := Make(t.Context(), in)
 			if errors.Is(err, ErrNoFit) {
 				break
@@ -160,6 +160,7 @@ func TestRandomPlansOfCards(t *testing.T) {
 	n := rounds(30, 3)
 	for range n {
 		in := randomInput(rng)
+		in.Run.Train.SumGroups = 1
 		for _, m := range in.Members {
 			for i := range m.Profile.Devices {
 				if d := &m.Profile.Devices[i]; rng.IntN(2) == 0 {

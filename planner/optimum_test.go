@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
 
@@ -67,11 +68,16 @@ func (c *search) exhaust(order []int) schedule.Nanos {
 	return least
 }
 
+// roomFor returns the cost model with what partial sums take.
+func (c *search) roomFor(s shape) *cost.Model {
+	return c.models.with(cost.Parts{Partials: c.partials(s)}, nil)
+}
+
 // exhaustCuts tries every cut for each replica in turn.
 func (c *search) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nanos {
 	least := schedule.Nanos(1) << 62
 	if len(pipes) == s.replicas {
-		k := &candidate{shape: s, order: c.order, model: c.models.whole(), pipes: pipes}
+		k := &candidate{shape: s, order: c.order, model: c.roomFor(s), pipes: pipes}
 		c.estimate(k)
 		if k.simulate() == nil {
 			least = k.step()
@@ -82,7 +88,7 @@ func (c *search) exhaustCuts(order []int, s shape, pipes []*pipe) schedule.Nanos
 	var cuts func(ends []int)
 	cuts = func(ends []int) {
 		if len(ends) == s.stages-1 {
-			if p, err := (cutter{c.problem, c.models.whole(), c.order}).pipe(units, append(slices.Clone(ends), c.layers())); err == nil {
+			if p, err := (cutter{c.problem, c.roomFor(s), c.order}).pipe(units, append(slices.Clone(ends), c.layers())); err == nil {
 				least = min(least, c.exhaustCuts(order, s, append(slices.Clone(pipes), p)))
 			}
 			return

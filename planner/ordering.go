@@ -51,8 +51,7 @@ func (o ordering) pipelines(l plan.ReplicaGroup, first plan.Replica) ([]plan.Pip
 	var pipes []plan.Pipeline
 	for i := range o.copies {
 		part := l
-		from, to := l.Micros*i/o.copies, l.Micros*(i+1)/o.copies
-		part.First, part.Micros = l.First+plan.Micro(from), to-from
+		part.First, part.Micros = l.Part(i, o.copies)
 		more, err := part.Pipelines(o.spec, first+plan.Replica(i))
 		if err != nil {
 			return nil, err
@@ -62,14 +61,20 @@ func (o ordering) pipelines(l plan.ReplicaGroup, first plan.Replica) ([]plan.Pip
 	return pipes, nil
 }
 
-// fits returns why a shape cannot have the ordering, for a model of so many layers and a step of so
-// many micro-batches; nil where it can.
-func (o ordering) fits(s shape, layers, micros int) error {
+// fits returns why a shape cannot have the ordering, for a model of so many layers and a step's sums; nil
+// where it can.
+func (o ordering) fits(s shape, layers int, sums plan.Sums) error {
 	if o.any() {
 		return nil
 	}
-	for _, share := range []int{micros / s.replicas, (micros + s.replicas - 1) / s.replicas} {
-		group := plan.ReplicaGroup{Micros: share}
+	tried := map[int]bool{}
+	for _, share := range sums.Even(s.replicas, sums.Groups) {
+		micros := sums.MicrosOf(share)
+		if tried[micros] {
+			continue
+		}
+		tried[micros] = true
+		group := plan.ReplicaGroup{First: sums.First(share.First), Micros: micros, Sums: sums}
 		for i := range s.stages {
 			group.Workers = append(group.Workers, plan.WorkerID{Device: "any"})
 			group.Layers = append(group.Layers, layers*(i+1)/s.stages-layers*i/s.stages)
@@ -86,10 +91,10 @@ func (o ordering) fits(s shape, layers, micros int) error {
 
 // CheckSchedule returns an error that says what does not fit, where a run cannot have a schedule on so
 // many replica groups of so many devices; 0 leaves either to the planner.
-func CheckSchedule(text string, groups, stages int, m model.Config, micros int) error {
+func CheckSchedule(text string, groups, stages int, m model.Config, sums plan.Sums) error {
 	o, err := newOrdering(text, m)
 	if err != nil || stages == 0 {
 		return err
 	}
-	return o.fits(shape{max(groups, 1), stages}, m.Layers(), micros)
+	return o.fits(shape{max(groups, 1), stages}, m.Layers(), sums)
 }

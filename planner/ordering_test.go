@@ -92,7 +92,7 @@ func TestSchedulesThatDoNotFitAreNamed(t *testing.T) {
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s on %d: %v", c.text, c.members, err)
 		}
-		if err := CheckSchedule(c.text, 1, c.stage, deep, 8); !errors.Is(err, c.want) {
+		if err := CheckSchedule(c.text, 1, c.stage, deep, plan.Sums{Micros: 8, Groups: 8}); !errors.Is(err, c.want) {
 			t.Errorf("%s on %d is not checked: %v", c.text, c.members, err)
 		}
 	}

@@ -24,7 +24,7 @@ func searchFor(in Input, p plan.Plan) (*search, error) {
 }
 
 func (s *search) predict(p plan.Plan) (sim.Result, error) {
-	if err := p.Validate(s.layers(), s.in.Run.Train.Micros); err != nil {
+	if err := p.Validate(s.layers(), s.in.Run.Train.Sums()); err != nil {
 		return sim.Result{}, err
 	}
 	k, err := s.adopt(p)
@@ -44,7 +44,7 @@ func Timing(in Input, p plan.Plan, measured Measured) (schedule.Timing, error) {
 	in.Links = slices.Concat(in.Links, measured.Links)
 	s, err := searchFor(in, p)
 	if err == nil {
-		err = p.Validate(s.layers(), in.Run.Train.Micros)
+		err = p.Validate(s.layers(), in.Run.Train.Sums())
 	}
 	if err != nil {
 		return schedule.Timing{}, err

@@ -101,6 +101,10 @@ func (in Input) check() error {
 		return bad("%d replicas of %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
 	case t.Replicas > t.Micros:
 		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
+	case t.SumGroups < 0 || t.SumGroups > t.Micros:
+		return bad("%d sum groups, want 1 to %d, the micro-batches of a step (0: one each)", t.SumGroups, t.Micros)
+	case t.Replicas > t.Sums().Groups:
+		return bad("%s of micro-batches for %d replicas: each replica takes whole ones; raise sum_groups or lower the replicas", plan.Count(t.Sums().Groups, "group"), t.Replicas)
 	case t.Stages > layers:
 		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
 	}

@@ -60,7 +60,7 @@ func (s *search) dearestFirst(k *candidate) []sharding.Group {
 	groups := slices.DeleteFunc(s.shareGroups(k), func(g sharding.Group) bool { return !g.Among(k.sharded()) })
 	took := map[plan.LayerRange]schedule.Nanos{}
 	for _, g := range groups {
-		took[g.Layers[0]] = k.model.Exchange(k.layout.Rows, g.Layers)
+		took[g.Layers[0]] = k.model.Exchange(k.layout.Rows, g.Layers, nil)
 	}
 	slices.SortStableFunc(groups, func(a, b sharding.Group) int { return cmp.Compare(took[b.Layers[0]], took[a.Layers[0]]) })
 	return groups
@@ -70,7 +70,7 @@ func (s *search) dearestFirst(k *candidate) []sharding.Group {
 // wrap ErrNoFit.
 func (s *search) keptAs(k *candidate, layers plan.LayerRanges, offload []bool) (*candidate, error) {
 	out := &candidate{shape: k.shape, order: k.order, shares: k.shares, kept: k.kept, instead: k.instead, proven: k.proven}
-	out.model = s.models.with(cost.Parts{Replicas: k.copies(), Layers: layers}, offload)
+	out.model = s.models.with(cost.Parts{Replicas: k.copies(), Layers: layers, Partials: k.partials()}, offload)
 	for _, p := range k.pipes {
 		pipe, err := s.cutter(out).pipe(p.devices, p.ends)
 		if err != nil {

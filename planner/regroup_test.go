@@ -101,7 +101,7 @@ func TestGroupsKeepWithinMemory(t *testing.T) {
 // TestGroupsOfSeveralReplicas are the same ones, which takes the same number of micro-batches.
 func TestGroupsOfSeveralReplicas(t *testing.T) {
 	in := lanedOf(t, "", 4, 1<<40)
-	in.Run.Train.Replicas, in.Run.Train.Stages = 2, 2
+	in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.SumGroups = 2, 2, 2
 	for _, micros := range []int{12, 13} {
 		in.Run.Train.Micros = micros
 		p, reasons, err := Make(t.Context(), in)
@@ -133,7 +133,7 @@ func TestReselectChangesGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Plan.Validate(len(in.Costs), 12); err != nil || !slices.Equal(r.Plan.Replicas[0].Stages, p.Replicas[0].Stages) {
+	if err := r.Plan.Validate(len(in.Costs), in.Run.Train.Sums()); err != nil || !slices.Equal(r.Plan.Replicas[0].Stages, p.Replicas[0].Stages) {
 		t.Fatalf("stages move: %s (%v)", r.Plan.Encode(), err)
 	}
 	if !r.InPlace || r.Plan.Schedule == p.Schedule || r.Now < r.Then*21/20 || r.Plan.Generation != 2 || r.Plan.Start != 17 {

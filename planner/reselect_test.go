@@ -64,7 +64,7 @@ func TestReselectDeepensThePipelineOverASlowLink(t *testing.T) {
 	if r.Plan.Generation != 2 || r.Plan.Start != 17 || !slices.Equal(r.Plan.Replicas[0].Stages, want) {
 		t.Fatalf("stages move or the generation is wrong: %s", r.Plan.Encode())
 	}
-	if err := r.Plan.Validate(len(in.Costs), 32); err != nil {
+	if err := r.Plan.Validate(len(in.Costs), in.Run.Train.Sums()); err != nil {
 		t.Fatal(err)
 	}
 	before, after := plan.Replicas[0].Warmups, r.Plan.Replicas[0].Warmups

@@ -117,7 +117,10 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		s.in.Run.Train.Codec = rule
 	case "run":
 		s.in.Run.Run = "scenario"
-		s.in.Run.Train = plan.TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
+		if _, some := set["groups"]; !some && set["replicas"] == 1 {
+			set["groups"] = 1 // of sums: more would do nothing but take memory
+		}
+		s.in.Run.Train = plan.TrainSpec{Recompute: s.in.Run.Train.Recompute, Codec: s.in.Run.Train.Codec, Storage: s.in.Run.Train.Storage, Micros: int(set["micros"]), SumGroups: int(set["groups"]), UnevenShares: set["even"] == 0, Replicas: int(set["replicas"]), Stages: int(set["stages"])}
 	case "node":
 		s.in.Members = append(s.in.Members, Member{Peer: plan.PeerID(names[0]), Profile: plan.Profile{Devices: []plan.DeviceProfile{measuredDevice("cpu", set)}}})
 	case "device":

@@ -39,7 +39,9 @@ type search struct {
 	orders    order.Devices
 	tried     map[orderKey]bool
 	simulated int // actions, for ranking
-	budget    layout.Budget
+	// waiting has by replicas how many partial sums of gradients a stage has at most.
+	waiting map[int]int
+	budget  layout.Budget
 }
 
 // orderKey names replicas on devices in an order.
@@ -63,7 +65,7 @@ func newSearch(p *problem, as precision) (*search, error) {
 
 // of begins a search of a problem that differs in the plan in force, with the same models.
 func (s *search) of(p *problem) *search {
-	out := &search{drafts: drafts{p, map[programKey]schedule.Schedule{}}, models: s.models, order: s.order, tried: map[orderKey]bool{}}
+	out := &search{drafts: drafts{p, map[programKey]schedule.Schedule{}}, models: s.models, order: s.order, tried: map[orderKey]bool{}, waiting: map[int]int{}}
 	out.budget.Actions = simulateActions
 	o, n := &out.orders, len(p.devices)
 	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), len(p.links.measured) > 0, p.prior
@@ -243,14 +245,24 @@ func (s *search) fill(ctx context.Context, pool []int, sh shape) (found []*candi
 	return found, err
 }
 
+// partials returns how many partial sums of gradients a stage of a shape has at most.
+func (s *search) partials(sh shape) int {
+	most, known := s.waiting[sh.replicas]
+	if !known {
+		most = sharingOf(s.in.Run.Train, s.order).mostPartials(sh.replicas)
+		s.waiting[sh.replicas] = most
+	}
+	return most
+}
+
 // keep returns the cut of the plan in force with today's costs, nil when it cannot go on.
 func (s *search) keep() *candidate {
 	t := s.in.Run.Train
-	if s.in.Previous == nil || len(s.in.Previous.Replicas) == 0 || s.in.Previous.Validate(s.layers(), t.Micros) != nil {
+	if s.in.Previous == nil || len(s.in.Previous.Replicas) == 0 || s.in.Previous.Validate(s.layers(), t.Sums()) != nil {
 		return nil
 	}
 	k, err := s.adopt(*s.in.Previous)
-	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) || len(k.pipes) > t.Micros {
+	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) {
 		return nil
 	}
 	used := map[int]bool{}
@@ -286,9 +298,9 @@ func (s *search) shapes(n int) ([]bounded, error) {
 	lower := newLowerBound(s.models.whole().Devices, t.Micros)
 	var shapes []bounded
 	var unfit error
-	for r := asked.replicas; r <= min(n, t.Micros/s.order.copies); r++ {
+	for r := asked.replicas; r <= min(n, t.Sums().Groups/s.order.copies); r++ {
 		for st := asked.stages; st <= min(n/r, s.layers()); st++ {
-			if err := s.order.fits(shape{r, st}, s.layers(), t.Micros); err == nil {
+			if err := s.order.fits(shape{r, st}, s.layers(), t.Sums()); err == nil {
 				shapes = append(shapes, bounded{shape{r, st}, lower.of(shape{r, st})})
 			} else if unfit == nil {
 				unfit = err
@@ -304,7 +316,7 @@ func (s *search) shapes(n int) ([]bounded, error) {
 	switch {
 	case len(shapes) > 0:
 	case unfit == nil:
-		return nil, fmt.Errorf("%w: %s for %d x %d copies of the model under %s: each needs at least one", plan.ErrBadInput, plan.Count(t.Micros, "micro-batch"), asked.replicas, s.order.copies, s.order.spec)
+		return nil, fmt.Errorf("%w: %s of micro-batches for %d x %d copies of the model under %s: each needs at least one (sum_groups)", plan.ErrBadInput, plan.Count(t.Sums().Groups, "group"), asked.replicas, s.order.copies, s.order.spec)
 	case s.in.Previous == nil:
 		return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
 	default:

@@ -15,7 +15,7 @@ import (
 func shardInput(stages int, free int64) Input {
 	run := plan.RunSpec{
 		Model: model.Config{Vocab: 512, Context: 64, Blocks: 6, Heads: 4, Channels: 64},
-		Train: plan.TrainSpec{Micros: 16, MicroBatch: 4, Replicas: 2, Stages: stages},
+		Train: plan.TrainSpec{Micros: 16, SumGroups: 2, MicroBatch: 4, Replicas: 2, Stages: stages},
 	}
 	in := Input{Run: run, Generation: 1}
 	in.Costs = run.Model.Costs(run.Train.MicroBatch, model.StorageF32)
@@ -99,7 +99,7 @@ func TestShardingFollowsTheRule(t *testing.T) {
 		t.Errorf("one replica: sharded %v, %v, %v", p.Sharded, reasons, err)
 	}
 	p.Sharded = ranges(0, 1)
-	if err := p.Validate(len(alone.Costs), 16); !errors.Is(err, plan.ErrBadPlan) {
+	if err := p.Validate(len(alone.Costs), alone.Run.Train.Sums()); !errors.Is(err, plan.ErrBadPlan) {
 		t.Errorf("one replica's parts: %v", err)
 	}
 }

@@ -164,7 +164,7 @@ func TestShardedLayersAreRanges(t *testing.T) {
 		{ranges(4, 5, 1, 2), false},
 	} {
 		p.Sharded = c.layers
-		if err := p.Validate(len(in.Costs), 16); (err == nil) != c.good || err != nil && !errors.Is(err, plan.ErrBadPlan) {
+		if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); (err == nil) != c.good || err != nil && !errors.Is(err, plan.ErrBadPlan) {
 			t.Errorf("%v: %v", c.layers, err)
 		}
 	}

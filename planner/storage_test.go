@@ -206,7 +206,7 @@ func TestStorageOfOneDeviceIsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Replicas[0].Stages[1].Peer, p.Replicas[0].Stages[1].Device = p.Replicas[0].Stages[0].Peer, p.Replicas[0].Stages[0].Device
-	if err := p.Validate(len(in.Costs), in.Run.Train.Micros); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
+	if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
 		t.Errorf("two storages on one device: %v", err)
 	}
 	in.HalfCosts = in.HalfCosts[1:]

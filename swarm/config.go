@@ -27,6 +27,10 @@ type Config struct {
 	// Capability is this node's own, as Invite.Redeem or Owner.Capability gave it.
 	Capability []byte
 
+	// Epoch is a number that is larger at each start of this node, by more than the messages that one start sends: theirs
+	// follow it. 0 means the clock, in microseconds.
+	Epoch uint64
+
 	// Listen holds "HOST:PORT" addresses; HOST is an IP address, localhost, or nothing for every interface, port 0
 	// means any. Empty means 127.0.0.1:0. UDP and TCP have the same port.
 	Listen []string
@@ -91,6 +95,9 @@ func (c *Config) fill(now time.Time) (err error) {
 	}
 	if c.bootstrap, err = admission.ParseAddrs(c.Bootstrap); err != nil {
 		return fmt.Errorf("swarm: config: bootstrap: %w", err)
+	}
+	if c.Epoch == 0 {
+		c.Epoch = uint64(now.UnixMicro())
 	}
 	if c.MaxMesh == 0 {
 		c.MaxMesh = 64

@@ -61,12 +61,15 @@ func BenchmarkGoodput(b *testing.B) {
 			name string
 			over plan.Transport
 			tcp  string
+			kind netlab.Kind // of the two ends' networks
 		}{
-			{"quic", plan.QUIC, ""},
-			{"tcp bbr", plan.TCP, "bbr"},
-			{"tcp cubic", plan.TCP, "cubic"},
-			{"relay", plan.Relay, "bbr"},
-			{"chosen", "", "bbr"},
+			{"quic", plan.QUIC, "", netlab.Public},
+			{"tcp bbr", plan.TCP, "bbr", netlab.Public},
+			{"tcp cubic", plan.TCP, "cubic", netlab.Public},
+			{"hole bbr", plan.TCP, "bbr", netlab.UDPBlocked},
+			{"relay", plan.Relay, "bbr", netlab.Public},
+			{"relay over tcp bbr", plan.Relay, "bbr", netlab.UDPBlocked},
+			{"chosen", "", "bbr", netlab.Public},
 		} {
 			b.Run(line.name+"/"+how.name, func(b *testing.B) {
 				allowed, err := os.ReadFile("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
@@ -74,14 +77,14 @@ func BenchmarkGoodput(b *testing.B) {
 					b.Skipf("namespaces may not use it: sysctl -w net.ipv4.tcp_allowed_congestion_control=\"%s %s\"", strings.TrimSpace(string(allowed)), how.tcp)
 				}
 				for range b.N {
-					measureGoodput(b, line.line, how.over, how.tcp)
+					measureGoodput(b, line.line, how.over, how.tcp, how.kind)
 				}
 			})
 		}
 	}
 }
 
-func measureGoodput(b *testing.B, line netlab.Line, over plan.Transport, congestion string) {
+func measureGoodput(b *testing.B, line netlab.Line, over plan.Transport, congestion string, kind netlab.Kind) {
 	folder := b.TempDir()
 	if _, err := admission.CreateOwner(folder); err != nil {
 		b.Fatal(err)
@@ -93,8 +96,8 @@ func measureGoodput(b *testing.B, line netlab.Line, over plan.Transport, congest
 		host *netlab.Host
 	}{
 		{"relay", lab.Host("relay", netlab.Public)},
-		{"receiver", lab.Host("receiver", netlab.Public)},
-		{"sender", lab.Host("sender", netlab.Public, line)},
+		{"receiver", lab.Host("receiver", kind)},
+		{"sender", lab.Host("sender", kind, line)},
 	} {
 		if congestion != "" {
 			role.host.Sysctl("net/ipv4/tcp_congestion_control", congestion)

@@ -43,6 +43,10 @@ type natAnswer struct {
 	Direct map[plan.PeerID]bool `json:",omitempty"`
 	// Link is what a probe measured.
 	Link plan.LinkProfile
+	// Why is why data goes over the transport that it does.
+	Why string
+	// Over is what control goes over.
+	Over plan.Transport `json:",omitempty"`
 	// Took is how long the command was at work.
 	Took time.Duration
 }
@@ -225,6 +229,7 @@ func natCommand(ctx context.Context, s *Swarm, command string, args []string) (a
 		})
 	case "direct": // that a member is connected without a relay
 		err = until(func() bool { return direct()[plan.PeerID(args[0])] })
+		a.Over = s.ReachedBy(plan.PeerID(args[0]))
 	case "circuit": // that this node has an address through a relay
 		err = until(func() bool { return strings.Contains(fmt.Sprint(s.Addrs()), "/p2p-circuit") })
 		a.Addrs, a.Invite = s.Addrs(), s.InviteAddrs()
@@ -247,7 +252,9 @@ func natCommand(ctx context.Context, s *Swarm, command string, args []string) (a
 			}
 		}
 	case "probe":
-		a.Link, err = s.Probe(ctx, plan.PeerID(args[0]))
+		if a.Link, err = s.Probe(ctx, plan.PeerID(args[0])); err == nil {
+			a.Why, err = natWhy(ctx, s, plan.PeerID(args[0]))
+		}
 	case "block":
 		s.Block(plan.PeerID(args[0]), admission.Removed("test"))
 	default:
@@ -255,6 +262,16 @@ func natCommand(ctx context.Context, s *Swarm, command string, args []string) (a
 	}
 	a.Direct = direct()
 	return a, err
+}
+
+// natWhy connects to a peer for data, and returns why the connection goes over what it does.
+func natWhy(ctx context.Context, s *Swarm, p plan.PeerID) (string, error) {
+	conn, err := s.Data().Dial(ctx, p, "")
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(0, "")
+	return s.Data().Why(p, conn.Transport()), nil
 }
 
 // Two members behind NATs that no hole goes through are connected through a third from the start, and through a fourth
@@ -296,8 +313,8 @@ func TestControlBehindSymmetricNATs(t *testing.T) {
 	t.Logf("connected again %s after the relay has crashed", time.Since(began))
 }
 
-// Pairs of members get a direct connection where the NAT of either allows it, and data goes the same way: over QUIC through
-// the punched port. Elsewhere a relay carries both.
+// Pairs of members get a direct connection where the NAT of either allows it, and data goes the same way: mostly over QUIC
+// through the punched port. Elsewhere a relay carries both.
 func TestPairsOfNATs(t *testing.T) {
 	kinds := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.Symmetric, netlab.CGNAT}
 	if testing.Short() {
@@ -313,27 +330,23 @@ func TestPairsOfNATs(t *testing.T) {
 				b := natStart(t, lab.Host(fmt.Sprintf("b-%s-%s", x, y), y), folder, public.addrs...)
 				connected := a.do("members", b.peer)
 				// A symmetric NAT has another port for each destination, which nobody can tell the other end.
-				want := plan.QUIC
-				if y == netlab.Symmetric && x != netlab.FullCone || x == netlab.Symmetric {
-					want = plan.Relay
-				}
-				took := time.Duration(0)
-				if want == plan.QUIC {
-					took = a.do("direct", b.peer).Took
+				want, took := []plan.Transport{plan.Relay}, time.Duration(0)
+				if y != netlab.Symmetric && x != netlab.Symmetric || x == netlab.FullCone {
+					hole := a.do("direct", b.peer)
+					want, took = []plan.Transport{plan.QUIC, hole.Over}, hole.Took // TCP, where a busy machine has no QUIC in 0.4 s
 				}
 				link := a.do("probe", b.peer).Link
 				t.Logf("connected after %s, directly after %s more, then %s at %d Mbit/s",
 					connected.Took.Round(time.Millisecond), took.Round(time.Millisecond), link.Transport, link.BytesPerS/125_000)
-				if link.Transport != want {
-					t.Errorf("data goes over %s, want %s", link.Transport, want)
+				if !slices.Contains(want, link.Transport) {
+					t.Errorf("data goes over %s, want %v", link.Transport, want)
 				}
 			})
 		}
 	}
 }
 
-// Where UDP is blocked, members behind NATs are connected directly over TCP; their data has no port of its own that the
-// other end could know, and goes through a relay.
+// Where UDP is blocked, members behind NATs are connected directly over TCP, and their data goes through the same hole.
 func TestHolePunchingOverTCP(t *testing.T) {
 	lab := netlab.New(t)
 	folder := natOwner(t)
@@ -342,7 +355,11 @@ func TestHolePunchingOverTCP(t *testing.T) {
 	b := natStart(t, lab.Host("b", netlab.UDPBlocked), folder, public.addrs...)
 	t.Logf("connected after %s", a.do("members", b.peer).Took)
 	t.Logf("directly after %s more", a.do("direct", b.peer).Took)
-	if link := a.do("probe", b.peer).Link; link.Transport != plan.Relay {
-		t.Errorf("data goes over %s", link.Transport)
+	for _, ends := range [][2]*natMember{{a, b}, {b, a}} {
+		got := ends[0].do("probe", ends[1].peer)
+		t.Logf("%s at %d Mbit/s after %s: %s", got.Link.Transport, got.Link.BytesPerS/125_000, got.Took.Round(time.Millisecond), got.Why)
+		if got.Link.Transport != plan.TCP {
+			t.Errorf("data goes over %s", got.Link.Transport)
+		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
-	ma "github.com/multiformats/go-multiaddr"
 
 	"pnode/planner/plan"
 	"pnode/swarm/alpn"
+	"pnode/swarm/host"
 	"pnode/swarm/probe"
 	"pnode/swarm/relay"
 	"pnode/swarm/transport"
@@ -57,7 +57,7 @@ func (s *Swarm) through(name string) func(context.Context, plan.PeerID) (net.Con
 }
 
 // relaysTo lists members that relay and that this node is connected to directly: those through which p is reached for
-// control first.
+// control first, those that give no sign of life last.
 func (s *Swarm) relaysTo(p plan.PeerID) (out []plan.PeerID) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -65,33 +65,25 @@ func (s *Swarm) relaysTo(p plan.PeerID) (out []plan.PeerID) {
 	}
 	through := map[peer.ID]bool{}
 	for _, a := range append(s.store.Addrs(id), s.host.Peerstore().Addrs(id)...) {
-		if r, ok := relayOf(a); ok {
+		if r, ok := host.RelayOf(a); ok {
 			through[r] = true
 		}
 	}
-	var others []plan.PeerID
+	var others, silent []plan.PeerID
 	for _, c := range s.peers.Members() {
 		r := c.ID()
 		offered, err := s.host.Peerstore().SupportsProtocols(r, protocol.ID(relay.AskProtocol))
 		switch {
 		case r == id || err != nil || len(offered) == 0 || !s.host.Direct(r):
+		case s.peers.Silent(r):
+			silent = append(silent, c.Peer)
 		case through[r]:
 			out = append(out, c.Peer)
 		default:
 			others = append(others, c.Peer)
 		}
 	}
-	return append(out, others...)
-}
-
-// relayOf returns the relay that an address leads through.
-func relayOf(a ma.Multiaddr) (peer.ID, bool) {
-	at, circuit := ma.SplitFunc(a, func(c ma.Component) bool { return c.Protocol().Code == ma.P_CIRCUIT })
-	if len(circuit) == 0 {
-		return "", false
-	}
-	id, err := peer.IDFromP2PAddr(at)
-	return id, err == nil
+	return append(append(out, others...), silent...)
 }
 
 // relayCarrier makes and accepts the connections to relays, over what works best.

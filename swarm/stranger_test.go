@@ -66,7 +66,7 @@ func TestVirtualStranger(t *testing.T) {
 		heard := listeners(t, c)
 		a.Handle("/pnode/test/1", func(context.Context, plan.PeerID, streams.Stream) { t.Error("a stranger's stream was handled") })
 		x := newStranger(t, n.host())
-		topic, messages := x.subscribe(t, ctx, "pnode/"+string(testRun)+"/"+topics.Events)
+		topic, messages := x.subscribe(t, ctx, "pnode/2/"+string(testRun)+"/"+topics.Events)
 		x.connect(t, ctx, a)
 		connected := time.Now()
 		if err := topic.Publish(ctx, []byte("let me in")); err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +20,11 @@ import (
 	"pnode/swarm/admission"
 	"pnode/swarm/alive"
 	"pnode/swarm/alpn"
+	"pnode/swarm/choice"
 	"pnode/swarm/handshake"
+	"pnode/swarm/hole"
 	"pnode/swarm/host"
+	"pnode/swarm/lifeline"
 	"pnode/swarm/listen"
 	"pnode/swarm/mesh"
 	"pnode/swarm/peerstore"
@@ -50,7 +55,11 @@ type Swarm struct {
 	relayed *alpn.Transport
 	dialed  chan struct{}
 	alive   *alive.Watch
-	mdns    io.Closer // nil without mDNS
+	// lines, over the connections lifelines, tell ended of processes that end; nil without TCP.
+	lines     *lifeline.Lines
+	lifelines *alpn.Transport
+	ended     atomic.Pointer[func(plan.PeerID)]
+	mdns      io.Closer // nil without mDNS
 	// belongs is what Follow was given.
 	belongs atomic.Pointer[func(plan.PeerID) (belongs, told bool)]
 	alone   alone
@@ -100,33 +109,42 @@ func (s *Swarm) start() (err error) {
 		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs, Drop: s.drop,
 	})
 	s.topics, err = topics.New(topics.Config{
-		Run: s.cfg.Run, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
+		Run: s.cfg.Run, Epoch: s.cfg.Epoch, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	connections := alpn.Config{
 		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
-		Findings: alpn.NewFindings(),
+		Choice: choice.New(),
 	}
 	through := connections
 	if err = s.startRelays(connections); err != nil {
 		return err
 	}
+	holes := &hole.Holes{Streams: s.streams}
 	if s.reachable {
-		through.Relay = s.through(dataALPN)
+		through.Relay, through.Hole = s.through(dataALPN), holes.For(dataALPN)
 	}
 	if s.data, err = alpn.New(through); err != nil {
 		return err
 	}
 	through.ALPN = probe.ALPN
 	if s.reachable {
-		through.Relay = s.through(probe.ALPN)
+		through.Relay, through.Hole = s.through(probe.ALPN), holes.For(probe.ALPN)
 	}
 	if s.probes, err = alpn.New(through); err != nil {
 		return err
 	}
+	for _, t := range []*alpn.Transport{s.data, s.probes} {
+		holes.Serve(t.ALPN, func(ctx context.Context, c net.Conn) { t.Take(ctx, c, plan.TCP) })
+	}
 	s.prober = probe.New(s.probes, s.tasks, log)
+	if s.host.TCP != nil && s.cfg.simulated == nil {
+		if err = s.startLifelines(connections); err != nil {
+			return err
+		}
+	}
 	s.alive = alive.New(alive.Config{
 		Host: s.host, Streams: s.streams, Peers: s.peers, Tasks: s.tasks, Log: log, Addrs: alive.MachineAddrs,
 		Fresh: func(ctx context.Context, p plan.PeerID) error {
@@ -136,7 +154,10 @@ func (s *Swarm) start() (err error) {
 			}
 			return err
 		},
-		Moved: func() {
+		Moved: func(gone []netip.Addr) {
+			for _, t := range s.transports() {
+				t.Moved(gone)
+			}
 			s.store.Hurry()
 			s.mesh.Hurry()
 		},
@@ -171,6 +192,58 @@ func (s *Swarm) start() (err error) {
 	return nil
 }
 
+// startLifelines begins to find out when processes of members end.
+func (s *Swarm) startLifelines(connections alpn.Config) error {
+	connections.ALPN = lifeline.ALPN
+	var err error
+	if s.lifelines, err = alpn.New(connections); err != nil {
+		return err
+	}
+	s.lines = lifeline.New(lifeline.Config{
+		Conns: s.lifelines, Tasks: s.tasks, Log: s.cfg.Logger,
+		Refuses: s.refusesLine,
+		Ended: func(p plan.PeerID) {
+			if f := s.ended.Load(); f != nil {
+				(*f)(p)
+			}
+		},
+	})
+	return nil
+}
+
+// answerTime bounds the sign of life of a member whose lifeline broke and whose TCP port is closed: a firewall may have
+// closed both while the process lives.
+const answerTime = 500 * time.Millisecond
+
+// refusesLine reports whether the process of a member whose lifeline broke has ended.
+func (s *Swarm) refusesLine(ctx context.Context, p plan.PeerID) bool {
+	if !s.lifelines.RefusesTCP(ctx, p) && !s.data.RefusesTCP(ctx, p) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	refused, lives := make(chan bool, 1), make(chan bool, 1)
+	if !s.tasks.Run(func(context.Context) { refused <- s.data.Refuses(ctx, p) }) ||
+		!s.tasks.Run(func(context.Context) { lives <- s.alive.Answers(ctx, p) }) {
+		return false
+	}
+	select {
+	case over := <-refused:
+		return over || !<-lives
+	case yes := <-lives:
+		return !yes
+	}
+}
+
+// WatchProcesses has this node find out at once when the process of one of these members ends, where the member can be
+// reached over TCP. It calls ended then, from any goroutine, until it is called again.
+func (s *Swarm) WatchProcesses(peers []plan.PeerID, ended func(plan.PeerID)) {
+	s.ended.Store(&ended)
+	if s.lines != nil {
+		s.lines.Follow(peers)
+	}
+}
+
 // Close leaves the run: it ends every connection, stream and subscription and waits for all goroutines, handlers
 // included. Calling it again does nothing.
 func (s *Swarm) Close() error {
@@ -181,10 +254,8 @@ func (s *Swarm) Close() error {
 	if s.mdns != nil {
 		errs = append(errs, s.mdns.Close())
 	}
-	for _, t := range []*alpn.Transport{s.data, s.probes, s.relayed} {
-		if t != nil {
-			t.Close()
-		}
+	for _, t := range s.transports() {
+		t.Close()
 	}
 	errs = append(errs, s.host.Close())
 	s.tasks.Wait()
@@ -192,6 +263,12 @@ func (s *Swarm) Close() error {
 		return fmt.Errorf("swarm: close: %w", err)
 	}
 	return nil
+}
+
+// transports returns those of connections beside libp2p's own.
+func (s *Swarm) transports() []*alpn.Transport {
+	all := []*alpn.Transport{s.data, s.probes, s.relayed, s.lifelines}
+	return slices.DeleteFunc(all, func(t *alpn.Transport) bool { return t == nil })
 }
 
 // ID returns this node's peer ID.
@@ -258,6 +335,9 @@ func (s *Swarm) drop(p peer.ID) {
 	}
 	s.data.Drop(p)
 	s.probes.Drop(p)
+	if s.lifelines != nil {
+		s.lifelines.Drop(p)
+	}
 	s.relayed.Drop(p) // which ends what is relayed from it and to it
 }
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// patchedOnce builds a client whose workers send what testdata/patched.go.txt makes of their messages. The sources
-// stay as they are: the compiler is given other ones in place of two files.
+// patchedOnce builds a client whose workers send what testdata/patched.go.txt makes of their messages.
 var patchedOnce = sync.OnceValues(func() (string, error) {
 	room, err := filepath.Abs("../../node/hardware")
 	if err != nil {
@@ -25,23 +24,36 @@ var patchedOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	text = bytes.Replace(text, []byte("func Exchange("), []byte("func honest("), 1)
-	renamed, overlay := filepath.Join(binaryDir, "emulation.go"), filepath.Join(binaryDir, "overlay.json")
-	patch, err := filepath.Abs("testdata/patched.go.txt")
+	patch, err := os.ReadFile("testdata/patched.go.txt")
 	if err != nil {
 		return "", err
 	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {source: renamed, filepath.Join(room, "patched.go"): patch}})
-	if err != nil {
+	return buildWith("patched", map[string][]byte{source: text, filepath.Join(room, "patched.go"): patch})
+})
+
+// buildWith builds a program with other sources than those in the repository, which stay as they are, and returns its file.
+func buildWith(name string, sources map[string][]byte) (string, error) {
+	dir := filepath.Join(binaryDir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	for file, content := range map[string][]byte{renamed: text, overlay: replace} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+	files := map[string]string{}
+	for source, text := range sources {
+		files[source] = filepath.Join(dir, filepath.Base(source))
+		if err := os.WriteFile(files[source], text, 0o600); err != nil {
 			return "", err
 		}
 	}
-	binary := filepath.Join(binaryDir, "bin", "patched")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": files})
+	if err != nil {
+		return "", err
+	}
+	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(binaryDir, "bin", name)
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return "", err
+	}
 	return binary, build(outerEnv, binary, "-overlay", overlay)
-})
+}
 
 // TestPatchedClient has a stranger with a patched client train with the owner and another stranger, all of them real
 // processes: it is named by all, left out, and told so itself, and the run goes on to its end.

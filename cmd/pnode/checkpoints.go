@@ -101,7 +101,7 @@ func (e environment) listCheckpoints(ctx context.Context, dir string) error {
 	return nil
 }
 
-// verifyCheckpoints needs the store to itself.
+// verifyCheckpoints reads every byte of a store that no node uses, and writes nothing.
 func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 	if client, err := api.Dial(ctx, dir); err == nil {
 		defer client.Close()

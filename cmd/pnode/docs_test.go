@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -303,6 +304,44 @@ func TestExamplesAreRead(t *testing.T) {
 		}
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestServicesGiveTheTimeThatTheySay: the examples for services name flags of join, and what kills a node leaves it more time
+// than it is told.
+func TestServicesGiveTheTimeThatTheySay(t *testing.T) {
+	join, _, err := environment{}.rootCommand().Find([]string{"join"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag, grace := regexp.MustCompile(`[ ,]--([a-z-]+)[ ,]`), regexp.MustCompile(`--grace,? (\d+)s`)
+	limit := regexp.MustCompile(`(?:TimeoutStopSec=|terminationGracePeriodSeconds: )(\d+)`)
+	for _, name := range []string{"pnode.service", "kubernetes.yaml", "cloud-init.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", "spot", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "join") && strings.Contains(line, "--dir") {
+				lines = append(lines, line)
+			}
+		}
+		command := strings.Join(lines, "")
+		for _, m := range flag.FindAllStringSubmatch(command, -1) {
+			if join.Flags().Lookup(m[1]) == nil {
+				t.Errorf("%s: join has no --%s", name, m[1])
+			}
+		}
+		told, kills := grace.FindStringSubmatch(command), limit.FindSubmatch(text)
+		if len(lines) != 1 || told == nil || kills == nil {
+			t.Fatalf("%s: %d commands, grace %q, limit %q", name, len(lines), told, kills)
+		}
+		own, err1 := strconv.Atoi(told[1])
+		killed, err2 := strconv.Atoi(string(kills[1]))
+		if err1 != nil || err2 != nil || own >= killed {
+			t.Errorf("%s: the node is told %s s and killed after %s s", name, told[1], kills[1])
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,6 +138,40 @@ func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
 			}
 			same(t, "with a kill", got, want)
 		})
+	}
+}
+
+// TestADeathCostsNoStep: a node is killed long after the last checkpoint, of two replicas and of one that is cut into three
+// stages. The others go on from the newest step, by the state of the replica that lives or by a replay of what they sent, with
+// the losses of a run without a death.
+func TestADeathCostsNoStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	t.Parallel()
+	const steps = 20
+	file := runFile(t, steps)
+	run := func(more ...string) *process {
+		args := []string{"train", "--config", file, "--dir", t.TempDir(), "--json", "--checkpoint-every", "1000"}
+		return start(t, append(args, more...)...)
+	}
+	want := run().finish(0)
+	for name, args := range map[string][]string{
+		"a replica lives": {"--local", "4", "--min-nodes", "4", "--replicas", "2", "--stages", "2"},
+		"nobody has it":   {"--local", "3", "--min-nodes", "3", "--replicas", "1", "--stages", "3"},
+	} {
+		p := run(args...)
+		pid := p.stderr.await(t, fmt.Sprintf(`node %c: pid (\d+)`, args[1][0]-1)) // the last one
+		p.until(9)
+		kill(t, pid[1])
+		killed := time.Now()
+		for p.until(p.last.Step+1).Generation < 2 {
+		}
+		t.Logf("%s: the next new step came %v after the kill", name, time.Since(killed).Round(time.Second/10))
+		same(t, name, p.finish(0), want)
+		if n := bytes.Count(p.stdout.Bytes(), []byte(`"loss"`)); n != steps {
+			t.Errorf("%s: %d steps were done, want each of the %d once:\n%s", name, n, steps, p.stdout.Bytes())
+		}
 	}
 }
 
@@ -298,16 +335,16 @@ func TestOffloadTrainsWhatDoesNotFitAndResumesWithoutIt(t *testing.T) {
 		return path
 	}
 	small, card, big := cluster("small", "memory: 95MB"), cluster("card", "memory: 95MB, copies: 1GB/s, host_memory: 100MB"), cluster("big", "memory: 1GB")
-	if code, _, stderr := pnode(t, "plan", "--config", file, "--cluster", small, "--recompute", "none", "--context", "128"); code == exitOK || !strings.Contains(stderr, "does not fit") {
+	if code, _, stderr := pnode(t, "plan", "--config", file, "--cluster", small, "--recompute", "none", "--context", "128", "--sum-groups", "1"); code == exitOK || !strings.Contains(stderr, "does not fit") {
 		t.Errorf("without host memory: exit code %d, %s", code, stderr)
 	}
-	if code, out, _ := pnode(t, "plan", "--config", file, "--cluster", card, "--recompute", "none", "--context", "128"); code != exitOK || !strings.Contains(out, "of optimizer state in host memory to fit") {
+	if code, out, _ := pnode(t, "plan", "--config", file, "--cluster", card, "--recompute", "none", "--context", "128", "--sum-groups", "1"); code != exitOK || !strings.Contains(out, "of optimizer state in host memory to fit") {
 		t.Errorf("with host memory: exit code %d, %s", code, out)
 	}
-	want := start(t, "train", "--config", file, "--context", "128", "--dir", t.TempDir(), "--json").finish(0)
+	want := start(t, "train", "--config", file, "--context", "128", "--sum-groups", "1", "--dir", t.TempDir(), "--json").finish(0)
 	for _, order := range [][2]string{{card, big}, {big, card}} {
 		dir := t.TempDir()
-		p := start(t, "train", "--config", file, "--dir", dir, "--json", "--cluster", order[0], "--recompute", "none", "--context", "128")
+		p := start(t, "train", "--config", file, "--dir", dir, "--json", "--cluster", order[0], "--recompute", "none", "--context", "128", "--sum-groups", "1")
 		p.until(7)
 		p.interrupt()
 		got := p.finish(0)
@@ -362,14 +399,15 @@ func TestAClusterOfUnlikePrecisionRepeatsToTheBit(t *testing.T) {
 	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
 	err := os.WriteFile(cluster, []byte(`
 devices:
-  - {matmul: 5GFLOP/s, bandwidth: 2GB/s, memory: 1GB}
-  - {matmul: 5GFLOP/s, matmul_bf16: 15GFLOP/s, bandwidth: 2GB/s, memory: 1GB}
+  - {matmul: 2GFLOP/s, bandwidth: 2GB/s, memory: 1GB}
+  - {matmul: 2GFLOP/s, matmul_bf16: 6GFLOP/s, bandwidth: 2GB/s, memory: 1GB}
+link: {bandwidth: 100Mbit/s, latency: 1ms} # a measured one may give another cut, and so other bits
 `), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	train := func() map[int]json.Number {
-		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2")
+		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2", "--schedule", "1f1b")
 		losses := p.finish(0)
 		if p.last.HeldOutF32 == nil {
 			t.Errorf("the last step does not tell the held-out loss in float32:\n%s", p.stderr)
@@ -390,4 +428,89 @@ devices:
 	if !other {
 		t.Error("bf16 changes nothing")
 	}
+}
+
+// TestLeavingRedoesNothing: nodes of a run leave one after the other, at a signal of the system, by command and at the notice of a
+// cloud. Each is out in time with exit code 0, no step is done twice, and the losses are those of one process.
+func TestLeavingRedoesNothing(t *testing.T) {
+	t.Parallel()
+	const steps = 60
+	file, device := runFile(t, steps), deviceFile(t, "1GFLOP/s")
+	want := alone(t, file, steps)
+	taken := make(chan struct{})
+	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-taken:
+		default:
+			if r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusNotFound)
+			} else {
+				fmt.Fprint(w, "token")
+			}
+			return
+		}
+		fmt.Fprintf(w, `{"action": "terminate", "time": %q}`, time.Now().Add(2*time.Minute).UTC().Format(time.RFC3339))
+	}))
+	defer cloud.Close()
+	dir, left := t.TempDir(), t.TempDir()
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--voters", "any", "--min-nodes", "4", "--replicas", "1", "--stages", "4", "--checkpoint-every", "5", "--listen", "127.0.0.1:0", "--emulate", device)
+	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
+	var members []*process
+	for _, args := range [][]string{{"--dir", t.TempDir(), "--grace", "5m"}, {"--dir", left}, {"--dir", t.TempDir(), "--notices", "aws=" + cloud.URL}} {
+		members = append(members, start(t, append([]string{"join", invite[1], "--emulate", device}, args...)...))
+	}
+	for i, leave := range []func(){
+		func() {
+			if err := members[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() { start(t, "leave", "--dir", left).finish(0) },
+		func() { close(taken) },
+	} {
+		before := p.until(p.last.Step + 8).Generation
+		leave()
+		members[i].finish(0)
+		if text := members[i].stderr.String(); !strings.Contains(text, "drain: leaving") || !strings.Contains(text, "goes on without this node") {
+			t.Errorf("node %d leaves without a word of what it hands over:\n%s", i, text)
+		}
+		for p.until(p.last.Step+1).Generation <= before {
+			if p.last.Step >= steps-1 {
+				t.Fatalf("node %d is still in the plan", i)
+			}
+		}
+	}
+	same(t, "when nodes leave", p.finish(0), want)
+	if p.repeated > 0 {
+		t.Errorf("%d steps were done again", p.repeated)
+	}
+}
+
+// TestLeavingTooLate: where the time is too short for what a node has, it goes in time, says so by its exit code, and the others
+// go on with the same losses.
+func TestLeavingTooLate(t *testing.T) {
+	t.Parallel()
+	const steps = 30
+	file := runFile(t, steps)
+	want := alone(t, file, steps)
+	line := filepath.Join(t.TempDir(), "line.yaml")
+	if err := os.WriteFile(line, []byte("device: {model: far, matmul: 10GFLOP/s, bandwidth: 10GB/s, memory: 2GB}\nlink: {bandwidth: 8Mbit/s, latency: 5ms}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--voters", "any", "--min-nodes", "3", "--replicas", "1", "--stages", "3", "--listen", "127.0.0.1:0", "--emulate", line)
+	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
+	stays := start(t, "join", invite[1], "--dir", t.TempDir(), "--emulate", line)
+	leaves := start(t, "join", invite[1], "--dir", t.TempDir(), "--emulate", line, "--grace", "2s")
+	before := p.until(6).Generation
+	if err := leaves.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	leaves.finish(exitNotHanded)
+	if text := leaves.stderr.String(); !strings.Contains(text, "left without handing over (SIGTERM)") {
+		t.Errorf("it does not say that time was too short:\n%s", text)
+	}
+	for p.until(p.last.Step+1).Generation <= before {
+	}
+	same(t, "when a node leaves too late", p.finish(0), want)
+	stays.finish(0)
 }

@@ -43,12 +43,16 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 }
 
 // output returns the sinks of a node: events, notices and log go to w.
-func (e environment) output(w *progress.Writer, level slog.Level) node.Output {
+func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
+	e.interrupts.grace.Store(int64(cfg.Grace))
 	return node.Output{
-		Probe:  e.probe,
-		Events: w.Event,
+		Probe: e.probe,
+		Events: func(event api.Event) {
+			e.interrupts.follow(event)
+			w.Event(event)
+		},
 		Notice: w.Notice,
-		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})),
+		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: cfg.Level()})),
 	}
 }
 

@@ -27,7 +27,7 @@ func (e environment) evalCommand() *cobra.Command {
 		Short: "Measure how well a model predicts texts",
 		Long: `Print a model's perplexity, its mean loss in nats per token, and its bits per byte, for each file
 and for all together. Bits per byte compare models with different tokenizers. The model is the
-newest complete checkpoint of a stopped run, or a Hugging Face model.
+newest checkpoint of a run, which may go on meanwhile, or a Hugging Face model.
 
 A file is one document, cut into windows that do not overlap. Each token is predicted from the
 tokens before it in its window.`,

@@ -16,6 +16,7 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/bench"
+	"pnode/node/chaos"
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/files"
@@ -35,6 +36,7 @@ const (
 	exitUsage       = 2
 	exitUnreachable = 3
 	exitFinished    = local.ExitFinished
+	exitNotHanded   = 5
 	exitInterrupted = 130
 )
 
@@ -48,8 +50,11 @@ var exitCodes = []struct {
 	{node.ErrBadInvite, exitUsage},
 	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
+	{node.ErrNotHandedOver, exitNotHanded},
 	{config.ErrInvalid, exitUsage},
 	{config.ErrNoRun, exitUsage}, // what a command needs and is not there
+	{node.ErrNoLedger, exitUsage},
+	{node.ErrNoRun, exitUsage},
 	{weights.ErrNoModel, exitUsage},
 	{devices.ErrUnknown, exitUsage},
 	{study.ErrBadRequest, exitUsage},
@@ -58,6 +63,7 @@ var exitCodes = []struct {
 	{files.ErrNotRegular, exitUsage},
 	{infer.ErrWindow, exitUsage},
 	{bench.ErrOptions, exitUsage},
+	{chaos.ErrOptions, exitUsage},
 	{dataset.ErrNoText, exitUsage},
 	{dataset.ErrNotText, exitUsage},
 	{dataset.ErrTooShort, exitUsage},
@@ -186,15 +192,17 @@ func exitCodesTopic() *cobra.Command {
   %3d  no node answered, or it refused: the invite is expired or used up, or too few
        members of the run are up
   %3d  nothing to do: the run is finished already
+  %3d  left the run before the others had all that this node had: in the time that there was, or
+       since too few voters answer; the last line of standard error says what they go on from
   %3d  interrupted twice: ended at once; steps after the last checkpoint will be repeated`,
-			exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitInterrupted),
+			exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitNotHanded, exitInterrupted),
 	}
 }
 
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
-	"admission", "api", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "gossip", "hardware",
-	"huggingface", "infer", "ingest", "kernels", "leader", "link", "local", "model", "monitor", "node", "pipeline", "planner", "progress",
+	"admission", "api", "chaos", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "gossip", "hardware",
+	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "local", "model", "monitor", "node", "pipeline", "planner", "progress",
 	"raft", "safetensors", "schedule", "shard", "source", "swarm", "tokenizer", "weights", "wire",
 }
 

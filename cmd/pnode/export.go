@@ -29,7 +29,7 @@ func (e environment) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export OUT [--dir FOLDER]",
 		Short: "Write a model as a Hugging Face folder",
-		Long: `Write the newest complete checkpoint of a stopped run as a folder that Python's transformers loads:
+		Long: `Write the newest checkpoint of a run, which may go on meanwhile, as a folder that Python's transformers loads:
 config.json, model.safetensors (several files for large models) and the tokenizer's files.
 Adapters are merged into the weights; --adapter writes them alone, as Python's peft loads them.`,
 		Example: `  pnode export ~/my-model                       the newest run

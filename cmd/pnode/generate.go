@@ -22,7 +22,7 @@ func (e environment) generateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
 		Short: "Continue a text with a model",
-		Long: `Continue a text with the newest complete checkpoint of a stopped run, or with a Hugging Face model.
+		Long: `Continue a text with the newest checkpoint of a run, which may go on meanwhile, or with a Hugging Face model.
 The text goes to standard output as it comes, the speed to standard error. The same seed gives
 the same text.`,
 		Example: `  pnode generate --prompt "func main() {"            with the newest run

@@ -105,6 +105,6 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
-	err = node.Join(ctx, cfg, target, e.output(w, cfg.Level()))
+	err = node.Join(ctx, cfg, target, e.output(w, cfg))
 	return errors.Join(err, w.Close(), place.Tidy())
 }

@@ -99,7 +99,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join --threads all", exitUsage, "--threads \"all\": want a whole number"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
-		{"train --resume --steps 4", exitUsage, "--steps cannot be given with --resume"},
+		{"train --resume --micros 4", exitUsage, "--micros cannot be given with --resume"},
 		{"train --resume --print-config", exitUsage, "--print-config shows the settings of a new run"},
 		{"train --listen 192.0.2.7:0", exitUsage, "pnode: --listen is 192.0.2.7:0: want an address of this machine: none, as in :4001, for every interface"},
 		{"train --trace /no/such/t.json", exitUsage, "pnode: --trace is /no/such/t.json: no such file or directory; name a file in a folder that is there"},
@@ -204,6 +204,8 @@ func (*stillNode) Revoke(_ context.Context, r api.RevokeRequest) (string, error)
 	return r.Target + " is removed: " + r.Reason, nil
 }
 
+func (*stillNode) Recover(context.Context) (api.Recovery, error) { return api.Recovery{}, nil }
+
 func (n *stillNode) Leave(context.Context) error {
 	close(n.left)
 	return nil
@@ -211,6 +213,14 @@ func (n *stillNode) Leave(context.Context) error {
 
 func (*stillNode) Checkpoints() (api.CheckpointList, error) {
 	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []plan.PeerID{"p"}, Copies: 1}}}, nil
+}
+
+func (*stillNode) KeepWhole() (api.Keeping, error) { return api.Keeping{}, api.ErrNotReady }
+
+func (*stillNode) Model() (api.Model, error) { return api.Model{}, api.ErrNotReady }
+
+func (*stillNode) Chunk(context.Context, plan.Step, plan.Hash) ([]byte, error) {
+	return nil, api.ErrNotReady
 }
 
 func (*stillNode) Stop(context.Context) error { return nil }

@@ -21,7 +21,7 @@ import (
 type modelFlags struct{ dir, lora string }
 
 func (m *modelFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a stopped run, a Hugging Face model or an imported one (default the newest run)")
+	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a run, a Hugging Face model or an imported one (default the newest run)")
 	f.StringVar(&m.lora, "lora", "", "merge the adapters in `FOLDER` (PEFT layout) into the model")
 }
 

@@ -22,18 +22,22 @@ func launchOn(t testing.TB, h *netlab.Host, args ...string) *process {
 var moves = map[string]struct {
 	kind    netlab.Kind
 	founder bool // moves, and not the one that joined
+	tcp     bool // alone gets through
 	move    func(*netlab.Host)
 }{
-	"another address": {netlab.Public, false, func(h *netlab.Host) { h.Renumber() }},
-	"address lost for 3 s": {netlab.Public, false, func(h *netlab.Host) {
+	"another address": {netlab.Public, false, false, func(h *netlab.Host) { h.Renumber() }},
+	"address lost for 3 s": {netlab.Public, false, false, func(h *netlab.Host) {
 		h.IP("link set wan down")
 		time.Sleep(3 * time.Second)
 		h.IP("link set wan up", fmt.Sprintf("route replace default via %s", h.Addr().Prev()))
 		h.Renumber()
 	}},
-	"another address of the founder": {netlab.Public, true, func(h *netlab.Host) { h.Renumber() }},
-	"another address of the NAT":     {netlab.PortRestricted, false, func(h *netlab.Host) { h.Renumber() }},
-	"other ports of the NAT":         {netlab.PortRestricted, false, func(h *netlab.Host) { h.Forget() }},
+	"another address of the founder":            {netlab.Public, true, false, func(h *netlab.Host) { h.Renumber() }},
+	"another address of the founder, TCP alone": {netlab.Public, true, true, func(h *netlab.Host) { h.Renumber() }},
+	"another address, TCP alone":                {netlab.Public, false, true, func(h *netlab.Host) { h.Renumber() }},
+	"another address of the NAT":                {netlab.PortRestricted, false, false, func(h *netlab.Host) { h.Renumber() }},
+	"another address of a NAT, TCP alone":       {netlab.UDPBlocked, false, true, func(h *netlab.Host) { h.Renumber() }},
+	"other ports of the NAT":                    {netlab.PortRestricted, false, false, func(h *netlab.Host) { h.Forget() }},
 }
 
 // A member whose address changes, or its NAT's, stays in the run: no step is lost or repeated, and the losses are those of
@@ -49,6 +53,9 @@ func TestMovingMembers(t *testing.T) {
 			founder, member := lab.Host("founder", netlab.Public), lab.Host("member", m.kind)
 			for _, h := range []*netlab.Host{founder, member} {
 				h.Sysctl("net/ipv6/conf/all/disable_ipv6", "1") // or they go on over that
+				if m.tcp {
+					h.IP("rule add ipproto udp prohibit")
+				}
 			}
 			slow := deviceFile(t, "2GFLOP/s")
 			p := launchOn(t, founder, "train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",

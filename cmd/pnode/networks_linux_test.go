@@ -25,8 +25,8 @@ const networksLogsEnv = "PNODE_NETWORKS_LOGS"
 
 const (
 	// pairSteps leave the members some seconds to find a better way than the first; pairStepsLossy are enough where most
-	// packets have to be sent again.
-	pairSteps, pairStepsLossy = 40, 10
+	// packets have to be sent again. pairStepsPatient are the most on a busy machine: a way that failed rests for up to 32 s.
+	pairSteps, pairStepsLossy, pairStepsPatient = 40, 10, 500
 	// pairTimeout is when a pair counts as one that does not train, lossyTimeout the same where most packets have to be
 	// sent again.
 	pairTimeout, lossyTimeout = 60 * time.Second, 3 * time.Minute
@@ -76,31 +76,55 @@ func (p place) flags(host *netlab.Host) []string {
 	return nil
 }
 
-// reaches reports whether members at one place can open a connection to those at another by themselves.
-func (p place) reaches(to place) bool {
+// ways returns what data from a member there to one elsewhere may go over, by what the two networks let through: QUIC, TCP
+// or both; else a WebSocket, where a proxy leads to a port 443; else a relay alone.
+func (p place) ways(to place) (all []plan.Transport) {
+	if p.udp() && to.udp() && (p.dials(to) || to.dials(p) || p.mapped() && to.mapped()) {
+		all = append(all, plan.QUIC)
+	}
+	// A path that drops large packets without a word takes nothing from TCP, unless the sender's own router says that
+	// packets are too big for another path.
+	narrow := p.kind == netlab.MTU1280Silent || to.kind == netlab.MTU1280Silent && p.kind != netlab.MTU1280
+	open := p.dials(to) || to.dials(p)
+	switch {
+	case narrow:
+	case p.kind != netlab.Proxy && to.kind != netlab.Proxy && (open || p.mapped() && to.mapped()):
+		all = append(all, plan.TCP)
+	case open && all == nil:
+		all = append(all, plan.WebSocket)
+	}
+	if all == nil {
+		all = append(all, plan.Relay)
+	}
+	return all
+}
+
+// dials reports whether members there can open a connection to those elsewhere at an address that these tell: over UDP and
+// TCP, as far as both have them.
+func (p place) dials(to place) bool {
 	switch to.kind {
-	case netlab.Public:
+	case netlab.Public, netlab.MTU1280, netlab.MTU1280Silent: // on port 443, over IPv4 and IPv6
 		return true
-	case netlab.MTU1280, netlab.MTU1280Silent:
-		return true
-	case netlab.IPv6:
-		return p.dual()
-	case netlab.OnePort, netlab.RunPod, netlab.Vast:
+	case netlab.IPv6: // from those that have it
+		return p.kind == netlab.Public || p.kind == netlab.IPv6 || p.kind == netlab.MTU1280 || p.kind == netlab.MTU1280Silent
+	case netlab.OnePort, netlab.RunPod, netlab.Vast, netlab.FullCone: // from those that reach any port over IPv4
 		return p.kind != netlab.IPv6 && p.kind != netlab.TCP443 && p.kind != netlab.Proxy
-	case netlab.FullCone: // by the mapping of its UDP
-		return p.udp() && p.kind != netlab.IPv6
 	}
 	return false
 }
 
-func (p place) dual() bool {
+// mapped reports whether what members there send to different places comes from one port of a NAT that also lets answers in
+// from where something was sent to: two such members, which dial each other at the same moment, punch a hole. A symmetric
+// NAT has other ports; a firewall that lets port 443 out alone, or a proxy, lets nothing out to a hole.
+func (p place) mapped() bool {
 	switch p.kind {
-	case netlab.Public, netlab.IPv6, netlab.MTU1280, netlab.MTU1280Silent:
+	case netlab.FullCone, netlab.PortRestricted, netlab.CGNAT, netlab.UDPBlocked, netlab.OnePort, netlab.RunPod, netlab.Vast:
 		return true
 	}
 	return false
 }
 
+// udp reports whether UDP gets out of the place.
 func (p place) udp() bool {
 	switch p.kind {
 	case netlab.UDPBlocked, netlab.TCP443, netlab.OnePort, netlab.RunPod, netlab.Proxy:
@@ -112,66 +136,49 @@ func (p place) udp() bool {
 // lossy reports whether the line there loses packets.
 func (p place) lossy() bool { return p.line != nil && p.line[0].Loss > 0 }
 
-// punches reports whether a hole can be punched over UDP between two places behind NATs: the mappings of both are the
-// same for all destinations.
-func (p place) punches(with place) bool {
-	mapped := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.CGNAT, netlab.Vast}
-	return slices.Contains(mapped, p.kind) && slices.Contains(mapped, with.kind)
-}
-
-// direct reports whether two members can speak without a relay.
-func (p place) direct(with place) bool {
-	silent := p.kind == netlab.MTU1280Silent || with.kind == netlab.MTU1280Silent
-	if silent && !(p.udp() && with.udp()) { // what TCP sends there in full packets vanishes
-		return false
-	}
-	return p.reaches(with) || with.reaches(p) || p.punches(with)
-}
-
 // outcome says what became of a pair.
 type outcome struct {
-	a, b      place
-	trained   bool
-	transport string  // between the two, "?" where nobody tells
-	first     float64 // seconds from the start of the later one to the first step
-	reason    string  // for the transport, or against training
+	a, b    place
+	trained bool
+	over    plan.Transport // from the first to the second, "" where nobody tells
+	first   float64        // seconds from the start of the later one to the first step
+	reason  string         // for the transport, or against training
 }
 
 // fault returns what is wrong with the outcome, "" for nothing.
 func (o outcome) fault() string {
-	switch direct := o.a.direct(o.b); {
-	case !o.trained:
+	if !o.trained {
 		return "no training"
-	case o.transport == "?": // nobody tells
-	case direct && o.transport == string(plan.Relay):
-		return "relayed, though the networks let the two speak"
-	case !direct && o.transport != string(plan.Relay) && !o.mayPunchTCP():
-		return "not relayed, though no direct way is known"
+	}
+	if ways := o.a.ways(o.b); !slices.Contains(ways, o.over) {
+		return fmt.Sprintf("over %q, though the networks let %v through", o.over, ways)
 	}
 	return ""
 }
 
-// mayPunchTCP reports whether a hole may be punched over TCP: not every NAT is on time for it.
-func (o outcome) mayPunchTCP() bool {
-	mapped := []netlab.Kind{netlab.FullCone, netlab.PortRestricted, netlab.CGNAT, netlab.Vast, netlab.UDPBlocked, netlab.OnePort, netlab.RunPod}
-	return slices.Contains(mapped, o.a.kind) && slices.Contains(mapped, o.b.kind)
+// letter stands for over what data goes: H for TCP through a punched hole, where neither can dial the other.
+func (o outcome) letter() string {
+	switch {
+	case !o.trained:
+		return "–"
+	case o.over == plan.TCP && !o.a.dials(o.b) && !o.b.dials(o.a):
+		return "H"
+	}
+	return strings.ToUpper(string(o.over + "?")[:1])
 }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %.1f | %s |", o.a.name, o.b.name,
-		map[bool]string{true: "yes", false: "**no**"}[o.trained], o.transport, o.first, o.reason)
+		map[bool]string{true: "yes", false: "**no**"}[o.trained], o.over, o.first, o.reason)
 }
 
-// trainPair trains with a public founder that computes nothing and one member at either place.
-func trainPair(t *testing.T, a, b place) (o outcome) {
+// trainPair trains with a public founder that computes nothing and one member at either place, for pairSteps at least, and
+// until all is as expected or the steps or the time are over.
+func trainPair(t *testing.T, a, b place, steps int, patience time.Duration) (o outcome) {
 	t.Helper()
-	o = outcome{a: a, b: b, transport: "?"}
-	steps, patience := pairSteps, pairTimeout
-	if a.lossy() || b.lossy() {
-		steps, patience = pairStepsLossy, lossyTimeout
-	}
+	o = outcome{a: a, b: b}
 	lab := netlab.New(t)
-	file := runFile(t, steps)
+	file := smallRun(t, steps)
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +216,8 @@ func trainPair(t *testing.T, a, b place) (o outcome) {
 			ended <- struct{}{}
 		}()
 	}
-	for p.last.Step < steps {
+	wanted := min(steps, pairSteps)
+	for p.last.Step < steps && (p.last.Step < wanted || !slices.Contains(a.ways(b), o.over)) {
 		s, ok := p.nextStep(deadline, ended)
 		if !ok {
 			o.reason = fmt.Sprintf("step %d of %d: %s", p.last.Step, steps, lastLine(members))
@@ -218,20 +226,33 @@ func trainPair(t *testing.T, a, b place) (o outcome) {
 		if o.first == 0 {
 			o.first = time.Since(begin).Seconds()
 		}
-		if s.Step == steps*9/10 {
-			if o.transport, o.reason = spoke(t, hosts[1], members[1], dirs[1]); o.transport == "" {
-				o.reason = "the plan does not join the two: " + o.reason
-				return o
-			}
+		if at := s.Step - wanted*9/10; at < 0 || at%2 != 0 || s.Step == steps || slices.Contains(a.ways(b), o.over) {
+			continue
 		}
+		o.over, o.reason = spoke(t, hosts[1], members[1], dirs[1])
 	}
 	o.trained = true
-	for s, loss := range alone(t, file, steps) {
-		if p.losses[s] != loss {
-			o.trained, o.reason = false, fmt.Sprintf("step %d has loss %s, alone %s", s, p.losses[s], loss)
+	reference := alone(t, file, steps)
+	for s, loss := range p.losses {
+		if reference[s] != loss {
+			o.trained, o.reason = false, fmt.Sprintf("step %d has loss %s, alone %s", s, loss, reference[s])
 		}
 	}
 	return o
+}
+
+// smallRun is a runFile whose gradients need no room beside those of one micro-batch.
+func smallRun(t testing.TB, steps int) string {
+	t.Helper()
+	file := runFile(t, steps)
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(text, "sum_groups: 1\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // smallDevice describes a device for --emulate with this much memory: the run's model takes 95 MB on one, 80 MB on
@@ -302,17 +323,20 @@ func lastLine(members []*process) string {
 // dataLink matches what a member logs of the transport that its messages take, unless that is QUIC from the start.
 var dataLink = regexp.MustCompile(`msg="data link" peer=\w+ transport=(\w+)(?:.* reason="?([^"\n]*))?`)
 
-// spoke returns the transport between the two, and why it is that one, as a member's log tells; "" and the plan where its
-// status has no link to the other, "?" where the log has yet to tell. Status itself may still show how the link was
-// measured.
-func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (transport, reason string) {
+// spoke returns over which transport the member's messages go to the other one, and why it is that one, as its log tells;
+// "" where the log has yet to tell, since status itself may still show how the link was measured, and where the plan joins
+// the two no link.
+func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (over plan.Transport, reason string) {
 	t.Helper()
 	p := launchBy(t, host.Start, member.cmd.Path, nil, "status", "--json", "--dir", dir)
 	p.finish(0)
 	var said struct {
 		Peer  string
 		Plan  []struct{ Peer string }
-		Links []struct{ From, Transport string }
+		Links []struct {
+			From      string
+			Transport plan.Transport
+		}
 	}
 	if err := json.Unmarshal(p.stdout.Bytes(), &said); err != nil {
 		t.Errorf("status: %v", err)
@@ -321,16 +345,16 @@ func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (transp
 		if l.From != said.Peer {
 			continue
 		}
-		transport = string(plan.QUIC)
 		if logged := dataLink.FindAllStringSubmatch(member.stderr.String(), -1); logged != nil {
 			last := logged[len(logged)-1]
-			transport, reason = strings.ToLower(last[1]), last[2]
-		} else if l.Transport != string(plan.QUIC) { // the log has not told yet
-			return "?", ""
+			return plan.Transport(strings.ToLower(last[1])), last[2]
 		}
-		return transport, reason
+		if l.Transport == plan.QUIC {
+			return plan.QUIC, ""
+		}
+		return "", "the log does not tell yet"
 	}
-	return "", fmt.Sprint(said.Plan)
+	return "", fmt.Sprint("the plan does not join the two: ", said.Plan)
 }
 
 // TestNetworks trains across telling pairs of places, two at a time: the whole matrix in small.
@@ -339,29 +363,25 @@ func TestNetworks(t *testing.T) {
 		t.Skip("real processes take minutes")
 	}
 	slots := make(chan struct{}, 2)
-	for _, tt := range []struct {
-		a, b string
-		over plan.Transport
-	}{
-		{"port-restricted", "cgnat", plan.QUIC}, // through a hole
-		{"symmetric", "mtu-1280-silent", plan.QUIC},
-		{"public", "udp-blocked", plan.TCP},
-		{"runpod", "udp-blocked", plan.TCP}, // to the port that is mapped
-		{"proxy", "public", plan.WebSocket},
-		{"symmetric", "symmetric", plan.Relay},
-		{"tcp-443", "proxy", plan.Relay},
-		{"ipv6", "port-restricted", plan.Relay},
+	for _, pair := range [][2]string{
+		{"port-restricted", "cgnat"},     // through a hole
+		{"udp-blocked", "cgnat"},         // through a hole over TCP, with control
+		{"symmetric", "mtu-1280-silent"}, // over QUIC, which alone gets through
+		{"public", "udp-blocked"},        // over TCP
+		{"runpod", "udp-blocked"},        // over TCP, to the port that is mapped
+		{"proxy", "public"},              // over a WebSocket
+		{"symmetric", "symmetric"},       // through a relay, as the rest
+		{"tcp-443", "proxy"},
+		{"ipv6", "port-restricted"},
 	} {
-		t.Run(tt.a+" and "+tt.b, func(t *testing.T) {
+		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
 			t.Parallel()
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			o := trainPair(t, placeNamed(tt.a), placeNamed(tt.b))
+			o := trainPair(t, placeNamed(pair[0]), placeNamed(pair[1]), pairStepsPatient, endToEndTimeout)
 			t.Log(o)
 			if f := o.fault(); f != "" {
 				t.Error(f)
-			} else if o.transport != "?" && o.transport != string(tt.over) {
-				t.Errorf("over %s, want %s", o.transport, tt.over)
 			}
 		})
 	}
@@ -383,7 +403,11 @@ func TestEveryPairOfNetworks(t *testing.T) {
 					t.Parallel()
 					slots <- struct{}{}
 					defer func() { <-slots }()
-					o := trainPair(t, a, b)
+					steps, patience := pairSteps, pairTimeout
+					if a.lossy() || b.lossy() {
+						steps, patience = pairStepsLossy, lossyTimeout
+					}
+					o := trainPair(t, a, b, steps, patience)
 					mu.Lock()
 					defer mu.Unlock()
 					all = append(all, o)
@@ -405,10 +429,7 @@ func TestEveryPairOfNetworks(t *testing.T) {
 func grid(all []outcome) string {
 	cell := map[[2]string]string{}
 	for _, o := range all {
-		letter := "–"
-		if o.trained {
-			letter = strings.ToUpper(o.transport[:1])
-		}
+		letter := o.letter()
 		if o.trained && o.fault() != "" {
 			letter = strings.ToLower(letter)
 		}
@@ -435,8 +456,9 @@ func table(all []outcome) string {
 	slices.SortFunc(all, func(x, y outcome) int { return strings.Compare(x.a.name+" "+x.b.name, y.a.name+" "+y.b.name) })
 	var out strings.Builder
 	var first []float64
-	good := 0
+	over, good := map[string]int{}, 0
 	for _, o := range all {
+		over[o.letter()]++
 		if o.trained {
 			first = append(first, o.first)
 		}
@@ -445,8 +467,8 @@ func table(all []outcome) string {
 		}
 	}
 	if slices.Sort(first); len(first) > 0 {
-		fmt.Fprintf(&out, "%d of %d pairs train, %d as expected; seconds from `pnode join` to the first step: p50 %.1f, p95 %.1f, longest %.1f\n\n",
-			len(first), len(all), good, first[len(first)/2], first[len(first)*95/100], first[len(first)-1])
+		fmt.Fprintf(&out, "%d of %d pairs train, %d as expected, over %v; seconds from `pnode join` to the first step: p50 %.1f, p95 %.1f, longest %.1f\n\n",
+			len(first), len(all), good, over, first[len(first)/2], first[len(first)*95/100], first[len(first)-1])
 	}
 	out.WriteString(grid(all))
 	out.WriteString("\n| member | member | trains | transport | seconds to the first step | why |\n| --- | --- | --- | --- | --- | --- |\n")

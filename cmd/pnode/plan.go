@@ -80,6 +80,10 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if in.Members, err = hardware.DryRun(ctx, cfg.Cluster, nodes, machine); err != nil {
 		return err
 	}
+	sums, err := leader.SettleSums(&in.Run, roomiest(in.Members))
+	if err != nil {
+		return err
+	}
 	p, reasons, err := planner.Make(ctx, in)
 	if err != nil {
 		return err
@@ -90,8 +94,16 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 			Reasons plan.Reasons `json:"reasons"`
 		}{p, reasons})
 	}
-	for _, line := range reasons.Lines() {
+	for _, line := range append(reasons.Lines(), sums) {
 		fmt.Fprintln(e.stdout, line)
 	}
 	return nil
+}
+
+// roomiest returns the most memory of any of the first member's devices: it stands for the run's founder.
+func roomiest(members []planner.Member) (bytes int64) {
+	for _, d := range members[0].Profile.Devices {
+		bytes = max(bytes, d.MemoryFreeBytes)
+	}
+	return bytes
 }

@@ -120,6 +120,8 @@ type process struct {
 	steps  chan step
 	losses map[int]json.Number
 	last   step
+	// repeated counts the steps that were done again.
+	repeated int
 	// tolerance is how much the loss of a step that is repeated may differ, in nats.
 	tolerance float64
 }
@@ -247,6 +249,9 @@ func (p *process) until(n int) step {
 func (p *process) note(s step) {
 	if old, ok := p.losses[s.Step]; ok && old != s.Loss && !within(old, s.Loss, p.tolerance) {
 		p.t.Errorf("step %d had loss %s, repeated in generation %d it has %s", s.Step, old, s.Generation, s.Loss)
+	}
+	if _, again := p.losses[s.Step]; again {
+		p.repeated++
 	}
 	p.losses[s.Step], p.last = s.Loss, s
 }

@@ -51,9 +51,9 @@ func (e environment) samples(ctx context.Context, dir string, first plan.Step, s
 		return err
 	}
 	if dirs := config.NodeDirs(dir); len(dirs) > 0 && !config.Belongs(dir) {
-		dir = dirs[0] // local nodes of one run have the same ledger
+		dir = dirs[0] // local nodes of one run have the same samples
 	}
-	ledger, err := node.OpenLedger(dir)
+	sampler, err := node.OpenSampler(dir)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func (e environment) samples(ctx context.Context, dir string, first plan.Step, s
 		fmt.Fprintf(table, "STEP\tROW\tEPOCH\tSAMPLE\tOF\tFIRST TOKEN\t\n")
 	}
 	for i := range steps {
-		rows, err := ledger.Step(first + plan.Step(i))
+		rows, err := sampler.Step(first + plan.Step(i))
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
 		for _, s := range rows {
 			if !asJSON {
-				fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Step, s.Row, s.Epoch, s.Index, ledger.EpochSamples(), s.Token)
+				fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t\n", s.Step, s.Row, s.Epoch, s.Index, sampler.EpochSamples(), s.Token)
 			} else if err := lines.Encode(s); err != nil {
 				return err
 			}

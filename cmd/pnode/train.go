@@ -27,9 +27,11 @@ Every flag can also stand in a run file (--config run.yaml), with underscores fo
 on the command line wins. --print-config shows the result. Progress goes to standard error;
 --json adds one line for each step on standard output.
 
-A resumed run keeps the settings it was started with. Only the settings of this machine can
-change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --threads,
---devices, --memory, --trace, --json, --log-level.
+A resumed run keeps the settings it was started with. --steps alone can move its end, of a finished
+run too: the learning rate then stays at --min-lr after the steps for which it was made, so that
+losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
+change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --keep-whole,
+--notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are
@@ -112,8 +114,15 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		w.Notice(warning)
 	}
 	if cfg.Local == 0 {
-		err = node.Train(ctx, cfg, e.output(w, cfg.Level()))
+		err = node.Train(ctx, cfg, e.output(w, cfg))
 		return errors.Join(err, w.Close(), place.Tidy())
+	}
+	if cfg.Extends() > 0 {
+		for _, dir := range config.NodeDirs(cfg.Dir) {
+			if err := node.Reopen(dir, cfg.Extends()); err != nil && !errors.Is(err, node.ErrNoRun) {
+				return errors.Join(err, w.Close())
+			}
+		}
 	}
 	binary, err := image.Executable()
 	if err != nil {

@@ -96,6 +96,12 @@ func (c *Client) Leave(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/leave", nil, nil)
 }
 
+// Recover has the node go on with its run without the majority of voters that is lost.
+func (c *Client) Recover(ctx context.Context) (r Recovery, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/recover", nil, &r)
+	return r, err
+}
+
 // Stop asks for a checkpoint and the end of the run on all its nodes.
 func (c *Client) Stop(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/stop", nil, nil)

@@ -17,6 +17,9 @@
 //	GET  /v1/history  History as JSON: loss curves and what happened, thinned out
 //	GET  /v1/schedule.svg  a step of the running plan, as simulated with the times that are seen
 //	GET  /v1/checkpoints  CheckpointList as JSON
+//	POST /v1/model    Model as JSON: the newest checkpoint, which stays while it is read
+//	POST /v1/keep     Keeping as JSON: the node keeps the newest checkpoint whole from now on
+//	POST /v1/chunk    {"step": 50, "hash": "..."} -> the chunk's bytes
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
 //	POST /v1/leave    drain this node and let it go; answers when it is under way
 //	POST /v1/stop     checkpoint and stop the run on all nodes; answers when under way

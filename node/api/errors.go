@@ -13,3 +13,11 @@ var (
 	// ErrRefused: the node answered that it will not or cannot.
 	ErrRefused = errors.New("api: the node refused")
 )
+
+// NotReady is an ErrNotReady that says only what a node lacks: the client that asked says the rest.
+type NotReady string
+
+func (e NotReady) Error() string { return string(e) }
+
+// Is reports whether target is ErrNotReady.
+func (NotReady) Is(target error) bool { return target == ErrNotReady }

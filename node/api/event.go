@@ -24,8 +24,13 @@ const (
 	KindCheckpoint Kind = "checkpoint"
 	// KindSample is generated text in Message.
 	KindSample Kind = "sample"
+	// KindDrain says in Message how far this node's way out of the run has come. Step is the newest checkpoint that the
+	// others can have without it.
+	KindDrain Kind = "drain"
 	// KindDone is the end of the run, with a summary in Message.
 	KindDone Kind = "done"
+	// KindModel says in Message where the finished model is, and how to use it.
+	KindModel Kind = "model"
 	// KindWaiting says in Message why nothing moves.
 	KindWaiting Kind = "waiting"
 	// KindMember is a change of the roster: who joined, leaves or is gone, and why, in Message.

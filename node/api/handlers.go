@@ -32,9 +32,13 @@ func (s *Server) handler() http.Handler {
 		list, err := s.options.Node.Invites()
 		s.answer(w, list, err)
 	})
+	mux.HandleFunc("POST /v1/model", s.model)
+	mux.HandleFunc("POST /v1/keep", s.keep)
+	mux.HandleFunc("POST /v1/chunk", s.chunk)
 	mux.HandleFunc("POST /v1/invite", s.invite)
 	mux.HandleFunc("POST /v1/revoke", s.revoke)
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
+	mux.HandleFunc("POST /v1/recover", s.recover)
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
 	return guard(under(s.view.path(), page.Handler(), s.authorize(mux)))
 }
@@ -62,6 +66,16 @@ func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {
 	if _, err := w.Write(picture.Bytes()); err != nil {
 		s.options.Log.Debug("api: picture not written", "error", err)
 	}
+}
+
+// recover answers with how a run was recovered.
+func (s *Server) recover(w http.ResponseWriter, r *http.Request) {
+	var done Recovery
+	err := patiently(w, r, func(ctx context.Context) (err error) {
+		done, err = s.options.Node.Recover(ctx)
+		return err
+	})
+	s.answer(w, done, err)
 }
 
 // act answers a request without a body by doing something.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"pnode/planner/plan"
 )
 
 // Node answers the requests that the server gets. Its methods are called concurrently.
@@ -32,8 +34,16 @@ type Node interface {
 	Revoke(ctx context.Context, r RevokeRequest) (string, error)
 	// Checkpoints lists what this node keeps.
 	Checkpoints() (CheckpointList, error)
+	// Model names the newest checkpoint, which stays for a while; the error wraps ErrNotReady before the first.
+	Model() (Model, error)
+	// Chunk returns a chunk of the run while the checkpoint of a step is read.
+	Chunk(ctx context.Context, step plan.Step, h plan.Hash) ([]byte, error)
+	// KeepWhole has the node keep the newest checkpoint whole from now on; the error wraps ErrNotReady before the first.
+	KeepWhole() (Keeping, error)
 	// Leave begins to drain this node and returns when that is under way.
 	Leave(ctx context.Context) error
+	// Recover goes on with the run without the majority of its voters, which is lost for good.
+	Recover(ctx context.Context) (Recovery, error)
 	// Stop asks all nodes of the run to checkpoint and stop and returns when they are
 	// told.
 	Stop(ctx context.Context) error

@@ -64,8 +64,24 @@ func (n *fakeNode) Schedule(w io.Writer) error {
 	return err
 }
 
+func (n *fakeNode) KeepWhole() (Keeping, error) {
+	return Keeping{Newest: 50, Copy: plan.WholeCopy{Next: 50, DoneBytes: 3, SizeBytes: 4}}, n.note("keep")
+}
+
+func (n *fakeNode) Model() (Model, error) {
+	return Model{Step: 7, Generation: 2, Layers: []plan.LayerInit{{SizeBytes: 3, Chunks: []plan.Hash{{1}}}}}, n.note("model")
+}
+
+func (n *fakeNode) Chunk(_ context.Context, step plan.Step, h plan.Hash) ([]byte, error) {
+	return []byte("abc"), n.note(fmt.Sprintf("chunk %d %d", step, h[0]))
+}
+
 func (n *fakeNode) Leave(context.Context) error { return n.note("leave") }
 func (n *fakeNode) Stop(context.Context) error  { return n.note("stop") }
+
+func (n *fakeNode) Recover(context.Context) (Recovery, error) {
+	return Recovery{By: "rack", Without: []string{"desk"}, Incarnation: 2, Step: 50}, n.note("recover")
+}
 
 // serve runs a server until the test or stop ends it.
 func serve(t *testing.T, node Node, change func(*Server)) (dir string, stop func()) {
@@ -185,6 +201,11 @@ func TestRefusalsKeepTheirReason(t *testing.T) {
 	node.refuse = fmt.Errorf("node: no address: %w", ErrNotReady)
 	if _, err := c.Invite(t.Context(), InviteRequest{TTL: time.Hour, Uses: 1}); !errors.Is(err, ErrNotReady) {
 		t.Errorf("got %v", err)
+	}
+	node.refuse = NotReady("no address")
+	_, err := c.Invite(t.Context(), InviteRequest{TTL: time.Hour, Uses: 1})
+	if want := "not ready yet: no address"; !errors.Is(err, ErrNotReady) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 	told := len(node.told)
 	for _, bad := range []struct {

@@ -40,6 +40,8 @@ type Status struct {
 	Plan       []StageStatus `json:"plan"`
 	Reasons    []string      `json:"reasons"`
 	Checkpoint Checkpoint    `json:"checkpoint"`
+	// Whole says where all layers of a checkpoint are; nil before the first checkpoint.
+	Whole *Whole `json:"whole,omitempty"`
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.
 	Addrs []string `json:"addrs"`
 	Data  Data     `json:"data"`
@@ -158,6 +160,16 @@ type StageStatus struct {
 type Checkpoint struct {
 	Step plan.Step `json:"step"`
 	Time time.Time `json:"time"`
+}
+
+// Whole says where the whole model is: all layers of one checkpoint.
+type Whole struct {
+	// Step of the checkpoint; 0 while no node has one.
+	Step plan.Step `json:"step"`
+	// On is the name of the node.
+	On string `json:"on,omitempty"`
+	// Text says it in a sentence, with what is on its way and what is in its way.
+	Text string `json:"text"`
 }
 
 // StoredCheckpoint is one that a node keeps, itself or by its manifest.

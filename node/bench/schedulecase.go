@@ -170,8 +170,8 @@ func (c *scheduleCase) capped(activations []int) (memoryBytes []int64, err error
 	return memoryBytes, nil
 }
 
-// besideStack counts the bytes that a worker allocates besides its stack: the result of a sum.
-const besideStack = 4
+// besideStack counts the bytes that a worker of one replica allocates besides its stack: square sums of a layer.
+const besideStack = 8
 
 // predict simulates a plan and returns its pace.
 func (c *scheduleCase) predict(plan plan.Plan, costs schedule.Costs) (period, step time.Duration, err error) {

@@ -112,7 +112,7 @@ func (r *scheduleRig) train(ctx context.Context, c *scheduleCase, t trial, steps
 		return ran, p, err
 	}
 	run := newRun(c.model)
-	run.Train.Micros = c.micros
+	run.Train.Micros, run.Train.SumGroups = c.micros, len(p.Replicas)
 	var configs []pipeline.Config
 	for i, e := range r.endpoints {
 		profile := c.profiles[i]

@@ -52,7 +52,7 @@ func newRun(m model.Config) plan.RunSpec {
 	return plan.RunSpec{
 		Run: benchRun, Model: m,
 		Train: plan.TrainSpec{
-			Seed: 1, Steps: endless, Micros: 1, MicroBatch: 1, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
+			Seed: 1, Steps: endless, Micros: 1, SumGroups: 1, MicroBatch: 1, LR: 1e-4, MinLR: 1e-4, WarmupSteps: 1,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, ClipNorm: 1, HeldOutEvery: endless, CheckpointEvery: endless,
 		},
 	}

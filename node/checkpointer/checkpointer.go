@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
 	"pnode/pipeline"
@@ -13,7 +17,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Config holds the parts that a Checkpointer works with. All fields but InitialPin are needed.
+// Config holds the parts that a Checkpointer works with. All fields but InitialPin and Awaited are needed.
 type Config struct {
 	Self      plan.PeerID
 	Store     *checkpoint.Store
@@ -23,7 +27,9 @@ type Config struct {
 	// InitialPin names the pin of the weights that the run starts from, which the first
 	// checkpoint replaces.
 	InitialPin string
-	Log        *slog.Logger
+	// Awaited returns the steps of replaced checkpoints that stay: they are being brought to a member, or read. nil: none.
+	Awaited func() []plan.Step
+	Log     *slog.Logger
 }
 
 // Consensus gives the replicated state; *consensus.Node implements it.
@@ -55,50 +61,257 @@ func New(c Config) *Checkpointer {
 // PlanSaver saves and loads the stages of one plan. It implements pipeline.Keeper.
 type PlanSaver struct {
 	*Checkpointer
-	plan plan.Plan
+	plan     plan.Plan
+	salvages bool // what the plan's end has left
 }
 
 // For returns the PlanSaver of a plan's workers.
-func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{c, p} }
+func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{c, p, false} }
+
+// Salvage returns the saver of what the workers of a plan have left in memory at its end.
+func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, true} }
 
 // Save stores a stage's state here, has its holder fetch a copy and reports the stage to the
-// log. Without a copy the report names this node as the only holder: a checkpoint on one node
-// is better than none.
+// log. A save for which the disk has no room is left out, unless it is the plan's last one. Without a copy the report
+// names this node as the only holder: a checkpoint on one node is better than none.
+//
+// Where another plan is to follow, all wait for it: the stage is reported as soon as it is here, and whoever
+// gets its layers next fetches them directly. The holder gets a copy only if no plan comes, and none of what is
+// salvaged: the next plan's holders get theirs. The run's first checkpoint has copies in any case: there is none to go
+// back to.
 func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
+	pause := s.salvages || state.Last && s.pauses(ctx)
+	if state.Replica != 0 && !pause {
+		return nil
+	}
 	writing := s.Store.Begin()
 	defer writing.Abort()
 	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage}
 	var layers []consensus.LayerRef
-	for _, l := range state.Layers {
-		hashes, size, err := writing.WriteLayer(ctx, l.Reader)
-		if err != nil {
-			return fmt.Errorf("checkpointer: save step %d layer %d: %w", state.Step, l.Layer, err)
+	var err error
+	ahead, stop := readAhead(ctx, state.Layers)
+	defer stop()
+	for _, l := range ahead {
+		ref := consensus.LayerRef{Layer: l.Layer}
+		if ref.Chunks, ref.SizeBytes, err = writing.WriteLayer(ctx, l.Reader); err != nil {
+			err = fmt.Errorf("layer %d: %w", l.Layer, err)
+			break
 		}
-		request.Chunks = append(request.Chunks, hashes...)
-		layers = append(layers, consensus.LayerRef{Layer: l.Layer, SizeBytes: size, Chunks: hashes})
+		request.Chunks = append(request.Chunks, ref.Chunks...)
+		layers = append(layers, ref)
 	}
-	if err := s.Store.Pin(request.pin(), request.Chunks); err != nil {
+	if err == nil {
+		err = s.Store.Pin(request.pin(), request.Chunks)
+	}
+	if errors.Is(err, checkpoint.ErrDiskFull) && !state.Last && !s.salvages {
+		s.Log.Warn("no room for a checkpoint: training goes on, and the next one is tried again", "step", state.Step, "cause", err)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("checkpointer: save step %d: %w", state.Step, err)
 	}
-	holders := []plan.PeerID{s.Self}
-	if holder := s.plan.Replicas[state.Replica].Stages[state.Stage].Holder; holder != "" {
-		asking, cancel := context.WithTimeout(ctx, copyTimeout)
-		_, err := s.Peers.Ask(asking, holder, protocolCopy, request)
-		cancel()
-		if err != nil {
-			s.Log.Warn("no copy of this stage's state", "step", state.Step, "holder", holder, "cause", err)
-		} else {
-			holders = append(holders, holder)
+	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
+	if pause && (s.salvages || s.Consensus.State().Checkpoint.Step > 0) {
+		if err := s.report(ctx, saved, s.Self); err != nil || s.salvages || s.planFollows(ctx) {
+			return err
 		}
 	}
-	for i := range layers {
-		layers[i].Holders = holders
+	holders := []plan.PeerID{s.Self}
+	if holder := s.copy(ctx, request); holder != "" {
+		holders = append(holders, holder)
 	}
-	err := s.Consensus.Propose(ctx, consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Layers: layers})
-	if err != nil {
-		return fmt.Errorf("checkpointer: report step %d as saved: %w", state.Step, err)
+	return s.report(ctx, saved, holders...)
+}
+
+// pauses reports whether the plan ends for another one to follow, rather than with the run. What the coordinator
+// knows of may reach the log here a moment later.
+func (s PlanSaver) pauses(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, planPatience)
+	defer cancel()
+	for {
+		changed := s.Consensus.Changed()
+		switch now := s.Consensus.State(); {
+		case now.StopWanted:
+			return false
+		case now.Paused() || now.Plan.Generation != s.plan.Generation:
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// planFollows blocks until the plan of this saver ends, which ends ctx. It returns false when that takes longer than a plan
+// that was searched for ahead.
+func (s PlanSaver) planFollows(ctx context.Context) bool {
+	late := time.NewTimer(planPatience)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// copy has a stage's holder fetch a copy, and returns the holder; empty without a copy.
+func (s PlanSaver) copy(ctx context.Context, request copyRequest) plan.PeerID {
+	holder := s.plan.Replicas[request.Replica].Stages[request.Stage].Holder
+	if holder == "" {
+		return ""
+	}
+	asking, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	asking, free := s.untilPause(asking, request, holder)
+	defer free()
+	if _, err := s.Peers.Ask(asking, holder, protocolCopy, request); err != nil {
+		if ctx.Err() == nil && !s.over(request.Generation) {
+			if gone := context.Cause(asking); errors.Is(gone, errGone) {
+				err = gone
+			}
+			s.Log.Warn("no copy of this stage's state", "step", request.Step, "holder", holder, "cause", err)
+		}
+		return ""
+	}
+	return holder
+}
+
+var (
+	// errPaused ends a copy: another plan is to follow, whose state needs the lines.
+	errPaused = errors.New("checkpointer: another plan is to follow")
+	// errGone ends a copy before the connection does, which lasts for half a minute: the next save waits for it.
+	errGone = errors.New("checkpointer: the other node of the copy is gone")
+)
+
+// untilPause returns a context that ends when the other end of a copy is gone, and when its plan is over, or about to be. The
+// copies of the last step of a plan are wanted even then, and those of the run's first checkpoint: there is none to go
+// back to.
+func (c *Checkpointer) untilPause(ctx context.Context, r copyRequest, other plan.PeerID) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	now := c.Consensus.State()
+	wanted := now.Paused() || now.Checkpoint.Step == 0
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for ctx.Err() == nil {
+			changed := c.Consensus.Changed()
+			if m, known := c.Consensus.State().Member(other); known && m.State == consensus.Gone {
+				end(errGone)
+				return
+			}
+			if !wanted && c.over(r.Generation) {
+				end(errPaused)
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return ctx, func() {
+		end(nil)
+		<-watching
+	}
+}
+
+// over reports whether a plan has ended, or is about to.
+func (c *Checkpointer) over(g plan.Generation) bool {
+	now := c.Consensus.State()
+	return now.Paused() || now.Plan.Generation != g
+}
+
+// report has the log take a stage as saved, with its holders.
+func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holders ...plan.PeerID) error {
+	saved.Layers = slices.Clone(saved.Layers)
+	for i := range saved.Layers {
+		saved.Layers[i].Holders = holders
+	}
+	if err := s.Consensus.Propose(ctx, saved); err != nil {
+		return fmt.Errorf("checkpointer: report step %d as saved: %w", saved.Step, err)
 	}
 	return nil
+}
+
+// Fetch brings the state of this node's stages here, from several holders at the same time where layers are with
+// different ones. What it cannot get Load asks everybody for.
+func (s PlanSaver) Fetch(ctx context.Context) {
+	layers, err := s.layersAt(s.plan.Start)
+	if err != nil {
+		return
+	}
+	chunks := map[plan.PeerID][]plan.Hash{}
+	for _, pipe := range s.plan.Replicas {
+		for _, place := range pipe.Stages {
+			for _, l := range layers {
+				if place.Peer == s.Self && place.Layers.First <= l.Layer && l.Layer < place.Layers.End {
+					if from := s.Fetcher.order(l.Holders); len(from) > 0 {
+						chunks[from[0]] = append(chunks[from[0]], s.Fetcher.Missing(l.Chunks)...)
+					}
+				}
+			}
+		}
+	}
+	var fetching errgroup.Group
+	for from, hashes := range chunks {
+		fetching.Go(func() error { return s.Fetcher.Ensure(ctx, hashes, []plan.PeerID{from}) })
+	}
+	if err := fetching.Wait(); err != nil && ctx.Err() == nil {
+		s.Log.Info("some of the state is looked for elsewhere", "cause", err)
+	}
+}
+
+// Settle tells the log that this node has the layers of its stages that it has loaded, and then has their holders
+// fetch copies. A member that leaves goes once others are known to have what it had.
+func (s PlanSaver) Settle(ctx context.Context) error {
+	start := s.Consensus.State().Checkpoint
+	if start.Step != s.plan.Start || start.Step == 0 {
+		return nil
+	}
+	type stage struct {
+		request copyRequest
+		saved   consensus.StageSaved
+	}
+	var own []stage
+	for r, pipe := range s.plan.Replicas {
+		for i, place := range pipe.Stages {
+			if place.Peer != s.Self {
+				continue
+			}
+			layers := start.Layers[place.Layers.First:place.Layers.End]
+			st := stage{
+				copyRequest{Generation: s.plan.Generation, Step: start.Step, Replica: plan.Replica(r), Stage: plan.Stage(i)},
+				consensus.StageSaved{Step: start.Step, Generation: start.Generation, Layers: layers},
+			}
+			if !heldBy(layers, s.Self) {
+				if err := s.report(ctx, st.saved, s.Self); err != nil {
+					return err
+				}
+			}
+			if place.Holder != "" && !heldBy(layers, place.Holder) {
+				own = append(own, st)
+			}
+		}
+	}
+	for _, st := range own {
+		for _, l := range st.saved.Layers {
+			st.request.Chunks = append(st.request.Chunks, l.Chunks...)
+		}
+		if holder := s.copy(ctx, st.request); holder != "" {
+			if err := s.report(ctx, st.saved, s.Self, holder); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heldBy reports whether a peer is known to hold all of some layers.
+func heldBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
+	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, peer) })
 }
 
 // Load writes a layer's state at the plan's start step to dst. For step 0 these are the weights

@@ -11,7 +11,7 @@
 // A checkpoint counts when the consensus log names every layer of it. It is then committed
 // here: its manifest is stored, and the pins and checkpoints that it replaces are dropped.
 //
-// It decides neither when to save nor which checkpoint a plan starts from, and starts no
-// goroutines. Package node calls it; it never imports node, its other rooms but node/api, or
+// It decides neither when to save nor which checkpoint a plan starts from. It starts no goroutines but
+// one that ends a copy when another plan is to follow, and those that fetch from several members, which it waits for. Package node calls it; it never imports node, its other rooms but node/api, or
 // pipeline/link.
 package checkpointer

@@ -1,14 +1,19 @@
 package checkpointer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // Fetcher brings chunks into the store from the nodes that have them.
@@ -58,6 +63,104 @@ func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.
 		return errors.Join(append([]error{lack}, failures...)...)
 	}
 	return nil
+}
+
+// gatherBatch chunks are asked of one of several sources at a time: few, so that a fast source takes over from a slow one.
+const gatherBatch = 2
+
+// Gather brings the chunks of layers here from several of their holders at once, each chunk from one of them. Chunks that
+// firstBytes of each layer consist of come before the others. put stores a chunk; its error ends the gathering, but for checkpoint.ErrCorrupt. What no
+// holder gives is asked of every member. The error wraps ErrNoChunks when some cannot be had.
+func (f Fetcher) Gather(ctx context.Context, layers []consensus.LayerRef, firstBytes func(layer int) int64, put func(plan.Hash, []byte) error) error {
+	g := gathering{wanted: f.wanted(layers, firstBytes)}
+	var refused error // by put: what came was not stored
+	store := func(h plan.Hash, data []byte) error {
+		err := put(h, data)
+		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) { // wrong bytes are one source's fault
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			refused = err
+		}
+		return err
+	}
+	var sources errgroup.Group
+	for _, peer := range g.sources(f.Living(), f.Self) {
+		sources.Go(func() error {
+			for batch := g.take(peer); len(batch) > 0 && ctx.Err() == nil; batch = g.take(peer) {
+				if err := f.Fetch(ctx, peer, batch, store); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	_ = sources.Wait() // what a source did not give is asked of others
+	if err := cmp.Or(ctx.Err(), refused); err != nil {
+		return err
+	}
+	var rest []plan.Hash
+	for _, l := range layers {
+		rest = append(rest, l.Chunks...)
+	}
+	every := f
+	every.Fetch = func(ctx context.Context, peer plan.PeerID, hashes []plan.Hash, _ func(plan.Hash, []byte) error) error {
+		return f.Fetch(ctx, peer, hashes, store)
+	}
+	err := every.Ensure(ctx, rest, nil)
+	return cmp.Or(refused, err)
+}
+
+// gathering holds the chunks of some layers that nobody was asked for yet, the most urgent first.
+type gathering struct {
+	mu     sync.Mutex // guards wanted
+	wanted []wantedChunk
+}
+
+// wantedChunk is a chunk with the members that have it.
+type wantedChunk struct {
+	hash    plan.Hash
+	holders []plan.PeerID
+}
+
+// wanted returns the chunks of layers that are not here, each once.
+func (f Fetcher) wanted(layers []consensus.LayerRef, firstBytes func(layer int) int64) []wantedChunk {
+	var first, later []wantedChunk
+	seen := map[plan.Hash]bool{}
+	for _, l := range layers {
+		for i, h := range l.Chunks {
+			if seen[h] || f.Store.HasChunk(h) {
+				continue
+			}
+			seen[h] = true
+			if int64(i)*checkpoint.ChunkBytes < firstBytes(l.Layer) {
+				first = append(first, wantedChunk{h, l.Holders})
+			} else {
+				later = append(later, wantedChunk{h, l.Holders})
+			}
+		}
+	}
+	return append(first, later...)
+}
+
+// sources returns the living members that have some of it.
+func (g *gathering) sources(living []plan.PeerID, self plan.PeerID) []plan.PeerID {
+	return slices.DeleteFunc(slices.Clone(living), func(p plan.PeerID) bool {
+		return p == self || !slices.ContainsFunc(g.wanted, func(w wantedChunk) bool { return slices.Contains(w.holders, p) })
+	})
+}
+
+// take returns the next chunks for a member to send, none when it has no more of them.
+func (g *gathering) take(from plan.PeerID) (batch []plan.Hash) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wanted = slices.DeleteFunc(g.wanted, func(w wantedChunk) bool {
+		goes := len(batch) < gatherBatch && slices.Contains(w.holders, from)
+		if goes {
+			batch = append(batch, w.hash)
+		}
+		return goes
+	})
+	return batch
 }
 
 // Await is Ensure for as long as some peer may have the chunks, and no longer than patience. A

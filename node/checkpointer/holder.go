@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/pipeline/wire/strict"
@@ -47,13 +48,26 @@ func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
 	switch {
 	case r.Generation != s.Plan.Generation:
 		return fmt.Errorf("%w: generation %d, the current one is %d", errBadCopy, r.Generation, s.Plan.Generation)
-	case r.Step <= s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
+	case r.Step < s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
 		return fmt.Errorf("%w: step %d after the checkpoint of step %d", errBadCopy, r.Step, s.Checkpoint.Step)
 	case int(r.Replica) >= len(s.Plan.Replicas) || int(r.Stage) >= len(s.Plan.Replicas[r.Replica].Stages):
 		return fmt.Errorf("%w: the plan has no replica %d stage %d", errBadCopy, r.Replica, r.Stage)
 	}
-	if place := s.Plan.Replicas[r.Replica].Stages[r.Stage]; place.Peer != from || place.Holder != self {
+	place := s.Plan.Replicas[r.Replica].Stages[r.Stage]
+	if place.Peer != from || place.Holder != self {
 		return fmt.Errorf("%w: replica %d stage %d is not %s's for this node to hold", errBadCopy, r.Replica, r.Stage, from)
+	}
+	if r.Step > s.Checkpoint.Step {
+		return nil
+	}
+	var committed []plan.Hash
+	for _, l := range s.Checkpoint.Layers {
+		if place.Layers.First <= l.Layer && l.Layer < place.Layers.End {
+			committed = append(committed, l.Chunks...)
+		}
+	}
+	if !slices.Equal(r.Chunks, committed) {
+		return fmt.Errorf("%w: the checkpoint of step %d has other chunks for replica %d stage %d", errBadCopy, r.Step, r.Replica, r.Stage)
 	}
 	return nil
 }
@@ -97,5 +111,7 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	if err := c.Store.Pin(r.pin(), r.Chunks); err != nil {
 		return nil, err
 	}
-	return nil, c.Fetcher.Ensure(ctx, r.Chunks, []plan.PeerID{from})
+	fetching, free := c.untilPause(ctx, r, from)
+	defer free()
+	return nil, c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
 }

@@ -1,6 +1,7 @@
 package checkpointer
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -11,26 +12,31 @@ import (
 func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 	state := consensus.State{
 		Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
-		Checkpoint: consensus.Checkpoint{Step: 40},
+		Checkpoint: consensus.Checkpoint{Step: 40, Layers: []consensus.LayerRef{{Layer: 0, Chunks: []plan.Hash{{7}}}, {Layer: 1, Chunks: []plan.Hash{{8}}}}},
 		Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{
-			Stages: []plan.Placement{{Peer: "a", Holder: "b"}, {Peer: "b", Holder: "a"}},
+			Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "b", Holder: "a", Layers: plan.LayerRange{First: 1, End: 2}}},
 		}}},
 	}
 	good := copyRequest{Generation: 3, Step: 50}
 	if err := good.check(state, "a", "b"); err != nil {
 		t.Fatalf("the plan's own copy is refused: %v", err)
 	}
+	settled := copyRequest{Generation: 3, Step: 40, Chunks: []plan.Hash{{7}}}
+	if err := settled.check(state, "a", "b"); err != nil {
+		t.Fatalf("a copy of what the checkpoint has is refused: %v", err)
+	}
 	for name, c := range map[string]struct {
 		change func(*copyRequest)
 		from   plan.PeerID
 	}{
-		"another generation":    {func(r *copyRequest) { r.Generation = 2 }, "a"},
-		"a step that is behind": {func(r *copyRequest) { r.Step = 40 }, "a"},
-		"a step past the end":   {func(r *copyRequest) { r.Step = 101 }, "a"},
-		"no such stage":         {func(r *copyRequest) { r.Stage = 7 }, "a"},
-		"no such replica":       {func(r *copyRequest) { r.Replica = 1 }, "a"},
-		"a stage of another":    {func(r *copyRequest) {}, "c"},
-		"held by another":       {func(r *copyRequest) { r.Stage = 1 }, "b"},
+		"another generation":                        {func(r *copyRequest) { r.Generation = 2 }, "a"},
+		"a step that is behind":                     {func(r *copyRequest) { r.Step = 39 }, "a"},
+		"chunks of another stage of the checkpoint": {func(r *copyRequest) { r.Step, r.Chunks = 40, []plan.Hash{{8}} }, "a"},
+		"a step past the end":                       {func(r *copyRequest) { r.Step = 101 }, "a"},
+		"no such stage":                             {func(r *copyRequest) { r.Stage = 7 }, "a"},
+		"no such replica":                           {func(r *copyRequest) { r.Replica = 1 }, "a"},
+		"a stage of another":                        {func(r *copyRequest) {}, "c"},
+		"held by another":                           {func(r *copyRequest) { r.Stage = 1 }, "b"},
 	} {
 		r := good
 		c.change(&r)
@@ -53,4 +59,20 @@ func FuzzDecodeCopyRequest(f *testing.F) {
 			t.Fatalf("the pin of %+v reads as step %d", r, step)
 		}
 	})
+}
+
+// A copy ends with the other node's death, which the log tells before the connection does, also where it is wanted most.
+func TestACopyEndsWithTheOtherNode(t *testing.T) {
+	log := &fakeLog{changed: make(chan struct{}), state: consensus.State{Members: []consensus.Member{{Peer: "holder", State: consensus.Active}}}}
+	c := &Checkpointer{Config{Consensus: log}}
+	ctx, free := c.untilPause(t.Context(), copyRequest{}, "holder")
+	defer free()
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	log.set(consensus.State{Members: []consensus.Member{{Peer: "holder", State: consensus.Gone}}})
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, errGone) {
+		t.Error(err)
+	}
 }

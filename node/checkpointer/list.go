@@ -11,16 +11,19 @@ import (
 // List returns the checkpoints in a store, with what is damaged.
 func List(store *checkpoint.Store) (api.CheckpointList, error) {
 	manifests, err := store.Manifests()
+	index := store.IndexDamage()
 	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt):
-		list.Damaged = err.Error()
+		list.Damaged = errors.Join(err, index).Error()
 	case err != nil:
 		return list, err
+	case index != nil:
+		list.Damaged = index.Error()
 	}
 	for _, m := range manifests {
 		c := summarize(m)
-		if c.Time, err = agesIn(store).of(ID{m.Step, m.Generation}); err != nil {
+		if c.Time, err = agesIn(store).of(ID{m.Step, m.Generation}); err != nil && index == nil {
 			return list, err
 		}
 		list.Checkpoints = append(list.Checkpoints, c)

@@ -24,11 +24,7 @@ func IDOf(c consensus.Checkpoint) ID { return ID{c.Step, c.Generation} }
 // replaces, and with their chunks all checkpoints but the newest and those that the run may go back to.
 func (c *Checkpointer) Commit(state consensus.State) error {
 	made := state.Checkpoint
-	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
-	for _, l := range made.Layers {
-		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
-	}
-	if err := c.Store.Commit(m); err != nil {
+	if err := c.Store.Commit(manifestOf(state)); err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d: %w", made.Step, err)
 	}
 	ages := agesIn(c.Store)
@@ -59,6 +55,24 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 	return err
 }
 
+// manifestOf returns the manifest of a state's newest checkpoint.
+func manifestOf(state consensus.State) checkpoint.Manifest {
+	made := state.Checkpoint
+	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
+	for _, l := range made.Layers {
+		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
+	}
+	return m
+}
+
+// awaited returns the steps whose checkpoints are not dropped yet.
+func (c *Checkpointer) awaited() []plan.Step {
+	if c.Awaited == nil {
+		return nil
+	}
+	return c.Awaited()
+}
+
 // retain drops the checkpoints that are not kept. While a newer one than the state's is here none goes: the log is
 // read again from an older state, or the run went back and does these steps once more.
 func (c *Checkpointer) retain(state consensus.State) error {
@@ -69,7 +83,7 @@ func (c *Checkpointer) retain(state consensus.State) error {
 	if len(stored) > 0 && stored[0].Step > state.Checkpoint.Step {
 		return nil
 	}
-	var also []plan.Step
+	also := c.awaited()
 	for _, older := range state.Older {
 		also = append(also, older.Step)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -44,10 +45,12 @@ type Config struct {
 	// Micros micro-batches of MicroBatch sequences make one step.
 	Micros     int `yaml:"micros"`
 	MicroBatch int `yaml:"micro_batch"`
-	// Learning rate: linear warm-up to LR over WarmupSteps, cosine to MinLR at Steps.
+	// Learning rate: linear warm-up to LR over WarmupSteps, cosine to MinLR at DecaySteps, MinLR from there on.
 	LR          float64 `yaml:"lr"`
 	MinLR       float64 `yaml:"min_lr"`
 	WarmupSteps int     `yaml:"warmup_steps"`
+	// DecaySteps 0 is Steps. It stays where it was when a later start moves the end.
+	DecaySteps  int     `yaml:"decay_steps"`
 	WeightDecay float64 `yaml:"weight_decay"`
 	// ClipNorm bounds the global gradient norm; 0 is off.
 	ClipNorm float64 `yaml:"clip_norm"`
@@ -67,9 +70,9 @@ type Config struct {
 	// with commas; empty is those into the heads that PEFT takes.
 	LoRATargets string `yaml:"lora_targets"`
 
-	// HeldOutEvery and CheckpointEvery count steps.
-	HeldOutEvery    int `yaml:"held_out_every"`
-	CheckpointEvery int `yaml:"checkpoint_every"`
+	// HeldOutEvery and CheckpointEvery count steps; auto checkpoints are made as often as their cost allows.
+	HeldOutEvery    int   `yaml:"held_out_every"`
+	CheckpointEvery Count `yaml:"checkpoint_every"`
 	// Keep is how many of the newest checkpoints stay.
 	Keep int `yaml:"keep"`
 	// SampleBytes is the length of the text generated at the end; 0 is none.
@@ -80,7 +83,10 @@ type Config struct {
 	Stages   Count `yaml:"stages"`
 	// Schedule is "auto", or the text of a schedule.Spec.
 	Schedule string `yaml:"schedule"`
-	// UnevenShares gives faster replicas more micro-batches; losses then depend on the plan.
+	// SumGroups is into how many groups a step's micro-batches are cut, of which replicas take whole ones: gradients
+	// are added group by group, in an order that does not depend on the replicas.
+	SumGroups Count `yaml:"sum_groups"`
+	// UnevenShares gives faster replicas more groups of micro-batches.
 	UnevenShares bool `yaml:"uneven_shares"`
 	// DocumentMask keeps attention within documents; for token shards.
 	DocumentMask bool `yaml:"document_mask"`
@@ -100,6 +106,8 @@ type Config struct {
 	MinNodes int `yaml:"min_nodes"`
 	// Voters is auto, owners or any: which nodes vote on the run's log. For nodes on this machine alone auto is any.
 	Voters string `yaml:"voters"`
+	// AwaitOwner is how long members of a finished run stay for an owner that has not got the model yet.
+	AwaitOwner Moment `yaml:"await_owner"`
 	// Local is how many node processes to run on this machine; 0 is this process alone.
 	Local int `yaml:"local"`
 
@@ -121,6 +129,16 @@ type Config struct {
 	Announce string `yaml:"announce"`
 	// Relay is how fast this node relays data between members that cannot reach each other.
 	Relay RelayRate `yaml:"relay"`
+	// KeepWhole says whether this node keeps the newest checkpoint with all layers: auto is on owners' nodes. Empty is what the
+	// folder had before, and else auto.
+	KeepWhole string `yaml:"keep_whole"`
+	// Notices is the text of a notice.Setting: whose notices that this machine is taken away are listened for; empty is
+	// NoticesEnv, or auto.
+	Notices string `yaml:"notices"`
+	// Grace is how long this process has after SIGTERM, or the machine after SIGPWR.
+	Grace Grace `yaml:"grace"`
+	// OnLostMajority is what this node does when a majority of the run's voters is lost.
+	OnLostMajority LostMajority `yaml:"on_lost_majority"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
 	// Devices are what to compute on.
@@ -134,6 +152,8 @@ type Config struct {
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 
+	// extends is the last step that a resumed run is to have; 0 leaves it.
+	extends int
 	// inFile names the settings that only the run file has, by key, for errors.
 	inFile map[string]string
 }
@@ -141,28 +161,29 @@ type Config struct {
 // Default returns the settings of a run of a few minutes on two cores.
 func Default() Config {
 	return Config{
-		Preset:          "nano",
-		Steps:           600,
-		Seed:            1,
-		Micros:          4,
-		MicroBatch:      4,
-		LR:              5e-3,
-		MinLR:           5e-4,
-		WarmupSteps:     50,
-		WeightDecay:     0.1,
-		ClipNorm:        1,
-		HeldOutEvery:    50,
-		CheckpointEvery: 50,
-		Keep:            3,
-		SampleBytes:     400,
-		Schedule:        autoSchedule,
-		Recompute:       plan.RecomputeRule{}.String(),
-		Shard:           plan.ShardAuto.String(),
-		Storage:         plan.StorageAuto.String(),
-		Codec:           plan.CodecRules()[0],
-		MinNodes:        1,
-		Voters:          string(plan.VotersAuto),
-		LogLevel:        "warn",
+		Preset:       "nano",
+		Steps:        600,
+		Seed:         1,
+		Micros:       4,
+		MicroBatch:   4,
+		LR:           5e-3,
+		MinLR:        5e-4,
+		WarmupSteps:  50,
+		WeightDecay:  0.1,
+		ClipNorm:     1,
+		HeldOutEvery: 50,
+		Keep:         3,
+		SampleBytes:  400,
+		Schedule:     autoSchedule,
+		Recompute:    plan.RecomputeRule{}.String(),
+		Shard:        plan.ShardAuto.String(),
+		Storage:      plan.StorageAuto.String(),
+		Codec:        plan.CodecRules()[0],
+		MinNodes:     1,
+		Voters:       string(plan.VotersAuto),
+		AwaitOwner:   Moment(30 * time.Minute),
+		Grace:        Grace(usualGrace),
+		LogLevel:     "warn",
 	}
 }
 
@@ -246,6 +267,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			LR:                 c.LR,
 			MinLR:              c.MinLR,
 			WarmupSteps:        plan.Step(c.WarmupSteps),
+			DecaySteps:         plan.Step(c.DecaySteps),
 			Beta1:              beta1,
 			Beta2:              beta2,
 			Eps:                eps,
@@ -258,6 +280,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			Replicas:           int(c.Replicas),
 			Stages:             int(c.Stages),
 			Schedule:           c.schedule(),
+			SumGroups:          int(c.SumGroups),
 			UnevenShares:       c.UnevenShares,
 			DocumentMask:       c.DocumentMask,
 			Recompute:          rules.Recompute,
@@ -267,6 +290,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			Codec:              rules.Codec,
 			MinNodes:           c.MinNodes,
 			Voters:             c.voters(),
+			AwaitOwnerS:        int64(time.Duration(c.AwaitOwner) / time.Second),
 		},
 	}, nil
 }
@@ -279,6 +303,9 @@ func (c Config) voters() plan.VoterRule {
 	}
 	return rule
 }
+
+// Extends returns the last step that a resumed run is to have, 0 for the one that it has.
+func (c Config) Extends() plan.Step { return plan.Step(c.extends) }
 
 // Level returns LogLevel for log/slog.
 func (c Config) Level() slog.Level {

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -40,9 +41,9 @@ func odd() Config {
 	return Config{
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
-		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, WeightDecay: 0.01, ClipNorm: 0.5,
-		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true,
-		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Announce: "tcp/a.example:1", Relay: relayOff, Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
+		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6, WeightDecay: 0.01, ClipNorm: 0.5,
+		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, UnevenShares: true,
+		DocumentMask: true, Recompute: "block", Shard: "on", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", AwaitOwner: Moment(90 * time.Second), Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Announce: "tcp/a.example:1", Relay: relayOff, KeepWhole: KeepOn, OnLostMajority: LostMajority(time.Hour), Notices: "aws=http://127.0.0.1:1338", Grace: Grace(90 * time.Second), Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -76,9 +77,9 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := plan.TrainSpec{
-		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3,
+		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6,
 		Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOn, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4, Voters: plan.VotersOwners,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOn, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4, Voters: plan.VotersOwners, AwaitOwnerS: 90,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)
@@ -93,7 +94,7 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	const device = "matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB"
 	flags.Cluster, flags.Emulate = write(t, "devices: [{"+device+"}]"), write(t, "device: {"+device+"}")
 	free := map[string]bool{
-		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "announce": true, "relay": true, "threads": true, "devices": true, "memory": true, "trace": true, "json": true, "log_level": true,
+		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "announce": true, "relay": true, "keep_whole": true, "on_lost_majority": true, "steps": true, "notices": true, "grace": true, "threads": true, "devices": true, "memory": true, "trace": true, "json": true, "log_level": true,
 	}
 	for _, key := range Keys() {
 		_, err := Effective("", flags, func(k string) bool { return k == key || k == "resume" })

@@ -52,6 +52,9 @@ func Effective(file string, flags Config, given func(key string) bool) (Config, 
 		if err := c.refuseFixed(given); err != nil {
 			return Config{}, err
 		}
+		if given("steps") {
+			c.extends = c.Steps
+		}
 	}
 	if err := c.fitEmulation(); err != nil {
 		return Config{}, err
@@ -102,7 +105,7 @@ func Merge(file, flags Config, given func(key string) bool) Config {
 
 // nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
 // fixed when the run starts.
-var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "announce", "relay", "threads", "devices", "memory", "trace", "json", "log_level"}
+var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "announce", "relay", "keep_whole", "on_lost_majority", "notices", "grace", "threads", "devices", "memory", "trace", "json", "log_level"}
 
 // flagOf returns the flag of a key.
 func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }
@@ -113,7 +116,7 @@ func (c Config) refuseFixed(given func(key string) bool) error {
 	var fixed []string
 	for _, key := range Keys() {
 		switch {
-		case slices.Contains(nodeKeys, key):
+		case slices.Contains(nodeKeys, key), key == "steps" && c.inFile[key] == "": // the flag moves the run's end
 		case given(key) || c.inFile[key] != "":
 			fixed = append(fixed, c.written(key))
 		}

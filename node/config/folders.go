@@ -21,6 +21,8 @@ const (
 	InviteEnv = "PNODE_INVITE"
 	// AnnounceEnv stands in for --announce.
 	AnnounceEnv = "PNODE_ANNOUNCE"
+	// NoticesEnv stands in for --notices.
+	NoticesEnv = "PNODE_NOTICES"
 	// MembershipFile is in a node's folder from the moment that it belongs to a run.
 	MembershipFile = "membership.json"
 	// RunFile is in the folder of a run of local nodes and holds their settings.

@@ -64,6 +64,8 @@ func text(field reflect.Value) string {
 		return strconv.FormatFloat(*v, 'g', -1, 64)
 	case *RelayRate:
 		return quote(v.String())
+	case *LostMajority:
+		return quote(v.String())
 	case fmt.Stringer: // Count and Bytes
 		return v.String()
 	default:

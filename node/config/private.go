@@ -19,7 +19,7 @@ const (
 
 // kept are patterns of the names that pnode gives to what it keeps in a run's folder.
 var kept = []string{
-	"identity.key*", "owner.key*", MembershipFile + "*", "run.json*", "losses.json*", "api.json*", "page.json*",
+	"identity.key*", "owner.key*", MembershipFile + "*", "epoch*", "ledger*", "run.json*", "losses.json*", "api.json*", "page.json*",
 	"log.txt", "trace.json", RunFile, "emulate-*.yaml", "store", "tokens-*", "node-*",
 	".*-[0-9]*", // a file that is being replaced
 }

@@ -170,6 +170,34 @@ func (s Span) String() string { return time.Duration(s).String() }
 // String returns the text that Set reads.
 func (m Moment) String() string { return time.Duration(m).String() }
 
+// Type names the values for a flag's help.
+func (*Moment) Type() string { return "TIME" }
+
+// Grace is how long a process has from SIGTERM on. Less than leastGrace is too short to do anything.
+type Grace time.Duration
+
+const (
+	usualGrace = 30 * time.Second // as Kubernetes and most spot instances give
+	leastGrace = time.Second
+	mostGrace  = 24 * time.Hour
+)
+
+// Set reads a time such as 30s.
+func (g *Grace) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < leastGrace || d > mostGrace {
+		return fmt.Errorf("%q: want a time from %v to %v, such as 30s", text, leastGrace, mostGrace)
+	}
+	*g = Grace(d)
+	return nil
+}
+
+// String returns the text that Set reads.
+func (g Grace) String() string { return time.Duration(g).String() }
+
+// Type names the values for a flag's help.
+func (*Grace) Type() string { return "TIME" }
+
 // Share is in millionths.
 type Share int
 

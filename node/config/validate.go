@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"pnode/node/notice"
 	"pnode/pipeline/model"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -39,6 +41,16 @@ const (
 	// MinData is the least text that is worth a try: a few sequences.
 	MinData = 1 << 10
 )
+
+// Values of Config.KeepWhole.
+const (
+	KeepAuto = "auto"
+	KeepOn   = "on"
+	KeepOff  = "off"
+)
+
+// KeepWholeValues lists them.
+var KeepWholeValues = []string{KeepAuto, KeepOn, KeepOff}
 
 var logLevels = []string{"debug", "info", "warn", "error"}
 
@@ -87,9 +99,10 @@ func (c Config) validateCounts() error {
 		{"steps", c.Steps, 1, maxSteps},
 		{"micros", c.Micros, 1, maxMicros},
 		{"micro_batch", c.MicroBatch, 1, maxMicroBatch},
+		{"decay_steps", c.DecaySteps, 0, maxSteps},
 		{"warmup_steps", c.WarmupSteps, 0, maxSteps},
 		{"held_out_every", c.HeldOutEvery, 1, maxSteps},
-		{"checkpoint_every", c.CheckpointEvery, 1, maxSteps},
+		{"checkpoint_every", int(c.CheckpointEvery), 0, maxSteps},
 		{"keep", c.Keep, 1, maxKeep},
 		{"lora_rank", c.LoRARank, 0, maxRank},
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
@@ -166,10 +179,16 @@ func (c Config) validateCut(m model.Config) error {
 	if c.Replicas < 0 || int(c.Replicas) > c.Micros {
 		return c.invalid("replicas", c.Replicas, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (--micros)", c.Micros))
 	}
+	if c.SumGroups < 0 || int(c.SumGroups) > c.Micros {
+		return c.invalid("sum_groups", c.SumGroups, fmt.Sprintf("auto, or 1 to %d, the number of micro-batches (--micros)", c.Micros))
+	}
+	if c.SumGroups > 0 && c.Replicas > c.SumGroups {
+		return c.invalid("sum_groups", c.SumGroups, fmt.Sprintf("auto, or at least %d, the number of replicas: each takes whole groups", c.Replicas))
+	}
 	if c.Stages < 0 || int(c.Stages) > layers {
 		return c.invalid("stages", c.Stages, fmt.Sprintf("auto, or 1 to %d, the layers of %s", layers, cmp.Or(c.Preset, "the model")))
 	}
-	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, c.Micros); err != nil {
+	if err := planner.CheckSchedule(c.schedule(), int(c.Replicas), int(c.Stages), m, plan.TrainSpec{Micros: c.Micros, SumGroups: int(c.SumGroups)}.Sums()); err != nil {
 		return c.refuse("schedule", c.Schedule, fmt.Errorf("%w; auto leaves it to the planner, elastic is 1f1b with the warm-ups that hide the links", err))
 	}
 	rules, err := c.rules()
@@ -227,6 +246,9 @@ func (c Config) validateNode() error {
 	if !slices.Contains(logLevels, c.LogLevel) {
 		return c.invalid("log_level", c.LogLevel, "one of "+strings.Join(logLevels, ", "))
 	}
+	if !slices.Contains(KeepWholeValues, c.KeepWhole) && c.KeepWhole != "" {
+		return c.invalid("keep_whole", c.KeepWhole, "one of "+strings.Join(KeepWholeValues, ", "))
+	}
 	if c.Name != "" && !plan.ValidName(c.Name) {
 		return c.invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
 	}
@@ -260,11 +282,31 @@ func (c Config) validateNode() error {
 	if _, err := announce.Parse(c.Announce); err != nil {
 		return c.refuse("announce", c.Announce, err)
 	}
+	if _, err := c.NoticeSetting(); err != nil {
+		return err
+	}
 	if c.Listen == "" { // the node chooses
 		return nil
 	}
 	_, err := c.listenAddr()
 	return err
+}
+
+// NoticeSetting returns whose notices are listened for. The error wraps ErrInvalid.
+func (c Config) NoticeSetting() (notice.Setting, error) {
+	if c.Notices != "" {
+		s, err := notice.ParseSetting(c.Notices)
+		if err != nil {
+			return s, c.refuse("notices", c.Notices, err)
+		}
+		return s, nil
+	}
+	text := os.Getenv(NoticesEnv)
+	s, err := notice.ParseSetting(text)
+	if err != nil {
+		return s, fmt.Errorf("%w: %s is %q: %w", ErrInvalid, NoticesEnv, text, err)
+	}
+	return s, nil
 }
 
 // invalid returns the error of a setting's value. It wraps ErrInvalid.

@@ -26,6 +26,8 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.Replicas = 5 }, "config: --replicas is 5: want auto, or 1 to 4"},
 		{func(c *Config) { c.Schedule = "magic" }, "config: --schedule is magic: schedule: unknown schedule \"magic\": want one of gpipe, 1f1b, "},
 		{func(c *Config) { c.Schedule, c.Stages = "chimera", 3 }, "config: --schedule is chimera: 3 devices: chimera: "},
+		{func(c *Config) { c.SumGroups = 5 }, "config: --sum-groups is 5: want auto, or 1 to 4, the number of micro-batches (--micros)"},
+		{func(c *Config) { c.SumGroups, c.Replicas = 2, 3 }, "config: --sum-groups is 2: want auto, or at least 3, the number of replicas: each takes whole groups"},
 		{func(c *Config) { c.Stages = 99 }, "config: --stages is 99: want auto, or 1 to 6, the layers of nano"},
 		{func(c *Config) { c.Local, c.Replicas, c.Stages = 3, 2, 2 }, "config: --local is 3: want at least 4 nodes for 2 replicas of 2 stages"},
 		{func(c *Config) { c.MicroBatch, c.Stages = 4096, 2 }, "config: planner: a message is too long for a link: micro_batch is 4096: with a context of 128 and 192 channels 384.0 MiB cross between stages at once, 256.0 MiB can: want at most 2730, with more micros, or codec bf16, which halves that, or stages 1"},

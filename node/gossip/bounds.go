@@ -28,10 +28,41 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 	return nanos, rates
 }
 
-// check returns why a number of the heartbeat cannot be, if one cannot.
+// texts returns the texts of a heartbeat, with the most bytes that each has.
+func (b *Heartbeat) texts() (texts []*string, most []int) {
+	add := func(text *string, bytes int) { texts, most = append(texts, text), append(most, bytes) }
+	add(&b.Phase, maxPhaseBytes)
+	add(&b.Reason, maxReasonBytes)
+	add(&b.Blocked, maxReasonBytes)
+	add(&b.Schedule, MaxScheduleBytes)
+	if b.Wish != nil {
+		add(&b.Wish.Schedule, MaxScheduleBytes)
+		add(&b.Wish.Why, MaxWhyBytes)
+	}
+	if b.Whole != nil {
+		add(&b.Whole.Why, maxReasonBytes)
+	}
+	for i := range b.Links {
+		add(&b.Links[i].Reason, maxLinkReasonBytes)
+	}
+	return texts, most
+}
+
+// check returns why a number or a text of the heartbeat cannot be, if one cannot: people read the texts.
 func (b Heartbeat) check() error {
-	if b.Step > maxStep || b.Finished > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
-		return fmt.Errorf("step %d, finished at %d, want at most %d", b.Step, b.Finished, maxStep)
+	texts, most := b.texts()
+	for i, text := range texts {
+		if !plan.Printable(*text, most[i]) {
+			return fmt.Errorf("the text %.40q of %d bytes, want at most %d bytes of printable text", *text, len(*text), most[i])
+		}
+	}
+	if b.Step > maxStep || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
+		return fmt.Errorf("step %d, finished at %d, messages kept from %d on, want at most %d", b.Step, b.Finished, b.Kept, maxStep)
+	}
+	if b.Whole != nil {
+		if err := b.Whole.Check(); err != nil {
+			return err
+		}
 	}
 	figures := []float64{b.Loss, b.TokensPerS}
 	for _, s := range b.Stages {
@@ -40,15 +71,19 @@ func (b Heartbeat) check() error {
 		}
 		figures = append(figures, s.RelError)
 	}
+	for _, r := range b.Retained {
+		if r.Replica < 0 || r.Stage < 0 || r.Step > maxStep || r.Pending != 0 && r.Pending != r.Step+1 {
+			return fmt.Errorf("replica %d stage %d at step %d with the gradients of step %d, want none below 0, at most step %d and the next step's gradients", r.Replica, r.Stage, r.Step, r.Pending, maxStep)
+		}
+	}
 	for _, x := range figures {
 		if x < 0 || x > maxRate {
 			return fmt.Errorf("a loss, speed or error of %g, want 0 to %g", x, maxRate)
 		}
 	}
 	for _, l := range b.Links {
-		if !l.Transport.Valid() || !plan.Printable(l.Reason, maxLinkReasonBytes) {
-			return fmt.Errorf("a link over %.20q for the reason %.40q, want one of %v and at most %d bytes of printable text",
-				string(l.Transport), l.Reason, plan.Transports, maxLinkReasonBytes)
+		if !l.Transport.Valid() {
+			return fmt.Errorf("a link over %.20q, want one of %v", string(l.Transport), plan.Transports)
 		}
 	}
 	nanos, rates := b.times()

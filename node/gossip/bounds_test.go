@@ -30,13 +30,20 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"links":[{"peer":"b","transport":"smoke"}]`,
 		`"links":[{"peer":"b","transport":"tcp","reason":"\u001b[2J"}]`,
 		`"links":[{"peer":"b","transport":"tcp","reason":"` + strings.Repeat("x", maxLinkReasonBytes+1) + `"}]`,
+		`"phase":"\u001b]0;title\u0007"`,
+		`"phase":"` + strings.Repeat("x", maxPhaseBytes+1) + `"`,
+		`"reason":"\u001b[2J"`,
+		`"reason":"` + strings.Repeat("x", maxReasonBytes+1) + `"`,
+		`"blocked":"\u202egnp.exe"`,
+		`"course":"1f1b\u0007"`,
+		`"wanted":{"why":"\u009b31m"}`,
 		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
 	} {
 		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {
 			t.Errorf("%s: %+v, %v", fields, b, err)
 		}
 	}
-	own := Heartbeat{Peer: "a", StepNanos: -1, Loss: -1, Stages: []StageTimes{{WaitNanos: -1}}, Links: []LinkRate{{RTTNanos: 1 << 62, BytesPerS: -1}}}
+	own := Heartbeat{Peer: "a", StepNanos: -1, Loss: -1, Stages: []StageTimes{{WaitNanos: -1}}, Links: []LinkRate{{RTTNanos: 1 << 62, BytesPerS: -1, Reason: "é\x1b[2J"}}, Reason: "first\nsecond\x1b[31m" + strings.Repeat("é", maxReasonBytes), Wish: &ScheduleWish{Why: "\x07"}}
 	if _, err := decodeHeartbeat(own.Encode()); err != nil {
 		t.Errorf("own figures: %v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"pnode/pipeline"
-	"pnode/pipeline/wire"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -29,12 +28,16 @@ type Heartbeat struct {
 	Fault *plan.Fault `json:"fault,omitempty"`
 	// Lacks marks a generation given up for want of chunks of its checkpoint.
 	Lacks bool `json:"lacks,omitempty"`
+	// Retained is what the sender's workers have left in memory of that generation, or of Generation once they have ended.
+	Retained []RetainedStage `json:"retained,omitempty"`
 	// Blocked says why the leader has no plan; other members leave it empty.
 	Blocked string `json:"blocked,omitempty"`
 	// Finished is the step at which the run was finished; 0 while it goes on.
-	Finished plan.Step    `json:"finished,omitempty"`
-	Stages   []StageTimes `json:"stages,omitempty"`
-	Step     plan.Step    `json:"step"`
+	Finished plan.Step `json:"finished,omitempty"`
+	// Extends is the later last step that an owner gives a finished run; 0 is none.
+	Extends plan.Step    `json:"extends,omitempty"`
+	Stages  []StageTimes `json:"stages,omitempty"`
+	Step    plan.Step    `json:"step"`
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
@@ -43,8 +46,14 @@ type Heartbeat struct {
 	Links     []LinkRate `json:"links,omitempty"`
 	// Schedule is the text of the plan.ScheduleChoice of Step.
 	Schedule string `json:"course,omitempty"`
+	// Kept is the first step of that generation of which the sender keeps all messages that it sent; 0: it keeps none.
+	// NoReplay says that it cannot replay another's workers.
+	Kept     plan.Step `json:"kept,omitempty"`
+	NoReplay bool      `json:"no_replay,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.
 	Wish *ScheduleWish `json:"wanted,omitempty"`
+	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.
+	Whole *plan.WholeCopy `json:"whole,omitempty"`
 }
 
 // ScheduleWish names a schedule for the next steps of a generation, and why it is better.
@@ -68,6 +77,15 @@ type StageTimes struct {
 	RelError float64 `json:"rel_error,omitempty"`
 }
 
+// RetainedStage is the state of a stage after Step. Pending is the step after it where the sender has its gradients
+// and only lacks the commit, else 0.
+type RetainedStage struct {
+	Replica plan.Replica `json:"replica"`
+	Stage   plan.Stage   `json:"stage"`
+	Step    plan.Step    `json:"step"`
+	Pending plan.Step    `json:"pending,omitempty"`
+}
+
 const (
 	// Every is the time between two heartbeats of a member.
 	Every = time.Second
@@ -78,6 +96,7 @@ const (
 
 	maxHeartbeatBytes = 24 << 10
 	maxReasonBytes    = 300
+	maxPhaseBytes     = 32
 	maxStages         = 64
 )
 
@@ -109,15 +128,19 @@ var errBadMessage = errors.New("gossip: bad message")
 // Encode returns the heartbeat as JSON. Texts and lists that are too long are cut, and so are numbers that are too
 // large; one that is not a number panics.
 func (b Heartbeat) Encode() []byte {
-	b.Reason, b.Blocked = wire.Clip(b.Reason, maxReasonBytes), wire.Clip(b.Blocked, maxReasonBytes)
+	if b.Wish != nil {
+		wish := *b.Wish
+		b.Wish = &wish
+	}
+	if b.Whole != nil {
+		whole := *b.Whole
+		b.Whole = &whole
+	}
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
-	for i := range b.Links {
-		if l := &b.Links[i]; !plan.Printable(l.Reason, maxLinkReasonBytes) {
-			l.Reason = wire.Clip(l.Reason, maxLinkReasonBytes)
-			if !plan.Printable(l.Reason, maxLinkReasonBytes) {
-				l.Reason = ""
-			}
-		}
+	b.Retained = b.Retained[:min(len(b.Retained), maxStages)]
+	texts, most := b.texts()
+	for i, text := range texts {
+		*text = plan.Clip(*text, most[i])
 	}
 	if b.Fault != nil {
 		told := b.Fault.Told()
@@ -139,8 +162,8 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	if err := strict.Decode(data, &b); err != nil {
 		return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
 	}
-	if len(b.Stages) > maxStages || len(b.Links) > maxRates {
-		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d stages and %d links, at most %d and %d", errBadMessage, len(b.Stages), len(b.Links), maxStages, maxRates)
+	if max(len(b.Stages), len(b.Retained)) > maxStages || len(b.Links) > maxRates {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d stages, %d that are left and %d links, at most %d, %d and %d", errBadMessage, len(b.Stages), len(b.Retained), len(b.Links), maxStages, maxStages, maxRates)
 	}
 	if b.Fault != nil {
 		if err := b.Fault.Check(); err != nil {

@@ -29,7 +29,7 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	if err != nil || len(b.Stages) != maxStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReasonBytes {
 		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
 	}
-	if l := b.Links[1]; l.Transport != plan.WebSocket || len(l.Reason) != maxLinkReasonBytes || b.Links[0].Reason != "" || len(links[1].Reason) <= maxLinkReasonBytes {
+	if l := b.Links[1]; l.Transport != plan.WebSocket || len(l.Reason) != maxLinkReasonBytes || b.Links[0].Reason != "two lines" || len(links[1].Reason) <= maxLinkReasonBytes {
 		t.Errorf("links %+v", b.Links[:2])
 	}
 	more := Heartbeat{Peer: "a", Links: make([]LinkRate, maxRates+1)}

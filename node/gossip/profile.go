@@ -28,7 +28,7 @@ func decodeProfile(data []byte) (Profile, error) {
 	if err := strict.Decode(data, &p); err != nil {
 		return p, fmt.Errorf("%w: profile: %w", errBadMessage, err)
 	}
-	if err := p.Profile.Validate(p.Peer); err != nil {
+	if err := consensus.CheckMember(p.Peer, p.Addrs, p.Profile); err != nil {
 		return p, fmt.Errorf("%w: profile: %w", errBadMessage, err)
 	}
 	return p, nil

@@ -14,6 +14,7 @@ import (
 // called concurrently.
 type Tracker struct {
 	news  chan struct{}
+	ended chan struct{}
 	mu    sync.Mutex // guards heard
 	heard map[plan.PeerID]heard
 }
@@ -27,11 +28,14 @@ type heard struct {
 
 // NewTracker returns a tracker that has heard nobody.
 func NewTracker() *Tracker {
-	return &Tracker{news: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
+	return &Tracker{news: make(chan struct{}, 1), ended: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
 }
 
 // News receives a value after heartbeats were noted. It has one reader.
 func (t *Tracker) News() <-chan struct{} { return t.news }
+
+// Ended receives a value after a peer has said anything new about a generation that has ended for it. It has one reader.
+func (t *Tracker) Ended() <-chan struct{} { return t.ended }
 
 // Note takes in a heartbeat that came at a time.
 func (t *Tracker) Note(b Heartbeat, now time.Time) {
@@ -44,10 +48,19 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 			h.stalledSince = old.stalledSince
 		}
 	}
+	old := t.heard[b.Peer].beat
 	t.heard[b.Peer] = h
+	stir(t.news)
+	if old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
+		stir(t.ended)
+	}
+}
+
+// stir wakes a channel's reader, unless it will look anyway.
+func stir(c chan<- struct{}) {
 	select {
-	case t.news <- struct{}{}:
-	default: // the reader will look anyway
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -142,6 +155,14 @@ func (t *Tracker) Finished() map[plan.PeerID]plan.Step {
 		}
 	}
 	return said
+}
+
+// Whole returns what a peer's newest heartbeat says of the checkpoint that it keeps whole.
+func (t *Tracker) Whole(peer plan.PeerID) plan.WholeCopy {
+	if b, ok := t.Last(peer); ok && b.Whole != nil {
+		return *b.Whole
+	}
+	return plan.WholeCopy{}
 }
 
 // silentAfter is how long a coordinator's newest word counts.

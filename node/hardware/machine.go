@@ -126,6 +126,9 @@ func (m *Machine) Profile() plan.Profile {
 	return m.profile
 }
 
+// RoomBytes returns how much memory the roomiest device has for stages now. It needs no measurement.
+func (m *Machine) RoomBytes() (int64, error) { return roomBytes(m.inUse(), m.options.Memory) }
+
 // AddLink adds a measured link to the profile, in place of an earlier one to the same peer. Profiles returned
 // before stay as they are.
 func (m *Machine) AddLink(l plan.LinkProfile) {

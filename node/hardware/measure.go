@@ -46,6 +46,35 @@ func measure(set *devices.Set, allowed config.Memory, dir string) (p plan.Profil
 	return p, nil
 }
 
+// roomBytes returns how much the roomiest device has for stages.
+func roomBytes(set *devices.Set, allowed config.Memory) (most int64, err error) {
+	memory, err := mem.VirtualMemory()
+	if err != nil {
+		return 0, fmt.Errorf("hardware: free memory: %w", err)
+	}
+	host := int64(min(memory.Available, math.MaxInt64)) / hostUsers(set)
+	for _, d := range set.Devices {
+		room := allowed.Of(d.Name()).Within(d.MemoryFor(host))
+		if emulated, ok := d.Device.(*emulate.Device); ok {
+			room = profileOfEmulated(emulated, host).MemoryFreeBytes
+		}
+		most = max(most, room)
+	}
+	return most, nil
+}
+
+// spareShare is which part of the free memory of the host may hold what only speeds things up.
+const spareShare = 16
+
+// SpareBytes returns how many bytes of the host's memory may be used for what the run can do without.
+func (m *Machine) SpareBytes() int64 {
+	memory, err := mem.VirtualMemory()
+	if err != nil {
+		return 0
+	}
+	return m.options.Memory.Of(devices.CPU).Within(int64(min(memory.Available, math.MaxInt64))) / spareShare
+}
+
 // hostUsers counts the devices that share the host's memory, 1 at least: those that compute in
 // it, and those whose stages may keep optimizer state there.
 func hostUsers(set *devices.Set) (n int64) {

@@ -71,6 +71,9 @@ func (l *appliedLog) State() consensus.State {
 func (l *appliedLog) Leader() (plan.PeerID, plan.Term, bool)    { return l.self, 1, true }
 func (l *appliedLog) Answers(context.Context, plan.PeerID) bool { return true }
 
+// Changed never says so: the leader looks twice a second anyway.
+func (l *appliedLog) Changed() <-chan struct{} { return nil }
+
 func (l *appliedLog) Propose(_ context.Context, e consensus.Entry) error { return l.by(l.self, e) }
 
 func (l *appliedLog) by(peer plan.PeerID, e consensus.Entry) error {
@@ -343,7 +346,7 @@ type saver struct {
 var kept sync.Map // of states, by their hashes
 
 func (s saver) Save(_ context.Context, saved pipeline.State) error {
-	e := consensus.StageSaved{Step: saved.Step, Generation: s.plan.Generation}
+	e := consensus.StageSaved{Step: saved.Step, Generation: s.plan.Generation, Last: saved.Last}
 	for _, l := range saved.Layers {
 		state, err := io.ReadAll(l)
 		if err != nil {

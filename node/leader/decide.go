@@ -8,6 +8,7 @@ import (
 
 	"pnode/node/gossip"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 const (
@@ -40,7 +41,8 @@ type memberView struct {
 	// Restarted after the plan was made, so not carrying it out.
 	Restarted bool
 	Silent    time.Duration
-	Devices   int // that it computes on
+	Ended     bool // its process, as its operating system says
+	Devices   int  // that it computes on
 }
 
 // view is the input to a decision, all of it plain values.
@@ -54,8 +56,9 @@ type view struct {
 	// Better says why another plan would be worth the change; empty when it is not.
 	Better string
 	// Paused: the plan's workers were asked to save their newest step and to wait, as this leader has known for
-	// PausedFor. It waits for SavePatience. Newest is that step as the plan's coordinator reports it.
-	Paused                  bool
+	// PausedFor. It waits for SavePatience. Saved: they have. Newest is the newest step that the plan's coordinator
+	// reports, which may be a second old.
+	Paused, Saved           bool
 	PausedFor, SavePatience time.Duration
 	Newest                  plan.Step
 	Stall                   stall
@@ -67,9 +70,24 @@ type view struct {
 	Ended string
 	// Restarts is what is to be done about a member whose process is started again and again.
 	Restarts ruling
-	Ending   bool // the run is stopping or finished
+	// Layers counts those of the model. Offers are what the members have left of the plan once it is broken, which this
+	// leader has known for BrokenFor.
+	Layers    int
+	Offers    []offer
+	BrokenFor time.Duration
+	// Salvage is the newest that the log has of the generation, known here for SalvagedFor; nil without one. Stored has the
+	// layers of its step that are reported. Salvages counts those that this leader has proposed.
+	Salvage     *consensus.Salvage
+	SalvagedFor time.Duration
+	// ReplayPatience is how long the steps took that the salvage has computed again.
+	ReplayPatience time.Duration
+	Stored         map[int]bool
+	Salvages       int
+	Ending         bool // the run is stopping or finished
 	// Returning: a member is back after the run was stopped. It may have to wait for an owner that is gone.
 	Returning bool
+	// Orphaned: a layer of the newest checkpoint was with members alone that have left the run.
+	Orphaned bool
 }
 
 // stall describes a generation that was given up, if any.
@@ -88,22 +106,30 @@ type stall struct {
 
 // verdict says what the leader does next: at most one thing at a time.
 type verdict struct {
-	Gone     plan.PeerID // mark this member gone
-	Doubt    bool        // but only if its host says that the process has ended
-	Pause    bool        // have the newest step saved, a new plan follows it
-	Rollback plan.Step   // give the newest checkpoint up for this one; 0 is no
-	Rule     ruling      // write down whose fault it was; zero is no
-	Plan     bool        // make a new plan now
+	Gone  plan.PeerID // mark this member gone
+	Doubt bool        // but only if its host says that the process has ended
+	Ended bool        // which it has said
+	// Salvage has the state that the living have in memory saved; nil is no. Prepare has the next plan looked for meanwhile.
+	Salvage  *consensus.Salvage
+	Prepare  bool
+	Pause    bool      // have the newest step saved, a new plan follows it
+	Rollback plan.Step // give the newest checkpoint up for this one; 0 is no
+	Rule     ruling    // write down whose fault it was; zero is no
+	Plan     bool      // make a new plan now
 	Why      string
 	// Blocked says why there is no plan and none can be made.
 	Blocked string
 }
 
-// decide is the leader's rule, cheapest loss first. It marks the dead; plans at once when the
-// running plan cannot go on; otherwise it has the state saved and plans from there.
+// decide is the leader's rule, cheapest loss first. When the running plan cannot go on, it has what the living have in
+// memory saved, marks the dead, and plans; otherwise it has the state saved and plans from there.
 func decide(v view) verdict {
 	if v.Ending && !v.Returning {
 		return verdict{}
+	}
+	saved, salvaging := v.salvage()
+	if saved.Salvage != nil { // whoever may be dead
+		return saved
 	}
 	if gone, ok := v.silent(); ok {
 		return gone
@@ -121,17 +147,7 @@ func decide(v view) verdict {
 		return verdict{Rule: v.Restarts}
 	}
 	active, devices, leaving := 0, 0, map[plan.PeerID]bool{}
-	absent := map[plan.PeerID]string{} // nodes of the plan, and why
-	for _, peer := range v.Plan.Peers() {
-		absent[peer] = "is gone"
-	}
 	for _, m := range v.Members {
-		switch {
-		case m.Restarted:
-			absent[m.Peer] = "was started again"
-		case m.Active || m.Leaving:
-			delete(absent, m.Peer)
-		}
 		leaving[m.Peer] = m.Leaving
 		if m.Active {
 			active++
@@ -147,15 +163,52 @@ func decide(v view) verdict {
 	if v.Ended != "" {
 		return verdict{Plan: true, Why: v.Ended}
 	}
-	for _, peer := range v.Plan.Peers() {
-		if why, ok := absent[peer]; ok {
-			return verdict{Plan: true, Why: fmt.Sprintf("%s %s", v.nameOf(peer), why)}
-		}
-	}
-	if v.Stall.For > 0 {
+	switch why := v.absence(); {
+	case salvaging:
+		return saved
+	case why != "":
+		return verdict{Plan: true, Why: why}
+	case v.Checkpoint < v.Plan.Start:
+		return verdict{Plan: true, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Plan.Start)}
+	case v.Orphaned && v.Checkpoint == v.Plan.Start && v.Newest <= v.Plan.Start && v.Stall.Fallback > 0:
+		return verdict{Rollback: v.Stall.Fallback, Why: fmt.Sprintf("who had the checkpoint of step %d left before others had all of it", v.Checkpoint)}
+	case v.Stall.For > 0:
 		return v.stalled()
 	}
 	return v.change(leaving)
+}
+
+// absent returns the members that have a part in the plan and do not carry it out, and why.
+func (v view) absent() map[plan.PeerID]string {
+	absent := map[plan.PeerID]string{}
+	for _, peer := range v.Plan.Peers() {
+		absent[peer] = "is gone"
+	}
+	for _, m := range v.Members {
+		switch {
+		case m.Restarted:
+			absent[m.Peer] = "was started again"
+		case m.Active || m.Leaving:
+			delete(absent, m.Peer)
+		}
+	}
+	return absent
+}
+
+// absence returns which member of the plan is absent first, and why; empty where none is.
+func (v view) absence() string {
+	absent := v.absent()
+	for _, peer := range v.Plan.Peers() {
+		if why, ok := absent[peer]; ok {
+			return fmt.Sprintf("%s %s", v.nameOf(peer), why)
+		}
+	}
+	return ""
+}
+
+// broken reports whether the plan's members do not carry it out any more, one of them at least.
+func (v view) broken() bool {
+	return v.Plan.Generation != 0 && (v.Stall.For > 0 || v.absence() != "")
 }
 
 // savePatience returns how long a pause waits for the step under way and its save, where a step takes so long.
@@ -166,9 +219,14 @@ func savePatience(step time.Duration) time.Duration {
 // nameOf returns what people call a peer.
 func (v view) nameOf(peer plan.PeerID) string { return cmp.Or(v.Names[peer], peer.Short()) }
 
-// silent marks a member gone from which nothing is heard. Members come first that were away for
-// longer than a link may be.
+// silent marks a member gone whose process has ended, or from which nothing is heard. Members come first that were
+// away for longer than a link may be.
 func (v view) silent() (gone verdict, ok bool) {
+	for _, m := range v.Members {
+		if m.Ended {
+			return verdict{Gone: m.Peer, Ended: true, Why: "its process has ended"}, true
+		}
+	}
 	for _, limit := range []time.Duration{UnreachableAfter, DeadAfter} {
 		for _, m := range v.Members {
 			if m.Silent > limit {
@@ -181,7 +239,8 @@ func (v view) silent() (gone verdict, ok bool) {
 }
 
 // fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
-// may restart or leave to be forgotten. It waits for the words of all members but the accused, for a while.
+// may restart or leave to be forgotten. It waits for the words of all members for a while, for those of the accused as
+// long as a heartbeat takes.
 func (v view) fault() (verdict, bool) {
 	said := slices.DeleteFunc(slices.Clone(v.Trial.Accusations), func(a accusation) bool { return a.Kind == plan.LostLink })
 	if v.Ruled || v.Plan.Generation == 0 || len(said) == 0 {
@@ -190,7 +249,7 @@ func (v view) fault() (verdict, bool) {
 	deaf := slices.ContainsFunc(said, func(a accusation) bool { return a.By == "" })
 	missing := slices.ContainsFunc(v.Plan.Peers(), func(p plan.PeerID) bool {
 		accused := slices.ContainsFunc(said, func(a accusation) bool { return a.Accused == p })
-		return !accused && !slices.Contains(v.Stall.By, p)
+		return (!accused || v.Stall.For <= gossip.Every) && !slices.Contains(v.Stall.By, p)
 	})
 	if missing && !deaf && v.Stall.For <= stallGrace {
 		return verdict{}, true
@@ -217,8 +276,6 @@ func (v view) stalled() verdict {
 	found, ok := judge(v.Trial)
 	ok = ok && !v.Ruled
 	switch {
-	case v.Checkpoint < v.Plan.Start:
-		return verdict{Plan: true, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Plan.Start)}
 	case !s.Lacks || !s.Alone && (s.Plans < lackingPlans || ok):
 		if v.Ruled && s.Plans < hastyPlans {
 			return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
@@ -255,7 +312,7 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 		return verdict{}
 	case !v.Paused:
 		return verdict{Pause: true, Why: why}
-	case v.Checkpoint > v.Plan.Start && v.Checkpoint >= v.Newest:
+	case v.Saved:
 		return verdict{Plan: true, Why: why}
 	case v.PausedFor > v.SavePatience: // a member does not save, or says that there is more to save
 		return verdict{Plan: true, Why: why + "; the newest step was not saved in time"}

@@ -38,6 +38,8 @@ func TestDecide(t *testing.T) {
 	quiet[1].Silent = DeadAfter + time.Second
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second
+	over := slices.Clone(worse)
+	over[1].Ended = true
 
 	for _, c := range []struct {
 		name string
@@ -52,22 +54,28 @@ func TestDecide(t *testing.T) {
 		{"marks the silent gone before anything else", view{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
 		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, Better: "c helps"}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
 		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
-		{"plans at once without the dead", view{Plan: running, Members: alive("a", "c")}, verdict{Plan: true, Why: "b is gone"}},
-		{"plans anew with a member that was started again", view{Plan: running, Members: reborn(alive("a", "b"))}, verdict{Plan: true, Why: "b was started again"}},
-		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
+		{"doubts no end of a process, and marks it first", view{Plan: running, Members: over}, verdict{Gone: "b", Ended: true, Why: "its process has ended"}},
+		{"hears what the living have left", view{Plan: running, Members: alive("a", "c")}, verdict{}},
+		{"plans without the dead where that is nothing", view{Plan: running, Members: alive("a", "c"), Stall: stall{Stall: gossip.Stall{For: 1, By: []plan.PeerID{"a"}}}}, verdict{Plan: true, Why: "b is gone"}},
+		{"or is not told", view{Plan: running, Members: alive("a", "c"), BrokenFor: salvageGrace + 1}, verdict{Plan: true, Why: "b is gone"}},
+		{"plans anew with a member that was started again", view{Plan: running, Members: reborn(alive("a", "b")), BrokenFor: salvageGrace + 1}, verdict{Plan: true, Why: "b was started again"}},
+		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), BrokenFor: stallGrace + 1, Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
 		{"gives a lost peer time to show first", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
 		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
 		{"plans from the older one", func() view { v := lacking(stall{Fallback: 10, Alone: true}); v.Checkpoint = 20; return v }(), verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
+		{"but not once steps show that others have it", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Newest: 31, Stall: stall{Fallback: 20}}, verdict{}},
+		{"then plans from there, before anybody stalls", view{Plan: running, Members: alive("a", "b"), Checkpoint: 20}, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"saves before a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},
 		{"waits for that save", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 30, SavePatience: time.Minute}, verdict{}},
-		{"not content with the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 32, SavePatience: time.Minute}, verdict{}},
+		{"not content with the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 32, Checkpoint: 32, SavePatience: time.Minute}, verdict{}},
 		{"for no longer than saves take", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 1 << 40, Checkpoint: 32, PausedFor: 1, SavePatience: 1}, verdict{}},
 		{"then goes on from the one before it", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 1 << 40, Checkpoint: 32, PausedFor: 2, SavePatience: 1}, verdict{Plan: true, Why: "b is leaving; the newest step was not saved in time"}},
-		{"then plans without the leaver", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "b is leaving"}},
-		{"ends a pause that an earlier planner asked for", view{Plan: running, Members: alive("a", "b"), Paused: true, Newest: 33, Checkpoint: 33}, verdict{Plan: true, Why: "the plan was paused"}},
+		{"then plans without the leaver", view{Plan: running, Members: leaving(alive("a", "b"), 1), Paused: true, Saved: true, Checkpoint: 33}, verdict{Plan: true, Why: "b is leaving"}},
+		{"ends a pause that an earlier planner asked for", view{Plan: running, Members: alive("a", "b"), Paused: true, Saved: true, Checkpoint: 33}, verdict{Plan: true, Why: "the plan was paused"}},
 		{"does not plan for nobody", view{Plan: running, Members: leaving(leaving(alive("a", "b"), 0), 1)}, verdict{}},
 		{"saves before a better plan", view{Plan: running, Members: alive("a", "b", "c"), Better: "c helps"}, verdict{Pause: true, Why: "c helps"}},
 		{"does nothing at the end of a run", view{Plan: running, Members: silent, Ending: true}, verdict{}},

@@ -130,7 +130,7 @@ func (c *claimants) train(d time.Duration) {
 			case stalls:
 			case s.Paused() && s.Checkpoint.Step < c.step:
 				c.save(s, c.step)
-			case !s.Paused():
+			case !s.Paused() || c.step == s.Plan.Start: // the step under way comes to its end
 				for c.spent += time.Second; c.spent >= time.Duration(truly.StepNanos); c.spent -= time.Duration(truly.StepNanos) {
 					c.step++
 					c.steps[s.Plan.Generation]++
@@ -171,7 +171,7 @@ func (c *claimants) say(s consensus.State, fill func(*gossip.Heartbeat)) {
 func (c *claimants) save(s consensus.State, step plan.Step) {
 	c.Helper()
 	for _, place := range s.Plan.Replicas[0].Stages {
-		e := consensus.StageSaved{Step: step, Generation: s.Plan.Generation}
+		e := consensus.StageSaved{Step: step, Generation: s.Plan.Generation, Last: s.Paused()}
 		for l := place.Layers.First; l < place.Layers.End; l++ {
 			e.Layers = append(e.Layers, consensus.LayerRef{Layer: l, SizeBytes: 1, Chunks: make([]plan.Hash, 1), Holders: []plan.PeerID{place.Peer}})
 		}

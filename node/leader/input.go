@@ -20,6 +20,13 @@ func FirstInput(run plan.RunSpec) planner.Input {
 	return in
 }
 
+// SettleSums fixes the sum groups of a run that begins on a machine whose roomiest device has so much memory. It
+// returns for people what they are.
+func SettleSums(run *plan.RunSpec, roomBytes int64) (text string, err error) {
+	run.Train.SumGroups, text, err = planner.SumGroups(FirstInput(*run), roomBytes)
+	return text, err
+}
+
 // NextInput returns the planner's input for the generation after the current one. An asked
 // number of replicas or stages yields when there are fewer devices: the run goes on.
 func NextInput(state consensus.State) planner.Input {
@@ -72,4 +79,14 @@ func OnlyHolder(s consensus.State, self plan.PeerID) bool {
 		}
 	}
 	return true
+}
+
+// orphaned reports whether some layer of the newest checkpoint was with members alone that have left the run.
+func orphaned(s consensus.State) bool {
+	return slices.ContainsFunc(s.Checkpoint.Layers, func(l consensus.LayerRef) bool {
+		return !slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
+			m, known := s.Member(p)
+			return known && (m.State != consensus.Gone || m.Reason != consensus.ReasonLeft)
+		})
+	})
 }

@@ -43,6 +43,8 @@ type Config struct {
 // Consensus is the replicated state and its elected leader; *consensus.Node implements it.
 type Consensus interface {
 	State() consensus.State
+	// Changed returns a channel that is closed at the next change of the state.
+	Changed() <-chan struct{}
 	Leader() (leader plan.PeerID, term plan.Term, self bool)
 	Propose(ctx context.Context, e consensus.Entry) error
 	// Answers reports whether a member's process answers over the network.
@@ -67,9 +69,10 @@ type Planner struct {
 type Leader struct {
 	Config
 	searches errgroup.Group
-	found    chan struct{} // receives a value after a search has ended
+	found    chan struct{} // receives a value when Run is to look
 	blocked  atomic.Value  // a string: why there is no plan
 	wish     atomic.Pointer[gossip.ScheduleWish]
+	ended    ended
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -86,6 +89,22 @@ func New(c Config) *Leader {
 func (l *Leader) Fill(b *gossip.Heartbeat) {
 	b.Blocked, _ = l.blocked.Load().(string)
 	b.Wish = l.wish.Load()
+}
+
+// Ended notes that the process of a member has ended, as its operating system says.
+func (l *Leader) Ended(p plan.PeerID) {
+	if m, ok := l.Consensus.State().Member(p); ok {
+		l.ended.note(process{p, m.ProcessEpoch})
+		l.wake()
+	}
+}
+
+// wake has Run look at once.
+func (l *Leader) wake() {
+	select {
+	case l.found <- struct{}{}:
+	default: // Run will look anyway
+	}
 }
 
 // Hear brings news of a member into the roster, if this node leads.
@@ -111,6 +130,10 @@ type term struct {
 	countedAt plan.Step
 	// begun is when this leader first saw the current plan.
 	begun seenPlan
+	// broken is when this leader first saw the current generation broken, salvaged when it saw the newest salvage of it;
+	// salvages counts those that it proposed.
+	broken, salvaged seenSalvage
+	salvages         int
 	// paused is when this leader first saw the pause that is asked for.
 	paused seenPause
 	// links are the accusations of the generations since then that ended for lost links alone.
@@ -142,11 +165,11 @@ type roster struct {
 	without    string // who is left out, which ends without a change of the state
 }
 
-// occasion names what a new plan depends on. A plan for another one is out of date.
+// occasion names what a new plan depends on. A plan for another one is out of date. It does not depend on the
+// checkpoint that it starts from.
 type occasion struct {
 	roster
-	checkpoint plan.Step
-	why        string
+	why string
 }
 
 // made is the result of a search for the next plan.
@@ -164,13 +187,17 @@ func (l *Leader) Run(ctx context.Context) {
 	defer tick.Stop()
 	var t *term
 	var seen sightings
+	changed := l.Consensus.Changed()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-changed:
+		case <-l.Heartbeats.Ended():
 		case <-l.found:
 		}
+		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
 		seen.look(state.Members, now)
 		_, number, self := l.Consensus.Leader()
@@ -208,10 +235,7 @@ func (t *term) grow(ctx context.Context, state consensus.State) error {
 func (l *Leader) search(ctx context.Context, f func(context.Context)) bool {
 	return l.searches.TryGo(func() error {
 		f(ctx)
-		select {
-		case l.found <- struct{}{}:
-		default: // Run will look anyway
-		}
+		l.wake()
 		return nil
 	})
 }
@@ -222,7 +246,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 	v := view{
 		Names: map[plan.PeerID]string{}, Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
-		Paused: state.Paused(), PausedFor: t.pausedFor(state, seen.last), SavePatience: savePatience(t.Heartbeats.StepTime(state.Plan)),
+		Paused: state.Paused(), Saved: state.Ended(), PausedFor: t.pausedFor(state, seen.last), SavePatience: savePatience(t.Heartbeats.StepTime(state.Plan)),
 		Newest: t.Heartbeats.Newest(state.Plan, seen.last),
 		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
 		Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.State == consensus.Joining }),
@@ -239,12 +263,15 @@ func (t *term) view(state consensus.State, seen sightings) view {
 			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.ProcessEpoch}], seen.last)
 		}
 		v.Members = append(v.Members, memberView{
-			Peer: m.Peer, Silent: silent, Devices: planner.Member{Peer: m.Peer, Profile: m.Profile}.Devices(),
+			Peer: m.Peer, Silent: silent, Ended: t.ended.has(process{m.Peer, m.ProcessEpoch}), Devices: planner.Member{Peer: m.Peer, Profile: m.Profile}.Devices(),
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Restarted: state.Reborn(m),
 		})
 	}
 	if state.Checkpoint.Step != t.countedAt {
-		t.plans, t.countedAt, t.links = 0, state.Checkpoint.Step, nil
+		if s := state.Salvage; s == nil || s.Step != state.Checkpoint.Step { // else the generation has not come so far by itself
+			t.plans, t.links = 0, nil
+		}
+		t.countedAt = state.Checkpoint.Step
 	}
 	v.Stall = stall{
 		Stall: t.Heartbeats.Stalled(peers, generation, seen.last), Patience: min(stallGrace<<min(t.plans, 5), time.Minute),
@@ -253,8 +280,10 @@ func (t *term) view(state consensus.State, seen sightings) view {
 	if len(state.Older) > 0 {
 		v.Stall.Fallback = state.Older[0].Step
 	}
+	v.Orphaned = orphaned(state)
 	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), seen.last)
 	v.Ruled = t.ruled(state)
+	t.viewSalvage(state, &v, seen.last)
 	v.Jump, _ = t.losses.look(state, t.Losses)
 	v.Ended = endedByRuling(state)
 	t.restarts.look(state.Members, seen.last)
@@ -312,7 +341,7 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	defer cancel()
 	switch {
 	case v.Gone != "":
-		if t.Consensus.Answers(ctx, v.Gone) { // only its gossip does not come through
+		if !v.Ended && t.Consensus.Answers(ctx, v.Gone) { // only its gossip does not come through
 			t.Log.Debug("no heartbeats of a node that lives", "peer", v.Gone)
 			t.Heartbeats.Touch(v.Gone, time.Now())
 			return nil
@@ -325,7 +354,20 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
 	case v.Rule != ruling{}:
 		return t.proposeRuling(ctx, state, v.Rule)
+	case v.Salvage != nil:
+		t.salvages++
+		t.Log.Info("having the newest step saved from memory", "generation", v.Salvage.Generation, "step", v.Salvage.Step)
+		if err := t.Consensus.Propose(ctx, *v.Salvage); !errors.Is(err, consensus.ErrStale) {
+			return err
+		}
+		return nil
+	case v.Prepare:
+		t.nextPlan(state, v.Why)
+		return nil
 	case v.Pause:
+		if _, ok := t.nextPlan(state, v.Why); !ok {
+			return nil // the steps go on while the search looks
+		}
 		t.Log.Info("asking for a checkpoint before a new plan", "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.WantPause{Count: state.PauseWanted + 1})
 	case v.Rollback != 0:
@@ -338,11 +380,10 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	return nil
 }
 
-// proposePlan commits the next generation once a search has made it for this state. It does not
-// wait for the search. A refusal for age is no error: the next look sees the newer state.
-func (t *term) proposePlan(ctx context.Context, state consensus.State, why string) error {
+// nextPlan returns the next generation for a reason once a search has made it. It does not wait for the search.
+func (t *term) nextPlan(state consensus.State, why string) (made, bool) {
 	out := leftOut(state, time.Now())
-	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, state.Checkpoint.Step, why}
+	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, why}
 	if t.madeFor != o || t.made == nil {
 		search := t.schedule.planner(why)
 		t.madeFor, t.made = o, begin(t.search, func(ctx context.Context) made {
@@ -362,7 +403,13 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 			return made{p, lines, err}
 		})
 	}
-	m, ok := t.made.get()
+	return t.made.get()
+}
+
+// proposePlan commits the next generation once there is one for this state. A refusal for age is no error: the next
+// look sees the newer state.
+func (t *term) proposePlan(ctx context.Context, state consensus.State, why string) error {
+	m, ok := t.nextPlan(state, why)
 	if !ok {
 		return nil
 	}
@@ -372,6 +419,7 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 		return nil
 	}
 	t.blocked.Store("")
+	m.plan.Start = state.Checkpoint.Step // a search ahead knew an older one
 	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.lines})
 	if err == nil {
 		t.plans++

@@ -31,6 +31,9 @@ func (c *oneLeader) State() consensus.State {
 func (c *oneLeader) Leader() (plan.PeerID, plan.Term, bool)        { return "a", 1, true }
 func (c *oneLeader) Answers(_ context.Context, p plan.PeerID) bool { return p != "dead" }
 
+// Changed never says so: the leader looks twice a second anyway.
+func (c *oneLeader) Changed() <-chan struct{} { return nil }
+
 func (c *oneLeader) Propose(_ context.Context, e consensus.Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"sync"
 	"time"
 
 	"pnode/planner/plan"
@@ -38,4 +39,26 @@ func (s *sightings) look(members []consensus.Member, now time.Time) {
 		}
 		s.since[id] = since
 	}
+}
+
+// ended holds the processes of members that have ended, the newest of each member.
+type ended struct {
+	mu   sync.Mutex // guards seen
+	seen map[plan.PeerID]uint64
+}
+
+func (e *ended) note(p process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.seen == nil {
+		e.seen = map[plan.PeerID]uint64{}
+	}
+	e.seen[p.peer] = p.epoch
+}
+
+func (e *ended) has(p process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	epoch, ok := e.seen[p.peer]
+	return ok && epoch == p.epoch
 }

@@ -89,7 +89,19 @@ func (*fake) Schedule(io.Writer) error { return api.ErrNotReady }
 
 func (f *fake) Leave(context.Context) error { return nil }
 
+func (f *fake) Recover(context.Context) (api.Recovery, error) {
+	return api.Recovery{}, api.ErrNotReady
+}
+
 // Stop reaches all nodes of the run.
+func (*fake) KeepWhole() (api.Keeping, error) { return api.Keeping{}, api.ErrNotReady }
+
+func (*fake) Model() (api.Model, error) { return api.Model{}, api.ErrNotReady }
+
+func (*fake) Chunk(context.Context, plan.Step, plan.Hash) ([]byte, error) {
+	return nil, api.ErrNotReady
+}
+
 func (f *fake) Stop(ctx context.Context) error {
 	if f.script == "minority" { // nothing can be committed
 		<-ctx.Done()

@@ -98,6 +98,9 @@ func (s *Supervisor) trainArgs() []string {
 		args = append(args, "--config", filepath.Join(s.options.Dir, config.RunFile))
 		return append(args, s.ownArgs(0)...)
 	}
+	if end := s.options.Config.Extends(); end > 0 {
+		args = append(args, "--steps", strconv.FormatUint(uint64(end), 10))
+	}
 	args = append(args, "--resume", "--threads", strconv.Itoa(s.threads()), "--log-level", s.logLevel())
 	if s.options.Config.Listen != "" || len(s.listens) > 0 {
 		args = append(args, "--listen", s.listen())
@@ -111,6 +114,9 @@ func (s *Supervisor) ownArgs(index int) []string {
 	c, nodes := s.options.Config, s.options.Nodes
 	devices := c.Devices.Of(index, nodes)
 	args := []string{"--devices", devices.String()}
+	if keep := s.keepWhole(index); keep != "" {
+		args = append(args, "--keep-whole="+keep)
+	}
 	if name := c.MachineName(); name != "" {
 		number := "-" + strconv.Itoa(index)
 		args = append(args, "--name", name[:min(len(name), plan.MaxNameBytes-len(number))]+number)
@@ -120,10 +126,25 @@ func (s *Supervisor) ownArgs(index int) []string {
 	} else {
 		args = append(args, "--memory", c.Memory.Part(devices, c.Devices.Sharers(index, nodes), nodes).String())
 	}
+	if c.OnLostMajority != 0 {
+		args = append(args, "--on-lost-majority", c.OnLostMajority.String())
+	}
 	if c.Trace != "" {
 		args = append(args, "--trace", s.traceFile(index))
 	}
+	if c.Notices != "" {
+		args = append(args, "--notices", c.Notices)
+	}
 	return args
+}
+
+// keepWhole returns the setting of a node. The folders of all are together; only node 0 keeps the layers of nodes elsewhere.
+func (s *Supervisor) keepWhole(index int) string {
+	c := s.options.Config
+	if index > 0 || c.KeepWhole == "" && c.Listen == "" && !c.Resume {
+		return config.KeepOff
+	}
+	return c.KeepWhole // when empty it is what the folder had
 }
 
 // joinArgs returns the command line of another node, which goes on from its folder or finds its invite in the environment:

@@ -34,6 +34,7 @@ type merge struct {
 	next  int   // the oldest place of a full ring
 	steps order
 	step  time.Time // when the newest step came
+	last  plan.Step // of the finished run; 0 while it goes on
 	why   string    // nothing moves, as a node said last; empty once things do
 }
 
@@ -72,6 +73,9 @@ func (m *merge) event(node int, e api.Event) {
 	}
 	if e.Kind == api.KindDone {
 		m.show(m.steps.flush())
+		if e.Step == e.Steps {
+			m.last = e.Step
+		}
 	}
 	m.out.Event(e)
 }
@@ -121,6 +125,13 @@ func (m *merge) lastStep() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.step
+}
+
+// finished returns the last step of a run that was finished, else 0.
+func (m *merge) finished() plan.Step {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }
 
 // waits returns why nothing moves, empty when no node says so.

@@ -37,11 +37,11 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := s.options.Dir
-	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--name", "desk-0", "--memory", "opencl:0=8GiB,cpu=50%"}
+	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--keep-whole=off", "--name", "desk-0", "--memory", "opencl:0=8GiB,cpu=50%"}
 	if got := args(t, s.nodeDir(0)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 0: %q, want %q", got, want)
 	}
-	want = []string{"join", fakeInvite, "--supervised", "--dir", filepath.Join(dir, "node-1"), "--listen", "127.0.0.1:0", "--threads", "5", "--log-level", "info", "--devices", "cpu", "--name", "desk-1", "--memory", "cpu=50%"}
+	want = []string{"join", fakeInvite, "--supervised", "--dir", filepath.Join(dir, "node-1"), "--listen", "127.0.0.1:0", "--threads", "5", "--log-level", "info", "--devices", "cpu", "--keep-whole=off", "--name", "desk-1", "--memory", "cpu=50%"}
 	if got := args(t, s.nodeDir(1)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 1: %q, want %q", got, want)
 	}

@@ -126,6 +126,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if step := s.merge.finished(); step > 0 && !s.emulated {
+		s.options.Output.Event(api.Event{Kind: api.KindModel, Step: step, Message: fmt.Sprintf(
+			"the whole model of step %d is in %s: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`", step, s.options.Dir, s.options.Dir, s.options.Dir)})
+	}
 	if to := s.options.Config.Trace; to != "" { // one file of the nodes' timelines
 		var files []string
 		for i := range s.options.Nodes {

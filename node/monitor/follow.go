@@ -81,6 +81,9 @@ func (m *Monitor) FollowSteps(ctx context.Context) {
 			return
 		case <-m.Beats.News():
 		}
+		if owing.IsZero() && m.steps.logged().owed != 0 {
+			asking = pace{} // for other steps than those that nobody had
+		}
 		if state := m.Consensus.State(); m.lacksSteps(state) && asking.due(time.Now()) {
 			before := m.steps.logged().end
 			m.readSteps(ctx, state)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,13 +34,17 @@ type Config struct {
 	// long it does.
 	Trying    []string
 	Deadlines ReturnDeadlines
-	Consensus Consensus
-	Beats     *gossip.Tracker
-	Peers     Peers
-	Store     *checkpoint.Store
-	Living    func() []plan.PeerID // may be asked
-	Addrs     func() []string
-	Log       *slog.Logger
+	// Heard returns how long ago a peer was heard of, at most since this process was started.
+	Heard func(plan.PeerID) time.Duration
+	// RecoverAfter is how long no leader may be known until this node recovers the run; 0 is never.
+	RecoverAfter time.Duration
+	Consensus    Consensus
+	Beats        *gossip.Tracker
+	Peers        Peers
+	Store        *checkpoint.Store
+	Living       func() []plan.PeerID // may be asked
+	Addrs        func() []string
+	Log          *slog.Logger
 }
 
 // Consensus is the replicated state of the run; *consensus.Node implements it.
@@ -46,6 +52,8 @@ type Consensus interface {
 	State() consensus.State
 	Leader() (plan.PeerID, plan.Term, bool)
 	Quorum() consensus.Quorum
+	// Logged returns the state by all of the log here, committed or not.
+	Logged() (consensus.State, error)
 }
 
 // Peers exchanges requests with the members of the run.
@@ -62,16 +70,22 @@ type Monitor struct {
 	view    viewCache
 	roster  roster            // the run loop's
 	rulings []consensus.Blame // known to the run loop; nil before its first look
+	// names knows the voters of a run whose state has not come yet; named is done when it is set.
+	names consensus.State
+	named sync.Once
 
 	mu       sync.Mutex // guards what follows
 	phase    string
 	stalled  plan.Generation // the generation that this node gave up; 0 for none
 	stallWhy error
 	lacks    bool // chunks of the checkpoint, which is why
+	retained []gossip.RetainedStage
 	savedAt  time.Time
-	why      string    // nothing moves; empty while things do
-	whySince time.Time // of why
+	saved    map[plan.Step]time.Time // the newest checkpoints
+	why      string                  // nothing moves; empty while things do
+	whySince time.Time               // of why
 	whyShown bool
+	serving  string // why a node of a finished run stays; empty while it does not
 }
 
 // New returns the monitor of a node that joins. It answers other nodes' questions about steps
@@ -129,7 +143,21 @@ func (m *Monitor) Begin(state consensus.State) {
 func (m *Monitor) SetStalled(g plan.Generation, why error, lacks bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stalled, m.stallWhy, m.lacks = g, why, lacks
+	m.stalled, m.stallWhy, m.lacks, m.retained = g, why, lacks, nil
+}
+
+// SetRetained notes what the workers here have left of the generation that this node gave up.
+func (m *Monitor) SetRetained(stages []gossip.RetainedStage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retained = stages
+}
+
+// SetServing notes why this node stays in a finished run; empty for no reason.
+func (m *Monitor) SetServing(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.serving = why
 }
 
 // Stalled reports whether this node gave up the current generation.
@@ -139,10 +167,20 @@ func (m *Monitor) Stalled() bool {
 	return m.stalled != 0
 }
 
+// maxSaved bounds the checkpoints whose times are remembered.
+const maxSaved = 64
+
 // Saved publishes a newly committed checkpoint, or the way back to an older one.
 func (m *Monitor) Saved(e api.Event) {
 	m.mu.Lock()
 	m.savedAt = time.Now()
+	if m.saved == nil {
+		m.saved = map[plan.Step]time.Time{}
+	}
+	m.saved[e.Step] = m.savedAt
+	if len(m.saved) > maxSaved {
+		delete(m.saved, slices.Min(slices.Collect(maps.Keys(m.saved))))
+	}
 	m.mu.Unlock()
 	m.Publish(e)
 }
@@ -172,7 +210,7 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 	m.steps.fillHeartbeat(&b)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b.Phase, b.Stalled = m.phase, m.stalled
+	b.Phase, b.Stalled, b.Retained = m.phase, m.stalled, m.retained
 	if m.stallWhy != nil {
 		b.Reason, b.Lacks = m.stallWhy.Error(), m.lacks
 		if f := (*plan.Fault)(nil); errors.As(m.stallWhy, &f) {

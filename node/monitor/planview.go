@@ -58,7 +58,7 @@ type viewCache struct {
 // planView returns the view of the current plan. The error wraps api.ErrNotReady without one.
 func (m *Monitor) planView(state consensus.State) (planView, error) {
 	if state.Run == nil || state.Plan.Generation == 0 {
-		return planView{}, fmt.Errorf("monitor: no plan yet: %w", api.ErrNotReady)
+		return planView{}, api.NotReady("the run has no plan yet")
 	}
 	running, step := m.Beats.Running(state.Plan)
 	m.view.mu.Lock()
@@ -101,7 +101,7 @@ func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
 	for w, worker := range p.Workers() {
 		var bytes int64
 		for _, h := range p.StagesOf(worker) {
-			m, err := run.Stack(p.At(h), p.Shares(h), v.list.Use(w, h.Replica, h.Stage)).Memory()
+			m, err := run.StageStack(p, h, v.list.Use(w, h.Replica, h.Stage)).Memory()
 			if err != nil {
 				return v, fmt.Errorf("monitor: memory of replica %d stage %d: %w", h.Replica, h.Stage, err)
 			}

@@ -60,7 +60,14 @@ func change(was shownMember, known bool, m consensus.Member) string {
 	case was.state == consensus.Gone:
 		return "is back"
 	case m.State == consensus.Draining && was.state != consensus.Draining:
-		return "is leaving"
+		text := "is leaving"
+		if m.Reason != "" {
+			text += ": " + m.Reason
+		}
+		if m.GraceS > 0 {
+			text += fmt.Sprintf(", within %d s", m.GraceS)
+		}
+		return text
 	}
 	return ""
 }
@@ -69,7 +76,11 @@ func change(was shownMember, known bool, m consensus.Member) string {
 func describeDevices(p plan.Profile) string {
 	var all []string
 	for _, d := range p.Devices {
-		all = append(all, fmt.Sprintf("%s (%s, %d GFLOP/s)", d.Name, d.Model, d.MatMulFLOPS/1e9))
+		model := d.Model
+		if model != "" {
+			model += ", "
+		}
+		all = append(all, fmt.Sprintf("%s (%s%d GFLOP/s)", d.Name, model, d.MatMulFLOPS/1e9))
 	}
 	return strings.Join(all, ", ")
 }

@@ -29,6 +29,7 @@ func (m *Monitor) Status() api.Status {
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}
+	s.Whole = m.whole(state, now).where()
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)
 	return s
@@ -156,4 +157,18 @@ func about(run plan.RunSpec) *api.About {
 		Parameters: m.Params(), Family: family, Layers: m.Layers(), Channels: m.Channels, Context: m.Context, Vocab: m.Vocab,
 		Micros: run.Train.Micros, TokensPerStep: tokensPerStep(run),
 	}
+}
+
+// whole returns the view of now. The caller holds no lock.
+func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
+	v := wholeView{State: state, Self: m.Self, Copies: map[plan.PeerID]plan.WholeCopy{}, Ages: map[plan.Step]time.Duration{}}
+	for _, r := range state.Members {
+		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for step, at := range m.saved {
+		v.Ages[step] = now.Sub(at)
+	}
+	return v
 }

@@ -37,9 +37,9 @@ func votes(s consensus.State, voters []plan.PeerID) string {
 var voterRules = map[plan.VoterRule]string{
 	"":                autoRule,
 	plan.VotersAuto:   autoRule,
-	plan.VotersOwners: "Votes are kept with owners' nodes (--voters owners): 3 of them vote where there are 3, 5 of 7",
-	plan.VotersAny:    "The oldest nodes vote (--voters any): 3 where there are 3, 5 of 7",
+	plan.VotersOwners: "Votes are kept with owners' nodes (--voters owners): 3 of them vote where there are 3, 5 of 5",
+	plan.VotersAny:    "The oldest nodes vote (--voters any): 3 where there are 3, 5 of 5",
 }
 
-var autoRule = fmt.Sprintf("Owners' nodes vote first, then those that were up for %d checkpoints and %.0f minutes, or %.0f minutes, and were not blamed twice (--voters auto): "+
-	"3 where there are 3 of these, 5 of 7", consensus.StandingCheckpoints, consensus.StandingLeast.Minutes(), consensus.StandingAfter.Minutes())
+var autoRule = fmt.Sprintf("Owners' nodes vote first, then those that were up for %d checkpoints and %s, or %.0f minutes, and were not blamed twice (--voters auto): "+
+	"3 where there are 3 of these, 5 of 5", consensus.StandingCheckpoints, plan.Count(int(consensus.StandingLeast.Minutes()), "minute"), consensus.StandingAfter.Minutes())

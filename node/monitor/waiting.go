@@ -35,20 +35,42 @@ type ReturnDeadlines struct{ Silent, Deserted time.Duration }
 // waitView holds what a node knows when nothing moves.
 type waitView struct {
 	Quorum consensus.Quorum
-	// Leaderless is how long no leader has been known; Away names the voters that were not heard
+	// Leaderless is how long no leader has been known; Away are the voters that were not heard
 	// for awayAfter.
 	Leaderless time.Duration
-	Away       []string
-	Checkpoint plan.Step
-	Blocked    string // why the leader has no plan, as far as this node has heard
-	Training   bool   // this node carries one out
-	Stalled    plan.Generation
-	StallWhy   error
-	NotUsed    string // why plans do without this node
-	Diverged   string // why the run has stopped
+	Away       []awayVoter
+	// RecoverAfter is how long no leader may be known until this node recovers the run by itself; 0 is never. Dir is its
+	// folder.
+	RecoverAfter time.Duration
+	Dir          string
+	Apart        string // the member that goes on with the run without this node
+	Checkpoint   plan.Step
+	Blocked      string // why the leader has no plan, as far as this node has heard
+	Training     bool   // this node carries one out
+	Stalled      plan.Generation
+	StallWhy     error
+	NotUsed      string // why plans do without this node
+	Diverged     string // why the run has stopped
 	// Trying are the addresses at which a node that comes back looks for the others.
 	Trying    []string
 	Deadlines ReturnDeadlines
+}
+
+// awayVoter is a voter that is not heard of.
+type awayVoter struct {
+	Name  string
+	Since time.Time
+	// Never is set where it was not heard of since this node was started, at Since.
+	Never bool
+}
+
+const clock = "15:04"
+
+func (a awayVoter) String() string {
+	if a.Never {
+		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, a.Since.Format(clock))
+	}
+	return fmt.Sprintf("%s since %s", a.Name, a.Since.Format(clock))
 }
 
 // why returns the reason why nothing moves, in one sentence for people. It is empty when things
@@ -71,13 +93,19 @@ func (v waitView) cause() string {
 	switch {
 	case v.Leaderless > electionTime && voters == 0:
 		return "no leader of the run answers yet"
-	case v.Leaderless > electionTime && len(v.Away) == 0:
+	case v.Leaderless > electionTime && v.Apart != "":
+		return fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, v.Dir)
+	case v.Leaderless > electionTime && voters-len(v.Away) >= voters/2+1:
 		return "the run has no leader: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:
+		var silent []string
+		for _, a := range v.Away {
+			silent = append(silent, a.String())
+		}
 		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; "+
 			"start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+
-			"where they finished it, they say so",
-			voters-len(v.Away), voters, voters/2+1, strings.Join(v.Away, ", "), v.Checkpoint)
+			"where they finished it, they say so. %s",
+			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.Checkpoint, v.wayOut())
 	case v.Diverged != "":
 		return v.Diverged
 	case v.Blocked != "" && !v.Training:
@@ -90,12 +118,31 @@ func (v waitView) cause() string {
 	return ""
 }
 
+// wayOut says what to do where the voters that are away are gone for good.
+func (v waitView) wayOut() string {
+	var last time.Time // when one of them was heard
+	for _, a := range v.Away {
+		if a.Since.After(last) {
+			last = a.Since
+		}
+	}
+	switch {
+	case v.RecoverAfter > 0:
+		return fmt.Sprintf("If they stay away, this node recovers the run without them after %v (--on-lost-majority)", v.RecoverAfter)
+	case len(v.Trying) > 0:
+		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
+	}
+	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(clock))
+}
+
 // waiting returns why nothing moves as far as this node knows.
 func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if state.Finished {
-		return ""
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.serving
 	}
-	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Deadlines: m.Deadlines}
+	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Deadlines: m.Deadlines, RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
@@ -108,9 +155,12 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
 		}
 	}
+	if p := v.Quorum.Apart; p != "" {
+		v.Apart = m.nameOf(state, p)
+	}
 	for _, p := range v.Quorum.Voters {
 		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter) {
-			v.Away = append(v.Away, state.NameOf(p))
+			v.Away = append(v.Away, awayVoter{m.nameOf(state, p), now.Add(-m.Heard(p)), !heard})
 		}
 	}
 	b, _ := m.Beats.Last(v.Quorum.Leader)
@@ -122,6 +172,20 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 		v.Trying = m.Trying
 	}
 	return v.why()
+}
+
+// nameOf returns what people call a voter. While no leader says what of the log is committed, all of it knows the names.
+func (m *Monitor) nameOf(state consensus.State, p plan.PeerID) string {
+	if state.Run == nil {
+		m.named.Do(func() {
+			var err error
+			if m.names, err = m.Consensus.Logged(); err != nil {
+				m.Log.Debug("names of the voters", "cause", err)
+			}
+		})
+		state = m.names
+	}
+	return state.NameOf(p)
 }
 
 // ShowWaiting publishes why nothing moves, once, after that has been so for showAfter.

@@ -10,6 +10,9 @@ import (
 )
 
 func TestWhyNothingMoves(t *testing.T) {
+	seven := time.Date(2026, 7, 1, 14, 7, 30, 0, time.UTC)
+	away := []awayVoter{{"b", seven.Add(-4 * time.Minute), false}, {"c", seven, true}}
+	lost := "1 of the run's 3 voters up, 2 must be (silent: b since 14:03, c at least since this node was started at 14:07). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so. "
 	three := consensus.Quorum{Voters: []plan.PeerID{"a", "b", "c"}}
 	for _, c := range []struct {
 		name string
@@ -17,12 +20,28 @@ func TestWhyNothingMoves(t *testing.T) {
 		want string
 	}{
 		{"all is well", waitView{Quorum: three}, ""},
-		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: []string{"b", "c"}}, ""},
+		{"an election is no news", waitView{Quorum: three, Leaderless: electionTime, Away: away}, ""},
 		{
 			"the majority is away",
-			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: []string{"b", "c"}, Checkpoint: 50, Stalled: 2},
-			"1 of the run's 3 voters up, 2 must be (silent: b, c). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Stalled: 2, Dir: "/run/7"},
+			lost + "Where they are gone for good: `pnode recover --dir /run/7`, from 14:18 on",
 		},
+		{
+			"the majority is away, and the run recovers by itself",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, RecoverAfter: 20 * time.Minute},
+			lost + "If they stay away, this node recovers the run without them after 20m0s (--on-lost-majority)",
+		},
+		{
+			"the majority is away from one that comes back",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: []string{"/a"}},
+			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying /a, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
+		},
+		{
+			"another goes on",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Apart: "c", Dir: "/run/7"},
+			"c was recovered without this node and goes on with the run. `pnode recover --dir /run/7` has this node follow it; what it has done since then does not count any more",
+		},
+		{"a majority is there", waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away[:1]}, "the run has no leader: its voters are electing one, or this node is cut off from them"},
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no leader: its voters are electing one, or this node is cut off from them"},
 		{
 			"nobody answers a node that comes back",

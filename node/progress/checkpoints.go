@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"pnode/checkpoint"
@@ -13,6 +14,9 @@ import (
 
 // ErrDamaged: a store does not hold what it should, or not as it was written.
 var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node needs a node that holds a copy")
+
+// ErrIndexDamaged: a store's checkpoints are whole, but what its node needs to go on is not.
+var ErrIndexDamaged = errors.New("the checkpoints are whole, the index is not")
 
 // Checkpoints writes a table; now dates their age where it is known.
 func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error {
@@ -36,7 +40,7 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 	})
 }
 
-// Verified writes what a verification found; the error wraps ErrDamaged when that is
+// Verified writes what a verification found; the error wraps ErrDamaged or ErrIndexDamaged when that is
 // not all well.
 func Verified(w io.Writer, r checkpoint.Report) error {
 	err := table(w, func(p printer) {
@@ -55,14 +59,31 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 			p.f("missing: %s\n", h)
 		}
 		for _, h := range r.Corrupt {
-			p.f("corrupt, moved aside: %s\n", h)
+			p.f("corrupt: %s\n", h)
+		}
+		if r.Unnamed > 0 {
+			why := ": an interrupted save leaves them, and the node removes them when it runs"
+			if r.Damaged != nil || r.Index != nil {
+				why = " that can be read"
+			}
+			p.f("%s, %s, of no checkpoint%s\n", plan.Count(r.Unnamed, "chunk"), size(r.UnnamedBytes), why)
+		}
+		if r.Index != nil && !r.Whole() {
+			p.f("damaged: %s\n", oneLine(r.Index))
 		}
 		if r.Damaged != nil {
-			p.f("index: %v\n", r.Damaged)
+			p.f("damaged: %s\n", oneLine(r.Damaged))
 		}
 	})
-	if err == nil && !r.OK() {
+	switch {
+	case err != nil:
+	case !r.Whole():
 		err = ErrDamaged
+	case r.Index != nil:
+		err = fmt.Errorf("%w: %s", ErrIndexDamaged, oneLine(r.Index))
 	}
 	return err
 }
+
+// oneLine returns an error's text, which may join several, as one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -57,6 +57,9 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	} else {
 		p.f("checkpoint\tstep %d, %s ago\n", c.Step, now.Sub(c.Time).Round(time.Second))
 	}
+	if st.Whole != nil {
+		p.f("model\t%s\n", clean(st.Whole.Text))
+	}
 	p.f("data\t%s of text, %s held out\n", size(st.Data.SizeBytes), size(st.Data.HeldOutBytes))
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))

@@ -138,7 +138,7 @@ func openImported(ctx context.Context, dir string) (*Model, error) {
 		return fail(err)
 	}
 	shelf := Shelf{store}
-	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, DocumentEnd: plan.NoToken, layer: shelf.reader(i.Init.Layers), close: shelf.Close}
+	m := &Model{From: "the imported model in " + dir, Config: i.Model, DType: i.DType, DocumentEnd: plan.NoToken, layer: reader(shelf, i.Init.Layers), close: shelf.Close}
 	if m.Files, err = dataset.ReadFiles(ctx, shelf, i.Init.Files); err != nil {
 		return fail(errors.Join(err, shelf.Close()))
 	}

@@ -17,9 +17,19 @@ func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) 
 	if err != nil {
 		return nil, err
 	}
+	m, err := OfCheckpoint(ctx, shelf, spec, manifest.Step, stored(manifest), shelf.Close)
+	if err == nil {
+		m.Warnings = warnings
+	}
+	return m, err
+}
+
+// OfCheckpoint opens the checkpoint of a step of a run. layers are those of the run's model in order, and in chunks of a
+// source, which closed closes with the model; it is not called on an error.
+func OfCheckpoint(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec, step plan.Step, layers []plan.LayerInit, closed func() error) (_ *Model, err error) {
 	m := &Model{
-		From: fmt.Sprintf("step %d of run %s", manifest.Step, spec.Run), Config: spec.Model.Base(),
-		DType: mergedType, DocumentEnd: plan.NoToken, Warnings: warnings, layer: shelf.reader(stored(manifest)), close: shelf.Close,
+		From: fmt.Sprintf("step %d of run %s", step, spec.Run), Config: spec.Model.Base(),
+		DType: mergedType, DocumentEnd: plan.NoToken, layer: reader(src, layers), close: closed,
 	}
 	if spec.Train.DocumentMask {
 		m.DocumentEnd = spec.Data.EndOfText()
@@ -28,10 +38,10 @@ func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) 
 		m.adapted = &adapted{config: spec.Model, layer: m.layer}
 		m.layer = m.adapted.merged
 	}
-	if m.Files, err = runFiles(ctx, shelf, spec); err != nil {
+	if m.Files, err = runFiles(ctx, src, spec); err != nil {
 		return nil, err
 	}
-	m.Words, m.NoWords = runWords(ctx, shelf, spec, m.Files)
+	m.Words, m.NoWords = runWords(ctx, src, spec, m.Files)
 	return m, nil
 }
 

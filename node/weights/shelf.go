@@ -10,6 +10,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels"
+	"pnode/node/dataset"
 	"pnode/planner/plan"
 )
 
@@ -43,9 +44,9 @@ func (s Shelf) Close() error {
 	return errors.Join(errs...)
 }
 
-// params fills dst with the parameters, with which a layer's state begins. The optimizer's moments after them are not
+// params fills dst with the parameters, out of a source's chunks, with which a layer's state begins. The optimizer's moments after them are not
 // read.
-func (s Shelf) params(ctx context.Context, l plan.LayerInit, dst []float32) error {
+func params(ctx context.Context, src dataset.ChunkSource, l plan.LayerInit, dst []float32) error {
 	rest := kernels.Float32Bytes(dst)
 	if l.SizeBytes < int64(len(rest)) {
 		return fmt.Errorf("%w: %d bytes are stored, the parameters have %d", checkpoint.ErrCorrupt, l.SizeBytes, len(rest))
@@ -54,7 +55,7 @@ func (s Shelf) params(ctx context.Context, l plan.LayerInit, dst []float32) erro
 		if len(rest) == 0 {
 			return nil
 		}
-		chunk, err := s.Chunk(ctx, h)
+		chunk, err := src.Chunk(ctx, h)
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manife
 			err = fmt.Errorf("%w: it has %d layers of %d", checkpoint.ErrCorrupt, len(m.Layers), spec.Model.Layers())
 		} else {
 			for i, l := range stored(m) {
-				if err = s.params(ctx, l, make([]float32, spec.Model.LayerLen(i))); err != nil {
+				if err = params(ctx, s, l, make([]float32, spec.Model.LayerLen(i))); err != nil {
 					err = fmt.Errorf("layer %d: %w", i, err)
 					break
 				}
@@ -126,7 +127,7 @@ func stored(m checkpoint.Manifest) []plan.LayerInit {
 	return layers
 }
 
-// reader returns a function that fills dst with the parameters of a layer.
-func (s Shelf) reader(layers []plan.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
-	return func(ctx context.Context, layer int, dst []float32) error { return s.params(ctx, layers[layer], dst) }
+// reader returns a function that fills dst with the parameters of a layer out of a source's chunks.
+func reader(src dataset.ChunkSource, layers []plan.LayerInit) func(ctx context.Context, layer int, dst []float32) error {
+	return func(ctx context.Context, layer int, dst []float32) error { return params(ctx, src, layers[layer], dst) }
 }

@@ -29,15 +29,23 @@ func gradients(replicas, n int) [][]float32 {
 	return all
 }
 
-// naive is the sum in replica order.
+// naive is the sum of groups' gradients by the definition: of the first half of them, and the rest.
 func naive(all [][]float32) []float32 {
+	half := (len(all) + 1) / 2
 	sum := append([]float32(nil), all[0]...)
-	for _, g := range all[1:] {
-		for i := range sum {
-			sum[i] += g[i]
-		}
+	if len(all) > 1 {
+		sum = naive(all[:half])
+		add(sum, naive(all[half:]))
 	}
 	return sum
+}
+
+// subtrees returns what a member brings of the groups' gradients: the sums of its subtrees.
+func subtrees(sums plan.Sums, m Member, all [][]float32) (brings [][]float32) {
+	for _, r := range sums.Subtrees(m.Groups) {
+		brings = append(brings, naive(all[r.First:r.End]))
+	}
+	return brings
 }
 
 func sameBits(t *testing.T, name string, got, want []float32) {
@@ -49,41 +57,57 @@ func sameBits(t *testing.T, name string, got, want []float32) {
 	}
 }
 
-// allReduce runs every replica of the groups at once and gives the vectors afterwards.
-func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut pieces) *memory {
+// allReduce runs every replica at once on layers' gradients by group, and returns by layer and replica
+// the sums.
+func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut pieces) (*memory, map[int][][]float32) {
 	t.Helper()
-	net := newMemory()
+	net, out := newMemory(), map[int][][]float32{}
 	var work errgroup.Group
 	for layer, all := range layers {
+		out[layer] = make([][]float32, len(members))
 		for r, m := range members {
 			work.Go(func() error {
-				g := Group{Members: members, Self: plan.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
-				return AllReduce(t.Context(), member{net, m.Peer}, g, all[r])
+				g := Group{Members: members, Sums: oneEach(len(all)), Self: plan.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
+				grads := subtrees(g.Sums, m, all)
+				err := AllReduce(t.Context(), member{net, m.Peer}, g, grads)
+				out[layer][r] = grads[len(grads)-1]
+				return err
 			})
 		}
 	}
 	if err := work.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return net
+	return net, out
 }
 
-func members(replicas int) []Member {
+// oneEach is the order of sums of groups of one micro-batch each.
+func oneEach(groups int) plan.Sums { return plan.Sums{Micros: groups, Groups: groups} }
+
+// members returns replicas with one group each.
+func members(replicas int) []Member { return sharing(slices.Repeat([]int{1}, replicas)...) }
+
+// sharing returns replicas with so many groups each.
+func sharing(groups ...int) []Member {
 	var ms []Member
-	for r := range replicas {
-		ms = append(ms, Member{Peer: plan.PeerID(fmt.Sprintf("peer%d", r)), Stage: plan.Stage(r % 2)})
+	next := 0
+	for r, n := range groups {
+		ms = append(ms, Member{
+			Peer: plan.PeerID(fmt.Sprintf("peer%d", r)), Stage: plan.Stage(r % 2), Groups: plan.GroupRange{First: next, End: next + n},
+		})
+		next += n
 	}
 	return ms
 }
 
-func TestAllReduceIsTheSumInReplicaOrder(t *testing.T) {
+func TestAllReduceIsTheSumOfTheTree(t *testing.T) {
 	for replicas := 1; replicas <= 5; replicas++ {
 		for _, n := range []int{0, 1, 2, 3, 7, 64, 1001} {
 			all := gradients(replicas, n)
 			want := naive(all)
-			net := allReduce(t, members(replicas), map[int][][]float32{2: all}, pieces(n%3*20)) // whole, or in some of 20 or 40
+			net, sums := allReduce(t, members(replicas), map[int][][]float32{2: all}, pieces(n%3*40)) // whole, or in some of 40 or 80
 			for r := range all {
-				sameBits(t, fmt.Sprintf("R=%d n=%d replica %d", replicas, n, r), all[r], want)
+				sameBits(t, fmt.Sprintf("R=%d n=%d replica %d", replicas, n, r), sums[2][r], want)
 			}
 			if most := 4 * 2 * (replicas - 1) * n; net.sent != most {
 				t.Fatalf("R=%d n=%d: %d bytes sent, want %d", replicas, n, net.sent, most)
@@ -92,10 +116,33 @@ func TestAllReduceIsTheSumInReplicaOrder(t *testing.T) {
 	}
 }
 
+// TestAnySharesGiveTheSameBits: however the groups are shared, aligned to subtrees or not.
+func TestAnySharesGiveTheSameBits(t *testing.T) {
+	for groups := 1; groups <= 9; groups++ {
+		all := gradients(groups, 50)
+		want := naive(all)
+		for cuts := range 1 << (groups - 1) { // a bit for each place where a share may end
+			var shares []int
+			n := 1
+			for at := range groups - 1 {
+				if cuts>>at&1 == 1 {
+					shares, n = append(shares, n), 0
+				}
+				n++
+			}
+			shares = append(shares, n)
+			_, sums := allReduce(t, sharing(shares...), map[int][][]float32{2: all}, pieces(cuts%2*20))
+			for r, sum := range sums[2] {
+				sameBits(t, fmt.Sprintf("shares %v, replica %d", shares, r), sum, want)
+			}
+		}
+	}
+}
+
 // TestOrderShows guards the test above: another order must give other bits.
 func TestOrderShows(t *testing.T) {
 	all := gradients(3, 1001)
-	forward, backward := naive(all), naive([][]float32{all[2], all[1], all[0]})
+	forward, backward := naive(all), naive([][]float32{all[1], all[2], all[0]})
 	for i := range forward {
 		if forward[i] != backward[i] {
 			return
@@ -113,8 +160,8 @@ func TestAllReduceSharedPeer(t *testing.T) {
 		layers[layer] = gradients(4, 50+layer)
 		wants[layer] = naive(layers[layer])
 	}
-	allReduce(t, ms, layers, 0)
-	for layer, all := range layers {
+	_, sums := allReduce(t, ms, layers, 0)
+	for layer, all := range sums {
 		for r := range all {
 			sameBits(t, fmt.Sprintf("layer %d replica %d", layer, r), all[r], wants[layer])
 		}
@@ -124,29 +171,35 @@ func TestAllReduceSharedPeer(t *testing.T) {
 func TestAllReduceKeepsNegativeZero(t *testing.T) {
 	minus := float32(math.Copysign(0, -1))
 	all := [][]float32{{minus, minus}, {minus, 0}}
-	allReduce(t, members(2), map[int][][]float32{0: all}, 0)
-	sameBits(t, "replica 1", all[1], []float32{minus, 0})
+	_, sums := allReduce(t, members(2), map[int][][]float32{0: all}, 0)
+	sameBits(t, "replica 1", sums[0][1], []float32{minus, 0})
 }
 
 func TestAllReduceRefusesBadGroups(t *testing.T) {
-	good := Group{Members: members(2), Self: 1, Layer: 4}
+	good := Group{Members: members(2), Sums: oneEach(2), Self: 1, Layer: 4}
 	for name, change := range map[string]func(*Group){
-		"no members":     func(g *Group) { g.Members = nil },
-		"self outside":   func(g *Group) { g.Self = 2 },
-		"self negative":  func(g *Group) { g.Self = -1 },
-		"layer negative": func(g *Group) { g.Layer = -1 },
-		"layer":          func(g *Group) { g.Layer = maxLayers },
+		"no members":         func(g *Group) { g.Members = nil },
+		"self outside":       func(g *Group) { g.Self = 2 },
+		"self negative":      func(g *Group) { g.Self = -1 },
+		"layer negative":     func(g *Group) { g.Layer = -1 },
+		"layer":              func(g *Group) { g.Layer = maxLayers },
+		"no groups":          func(g *Group) { g.Sums = plan.Sums{} },
+		"a replica too many": func(g *Group) { g.Sums = oneEach(1) },
+		"two sums": func(g *Group) {
+			g.Members, g.Sums = sharing(1, 2), oneEach(3)
+			g.Members[1].Groups = plan.GroupRange{First: 1, End: 3}
+		},
 	} {
 		bad := good
 		change(&bad)
-		if err := AllReduce(t.Context(), member{newMemory(), "peer1"}, bad, make([]float32, 3)); !errors.Is(err, ErrBadGroup) {
+		if err := AllReduce(t.Context(), member{newMemory(), "peer1"}, bad, [][]float32{make([]float32, 3)}); !errors.Is(err, ErrBadGroup) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestLargestTagsAreValid(t *testing.T) {
-	g := Group{Members: make([]Member, maxReplicas), Self: maxReplicas - 1, Layer: maxLayers - 1}
+	g := Group{Members: make([]Member, maxReplicas), Sums: oneEach(maxReplicas), Self: maxReplicas - 1, Layer: maxLayers - 1}
 	if err := g.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +217,7 @@ func TestAllReduceLengthMismatch(t *testing.T) {
 	for r, n := range []int{10, 14} {
 		work.Go(func() error {
 			defer cancel()
-			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Self: plan.Replica(r)}, make([]float32, n))
+			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{make([]float32, n)})
 		})
 	}
 	var fault *plan.Fault
@@ -177,7 +230,7 @@ func TestAllReduceCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- AllReduce(ctx, member{newMemory(), "peer0"}, Group{Members: members(3)}, make([]float32, 9))
+		done <- AllReduce(ctx, member{newMemory(), "peer0"}, Group{Members: members(3), Sums: oneEach(3)}, [][]float32{make([]float32, 9)})
 	}()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -193,7 +246,7 @@ func TestSumTied(t *testing.T) {
 		var work errgroup.Group
 		for end := range 2 {
 			work.Go(func() error {
-				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1, cut: cut}
+				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1, Groups: 1, cut: cut}
 				return SumTied(t.Context(), member{net, peers[end]}, tied, all[end])
 			})
 		}
@@ -215,10 +268,10 @@ func TestPiecesAreOfWhatLinksTake(t *testing.T) {
 		seen[numbered(wire.Tag{Index: maxReplicas*maxLayers - 1}, number)] = true
 		return nil
 	}
-	if err := pieces(2).each(make([]float32, 2*maxPieces), count); err != nil || len(seen) != maxPieces {
+	if err := pieces(2).each(0, make([]float32, 2*maxPieces), count); err != nil || len(seen) != maxPieces {
 		t.Errorf("%d tags of %d pieces: %v", len(seen), maxPieces, err)
 	}
-	if err := pieces(2).each(make([]float32, 2*maxPieces+1), count); !errors.Is(err, ErrBadGroup) {
+	if err := pieces(2).each(0, make([]float32, 2*maxPieces+1), count); !errors.Is(err, ErrBadGroup) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -237,7 +290,7 @@ func BenchmarkAllReduce(b *testing.B) {
 		var work errgroup.Group
 		for r := range ms {
 			work.Go(func() error {
-				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Self: plan.Replica(r)}, all[r])
+				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{all[r]})
 			})
 		}
 		if err := work.Wait(); err != nil {

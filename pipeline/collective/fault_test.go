@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -27,9 +28,11 @@ func TestElementsOutOfBoundsAreTheSendersFault(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(-1)), 0x1p46} {
 		for _, kind := range []wire.Kind{wire.ReducePart, wire.GatherPart} {
 			net := newMemory()
-			g := Group{Members: ms, Layer: 4, Generation: 1, Step: 9}
+			g := Group{Members: ms, Sums: oneEach(2), Layer: 4, Generation: 1, Step: 9}
 			unchecked(t, net, ms[1].Peer, ms[0].Peer, g.tag(kind, 1, 0), []float32{1, bad})
-			reduce := ReduceScatter
+			reduce := func(ctx context.Context, ex Exchange, g Group, v []float32) error {
+				return ReduceScatter(ctx, ex, g, [][]float32{v})
+			}
 			if kind == wire.GatherPart {
 				reduce = AllGather
 			}
@@ -40,7 +43,7 @@ func TestElementsOutOfBoundsAreTheSendersFault(t *testing.T) {
 			wantFault(t, err, plan.Fault{Accused: ms[0].Peer, Kind: plan.BadTensor, Step: 9})
 		}
 		net := newMemory()
-		tied := Tied{Generation: 1, Step: 9, Embed: Member{Peer: "embed"}, Head: Member{Peer: "head", Stage: 2}}
+		tied := Tied{Generation: 1, Step: 9, Embed: Member{Peer: "embed"}, Head: Member{Peer: "head", Stage: 2}, Groups: 1}
 		unchecked(t, net, "head", "embed", tied.tag(tied.Embed), []float32{bad})
 		err := SumTied(t.Context(), member{net, "embed"}, tied, make([]float32, 1))
 		wantFault(t, err, plan.Fault{Accused: "head", Kind: plan.BadTensor, Step: 9})
@@ -49,8 +52,8 @@ func TestElementsOutOfBoundsAreTheSendersFault(t *testing.T) {
 	var work errgroup.Group
 	for r := range ms {
 		work.Go(func() error {
-			g := Group{Members: ms, Self: plan.Replica(r), Overflow: func(plan.PeerID, wire.Tag) {}}
-			return AllReduce(t.Context(), member{net, ms[r].Peer}, g, []float32{1, float32(math.Inf(1))})
+			g := Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r), Overflow: func(plan.PeerID, wire.Tag) {}}
+			return AllReduce(t.Context(), member{net, ms[r].Peer}, g, [][]float32{{1, float32(math.Inf(1))}})
 		})
 	}
 	if err := work.Wait(); err != nil {

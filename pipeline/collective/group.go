@@ -28,16 +28,20 @@ const (
 	maxReplicas = 1 << 10
 )
 
-// Member is where one replica's holder of a layer, or one end of a tied pair, runs.
+// Member is where one replica's holder of a layer, or one end of a tied pair, runs. Groups are the sum groups
+// of its replica.
 type Member struct {
-	Peer  plan.PeerID
-	Stage plan.Stage
+	Peer   plan.PeerID
+	Stage  plan.Stage
+	Groups plan.GroupRange
 }
 
 // Group is the holders of one layer in one step.
 type Group struct {
 	// Members are in replica order, one for each replica. Replicas may share a peer.
 	Members []Member
+	// Sums is the order in which the members' gradients are added.
+	Sums plan.Sums
 	// Self is the replica this worker belongs to.
 	Self plan.Replica
 	// Parts are by replica the ranges of a vector that it owns; nil cuts it evenly.
@@ -57,14 +61,14 @@ func (g Group) vector() vector {
 // sums is the vector of what all members have added up.
 func (g Group) sums() vector {
 	v := g.vector()
-	v.limit = MostSum(len(g.Members))
+	v.limit = MostSum(g.Sums.Groups)
 	return v
 }
 
-// MostSum returns what sums of replicas' gradients stay below: twice what they may be, so that one that is
-// rounded is nobody's fault.
-func MostSum(replicas int) float32 {
-	return 2 * float32(replicas) * wire.ReducePart.Bound()
+// MostSum returns what sums of the gradients of so many groups of micro-batches stay below: twice what they may
+// be, so that one that is rounded is nobody's fault.
+func MostSum(groups int) float32 {
+	return 2 * float32(groups) * wire.ReducePart.Bound()
 }
 
 func (g Group) validate() error {
@@ -75,6 +79,8 @@ func (g Group) validate() error {
 		return fmt.Errorf("%w: replica %d is not among the %d members of layer %d", ErrBadGroup, g.Self, n, g.Layer)
 	case g.Parts != nil && len(g.Parts) != n:
 		return fmt.Errorf("%w: layer %d has %d parts for %d members", ErrBadGroup, g.Layer, len(g.Parts), n)
+	case g.Sums.Groups < n:
+		return fmt.Errorf("%w: layer %d has %d members for %d sum groups", ErrBadGroup, g.Layer, n, g.Sums.Groups)
 	case g.Layer < 0 || g.Layer >= maxLayers:
 		return fmt.Errorf("%w: layer %d, 0 to %d are accepted", ErrBadGroup, g.Layer, maxLayers-1)
 	}

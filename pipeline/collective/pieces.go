@@ -20,18 +20,19 @@ const (
 // vocabulary's embedding has more than a link takes.
 type pieces int
 
-// each calls f for the pieces of v in order, and once where v is empty.
-func (p pieces) each(v []float32, f func(number int, piece []float32) error) error {
+// each calls f for the pieces of the i-th of several vectors of one length, in order, and once where v is
+// empty. The pieces are numbered through.
+func (p pieces) each(i int, v []float32, f func(number int, piece []float32) error) error {
 	size := pieceElements
 	if p > 0 {
 		size = int(p)
 	}
 	n := max(1, (len(v)+size-1)/size)
-	if n > maxPieces {
-		return fmt.Errorf("%w: %d elements to be sent at once, at most %d are", ErrBadGroup, len(v), maxPieces*size)
+	if (i+1)*n > maxPieces {
+		return fmt.Errorf("%w: %d vectors of %d elements to be sent at once, at most %d elements are", ErrBadGroup, i+1, len(v), maxPieces*size)
 	}
-	for i := range n {
-		if err := f(i, v[i*size:min(len(v), (i+1)*size)]); err != nil {
+	for k := range n {
+		if err := f(i*n+k, v[k*size:min(len(v), (k+1)*size)]); err != nil {
 			return err
 		}
 	}
@@ -41,6 +42,8 @@ func (p pieces) each(v []float32, f func(number int, piece []float32) error) err
 // vector is how one vector goes between members.
 type vector struct {
 	cut pieces
+	// number tells vectors apart that have the same tag.
+	number int
 	// self is who sends. An element out of bounds is a fault of whoever sends it: a member looks at its
 	// own before it sends them.
 	self plan.PeerID
@@ -51,7 +54,7 @@ type vector struct {
 }
 
 func (v vector) send(ctx context.Context, ex Exchange, to plan.PeerID, tag wire.Tag, xs []float32) error {
-	return v.cut.each(xs, func(number int, piece []float32) error {
+	return v.cut.each(v.number, xs, func(number int, piece []float32) error {
 		payload, err := v.payload(numbered(tag, number), piece)
 		if err != nil {
 			return err
@@ -81,7 +84,7 @@ func (v vector) check(payload []byte, from plan.PeerID, tag wire.Tag) error {
 
 // receive fills xs.
 func (v vector) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, xs []float32) error {
-	return v.cut.each(xs, func(number int, piece []float32) error {
+	return v.cut.each(v.number, xs, func(number int, piece []float32) error {
 		tag := numbered(tag, number)
 		payload, err := ex.Receive(ctx, from, tag)
 		if err != nil {

@@ -22,9 +22,9 @@ type Tied struct {
 	SelfHead bool
 	// Overflow takes who sent elements out of bounds, where loss scaling may make them; nil: a fault.
 	Overflow func(from plan.PeerID, t wire.Tag)
-	// Replicas is of how many the gradients are sums.
-	Replicas int
-	cut      pieces
+	// Groups counts the sum groups whose gradients are in the sums.
+	Groups int
+	cut    pieces
 }
 
 func (t Tied) tag(to Member) wire.Tag {
@@ -42,7 +42,7 @@ func SumTied(ctx context.Context, ex Exchange, t Tied, grad []float32) error {
 	if t.SelfHead {
 		self, other = t.Head, t.Embed
 	}
-	theirs, way := make([]float32, len(grad)), vector{cut: t.cut, self: self.Peer, overflow: t.Overflow, limit: MostSum(max(t.Replicas, 1))}
+	theirs, way := make([]float32, len(grad)), vector{cut: t.cut, self: self.Peer, overflow: t.Overflow, limit: MostSum(t.Groups)}
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
 		return way.send(ctx, ex, other.Peer, t.tag(other), grad)

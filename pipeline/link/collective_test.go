@@ -23,8 +23,8 @@ func TestAllReduceOverSessions(t *testing.T) {
 		c, _ := emulated(t, 3, LinkConditions{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{QueueBytes: 10_000, InboxBytes: 10_000})
 		defer c.close()
 		var members []collective.Member
-		for _, id := range c.ids {
-			members = append(members, collective.Member{Peer: id})
+		for r, id := range c.ids {
+			members = append(members, collective.Member{Peer: id, Groups: plan.GroupRange{First: r, End: r + 1}})
 		}
 		value := func(layer, replica, i int) float32 { return float32(layer+1) * float32(i) / float32(replica+3) }
 		var work errgroup.Group
@@ -35,8 +35,8 @@ func TestAllReduceOverSessions(t *testing.T) {
 					for i := range grad {
 						grad[i] = value(layer, self, i)
 					}
-					g := collective.Group{Members: members, Self: plan.Replica(self), Layer: layer, Generation: 4, Step: 1}
-					if err := collective.AllReduce(t.Context(), s, g, grad); err != nil {
+					g := collective.Group{Members: members, Sums: plan.Sums{Micros: len(members), Groups: len(members)}, Self: plan.Replica(self), Layer: layer, Generation: 4, Step: 1}
+					if err := collective.AllReduce(t.Context(), s, g, [][]float32{grad}); err != nil {
 						return err
 					}
 					for i, got := range grad {

@@ -205,6 +205,18 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 	return p
 }
 
+// PeerEnded loses a peer of the session whose process has ended, as the caller knows.
+func (e *Endpoint) PeerEnded(id plan.PeerID) {
+	e.mu.Lock()
+	session := e.session
+	e.mu.Unlock()
+	if session != nil {
+		if r := session.remotes[id]; r != nil && !r.left.Load() {
+			r.lose(errRefused)
+		}
+	}
+}
+
 // keep has the next session with a peer begin with what a tuner has found.
 func (e *Endpoint) keep(id plan.PeerID, t *tuner) {
 	e.mu.Lock()

@@ -283,12 +283,12 @@ func (r *remote) judge(err error) bool {
 			r.lose(errRestarted)
 			return true
 		case streamRefused:
-			r.lose(err)
+			r.lose(errors.New("link: the peer takes no messages of this node in its generation"))
 			return true
 		}
 	}
 	if closed, ok := transport.ClosedBy(err); ok && closed.Code != codeSilent && closed.Code != codeReplaced {
-		r.lose(fmt.Errorf("connection: %w", err))
+		r.lose(fmt.Errorf("link: the peer closed the connection, saying %q", closed.Reason))
 		return true
 	}
 	if !undecodable(err) {

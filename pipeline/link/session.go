@@ -191,6 +191,13 @@ func (s *Session) Fault(peer plan.PeerID) *plan.Fault {
 	return fault
 }
 
+// Drop gives up a peer that is known to be gone, before links notice: no call waits for it any more.
+func (s *Session) Drop(peer plan.PeerID) {
+	if r := s.remotes[peer]; r != nil {
+		r.lose(errors.New("known to be gone"))
+	}
+}
+
 // Flush blocks until the peers have read all that was sent; those that are lost or have left read nothing more.
 // It gives up when ctx ends, or when a peer has acknowledged nothing for Options.PeerTimeout.
 func (s *Session) Flush(ctx context.Context) error {

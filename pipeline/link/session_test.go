@@ -231,6 +231,29 @@ func TestCloseUnblocks(t *testing.T) {
 	})
 }
 
+// TestNobodyWaitsForOneThatIsDropped: neither calls nor Close wait for a peer that is known to be gone.
+func TestNobodyWaitsForOneThatIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
+		defer c.close()
+		s := c.endpoints[0].Session(1, c.ids)
+		mustSend(t, s, c.ids[1], activation(1, 0, 0), payload(1000, 1))
+		begin := time.Now()
+		s.Drop(c.ids[1])
+		s.Drop("a stranger")
+		if lost := <-s.Lost(); lost != c.ids[1] {
+			t.Errorf("lost %s", lost)
+		}
+		if _, err := s.Receive(t.Context(), c.ids[1], activation(1, 0, 1)); !errors.Is(err, ErrLost) {
+			t.Errorf("receive: %v", err)
+		}
+		s.Close()
+		if took := time.Since(begin); took > 10*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // TestCloseIsBounded: a peer that does not read cannot hold Close up.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

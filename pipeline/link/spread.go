@@ -56,16 +56,18 @@ func (r *remote) spread() {
 	e.mu.Lock()
 	e.peer(r.id).over = m.over
 	e.mu.Unlock()
-	r.mu.Lock()
-	if r.over, r.why = m.over, r.tuner.why; r.tuner.moving() {
-		r.over = r.tuner.using.over // a trial is nothing to tell of
+	now, why := r.tuner.using, r.tuner.why // a trial is nothing to tell of
+	if m.over != now.over && !r.tuner.moving() {
+		now, why = m, "" // the one to use has no connection yet, or none any more
 	}
+	r.mu.Lock()
+	r.over, r.why = now.over, why
 	r.mu.Unlock()
-	r.tell(r.tuner.using)
+	r.tell(now, why)
 }
 
-// tell logs a choice that is new.
-func (r *remote) tell(now choice) {
+// tell logs a choice that is new, and why it is made, "" where the network knows.
+func (r *remote) tell(now choice, why string) {
 	if now == r.told {
 		return
 	}
@@ -78,7 +80,7 @@ func (r *remote) tell(now choice) {
 	if r.tuner.goodput > 0 {
 		attrs = append(attrs, "goodput", plan.Bandwidth(r.tuner.goodput))
 	}
-	if why := cmp.Or(r.tuner.why, r.session.endpoint.why(r.id, now.over)); why != "" {
+	if why := cmp.Or(why, r.session.endpoint.why(r.id, now.over)); why != "" {
 		attrs = append(attrs, "reason", why)
 	}
 	log("data link", attrs...)

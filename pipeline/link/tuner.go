@@ -212,7 +212,9 @@ func (t *tuner) lose(over plan.Transport, why string) {
 			next = t.trial
 		}
 		t.move(next, 0)
-		t.why = carrier(over) + " " + why
+		if t.why = carrier(over) + " " + why; next.over != plan.QUIC && better(next.over, over) {
+			t.why = "" // the network knows what is against QUIC
+		}
 	}
 }
 

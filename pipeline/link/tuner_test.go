@@ -178,8 +178,14 @@ func TestSteeringGoesOnWithTheConnectionsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestWhyATransportWasLeft: one whose connections were reset did answer.
+// TestWhyATransportWasLeft: one whose connections were reset did answer. That a worse one did not is no reason against QUIC.
 func TestWhyATransportWasLeft(t *testing.T) {
+	worse, web := newTuner(1), []plan.Transport{plan.WebSocket, plan.TCP}
+	worse.connected(map[plan.Transport]int{plan.WebSocket: 1}, web, nil)
+	worse.connected(map[plan.Transport]int{plan.TCP: 1}, web, nil)
+	if worse.using.over != plan.TCP || worse.why != "" {
+		t.Errorf("uses %v, since %q", worse.using.over, worse.why)
+	}
 	for why, err := range map[string]error{"TCP broke": syscall.ECONNRESET, "TCP gets no answer": nil} {
 		s, may := newTuner(1), []plan.Transport{plan.TCP, plan.QUIC}
 		s.connected(map[plan.Transport]int{plan.TCP: 1}, may, nil)

@@ -1,8 +1,11 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -237,6 +240,33 @@ func TestTransportThatDiesIsReplaced(t *testing.T) {
 	})
 }
 
+// TestTransportInUseIsLogged: not the one that the network prefers, while that has no connection.
+func TestTransportInUseIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c, udp, _ := twoWays(t, fast, fast, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		defer c.close()
+		udp.Cut(c.ids[0], c.ids[1], true)
+		sessions := c.sessions(1)
+		exchange(t, c, sessions, 1, func() {})
+		for i, s := range sessions {
+			if now, _ := over(s); now != plan.TCP {
+				t.Errorf("peer %d sends over %v", i, now)
+			}
+		}
+		synctest.Wait() // nobody writes to the log
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "data link") && !strings.Contains(line, "transport=TCP") {
+				t.Error(line)
+			}
+		}
+		if n := strings.Count(log.String(), "transport=TCP"); n != 2 {
+			t.Errorf("said %d times, want twice:\n%s", n, log.String())
+		}
+	})
+}
+
 // TestDirectionsChooseForThemselves: each is sent over the transport that carries most of it.
 func TestDirectionsChooseForThemselves(t *testing.T) {
 	t.Parallel()
@@ -272,7 +302,12 @@ func TestMoreConnectionsThanAreUsedAreClosed(t *testing.T) {
 		sessions := c.sessions(1)
 		for range 5 {
 			for i, e := range c.endpoints {
-				if _, err := e.dial(t.Context(), c.ids[1-i], plan.QUIC); err != nil {
+				_, err := e.dial(t.Context(), c.ids[1-i], plan.QUIC)
+				for errors.Is(err, errDialing) { // by itself
+					time.Sleep(time.Second)
+					_, err = e.dial(t.Context(), c.ids[1-i], plan.QUIC)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,23 +10,25 @@ import (
 
 // Memory has the bytes that a stack allocates, by kind: all but Host on its device.
 type Memory struct {
-	Params  int64
-	Copies  int64 // of the parameters in halves
-	Grads   int64
-	Moments int64 // optimizer state
-	Windows int64 // of the device to optimizer state that the host has
-	Saved   int64 // activations from forward to backward, of all slots
-	Deltas  int64 // activation gradients that outlive their layer's pass
-	Layer   int64 // what one layer's pass needs at most: all layers and slots share it
-	Ahead   int64 // what the last layers compute again before their gradient is there
-	Tokens  int64 // tokens and targets
-	Tables  int64 // of rotary positions
-	Host    int64 // optimizer state in the memory of the host
+	Params int64
+	Copies int64 // of the parameters in halves
+	Grads  int64
+	// Partials are sums of gradients that wait for others.
+	Partials int64
+	Moments  int64 // optimizer state
+	Windows  int64 // of the device to optimizer state that the host has
+	Saved    int64 // activations from forward to backward, of all slots
+	Deltas   int64 // activation gradients that outlive their layer's pass
+	Layer    int64 // what one layer's pass needs at most: all layers and slots share it
+	Ahead    int64 // what the last layers compute again before their gradient is there
+	Tokens   int64 // tokens and targets
+	Tables   int64 // of rotary positions
+	Host     int64 // optimizer state in the memory of the host
 }
 
 // Total is the sum of all kinds on the device.
 func (m Memory) Total() int64 {
-	return m.Params + m.Copies + m.Grads + m.Moments + m.Windows + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
+	return m.Params + m.Copies + m.Grads + m.Partials + m.Moments + m.Windows + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
 // Memory is exactly what NewStack would allocate; it needs no device, unless that has a largest
@@ -38,7 +40,7 @@ func (c StackConfig) Memory() (Memory, error) {
 	}
 	m := &measured(c).mem
 	return Memory{
-		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(),
+		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Partials: m.partials.sizeBytes(),
 		Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Host: m.hosted.sizeBytes(),
 		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
 		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(),
@@ -48,7 +50,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, copies, grads, moments, windows, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
+	params, copies, grads, partials, moments, windows, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
 // newMemory returns arenas for a stack on a device, which may be nil, with halves of a type.
@@ -57,6 +59,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 		params:      arena{what: "parameters", dtype: kernels.F32},
 		copies:      arena{what: fmt.Sprintf("%v copies of parameters", half), dtype: half},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
+		partials:    arena{what: "partial sums of gradients", dtype: kernels.F32},
 		moments:     arena{what: "optimizer moments", dtype: kernels.F32},
 		windows:     arena{what: "windows to optimizer moments", dtype: kernels.F32},
 		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32},
@@ -80,7 +83,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 
 // lasting returns the arenas that outlive a Resize, on the device and in host memory.
 func (m *memory) lasting() []*arena {
-	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.hosted}
+	return []*arena{&m.params, &m.copies, &m.grads, &m.partials, &m.moments, &m.windows, &m.hosted}
 }
 
 // passing returns the arenas of slots and passes.

@@ -44,6 +44,12 @@ func (s *Stack) rehearse(ask func(kernels.Call) error) error {
 		}
 		l.backward(q)
 		s.unscale(q, s.cfg.First+i)
+		if g := s.grads[i]; len(s.partials) > 0 && g.Len > 0 { // to add groups of micro-batches up
+			p := s.partials[0][i]
+			q.Do(kernels.Add(p, p, g, g.Len))
+			q.Do(kernels.Copy(p, g, g.Len))
+			q.Do(kernels.Fill(g, g.Len, 0))
+		}
 		if s.cfg.Segments > 1 {
 			first := s.all.of(Segment{Count: s.cfg.Segments})
 			l.forward(q, first)

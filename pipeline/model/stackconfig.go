@@ -37,6 +37,8 @@ type StackConfig struct {
 	// of them. Sums over rows, and so the bits of the head's gradient, depend on it where
 	// it cuts a micro-batch.
 	LogitRows int
+	// Partials counts sums of gradients that wait while Grads takes others.
+	Partials int
 	// Moments is how many vectors of optimizer state each layer's parameters have: 2 for
 	// AdamW, 0 for a stack that does not train. Shares are by layer, from First on, the parts
 	// of them that the stack has; nil: the whole.
@@ -54,6 +56,7 @@ const (
 	maxMicroBatch = 1 << 12
 	maxSlots      = 1 << 12
 	maxMoments    = 4
+	maxPartials   = 64
 )
 
 // level is the level of local layer i.
@@ -95,6 +98,7 @@ func (c StackConfig) validate() error {
 		bounds[int]{"slots", c.Slots, 1, maxSlots},
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
+		bounds[int]{"partials", c.Partials, 0, maxPartials},
 		bounds[int]{"layers restored ahead", c.Ahead, 0, c.End - c.First},
 		bounds[int]{"bits of the gradients' scale", c.ScaleBits, 0, maxScaleBits},
 	); err != nil {

@@ -13,6 +13,7 @@ type State struct {
 	cfg           StackConfig
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
 	copies        []kernels.View   // by local layer, [LayerLen] in halves; none with F32 storage
+	partials      [][]kernels.View // by number and local layer, [TrainedLen]
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
 	windows       [][]kernels.View // by number and moment
 }
@@ -26,6 +27,9 @@ func newState(cfg StackConfig, mem *memory) State {
 	s.grads = make([]kernels.View, len(s.params))
 	if !cfg.ForwardOnly {
 		s.grads = s.vectors(&mem.grads, m.TrainedLen, 0)
+		for range cfg.Partials {
+			s.partials = append(s.partials, s.vectors(&mem.partials, m.TrainedLen, 0))
+		}
 	}
 	if cfg.Storage != StorageF32 {
 		s.copies = s.vectors(&mem.copies, m.LayerLen, shared)
@@ -75,6 +79,10 @@ func (s *State) Params(layer int) kernels.View { return s.params[s.local(layer)]
 // ForwardOnly.
 func (s *State) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 
+// Partial returns vector i of [0,Partials), laid out like a layer's Grads: a sum of gradients that waits
+// while Grads takes others.
+func (s *State) Partial(layer, i int) kernels.View { return s.partials[i][s.local(layer)] }
+
 // Owned returns the elements of a layer's gradient for which moments are held.
 func (s *State) Owned(layer int) []Range {
 	return s.cfg.Model.ShareRanges(layer, s.cfg.share(s.local(layer)))
@@ -94,7 +102,7 @@ func (s *State) shareLen(layer int) int {
 func (s *State) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
 
 // Unscale enqueues the division of a layer's Grads by the scale of F16 storage, after the last
-// micro-batch of a step. With other storages it does nothing.
+// micro-batch that is added to them. With other storages it does nothing.
 func (s *State) Unscale(q kernels.Queue, layer int) { s.unscale(q, layer) }
 
 func (s *State) unscale(q issuer, layer int) {

@@ -38,14 +38,14 @@
 //
 // # The same bits under every schedule
 //
-// Losses depend on how micro-batches are shared among replicas, and on nothing else here:
+// Losses depend neither on the schedule nor on the number of replicas:
 //
 //   - The runner accumulates weight gradients in program order into one gradient for each
 //     (replica, stage); Validate refuses a program in which they do not ascend. So chunks,
 //     groups and a delayed BackwardWeight change no bit.
-//   - Replicas are summed in replica order. Two replicas on one worker have a gradient each
-//     until then. Chimera with f pairs is 2f replicas (down pipelines are even ones, up
-//     pipelines odd), and has the bits of any other schedule with 2f such replicas.
+//   - Groups of micro-batches are summed in an order that the run fixes (plan.Sums); a replica
+//     has whole groups. Two replicas on one worker have a gradient each until then. Chimera
+//     with f pairs is 2f replicas (down pipelines are even ones, up pipelines odd).
 //   - With Segments = n > 1 (Seq1F1B) Micro counts segments: Micro = sequence*n + segment,
 //     where segment 0 has a sequence's first T/n tokens. On one stage forwards come in
 //     ascending segment order, since a segment attends to the keys and values of those

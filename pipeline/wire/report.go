@@ -9,7 +9,7 @@ import (
 )
 
 // MaxReportEntries bounds the losses and, separately, the square sums of one report.
-const MaxReportEntries = 1 << 16
+const MaxReportEntries = 1 << 17
 
 const (
 	reportFront = 4 + 4 + 16 // two counts, zeros
@@ -29,7 +29,7 @@ type MicroLoss struct {
 }
 
 // PartSquare is the sum of squares of one part of a layer's reduced gradient. Parts are
-// numbered layer by layer, as many of each layer as there are replicas.
+// numbered layer by layer, as many of each layer whatever the number of replicas.
 type PartSquare struct {
 	Part int32
 	Sum  float64

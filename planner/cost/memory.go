@@ -34,10 +34,13 @@ type Training struct {
 	NodeBytes int64
 }
 
-// Parts are the layers whose optimizer state replicas hold in parts; the zero value is none.
+// Parts say how much of the vectors that training keeps a replica has: the layers whose optimizer state
+// replicas hold in parts, and how many partial sums of gradients each stage may have (plan.Sums). The
+// zero value is all of the state, and no partial sums.
 type Parts struct {
 	Replicas int
 	Layers   plan.LayerRanges
+	Partials int
 }
 
 // of returns into how many parts the state of a layer is cut.
@@ -86,7 +89,7 @@ func (b *MemoryModel) InParts(p Parts) *MemoryModel {
 	return &out
 }
 
-// Parts returns the layers whose optimizer state is in parts.
+// Parts returns which optimizer state is in parts, and how many partial sums there are.
 func (b *MemoryModel) Parts() Parts { return b.parts }
 
 // Layers returns how many layers the model has.

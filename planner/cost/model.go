@@ -124,6 +124,7 @@ func (m *Model) Recomputed(device, level int) []schedule.Nanos {
 // sizeKey has all that what a Stack allocates depends on, apart from its slots.
 type sizeKey struct {
 	first, end, ahead int
+	partials          int
 	split, offload    bool
 	shares            string
 	levels            plan.Levels
@@ -148,7 +149,7 @@ func (m *Model) size(s Stage) stageSize {
 	if m.Stack == nil {
 		return m.addUp(s)
 	}
-	key := sizeKey{s.First, s.End, s.Ahead, s.Use.Split, s.Offload, packShares(s.Shares), plan.JoinLevels(s.Levels), m.Devices[s.Device].Storage}
+	key := sizeKey{s.First, s.End, s.Ahead, s.Partials, s.Use.Split, s.Offload, packShares(s.Shares), plan.JoinLevels(s.Levels), m.Devices[s.Device].Storage}
 	out, ok := m.sizes[key]
 	if ok {
 		return out

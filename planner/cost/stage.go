@@ -14,8 +14,10 @@ type Stage struct {
 	// Worker is the number of the device's program.
 	Worker int
 	Use    schedule.Use
-	Shares []model.Share     // by layer, of the optimizer state; nil: all of it
-	Levels []model.Recompute // by layer; nil: nothing is recomputed
+	Shares []model.Share // by layer, of the optimizer state; nil: all of it
+	// Partials counts sums of gradients that wait for others (plan.Sums).
+	Partials int
+	Levels   []model.Recompute // by layer; nil: nothing is recomputed
 	// Offload keeps the optimizer state in host memory.
 	Offload bool
 	// Ahead counts the last layers, which are recomputed before their gradient has come.

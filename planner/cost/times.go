@@ -107,8 +107,8 @@ func (m *Model) Updates(rows Rows) (slowest schedule.Nanos) {
 // Exchange returns the time of one reduce-scatter or one all-gather of layers between replicas.
 // Each layer's vector is cut into one part per replica, and a device sends every part but its own
 // to the part's owner, or its own to all. Messages of one device follow each other, devices work
-// at the same time.
-func (m *Model) Exchange(rows Rows, layers plan.LayerRanges) schedule.Nanos {
+// at the same time. Of the vectors there is one, or by replica so many.
+func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) schedule.Nanos {
 	var slowest, latency schedule.Nanos
 	sums := make([]schedule.Nanos, len(m.Devices))
 	for r, row := range rows {
@@ -120,7 +120,11 @@ func (m *Model) Exchange(rows Rows, layers plan.LayerRanges) schedule.Nanos {
 				s2, _ := slices.BinarySearchFunc(other, s.First+1, func(o Stage, layer int) int { return o.End - layer }) // the stage that holds layer First
 				for from := s.First; from < s.End; s2++ {
 					to := min(s.End, other[s2].End)
-					if bytes := m.paramBytes(from, to, layers); bytes > 0 {
+					bytes := m.paramBytes(from, to, layers)
+					if vectors != nil {
+						bytes *= int64(vectors[r])
+					}
+					if bytes > 0 {
 						hop := m.Link(s.Device, other[s2].Device).Hop(bytes / int64(len(rows)))
 						sums[s.Device] += hop.Transfer
 						latency = max(latency, hop.Latency)

@@ -182,7 +182,7 @@ func TestExchangeAddsUpMessages(t *testing.T) {
 		if slowest > 0 {
 			slowest += 1e6 // half a round trip
 		}
-		if got := s.Exchange(rows, some); got != slowest {
+		if got := s.Exchange(rows, some, nil); got != slowest {
 			t.Fatalf("%+v: %v take %d, want %d", rows, some, got, slowest)
 		}
 	}

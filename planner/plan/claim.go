@@ -134,7 +134,7 @@ func (p Profile) Clamped() Profile {
 	clamp(p.figures())
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		d.Model = clip(d.Model, maxModelText)
+		d.Model = Clip(d.Model, maxModelText)
 		clamp(d.figures())
 	}
 	for i := range p.Links {
@@ -143,10 +143,14 @@ func (p Profile) Clamped() Profile {
 	return p
 }
 
-// clip returns text without unprintable characters, cut at the end of a character.
-func clip(text string, most int) string {
+// Clip returns text as Printable accepts it: line ends and tabs as spaces, without other characters that it refuses, and
+// cut at the end of a character. Whatever others write passes through it before people read it.
+func Clip(text string, most int) string {
 	var b strings.Builder
 	for _, r := range text {
+		if r == '\n' || r == '\t' {
+			r = ' '
+		}
 		if r == utf8.RuneError || hidden(r) {
 			continue
 		}

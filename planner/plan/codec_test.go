@@ -33,7 +33,7 @@ func TestAPlanWithAnUnknownCodec(t *testing.T) {
 		p := Plan{Generation: 1, Schedule: "1f1b", Replicas: []Pipeline{{Micros: 1, Warmups: []int{0, 0}, Stages: []Placement{
 			{Layers: LayerRange{First: 0, End: 1}, Codec: codec}, {Layers: LayerRange{First: 1, End: 2}},
 		}}}}
-		if err := p.Validate(2, 1); (err == nil) != good || (err != nil && !errors.Is(err, ErrBadPlan)) {
+		if err := p.Validate(2, Sums{1, 1}); (err == nil) != good || (err != nil && !errors.Is(err, ErrBadPlan)) {
 			t.Errorf("codec %q: %v", codec, err)
 		}
 	}

@@ -150,9 +150,12 @@ func (p Plan) Encode() []byte {
 	return b
 }
 
-// Validate checks that the plan covers layers [0, layers) in every replica and every
-// micro-batch [0, micros) once.
-func (p Plan) Validate(layers, micros int) error {
+// Validate checks that the plan covers layers [0, layers) in every replica and every micro-batch once,
+// in whole groups of the run's sums.
+func (p Plan) Validate(layers int, sums Sums) error {
+	if err := sums.Validate(); err != nil {
+		return err
+	}
 	if p.Generation == 0 {
 		return fmt.Errorf("%w: generation 0", ErrBadPlan)
 	}
@@ -166,6 +169,9 @@ func (p Plan) Validate(layers, micros int) error {
 	for r, pipe := range p.Replicas {
 		if pipe.FirstMicro != nextMicro || pipe.Micros < 1 {
 			return fmt.Errorf("%w: replica %d has micro-batches %d+%d, want %d+(1 or more)", ErrBadPlan, r, pipe.FirstMicro, pipe.Micros, nextMicro)
+		}
+		if _, ok := sums.Share(pipe.FirstMicro, pipe.Micros); !ok {
+			return fmt.Errorf("%w: replica %d has micro-batches %d+%d, want whole groups of the %d that %s are added in", ErrBadPlan, r, pipe.FirstMicro, pipe.Micros, sums.Groups, Count(sums.Micros, "micro-batch"))
 		}
 		nextMicro += Micro(pipe.Micros)
 		if err := p.checkWarmups(r); err != nil {
@@ -191,8 +197,8 @@ func (p Plan) Validate(layers, micros int) error {
 			return fmt.Errorf("%w: replica %d covers %d of %d layers", ErrBadPlan, r, next, layers)
 		}
 	}
-	if int(nextMicro) != micros {
-		return fmt.Errorf("%w: replicas share %d micro-batches of %d", ErrBadPlan, nextMicro, micros)
+	if int(nextMicro) != sums.Micros {
+		return fmt.Errorf("%w: replicas share %d micro-batches of %d", ErrBadPlan, nextMicro, sums.Micros)
 	}
 	return nil
 }
@@ -250,9 +256,18 @@ func (p Plan) StagesOf(worker WorkerID) []StageID {
 // At returns the placement of a stage.
 func (p Plan) At(h StageID) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
+// Find returns the placement of a stage that the plan may not have.
+func (p Plan) Find(h StageID) (Placement, bool) {
+	if h.Replica < 0 || int(h.Replica) >= len(p.Replicas) || h.Stage < 0 || int(h.Stage) >= len(p.Replicas[h.Replica].Stages) {
+		return Placement{}, false
+	}
+	return p.At(h), true
+}
+
 // Has reports whether the plan gives a stage to a peer. Any StageID may be asked for.
 func (p Plan) Has(peer PeerID, h StageID) bool {
-	return h.Replica >= 0 && int(h.Replica) < len(p.Replicas) && h.Stage >= 0 && int(h.Stage) < len(p.Replicas[h.Replica].Stages) && p.At(h).Peer == peer
+	place, ok := p.Find(h)
+	return ok && place.Peer == peer
 }
 
 // Places reports whether the plan has a stage for a peer.

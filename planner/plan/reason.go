@@ -26,6 +26,8 @@ const (
 	ReasonPrecision ReasonKind = "precision"
 	// ReasonSharding says whether replicas hold the optimizer state in parts.
 	ReasonSharding ReasonKind = "shard"
+	// ReasonSums says that the order of the run's sums allows no more replicas.
+	ReasonSums ReasonKind = "sums"
 	// ReasonNextBest names the best plan of another kind, and by how much it is slower.
 	ReasonNextBest ReasonKind = "next"
 	// ReasonClaim names a node that is counted on with less than it claims.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"pnode/pipeline/model"
@@ -54,18 +55,21 @@ type TrainSpec struct {
 	// Micros micro-batches of MicroBatch sequences make one step.
 	Micros     int `json:"micros"`
 	MicroBatch int `json:"micro_batch"`
-	// Learning rate: linear warm-up to LR over WarmupSteps, cosine to MinLR at Steps.
+	// Learning rate: linear warm-up to LR over WarmupSteps, cosine to MinLR at DecayEnd, MinLR from there on.
 	LR          float64 `json:"lr"`
 	MinLR       float64 `json:"min_lr"`
 	WarmupSteps Step    `json:"warmup_steps"`
-	Beta1       float64 `json:"beta1"`
-	Beta2       float64 `json:"beta2"`
-	Eps         float64 `json:"eps"`
+	// DecaySteps is where the cosine ends; 0 is Steps.
+	DecaySteps Step    `json:"decay_steps,omitzero"`
+	Beta1      float64 `json:"beta1"`
+	Beta2      float64 `json:"beta2"`
+	Eps        float64 `json:"eps"`
 	// Decay is decoupled weight decay, on matrices only.
 	Decay float64 `json:"decay"`
 	// ClipNorm bounds the global gradient norm; 0 is off.
 	ClipNorm float64 `json:"clip_norm"`
-	// HeldOutEvery, CheckpointEvery count steps between evaluations and checkpoints.
+	// HeldOutEvery, CheckpointEvery count steps between evaluations and checkpoints. Without CheckpointEvery a step's
+	// coordinator says when a checkpoint is due.
 	HeldOutEvery    Step `json:"held_out_every"`
 	CheckpointEvery Step `json:"checkpoint_every"`
 	// KeepCheckpoints counts the newest checkpoints that stay.
@@ -79,9 +83,10 @@ type TrainSpec struct {
 	// groups. Where it runs pipelines both ways, each of the Replicas has as many copies of the model
 	// on the same devices.
 	Schedule string `json:"schedule,omitzero"`
-	// UnevenShares gives faster replicas more of a step's micro-batches. The sums over
-	// replicas then add up differently from plan to plan: without it the losses are the same
-	// to the bit for a number of replicas, with it they are not.
+	// SumGroups is into how many groups Sums cuts the micro-batches, 0 for one each. Replicas take
+	// whole groups, so that there are at most as many.
+	SumGroups int `json:"sum_groups,omitzero"`
+	// UnevenShares gives faster replicas more of a step's groups of micro-batches.
 	UnevenShares bool `json:"uneven_shares"`
 	// Recompute says what blocks recompute to save memory.
 	Recompute RecomputeRule `json:"recompute,omitzero"`
@@ -101,7 +106,12 @@ type TrainSpec struct {
 	MinNodes int `json:"min_nodes"`
 	// Voters says which nodes vote on the log.
 	Voters VoterRule `json:"voters,omitzero"`
+	// AwaitOwnerS is how many seconds members of the finished run stay for an owner that has not got the model yet.
+	AwaitOwnerS int64 `json:"await_owner_s,omitzero"`
 }
+
+// DecayEnd returns the step at which the learning rate has come down to MinLR.
+func (t TrainSpec) DecayEnd() Step { return cmp.Or(t.DecaySteps, t.Steps) }
 
 // VoterRule says which nodes of a run vote on its log. The zero value is VotersAuto.
 type VoterRule string
@@ -120,11 +130,21 @@ func VoterRules() []VoterRule { return []VoterRule{VotersAuto, VotersOwners, Vot
 // MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
 const MomentVectors = 2
 
+// StageStack returns the configuration of a plan's stage, without a device, with the slots that a
+// program asks for.
+func (s RunSpec) StageStack(p Plan, at StageID, use schedule.Use) model.StackConfig {
+	pipe, sums := p.Replicas[at.Replica], s.Train.Sums()
+	share, _ := sums.Share(pipe.FirstMicro, pipe.Micros)
+	return s.Stack(p.At(at), p.Shares(at), sums.Partials(share), use)
+}
+
 // Stack returns the configuration of a stage in its place, without a device: with its shares of the
-// optimizer state, nil for all of it, and the slots that a program asks for.
-func (s RunSpec) Stack(p Placement, shares []model.Share, use schedule.Use) model.StackConfig {
+// optimizer state, nil for all of it, so many sums of gradients that wait, and the slots that a
+// program asks for.
+func (s RunSpec) Stack(p Placement, shares []model.Share, partials int, use schedule.Use) model.StackConfig {
 	return model.StackConfig{
-		Model: s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
+		Partials: partials,
+		Model:    s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
 		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: MomentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,

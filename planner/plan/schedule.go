@@ -18,6 +18,8 @@ type ReplicaGroup struct {
 	Layers []int
 	First  Micro
 	Micros int
+	// Sums has the groups that the replicas take whole.
+	Sums Sums
 	// Warmups holds by worker the warm-ups of 1f1b and gpipe.
 	Warmups []int
 }
@@ -28,9 +30,9 @@ type ReplicaGroup struct {
 func (g ReplicaGroup) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, error) {
 	n := spec.Replicas()
 	of := schedule.Group{First: first, Stages: len(g.Workers) * spec.Chunks(), Warmups: g.Warmups}
-	for i := range n { // an even part of the micro-batches for each
-		from, to := g.Micros*i/n, g.Micros*(i+1)/n
-		of.Shares = append(of.Shares, schedule.Share{First: g.First + Micro(from), Micros: to - from})
+	for i := range n {
+		from, micros := g.Part(i, n)
+		of.Shares = append(of.Shares, schedule.Share{First: from, Micros: micros})
 	}
 	holders, err := g.holders(spec, of)
 	if err != nil {
@@ -45,6 +47,18 @@ func (g ReplicaGroup) Pipelines(spec schedule.Spec, first Replica) ([]Pipeline, 
 		pipes[i] = Pipeline{FirstMicro: share.First, Micros: share.Micros, Warmups: g.Warmups, Stages: g.Stages(holders[i], parts)}
 	}
 	return pipes, nil
+}
+
+// Part returns part i of n of the group's micro-batches: about as many sum groups for each, or micro-batches where
+// those are no whole sum groups.
+func (g ReplicaGroup) Part(i, n int) (first Micro, micros int) {
+	from, to := g.First+Micro(g.Micros*i/n), g.First+Micro(g.Micros*(i+1)/n)
+	if g.Sums.Groups > 0 {
+		if share, ok := g.Sums.Share(g.First, g.Micros); ok {
+			from, to = g.Sums.First(share.First+ceilDiv(share.Len()*i, n)), g.Sums.First(share.First+ceilDiv(share.Len()*(i+1), n))
+		}
+	}
+	return from, int(to - from)
 }
 
 // holders returns by replica and stage the number of the worker, as the schedule's actions say.

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
+	"pnode/planner/plan"
 )
 
 // The reasons for which a peer is not admitted. A refusal that crosses the network arrives as one of these,
@@ -63,13 +64,7 @@ func refusalFrom(code byte, detail string) error {
 	if detail == "" {
 		detail = reason.Error()
 	}
-	printable := strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, detail)
-	return &plain{printable, reason}
+	return &plain{plan.Clip(detail, maxDetailBytes), reason}
 }
 
 // plain is an error that wraps a sentinel without repeating its text.

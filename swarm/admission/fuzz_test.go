@@ -3,14 +3,17 @@ package admission
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	ma "github.com/multiformats/go-multiaddr"
+
+	"pnode/planner/plan"
 )
 
 // samples are valid messages of each kind.
-func samples(f *testing.F) (v Invite, capability []byte, addrs []ma.Multiaddr) {
+func samples(f testing.TB) (v Invite, capability []byte, addrs []ma.Multiaddr) {
 	f.Helper()
 	id := testIdentity(f)
 	a := ma.StringCast("/ip4/192.0.2.1/udp/4001/quic-v1")
@@ -154,4 +157,33 @@ func FuzzDecodeRecords(f *testing.F) {
 		r, err := DecodeRecords(b)
 		checkDecoded(t, b, AppendRecords(nil, r), err)
 	})
+}
+
+// Names that a terminal obeys are refused in what members say of themselves and of others, and refusals are told without them.
+func TestHostileWords(t *testing.T) {
+	_, c, addrs := samples(t)
+	for name, text := range map[string]string{"escape sequence": "\x1b[2Jdesk.example", "turned around": "\u202egro.elpmaxe", "long": strings.Repeat("x", 300)} {
+		a, err := ma.NewMultiaddr("/dns4/" + text + "/tcp/4001")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := appendBytes([]byte{1, 0}, a.Bytes())
+		hello := Hello{Capability: c}.Append(nil)
+		hello = append(hello[:len(hello)-2], raw...)
+		if _, err := DecodeHello(hello); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: a greeting is taken: %v", name, err)
+		}
+		records := append(appendBytes([]byte{1, 0}, c), raw...)
+		if _, err := DecodeRecords(records); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: a record is taken: %v", name, err)
+		}
+	}
+	if _, err := DecodeHello(Hello{Capability: c, Addrs: addrs}.Append(nil)); err != nil {
+		t.Errorf("a plain greeting: %v", err)
+	}
+	told := Reply{Code: 1, Detail: "no\x1b[31m\n" + strings.Repeat("é", maxDetailBytes)}.Append(nil)
+	r, err := DecodeReply(told)
+	if err != nil || !plan.Printable(r.Err().Error(), maxDetailBytes) {
+		t.Errorf("a refusal: %q, %v", r.Err(), err)
+	}
 }

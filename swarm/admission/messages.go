@@ -176,6 +176,9 @@ func readAddrs(d *decoder, limit int) []ma.Multiaddr {
 			d.err = malformed("address: %v", err)
 			return nil
 		}
+		if d.err = checkNames(a); d.err != nil {
+			return nil
+		}
 		addrs = append(addrs, a)
 	}
 	return addrs

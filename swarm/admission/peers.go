@@ -26,6 +26,7 @@ type Visit struct {
 	Decided    chan struct{}
 	closed     bool
 	member     bool
+	silent     bool
 	refusal    error
 	capability Capability
 	instance   Instance
@@ -67,6 +68,23 @@ func (s *Peers) Admit(p peer.ID, c Capability, i Instance) (first, replaced bool
 		s.announce()
 	}
 	return first, replaced, nil
+}
+
+// SetSilent notes whether a connected peer owes a sign of life.
+func (s *Peers) SetSilent(p peer.ID, silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.visits[p]; v != nil {
+		v.silent = silent
+	}
+}
+
+// Silent reports whether a peer is connected and owes a sign of life.
+func (s *Peers) Silent(p peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	return v != nil && v.silent
 }
 
 // Refuse notes why a peer stays out. A member stays one: the refusal of a second greeting does not undo the

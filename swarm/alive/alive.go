@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/neterr"
 	"pnode/swarm/streams"
 	"pnode/swarm/tasks"
 )
@@ -47,8 +47,8 @@ type Config struct {
 	Tasks   *tasks.Group
 	// Fresh connects to a member anew, beside the connection that there is, and hangs up.
 	Fresh func(context.Context, plan.PeerID) error
-	// Moved is called when this machine's addresses have changed.
-	Moved func()
+	// Moved is called when this machine's addresses have changed, with those that are gone.
+	Moved func(gone []netip.Addr)
 	// Addrs returns this machine's addresses.
 	Addrs func() []netip.Addr
 	Log   *slog.Logger
@@ -113,6 +113,25 @@ func (w *Watch) follow(ctx context.Context, p peer.ID) {
 	}
 }
 
+// Answers reports whether a member answers before ctx ends.
+func (w *Watch) Answers(ctx context.Context, p plan.PeerID) bool {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return false
+	}
+	st, err := w.Streams.Open(ctx, id, proto)
+	if err != nil {
+		return false
+	}
+	defer st.Reset()
+	defer context.AfterFunc(ctx, func() { st.Reset() })()
+	b := []byte{1}
+	if _, err = st.Write(b); err == nil {
+		_, err = io.ReadFull(st, b)
+	}
+	return err == nil
+}
+
 // ask asks a member for signs of life over one stream until that fails.
 func (w *Watch) ask(ctx context.Context, p peer.ID) error {
 	opening, cancel := context.WithTimeout(ctx, answerTime)
@@ -137,7 +156,7 @@ func (w *Watch) ask(ctx context.Context, p peer.ID) error {
 		if err == nil {
 			_, err = io.ReadFull(st, answer)
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if unanswered(err, st) {
 			err = w.doubt(ctx, p, st, answer)
 		}
 		switch {
@@ -155,9 +174,17 @@ func (w *Watch) ask(ctx context.Context, p peer.ID) error {
 	}
 }
 
+// unanswered reports whether no answer came on a stream in time, whatever its connection's errors are, and the
+// connection stands.
+func unanswered(err error, st network.Stream) bool {
+	return neterr.Silent(err) && !st.Conn().IsClosed()
+}
+
 // doubt dials a member anew that gives no sign of life, and closes the connection that it does not answer on if that works.
 // Where it does not work either, the answer is waited for: the member or the whole network may be down.
 func (w *Watch) doubt(ctx context.Context, p peer.ID, st network.Stream, answer []byte) error {
+	w.Peers.SetSilent(p, true)
+	defer w.Peers.SetSilent(p, false)
 	for {
 		fresh, cancel := context.WithTimeout(ctx, freshTime)
 		unreachable := w.Fresh(fresh, plan.PeerID(p.String()))
@@ -165,11 +192,8 @@ func (w *Watch) doubt(ctx context.Context, p peer.ID, st network.Stream, answer 
 		if err := st.SetDeadline(time.Now().Add(secondChance)); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(st, answer); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := io.ReadFull(st, answer); !unanswered(err, st) {
 			return err
-		}
-		if st.Conn().IsClosed() { // idle for too long, which counts as a deadline to libp2p
-			return net.ErrClosed
 		}
 		if unreachable == nil {
 			break
@@ -200,10 +224,11 @@ func (w *Watch) Run(ctx context.Context) {
 			continue
 		}
 		w.Log.Info("swarm: this machine's addresses changed", "before", last, "now", now)
+		gone := slices.DeleteFunc(last, func(a netip.Addr) bool { return slices.Contains(now, a) })
 		for _, c := range w.Host.Network().Conns() {
 			ip, err := manet.ToIP(c.LocalMultiaddr())
 			at, _ := netip.AddrFromSlice(ip)
-			if at = at.Unmap(); err == nil && slices.Contains(last, at) && !slices.Contains(now, at) {
+			if err == nil && slices.Contains(gone, at.Unmap()) {
 				c.Close()
 			}
 		}
@@ -212,7 +237,7 @@ func (w *Watch) Run(ctx context.Context) {
 		close(w.moved)
 		w.moved = make(chan struct{})
 		w.mu.Unlock()
-		w.Moved()
+		w.Moved(gone)
 	}
 }
 

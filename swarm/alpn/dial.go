@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/hole"
 	"pnode/swarm/host"
 	"pnode/swarm/mux"
 	"pnode/swarm/tcp"
@@ -35,6 +36,8 @@ const (
 	dialTime    = 5 * time.Second
 	addrStagger = 100 * time.Millisecond
 	dialStagger = 500 * time.Millisecond
+	// holeDelay is how much later than an address a punched hole is tried.
+	holeDelay = 300 * time.Millisecond
 	// noAnswer is how long a transport may be silent before a caller that gives up speaks against it.
 	noAnswer = 2 * time.Second
 	// maxAddrs bounds the addresses of a transport that are tried: peers say what they like.
@@ -129,16 +132,32 @@ func (t *Transport) Transports(p plan.PeerID) []plan.Transport {
 	return t.transports(id)
 }
 
+// Why returns why a member is reached over a transport rather than a better one, as in "UDP gets no answer"; empty where
+// nothing is to be said.
+func (t *Transport) Why(p plan.PeerID, over plan.Transport) string {
+	why := t.Choice.Why(p, over)
+	holes := t.open(func(conn transport.Conn, id peer.ID) bool {
+		_, through := conn.RemoteAddr().(hole.Addr)
+		return through && plan.PeerID(id.String()) == p
+	})
+	if over == plan.TCP && len(holes) > 0 {
+		return strings.TrimPrefix(why+"; through a punched hole, which control shares", "; ")
+	}
+	return why
+}
+
 func (t *Transport) transports(p peer.ID) []plan.Transport {
 	all := slices.DeleteFunc(slices.Clone(plan.Transports), func(over plan.Transport) bool {
 		switch over {
 		case plan.Relay:
 			return t.Relay == nil
+		case plan.TCP:
+			return len(t.candidates(p, over)) == 0 && !t.punched(p)
 		default:
 			return len(t.candidates(p, over)) == 0
 		}
 	})
-	return t.Findings.order(p, all)
+	return t.Choice.Order(plan.PeerID(p.String()), all)
 }
 
 // dialBest dials over each of the transports in turn and returns the first connection. A try of one before goes on: what
@@ -162,7 +181,7 @@ func (t *Transport) dialBest(ctx context.Context, p peer.ID, all []plan.Transpor
 		if over == conn.Transport() {
 			break
 		}
-		t.Findings.pending(p, over)
+		t.Choice.Slow(plan.PeerID(p.String()), over)
 	}
 	return conn, nil
 }
@@ -172,13 +191,15 @@ func (t *Transport) dialOver(ctx context.Context, p peer.ID, over plan.Transport
 	begun := time.Now()
 	conn, err := t.dialAddrs(ctx, p, over, allowed)
 	if err != nil {
+		failed := &dialError{over, inWords(over, err), err}
+		t.Log.Debug("swarm: dial failed", "alpn", t.ALPN, "over", over, "peer", p, "why", failed.why, "err", err)
 		late := errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(begun) >= noAnswer
 		if late || ctx.Err() == nil {
-			t.Findings.note(p, over, inWords(err))
+			t.Choice.Failed(plan.PeerID(p.String()), over, failed.why)
 		}
-		return nil, fmt.Errorf("over %s: %w", over, err)
+		return nil, failed
 	}
-	t.Findings.note(p, over, "")
+	t.Choice.Worked(plan.PeerID(p.String()), over)
 	return conn, nil
 }
 
@@ -204,12 +225,15 @@ func (t *Transport) dialAddrs(ctx context.Context, p peer.ID, over plan.Transpor
 		})
 		addrs = addrs[:min(len(addrs), maxAddrsBack)]
 	}
-	if len(addrs) == 0 {
-		return nil, errNoAddress
-	}
 	var tries []try
 	for _, a := range addrs {
 		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialAddr(ctx, p, a, over, allowed) })
+	}
+	if over == plan.TCP && t.punched(p) { // a connection of its own is better, where there is a way for it
+		tries = append(tries, func(ctx context.Context) (transport.Conn, error) { return t.dialHole(ctx, p) })
+	}
+	if len(tries) == 0 {
+		return nil, errNoAddress
 	}
 	return t.first(ctx, addrStagger, tries, nil)
 }
@@ -298,6 +322,25 @@ func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
 		}
 	}
 	return out
+}
+
+// punched reports whether a peer is connected through a hole over TCP that connections of the ALPN can use.
+func (t *Transport) punched(p peer.ID) bool { return t.Hole != nil && t.Host.PunchedTCP(p) }
+
+// dialHole makes a connection within libp2p's own, through a punched hole.
+func (t *Transport) dialHole(ctx context.Context, p peer.ID) (transport.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	select {
+	case <-time.After(holeDelay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	raw, err := t.Hole(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return t.Client(ctx, raw, p, plan.TCP)
 }
 
 func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {

@@ -4,8 +4,7 @@
 // Serve are given. On streams of bytes both ends prove their peer ID by TLS, and package mux makes streams of them. What
 // runs on the connections belongs to their users: pipeline/link (pnode-data/1) and package probe (pnode-probe/1).
 //
-// What a dial finds out about a transport is kept for a minute, with the reason that people read: [Findings],
-// [Transport.Paths].
+// Dials ask package choice which transport to try first, and tell it what came of it.
 //
 // It also asks machines whether a port is closed: [Transport.Refuses], [NobodyListens].
 //

@@ -44,7 +44,7 @@ func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Values(proved)), func(at netip.AddrPort) bool { return at.Addr() == a.Addr() })
 	}
 	for _, over := range t.transports(id) {
-		if _, asked := proved[over]; asked || t.FailedLately(p, over) {
+		if _, asked := proved[over]; asked || t.Choice.FailedLately(p, over) {
 			continue
 		}
 		for _, a := range t.candidates(id, over) {
@@ -58,6 +58,30 @@ func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 		}
 	}
 	return len(proved) > 0
+}
+
+// RefusesTCP is Refuses for TCP alone: at the port where the member proved its identity, or else at those that it announces
+// for a host where it did over UDP. Hosts answer datagrams to closed ports with so much ICMP a second, and connections always.
+func (t *Transport) RefusesTCP(ctx context.Context, p plan.PeerID) bool {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return false
+	}
+	proved := t.listensAt(id)
+	if at, ok := proved[plan.TCP]; ok {
+		return refusesTCP(ctx, at.String())
+	}
+	asked := false
+	for _, a := range t.candidates(id, plan.TCP) {
+		at, err := endpoint(a)
+		if err != nil || at.Addr() != proved[plan.QUIC].Addr() {
+			continue
+		}
+		if asked = true; !refusesTCP(ctx, at.String()) {
+			return false
+		}
+	}
+	return asked
 }
 
 // endpoint returns the IP address and the port that an address begins with.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/peer"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -97,6 +98,32 @@ func TestDialOverTCP(t *testing.T) {
 	}
 }
 
+// With this machine's address connections over TCP end, at this end alone, and QUIC's stay.
+func TestMovedEndsWhatIsOverTCP(t *testing.T) {
+	a, b := pair(t)
+	ctx := within(t)
+	conns := map[plan.Transport]transport.Conn{}
+	for _, over := range []plan.Transport{plan.TCP, plan.WebSocket, plan.QUIC} {
+		var err error
+		if conns[over], err = a.Dial(ctx, b.id.Peer(), over); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Moved([]netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	for over, conn := range conns {
+		if conn.Err() != nil {
+			t.Errorf("%s has ended with another address: %v", over, conn.Err())
+		}
+	}
+	a.Moved([]netip.Addr{netip.MustParseAddr("127.0.0.1")})
+	for over, conn := range conns {
+		closed := new(transport.ConnError)
+		if err := conn.Err(); over == plan.QUIC && err != nil || over != plan.QUIC && (err == nil || errors.As(err, &closed)) {
+			t.Errorf("%s: %v", over, err)
+		}
+	}
+}
+
 // Where UDP gets no answer the data plane runs over TCP, and says why.
 func TestTCPWhereUDPIsSilent(t *testing.T) {
 	a, b := pair(t)
@@ -119,8 +146,8 @@ func TestTCPWhereUDPIsSilent(t *testing.T) {
 	if conn.Transport() != plan.TCP {
 		t.Fatalf("connected over %s, want TCP", conn.Transport())
 	}
-	if paths := a.Paths(); len(paths) != 1 || paths[0].String() != "on TCP: UDP has not answered yet" {
-		t.Errorf("paths %v", paths)
+	if why := a.Why(b.id.Peer(), plan.TCP); why != "UDP has not answered yet" {
+		t.Errorf("%q", why)
 	}
 	for a.Why(b.id.Peer(), plan.TCP) != "UDP gets no answer" { // the try over UDP goes on until its time is over
 		select {
@@ -138,9 +165,6 @@ func TestTCPWhereUDPIsSilent(t *testing.T) {
 	if got := a.Transports(b.id.Peer()); got[0] != plan.TCP {
 		t.Errorf("transports %v after UDP has failed", got)
 	}
-	if paths := a.Paths(); len(paths) != 1 || paths[0].String() != "on TCP: UDP gets no answer" {
-		t.Errorf("paths %v", paths)
-	}
 }
 
 // A stranger's connection is closed after the handshake, before anything is read from it.
@@ -151,7 +175,7 @@ func TestStrangerOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &Transport{Config: b.Config, conns: map[transport.Conn]tracked{}}
+	x := &Transport{Config: b.Config, conns: map[transport.Conn]peer.ID{}}
 	if x.identity, err = libp2ptls.NewIdentity(id.Key()); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +212,7 @@ func TestStrangerOverTCP(t *testing.T) {
 	if closed, ok := transport.ClosedBy(refused.Err()); !ok || closed.Code != CodeNotMember {
 		t.Errorf("a stranger is told %v", refused.Err())
 	}
-	if len(b.queue) > 0 || len(b.Paths()) > 0 {
+	if len(b.queue) > 0 || len(b.conns) > 0 {
 		t.Error("a stranger was let in")
 	}
 }
@@ -208,7 +232,7 @@ func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
 		t.Error("a peer is dead over UDP that was never tried")
 	}
 	for _, over := range []plan.Transport{plan.QUIC, plan.WebSocket} {
-		a.Findings.note(p, over, "gets no answer")
+		a.Choice.Failed(b.id.Peer(), over, "gets no answer")
 	}
 	if !a.Refuses(ctx, b.id.Peer()) {
 		t.Error("a peer is alive of which everything has failed")
@@ -251,7 +275,7 @@ func TestSilenceIsNotedWhenTheCallerGivesUp(t *testing.T) {
 	if _, err := a.Dial(ctx, b.id.Peer(), plan.TCP); err == nil {
 		t.Fatal("connected to a listener that is silent")
 	}
-	if got := a.Findings.found(b.id.ID(), plan.TCP).why; got != "gets no answer" {
+	if got := a.Why(b.id.Peer(), plan.WebSocket); got != "TCP gets no answer" {
 		t.Errorf("TCP %q", got)
 	}
 }
@@ -291,20 +315,6 @@ func TestLateConnectionServesTheNextDial(t *testing.T) {
 	}
 	if kept() != nil {
 		t.Error("a connection is handed out twice")
-	}
-}
-
-// A peer that has come in over a transport can use it, whatever comes later.
-func TestCameOverSeveral(t *testing.T) {
-	f := NewFindings()
-	f.arrived("p", plan.TCP)
-	if got := f.reason("p", plan.TCP); got != "UDP was no way here for the peer" {
-		t.Errorf("%q", got)
-	}
-	f.arrived("p", plan.QUIC)
-	f.arrived("p", plan.WebSocket)
-	if got := f.reason("p", plan.WebSocket); got != "" {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -18,6 +20,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/choice"
 	"pnode/swarm/host"
 	"pnode/swarm/mux"
 	"pnode/swarm/tasks"
@@ -50,8 +53,7 @@ type Transport struct {
 	late      lateConns
 	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
 	mu      sync.Mutex
-	conns   map[transport.Conn]tracked
-	made    uint64 // connections until now
+	conns   map[transport.Conn]peer.ID
 	proved  map[peer.ID]map[plan.Transport]provedAddress
 	pending map[peer.ID]int
 	waiting int
@@ -69,18 +71,14 @@ type Config struct {
 	Reach func(context.Context, plan.PeerID) (peer.ID, error)
 	// Relay returns a stream of bytes to a peer through another member; nil where none forwards.
 	Relay func(context.Context, plan.PeerID) (net.Conn, error)
+	// Hole returns a stream of bytes to a peer through the hole that was punched over TCP for libp2p; nil where holes are
+	// not used.
+	Hole func(context.Context, peer.ID) (net.Conn, error)
 	// FixedWindows keeps receive windows as they are at first, which bounds what is buffered for a user that reads slowly.
 	FixedWindows bool
-	// Findings are shared by the transports of a node; nil for some of its own.
-	Findings *Findings
-	Log      *slog.Logger
-}
-
-// tracked is an open connection; a later one has a greater number.
-type tracked struct {
-	peer   peer.ID
-	over   plan.Transport
-	number uint64
+	// Choice is shared by the transports of a node; nil for one of its own.
+	Choice *choice.Choice
+	Log    *slog.Logger
 }
 
 // accepted is a member's connection that waits for Accept.
@@ -99,11 +97,11 @@ func New(cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}
 	t := &Transport{
-		Config: cfg, identity: identity, conns: map[transport.Conn]tracked{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
+		Config: cfg, identity: identity, conns: map[transport.Conn]peer.ID{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
 		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
 	}
-	if t.Findings == nil {
-		t.Findings = NewFindings()
+	if t.Choice == nil {
+		t.Choice = choice.New()
 	}
 	if cfg.Host.TCP != nil {
 		cfg.Host.TCP.Serve(cfg.ALPN, t.Serve)
@@ -299,7 +297,7 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 	}
 	t.track(conn, p)
 	t.remember(conn, p, nil)
-	t.Findings.arrived(p, conn.Transport())
+	t.Choice.Arrived(plan.PeerID(p.String()), conn.Transport())
 	select {
 	case t.queue <- accepted{conn, p}:
 	case <-conn.Context().Done():
@@ -335,8 +333,7 @@ func remotePeer(conn *quic.Conn) (peer.ID, error) {
 // before.
 func (t *Transport) track(conn transport.Conn, p peer.ID) {
 	t.mu.Lock()
-	t.made++
-	t.conns[conn] = tracked{p, conn.Transport(), t.made}
+	t.conns[conn] = p
 	t.mu.Unlock()
 	context.AfterFunc(conn.Context(), func() {
 		t.mu.Lock()
@@ -350,7 +347,17 @@ func (t *Transport) track(conn transport.Conn, p peer.ID) {
 
 // Drop closes the connections with p, which is no member any more.
 func (t *Transport) Drop(p peer.ID) {
-	closeAll(t.open(func(owner peer.ID) bool { return owner == p }), CodeNotMember, removed)
+	closeAll(t.open(func(_ transport.Conn, owner peer.ID) bool { return owner == p }), CodeNotMember, removed)
+}
+
+// Moved ends the connections over TCP that have an address which this machine has no longer: nothing comes over them any more.
+// Those over QUIC go on from another one.
+func (t *Transport) Moved(gone []netip.Addr) {
+	for _, conn := range t.open(func(transport.Conn, peer.ID) bool { return true }) {
+		if c, ok := conn.(*mux.Conn); ok && slices.Contains(gone, addrPort(c.LocalAddr()).Addr()) {
+			c.Break("this machine has another address")
+		}
+	}
 }
 
 // closeAll closes connections at the same time: a peer that does not read holds up its own alone.
@@ -362,12 +369,12 @@ func closeAll(conns []transport.Conn, code transport.Code, reason string) {
 	closing.Wait()
 }
 
-// open lists the connections with some peers.
-func (t *Transport) open(with func(peer.ID) bool) (out []transport.Conn) {
+// open lists some of the open connections.
+func (t *Transport) open(which func(transport.Conn, peer.ID) bool) (out []transport.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for conn, c := range t.conns {
-		if with(c.peer) {
+	for conn, p := range t.conns {
+		if which(conn, p) {
 			out = append(out, conn)
 		}
 	}
@@ -382,5 +389,5 @@ func (t *Transport) Close() {
 	for _, ln := range t.listeners {
 		ln.Close()
 	}
-	closeAll(t.open(func(peer.ID) bool { return true }), codeClosed, "closing")
+	closeAll(t.open(func(transport.Conn, peer.ID) bool { return true }), codeClosed, "closing")
 }

@@ -32,6 +32,9 @@ func (e SetRun) apply(s State) (State, error) {
 	case e.Spec.Model.Blocks < 1 || e.Spec.Model.Blocks > maxBlocks || e.Spec.Train.Micros < 1:
 		return s, fmt.Errorf("set run %q: %d blocks and %d micro-batches, want 1 to %d and at least 1", e.Spec.Run, e.Spec.Model.Blocks, e.Spec.Train.Micros, maxBlocks)
 	}
+	if err := e.Spec.Train.Sums().Validate(); err != nil {
+		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
+	}
 	if rule := e.Spec.Train.Voters; rule != "" && !slices.Contains(plan.VoterRules(), rule) {
 		return s, fmt.Errorf("set run %q: voters %q, want one of %v", e.Spec.Run, wire.Clip(string(rule), maxName), plan.VoterRules())
 	}
@@ -64,12 +67,13 @@ func checkInit(spec plan.RunSpec) error {
 }
 
 func (e Join) apply(s State) (State, error) {
-	if err := checkMember(e.Peer, e.Addrs, e.Profile); err != nil {
+	if err := CheckMember(e.Peer, e.Addrs, e.Profile); err != nil {
 		return s, fmt.Errorf("join: %w", err)
 	}
 	if len(e.Label) > maxText {
 		return s, fmt.Errorf("join %s: label of %d bytes, at most %d", e.Peer, len(e.Label), maxText)
 	}
+	e.Label = plan.Clip(e.Label, maxText)
 	if r, revoked := s.Revocation(e.Peer); revoked {
 		return s, fmt.Errorf("join: %s was %s", e.Peer.Short(), s.Removal(r))
 	}
@@ -88,7 +92,7 @@ func (e Join) apply(s State) (State, error) {
 	s.Epoch++
 	return s.withMember(Member{
 		Peer: e.Peer, ProcessEpoch: e.ProcessEpoch, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
-		State: Joining, Since: s.Epoch, Stood: old.Stood, Counter: old.Counter, Window: old.Window,
+		State: Joining, Since: s.Epoch, Stood: old.Stood, Voted: old.Voted, Counter: old.Counter, Window: old.Window,
 		Faults: old.Faults, Clean: old.Clean, Blamed: old.Blamed, Shown: shown,
 	}), nil
 }
@@ -107,7 +111,7 @@ func (e Lead) apply(s State) (State, error) {
 }
 
 func (e Update) apply(s State) (State, error) {
-	if err := checkMember(e.Peer, e.Addrs, e.Profile); err != nil {
+	if err := CheckMember(e.Peer, e.Addrs, e.Profile); err != nil {
 		return s, fmt.Errorf("update: %w", err)
 	}
 	m, err := s.process(e.Peer, e.ProcessEpoch)
@@ -126,6 +130,9 @@ func (e SetMemberState) apply(s State) (State, error) {
 	if len(e.Reason) > maxText {
 		return s, fmt.Errorf("set member %s %s: reason of %d bytes, at most %d", e.Peer, e.State, len(e.Reason), maxText)
 	}
+	if e.GraceS > MaxGraceS || e.GraceS > 0 && e.State != Draining {
+		return s, fmt.Errorf("set member %s %s: grace of %d s: want 0 to %d, of draining members", e.Peer, e.State, e.GraceS, MaxGraceS)
+	}
 	if m.State == e.State {
 		return s, nil
 	}
@@ -136,7 +143,7 @@ func (e SetMemberState) apply(s State) (State, error) {
 	if e.State == Gone && m.State != Draining {
 		m.Shown = s.breaking(m)
 	}
-	m.State, m.Reason, m.Since = e.State, e.Reason, s.Epoch
+	m.State, m.Reason, m.Since, m.GraceS = e.State, plan.Clip(e.Reason, maxText), s.Epoch, e.GraceS
 	return s.withMember(m).forget(), nil
 }
 
@@ -195,6 +202,24 @@ func (e Resume) apply(s State) (State, error) {
 	return s, nil
 }
 
+func (e Extend) apply(s State) (State, error) {
+	switch {
+	case s.Run == nil:
+		return s, errNoRun
+	case e.Steps == s.Run.Train.Steps:
+		return s, nil
+	case e.Steps < s.Run.Train.Steps || e.Steps > maxSteps:
+		return s, fmt.Errorf("extend to step %d: the run ends at step %d, want a later one up to %d", e.Steps, s.Run.Train.Steps, maxSteps)
+	case !s.Finished && !s.StopWanted:
+		return s, fmt.Errorf("extend to step %d: the run goes on to step %d: stop its nodes first", e.Steps, s.Run.Train.Steps)
+	}
+	spec := *s.Run
+	spec.Train.DecaySteps, spec.Train.Steps = spec.Train.DecayEnd(), e.Steps
+	s.Run, s.Finished, s.Sample = &spec, false, ""
+	s.Epoch++
+	return s, nil
+}
+
 func (e Finish) apply(s State) (State, error) {
 	switch {
 	case s.Run == nil:
@@ -208,8 +233,8 @@ func (e Finish) apply(s State) (State, error) {
 	return s, nil
 }
 
-// checkMember bounds what a member says about itself.
-func checkMember(peer plan.PeerID, addrs []string, p plan.Profile) error {
+// CheckMember returns why what a member says about itself is not taken, nil if it is.
+func CheckMember(peer plan.PeerID, addrs []string, p plan.Profile) error {
 	if !name(string(peer)) {
 		return fmt.Errorf("peer ID of %d bytes, want 1 to %d", len(peer), maxName)
 	}
@@ -233,4 +258,4 @@ func same(a, b plan.RunSpec) bool {
 }
 
 // name reports whether s is fit to name a peer, run or device.
-func name(s string) bool { return s != "" && len(s) <= maxName }
+func name(s string) bool { return s != "" && plan.Printable(s, maxName) }

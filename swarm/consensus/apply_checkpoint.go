@@ -59,9 +59,10 @@ func (s State) collect(e StageSaved) (State, error) {
 	if !found && i == 0 && len(s.Pending) == MaxPending {
 		return s, fmt.Errorf("%d later steps are being saved: %w", MaxPending, ErrStale)
 	}
-	piece := Checkpoint{Step: e.Step, Generation: e.Generation}
+	piece := Checkpoint{Step: e.Step, Generation: e.Generation, Last: e.Last}
 	if found {
 		piece = s.Pending[i]
+		piece.Last = piece.Last && e.Last
 	}
 	piece, err := piece.merge(e.Layers)
 	if err != nil {
@@ -84,6 +85,52 @@ func (s State) collect(e StageSaved) (State, error) {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
 	}
 	return s, nil
+}
+
+func (e Salvage) apply(s State) (State, error) {
+	if s.Run == nil {
+		return s, errNoRun
+	}
+	if err := e.check(s); err != nil {
+		return s, fmt.Errorf("salvage step %d: %w", e.Step, err)
+	}
+	s.Salvage = &e
+	return s, nil
+}
+
+// check refuses what belongs to another plan or to a step that is committed, and parts that are not the plan's or leave
+// layers out.
+func (e Salvage) check(s State) error {
+	if err := (StageSaved{Step: e.Step, Generation: e.Generation}).fences(s); err != nil {
+		return err
+	}
+	next, layers := 0, s.Run.Model.Layers()
+	for _, part := range e.Parts {
+		place, ok := s.Plan.Find(plan.StageID{Replica: part.Replica, Stage: part.Stage})
+		if !ok {
+			return fmt.Errorf("the plan has no replica %d stage %d", part.Replica, part.Stage)
+		}
+		if part.Layers.First != next || part.Layers.End <= next || part.Layers.First < place.Layers.First || part.Layers.End > place.Layers.End {
+			return fmt.Errorf("layers [%d,%d) of replica %d stage %d, which has [%d,%d): want those from %d on",
+				part.Layers.First, part.Layers.End, part.Replica, part.Stage, place.Layers.First, place.Layers.End, next)
+		}
+		next = part.Layers.End
+		if m, ok := s.Member(part.By); !ok || m.State == Gone {
+			return fmt.Errorf("layers [%d,%d) are to be saved by %q, which is not in the run", part.Layers.First, part.Layers.End, wire.Clip(string(part.By), maxName))
+		}
+		if part.By == place.Peer && part.From != 0 || part.From > e.Step {
+			return fmt.Errorf("replica %d stage %d is to be replayed from step %d by %s", part.Replica, part.Stage, part.From, part.By.Short())
+		}
+	}
+	if next != layers {
+		return fmt.Errorf("its parts have %d layers of %d", next, layers)
+	}
+	return nil
+}
+
+// has reports whether a peer is to save a layer.
+func (e *Salvage) has(step plan.Step, layer int, by plan.PeerID) bool {
+	return e != nil && e.Step == step && slices.ContainsFunc(e.Parts, func(p SalvagePart) bool { return p.By == by && p.Layers.Contains(layer) })
 }
 
 // stood counts a committed checkpoint for everyone who is active.
@@ -124,7 +171,7 @@ func (s State) back(to plan.Step) (State, error) {
 	if i < 0 {
 		return s, fmt.Errorf("roll back to step %d: no checkpoint of that step is kept", to)
 	}
-	s.Checkpoint, s.Older, s.Pending = s.Older[i], slices.Clone(s.Older[i+1:]), nil
+	s.Checkpoint, s.Older, s.Pending, s.Salvage = s.Older[i], slices.Clone(s.Older[i+1:]), nil, nil
 	s.Epoch++
 	return s, nil
 }
@@ -186,4 +233,30 @@ func (e StageSaved) check(s State) error {
 		}
 	}
 	return nil
+}
+
+// JumpReach is how many steps before the newest checkpoint a good one is kept: what spoils the weights shows in the
+// losses a few steps later, when newer checkpoints may have been made of them.
+const JumpReach plan.Step = 32
+
+// retain returns the older checkpoints, newest first, that stay besides the newest one: keep-1 of them, and where
+// none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old.
+func retain(older []Checkpoint, newest plan.Step, keep int) []Checkpoint {
+	stay := slices.Clone(older[:min(len(older), MaxOlder-2, max(0, keep-1))])
+	reaches := func(c Checkpoint) bool { return c.Step+JumpReach <= newest }
+	if slices.ContainsFunc(stay, reaches) {
+		return stay
+	}
+	rest := older[len(stay):]
+	far := slices.IndexFunc(rest, reaches)
+	if far < 0 {
+		far = len(rest)
+	}
+	if far > 0 {
+		stay = append(stay, rest[far-1])
+	}
+	if far < len(rest) {
+		stay = append(stay, rest[far])
+	}
+	return stay
 }

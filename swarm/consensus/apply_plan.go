@@ -24,7 +24,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	if len(encoded) > plan.MaxPlanBytes {
 		return s, fmt.Errorf("set plan %d: %d bytes, at most %d", e.Plan.Generation, len(encoded), plan.MaxPlanBytes)
 	}
-	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros), e.Plan.CheckTied(s.Run.Model)); err != nil {
+	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums()), e.Plan.CheckTied(s.Run.Model)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
 	if err := e.checkPlacements(s); err != nil {
@@ -33,8 +33,11 @@ func (e SetPlan) apply(s State) (State, error) {
 	if len(e.Reasons) > maxReasons || slices.ContainsFunc(e.Reasons, func(r string) bool { return len(r) > maxText }) {
 		return s, fmt.Errorf("set plan %d: more than %d reasons, or one over %d bytes", e.Plan.Generation, maxReasons, maxText)
 	}
-	s.Plan, s.Term, s.PlanEpoch, s.Reasons = e.Plan, e.Term, e.Epoch, e.Reasons
-	s.PlanPauses, s.Pending = s.PauseWanted, nil
+	s.Plan, s.Term, s.PlanEpoch, s.Reasons = e.Plan, e.Term, e.Epoch, slices.Clone(e.Reasons)
+	for i, r := range s.Reasons {
+		s.Reasons[i] = plan.Clip(r, maxText)
+	}
+	s.PlanPauses, s.Pending, s.Salvage = s.PauseWanted, nil, nil
 	return s, nil
 }
 

@@ -95,11 +95,13 @@ func parseEntry(t *testing.T, line string) Entry {
 	case "update":
 		return Update{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), Addrs: list(p["addrs"])}
 	case "state":
-		return SetMemberState{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"]}
+		return SetMemberState{Peer: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]), State: MemberState(words[2]), Reason: p["reason"], GraceS: uint32(number(t, p["grace"]))}
 	case "plan":
 		return parsePlan(t, p)
 	case "saved":
 		return parseSaved(t, p)
+	case "salvage":
+		return parseSalvage(t, p)
 	case "want-pause":
 		return WantPause{Count: number(t, words[1])}
 	case "want-stop":
@@ -179,7 +181,7 @@ func parsePlan(t *testing.T, p map[string]string) Entry {
 
 // parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
 func parseSaved(t *testing.T, p map[string]string) Entry {
-	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"]))}
+	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Last: p["last"] != ""}
 	size := int64(1000)
 	if p["size"] != "" {
 		size = int64(number(t, p["size"]))
@@ -195,6 +197,22 @@ func parseSaved(t *testing.T, p map[string]string) Entry {
 	return e
 }
 
+// parseSalvage reads parts=0/1:2-4:b:10: replica, stage, layers, who saves them, and from which step it replays.
+func parseSalvage(t *testing.T, p map[string]string) Entry {
+	e := Salvage{Generation: plan.Generation(number(t, p["generation"])), Step: plan.Step(number(t, p["step"]))}
+	for _, text := range list(p["parts"]) {
+		words := append(strings.Split(text, ":"), "")
+		replica, stage, _ := strings.Cut(words[0], "/")
+		first, end, _ := strings.Cut(words[1], "-")
+		e.Parts = append(e.Parts, SalvagePart{
+			Replica: plan.Replica(number(t, replica)), Stage: plan.Stage(number(t, stage)),
+			Layers: plan.LayerRange{First: int(number(t, first)), End: int(number(t, end))},
+			By:     plan.PeerID(words[2]), From: plan.Step(number(t, words[3])),
+		})
+	}
+	return e
+}
+
 // describe prints a state on one line.
 func describe(s State) string {
 	var b strings.Builder
@@ -203,6 +221,9 @@ func describe(s State) string {
 		fmt.Fprintf(&b, " %s=%s/%d", m.Peer, m.State, m.ProcessEpoch)
 		if len(m.Addrs) > 0 {
 			fmt.Fprintf(&b, "@%s", strings.Join(m.Addrs, ","))
+		}
+		if m.GraceS > 0 {
+			fmt.Fprintf(&b, " within %d s", m.GraceS)
 		}
 		if m.Faults > 0 {
 			fmt.Fprintf(&b, "!%d", m.Faults)
@@ -246,11 +267,20 @@ func describe(s State) string {
 	if s.Checkpoint.Step > 0 {
 		fmt.Fprintf(&b, "; checkpoint %s", pieces(s.Checkpoint))
 	}
+	if s.Salvage != nil {
+		fmt.Fprintf(&b, "; salvage of step %d", s.Salvage.Step)
+		for _, part := range s.Salvage.Parts {
+			fmt.Fprintf(&b, " [%d,%d) by %s", part.Layers.First, part.Layers.End, part.By)
+		}
+	}
 	for _, o := range s.Older {
 		fmt.Fprintf(&b, "; older %d", o.Step)
 	}
 	for _, p := range s.Pending {
 		fmt.Fprintf(&b, "; pending %s", pieces(p))
+	}
+	if s.Ended() {
+		b.WriteString("; ended")
 	}
 	if s.PauseWanted > 0 {
 		fmt.Fprintf(&b, "; pause %d", s.PauseWanted)

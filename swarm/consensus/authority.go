@@ -27,12 +27,14 @@ type Author struct {
 //	Update                 the peer itself, or the leader, who has it from the peer's signed gossip
 //	SetMemberState         the peer itself; the leader may say that it is gone
 //	SetPlan, Rollback,
-//	WantPause,
+//	WantPause, Salvage,
 //	Blame, Shown           the leader
 //	Vouch                  the leader, with the signatures of an owner or of most voters
-//	StageSaved             the workers that the plan gives these layers
+//	Recover                the leader that goes on with the run, with the signatures under it
+//	StageSaved             the workers that the plan gives these layers, or a salvage
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
+//	Extend                 an owner
 //	WantStop, Resume       an owner; where no owner is active, any member
 //	Finish                 the plan's coordinator, once the last step is saved
 //
@@ -61,16 +63,20 @@ func Authorize(s State, by Author, e Entry) error {
 		allowed, who = leads || by.Peer == e.Peer, "the peer itself or the leader"
 	case SetMemberState:
 		allowed, who = by.Peer == e.Peer || leads && e.State == Gone, "the peer itself, or the leader when it is gone"
-	case SetPlan, Rollback, WantPause, Blame, Shown:
+	case SetPlan, Rollback, WantPause, Salvage, Blame, Shown:
 		allowed, who = leads, "the leader of the term"
 	case Vouch:
 		allowed, who = leads && e.Voucher.Term <= by.Term, "the leader of the term, up to that term,"
+	case Recover:
+		allowed, who = leads && by.Peer == e.Recovery.By, "the leader that goes on with the run"
 	case StageSaved:
-		allowed, who = e.savedBy(s.Plan, by.Peer), "the worker that the plan gives these layers, for itself and their holder"
+		allowed, who = e.savedBy(s, by.Peer), "the worker that the plan gives these layers, for itself and their holder"
 	case Invite:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
 	case Revoke:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.By, "an owner, in its own name,"
+	case Extend:
+		allowed, who = s.Owner(by.Peer), "an owner"
 	case WantStop, Resume:
 		allowed, who = len(s.ActiveOwners()) == 0 || s.Owner(by.Peer), "an owner while one is active"
 	case Redeem:
@@ -90,14 +96,14 @@ func (by Author) refused(s State, e Entry, who string) error {
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
-// to be with no others than that peer and the holder that the plan gives it.
-func (e StageSaved) savedBy(p plan.Plan, peer plan.PeerID) bool {
+// to be with no others than that peer and the holder that the plan gives it. Whom a salvage names has a layer alone.
+func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
-		mine := false
-		for _, pipe := range p.Replicas {
+		mine := s.Salvage.has(e.Step, l.Layer, peer) && slices.Equal(l.Holders, []plan.PeerID{peer})
+		for _, pipe := range s.Plan.Replicas {
 			for _, place := range pipe.Stages {
 				others := func(h plan.PeerID) bool { return h != peer && h != place.Holder }
-				mine = mine || place.Peer == peer && place.Layers.First <= l.Layer && l.Layer < place.Layers.End && !slices.ContainsFunc(l.Holders, others)
+				mine = mine || place.Peer == peer && place.Layers.Contains(l.Layer) && !slices.ContainsFunc(l.Holders, others)
 			}
 		}
 		if !mine {

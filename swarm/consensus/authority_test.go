@@ -84,6 +84,7 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"saved":            StageSaved{Step: 1, Layers: layer},
 			"rollback":         Rollback{From: 0, To: 0},
 			"pause":            WantPause{Count: 1},
+			"salvage":          Salvage{Generation: 1, Step: 1},
 			"stop":             WantStop{},
 			"shown":            Shown{Generation: 1, Members: []ShownMember{{Peer: liar.self, FLOPS: 1e15, Held: true}}},
 			"blame":            Blame{Peer: "a", Kind: plan.BadTensor, Generation: 1, Until: 60},
@@ -232,7 +233,7 @@ func TestTheLeaderBeforeHasNoSay(t *testing.T) {
 		late := old.signed(t, WantPause{Count: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		if err := old.raft.LeadershipTransfer().Error(); err != nil {
+		if err := old.engine.Load().raft.LeadershipTransfer().Error(); err != nil {
 			t.Fatal(err)
 		}
 		c.until("another leader", func() bool { l := c.leader(); return l != nil && l != old && l.State().Leader == l.self })
@@ -286,7 +287,7 @@ func TestJoinFromAnEarlierIncarnation(t *testing.T) {
 		c.must(c.nodes["a"], testRun())
 		const away = "b"
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
-		if err := c.nodes[away].raft.Snapshot().Error(); err != nil { // from which it knows the incarnation
+		if err := c.nodes[away].engine.Load().raft.Snapshot().Error(); err != nil { // from which it knows the incarnation
 			t.Fatal(err)
 		}
 		c.crash(away)
@@ -343,18 +344,23 @@ func TestJoinInALoop(t *testing.T) {
 	})
 }
 
+// leaderAndOthers returns the node that leads, and all others.
+func (c *cluster) leaderAndOthers() (l *Node, others []*Node) {
+	l = c.leader()
+	for _, p := range c.peers {
+		if p != l.self {
+			others = append(others, c.nodes[p])
+		}
+	}
+	return l, others
+}
+
 // A member floods the leader through another node: it is held to its own share, and the other's is left to that one.
 func TestFloodThroughAnother(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
-		l := c.leader()
-		var others []*Node
-		for _, p := range c.peers {
-			if p != l.self {
-				others = append(others, c.nodes[p])
-			}
-		}
+		l, others := c.leaderAndOthers()
 		flooder, through := others[0], others[1]
 		m, _ := l.State().Member(flooder.self)
 		refused := 0
@@ -380,13 +386,7 @@ func TestFloodOfAnothersOldProposals(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
-		l := c.leader()
-		var others []*Node
-		for _, p := range c.peers {
-			if p != l.self {
-				others = append(others, c.nodes[p])
-			}
-		}
+		l, others := c.leaderAndOthers()
 		author, liar, through := others[0], others[1].self, others[2]
 		update := func(n *Node) []byte {
 			m, _ := l.State().Member(n.self)
@@ -398,7 +398,7 @@ func TestFloodOfAnothersOldProposals(t *testing.T) {
 		}
 		p, _ := l.author.open(old)
 		c.everywhere("the entry", func(s State) bool { m, _ := s.Member(author.self); return m.Counter == p.counter })
-		written := l.raft.LastIndex()
+		written := l.engine.Load().raft.LastIndex()
 		for range 2 * proposalsBurst {
 			if r := l.handle(t.Context(), liar, request{op: opPropose, body: old}); r.code == codeDone {
 				t.Fatal("an old entry counts again")
@@ -407,7 +407,7 @@ func TestFloodOfAnothersOldProposals(t *testing.T) {
 				t.Fatal("an old entry counts again, through another")
 			}
 		}
-		if now := l.raft.LastIndex(); now > written+proposalsBurst {
+		if now := l.engine.Load().raft.LastIndex(); now > written+proposalsBurst {
 			t.Errorf("%d entries are written", now-written)
 		}
 		for _, n := range []*Node{author, through} {
@@ -476,11 +476,11 @@ func TestVotersStreamsHaveSlotsOfTheirOwn(t *testing.T) {
 			defer f.requests.release(plan.PeerID(fmt.Sprint("p", i/maxRequestsOfOne)), false)
 		}
 		_, term, _ := f.Leader()
-		l.layer.mu.Lock()
-		for s := range l.layer.conns {
+		l.engine.Load().layer.mu.Lock()
+		for s := range l.engine.Load().layer.conns {
 			s.Reset()
 		}
-		l.layer.mu.Unlock()
+		l.engine.Load().layer.mu.Unlock()
 		time.Sleep(20 * heartbeatTimeout)
 		if leader, now, _ := f.Leader(); leader != l.self || now != term {
 			t.Errorf("%q leads in term %d, before %s in %d", leader, now, l.self, term)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,9 @@ type cluster struct {
 	nodes  map[plan.PeerID]*Node
 	wires  map[plan.PeerID]*memoryTransport
 	epochs uint64
+
+	hearing   sync.Mutex // guards lastHeard
+	lastHeard map[[2]plan.PeerID]time.Time
 }
 
 // inBubble runs a test with a cluster of n active nodes named a, b, ..., founded by a, and
@@ -30,8 +34,9 @@ func inBubble(t *testing.T, n int, test func(*testing.T, *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
 			t: t, net: newMemoryNet(20 * time.Millisecond), kv: map[plan.PeerID]*memoryKV{},
-			nodes: map[plan.PeerID]*Node{}, wires: map[plan.PeerID]*memoryTransport{},
+			nodes: map[plan.PeerID]*Node{}, wires: map[plan.PeerID]*memoryTransport{}, lastHeard: map[[2]plan.PeerID]time.Time{},
 		}
+		go c.gossip(t.Context())
 		defer func() {
 			for _, p := range c.peers {
 				c.stop(p)
@@ -55,8 +60,8 @@ func (c *cluster) start(p plan.PeerID) *Node {
 	node, err := Start(context.Background(), Config{
 		Transport: c.wires[p], KV: c.kv[p], Run: "run", Signer: keyOf(p), Bootstrap: p == "a",
 		Owner: testOwner, Proof: []byte("owner " + p),
-		Contacts: c.net.peers,
-		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Contacts: c.net.peers, Heard: c.heard(p),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -34,11 +34,14 @@ func entries() []Entry {
 		Shown{Generation: 2, Members: []ShownMember{{Peer: "a", FLOPS: 5e11, Held: true}, {Peer: "b", FLOPS: 1}}},
 		Revoke{By: "a", Peer: "b", Reason: "why"},
 		Vouch{made(1, 2, "a", "a,b", "a")},
+		Salvage{Generation: 2, Step: 12, Parts: []SalvagePart{{Replica: 1, Stage: 2, Layers: plan.LayerRange{First: 3, End: 5}, By: "a", From: 10}}},
+		Extend{Steps: 900},
+		Recover{testRecovery("c", 7, "a,b,c", "a,b", "c")},
 	}
 }
 
 // numbers are the kinds of entries, in this order.
-var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20}
+var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23}
 
 func encoded(t testing.TB, e Entry) []byte {
 	b, err := EncodeEntry(e)

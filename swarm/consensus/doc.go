@@ -23,10 +23,12 @@
 //     asks it for every entry. A refusal names the author. What a member may propose in a second is bounded.
 //   - Every entry may be applied twice with the same effect as once, because a proposal
 //     whose answer was lost is sent again.
-//   - Voters are 1 below three nodes, 3 from three, 5 from seven; two voters are only
+//   - Voters are 1 below three nodes, 3 from three, 5 from five; two voters are only
 //     passed through. All other nodes receive the log without a vote, so that each knows
 //     the whole state. A run has at most [MaxMembers] nodes.
 //   - Without a quorum nothing is elected and nothing is committed.
+//   - Voters stand for election when raft's heartbeats stop, or at once where [Node.Ended] says that the leader's
+//     process has ended.
 //
 // # What it refuses
 //

@@ -14,8 +14,8 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
-// Vouch or Shown.
+// StageSaved, Salvage, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
+// Vouch, Shown or Recover.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
 	// not change with the receiver's state and leaves that one as it was.
@@ -58,6 +58,9 @@ type SetMemberState struct {
 	ProcessEpoch uint64      `json:"boot"`
 	State        MemberState `json:"state"`
 	Reason       string      `json:"reason,omitempty"`
+	// GraceS is for how many seconds from now a draining member stays at most; 0 is not known. It names no time of
+	// day: clocks differ.
+	GraceS uint32 `json:"grace_s,omitempty"`
 }
 
 // SetPlan makes Plan the current generation. It is refused with ErrStale unless the
@@ -76,7 +79,28 @@ type SetPlan struct {
 type StageSaved struct {
 	Step       plan.Step       `json:"step"`
 	Generation plan.Generation `json:"generation"`
-	Layers     []LayerRef      `json:"layers"`
+	// Last marks the last step of the generation: its workers wait for the next plan.
+	Last   bool       `json:"last,omitempty"`
+	Layers []LayerRef `json:"layers"`
+}
+
+// Salvage has the nodes that a generation's end has left save the state of its newest step from memory, so that the
+// next plan starts there. A later Salvage of the generation takes the place of the one before.
+type Salvage struct {
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
+	// Parts have all layers in ascending order, each once.
+	Parts []SalvagePart `json:"parts"`
+}
+
+// SalvagePart says who saves some layers of a stage of the plan: the stage's own peer, or another one that replays
+// the stage's worker, which is dead, from the state of step From.
+type SalvagePart struct {
+	Replica plan.Replica    `json:"replica"`
+	Stage   plan.Stage      `json:"stage"`
+	Layers  plan.LayerRange `json:"layers"`
+	By      plan.PeerID     `json:"by"`
+	From    plan.Step       `json:"from,omitempty"`
 }
 
 // WantPause asks the workers of the plan to save their newest step and to wait for the
@@ -100,6 +124,11 @@ type Finish struct {
 	Sample string `json:"sample,omitempty"`
 }
 
+// Extend moves the run's last step to a later one. A run that is finished goes on.
+type Extend struct {
+	Steps plan.Step `json:"steps"`
+}
+
 // Rollback gives up the newest checkpoint, of step From, because its chunks cannot be had
 // any more, and makes the older one of step To the newest. Term is the planner's: an older
 // one's is refused.
@@ -115,7 +144,8 @@ var kinds = [...]reflect.Type{
 	1: reflect.TypeFor[SetRun](), 2: reflect.TypeFor[Join](), 3: reflect.TypeFor[Update](), 4: reflect.TypeFor[SetMemberState](),
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
-	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](),
+	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](), 21: reflect.TypeFor[Salvage](), 22: reflect.TypeFor[Extend](),
+	23: reflect.TypeFor[Recover](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.
@@ -123,12 +153,13 @@ func kindOf(e Entry) int { return slices.Index(kinds[:], reflect.TypeOf(e)) }
 
 // maxBytes bounds the encoded entries of some kinds, by their numbers; the others are bounded by maxSmallBytes.
 var maxBytes = [len(kinds)]int{
-	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes, 17: maxShownBytes, 20: maxVoucherBytes,
+	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes, 17: maxShownBytes, 20: maxVoucherBytes, 21: maxSalvageBytes, 23: maxRecoveryBytes,
 }
 
 const (
 	maxProfileBytes = 128 << 10
 	maxShownBytes   = 32 << 10
+	maxSalvageBytes = 256 << 10 // parts for as many layers as there may be
 	maxSmallBytes   = 4 << 10
 )
 
@@ -216,7 +247,7 @@ func DecodeState(r io.Reader) (State, error) {
 	var s State
 	err = strict.Decode(b[1:], &s)
 	if err == nil && s.Run != nil && s.Plan.Generation != 0 {
-		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Micros)
+		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums())
 	}
 	if err != nil {
 		return State{}, fmt.Errorf("%w state: %w", ErrMalformed, err)

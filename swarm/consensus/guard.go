@@ -77,6 +77,10 @@ func checkMessage(peer, leader plan.PeerID, message any, known plan.Term) error 
 // takes returns why a peer's messages of raft are not taken now.
 func (n *Node) takes(peer plan.PeerID, shown proof) error {
 	s := n.State()
+	if n.founds(peer, s) {
+		return nil
+	}
+	s, _ = n.inLineage(s)
 	return checkPeer(peer, n.Servers(), s, logged(s, n.self), shown)
 }
 
@@ -116,6 +120,10 @@ func (g *guarded) SetHeartbeatHandler(f func(raft.RPC)) {
 func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
 	s, servers := g.node.State(), g.node.Servers()
 	known := proof{}
+	if g.node.founds(peer, s) {
+		return known, nil
+	}
+	s, voted := g.node.inLineage(s)
 	err := checkPeer(peer, servers, s, logged(s, g.node.self), known)
 	if err == nil {
 		return known, nil
@@ -132,6 +140,9 @@ func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
 		before.Newest = s.Vouchers[i].Number
 		before.Sets = append(before.Sets, s.Vouchers[i].From, s.Vouchers[i].Voters)
 	}
+	if voted != nil {
+		before.Sets = append(before.Sets, voted)
+	}
 	for _, r := range s.Revoked {
 		before.Removed = append(before.Removed, r.Peer)
 	}
@@ -144,7 +155,7 @@ func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
 
 // serve takes raft's messages from a stream until it is closed.
 func (g *guarded) serve(s Stream, peer plan.PeerID, shown proof) {
-	c, err := g.node.layer.track(s, peer, &shown)
+	c, err := g.node.engine.Load().layer.track(s, peer, &shown)
 	if err != nil {
 		return
 	}
@@ -193,7 +204,7 @@ func (g *guarded) passes(c *conn, m raft.RPC) bool {
 
 // newestTerm returns the newest term known here.
 func (n *Node) newestTerm(shown proof) plan.Term {
-	return max(plan.Term(n.raft.CurrentTerm()), n.State().LeaderTerm, shown.Term)
+	return max(plan.Term(n.engine.Load().raft.CurrentTerm()), n.State().LeaderTerm, shown.Term)
 }
 
 // warn tells of a refusal, not too often.

@@ -112,7 +112,7 @@ func TestForgedAppendEntries(t *testing.T) {
 				Term:      1 << 41, LeaderCommitIndex: 1 << 20,
 			}
 			var r raft.AppendEntriesResponse
-			if err := liar.transport.NetworkTransport.AppendEntries(raft.ServerID(victim), raft.ServerAddress(victim), q, &r); err == nil {
+			if err := liar.engine.Load().transport.NetworkTransport.AppendEntries(raft.ServerID(victim), raft.ServerAddress(victim), q, &r); err == nil {
 				t.Errorf("%s answers: %+v", victim, r)
 			}
 		}
@@ -131,22 +131,22 @@ func TestForgedAppendEntries(t *testing.T) {
 func TestAnswerOfAForgedTerm(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		spare, l := raft.ServerID(c.spare().self), c.leader()
-		if err := l.transport.checkTerm(spare, 5, 1<<41); !errors.Is(err, ErrForbidden) {
+		if err := l.engine.Load().transport.checkTerm(spare, 5, 1<<41); !errors.Is(err, ErrForbidden) {
 			t.Errorf("a term far ahead: %v", err)
 		}
-		clear(l.transport.raised)
+		clear(l.engine.Load().transport.raised)
 		for i, ok := range []bool{true, false, false} {
-			if err := l.transport.checkTerm(spare, 5, 6); (err == nil) != ok {
+			if err := l.engine.Load().transport.checkTerm(spare, 5, 6); (err == nil) != ok {
 				t.Errorf("time %d: %v", i+1, err)
 			}
 		}
 		other := slices.IndexFunc(c.peers, func(p plan.PeerID) bool { return p != l.self && raft.ServerID(p) != spare })
 		for _, later := range []uint64{6, 7, 5 + maxTermRaise} {
-			if err := l.transport.checkTerm(raft.ServerID(c.peers[other]), 5, later); err != nil {
+			if err := l.engine.Load().transport.checkTerm(raft.ServerID(c.peers[other]), 5, later); err != nil {
 				t.Errorf("a voter in term %d: %v", later, err)
 			}
 		}
-		if err := l.transport.checkTerm(raft.ServerID(c.peers[other]), 5, 1<<41); !errors.Is(err, ErrForbidden) {
+		if err := l.engine.Load().transport.checkTerm(raft.ServerID(c.peers[other]), 5, 1<<41); !errors.Is(err, ErrForbidden) {
 			t.Errorf("a voter in a term far ahead: %v", err)
 		}
 	})
@@ -157,9 +157,9 @@ func TestStreamsOfBeforeAreClosed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l, f := c.leader(), c.follower()
 		incoming := func() (conns []*conn) {
-			f.layer.mu.Lock()
-			defer f.layer.mu.Unlock()
-			for s := range f.layer.conns {
+			f.engine.Load().layer.mu.Lock()
+			defer f.engine.Load().layer.mu.Unlock()
+			for s := range f.engine.Load().layer.conns {
 				if s.shown != nil {
 					conns = append(conns, s)
 				}
@@ -168,7 +168,7 @@ func TestStreamsOfBeforeAreClosed(t *testing.T) {
 		}
 		c.until("a stream of the leader", func() bool { return len(incoming()) > 0 })
 		before := incoming()
-		f.layer.prune(func(*conn) error { return ErrForbidden })
+		f.engine.Load().layer.prune(func(*conn) error { return ErrForbidden })
 		c.until("the end of all of before", func() bool {
 			return !slices.ContainsFunc(incoming(), func(s *conn) bool { return slices.Contains(before, s) })
 		})
@@ -191,13 +191,13 @@ func TestVouchersOfARemovedOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := c.nodes["c"].transport.greet(liar.self, b)
+		before, err := c.nodes["c"].engine.Load().transport.greet(liar.self, b)
 		if err != nil {
 			t.Fatalf("while it is an owner: %v", err)
 		}
 		c.must(c.nodes["b"], Revoke{By: "b", Peer: "a"})
 		c.until("the removal", func() bool { return !c.nodes["c"].State().Owner("a") })
-		if shown, err := c.nodes["c"].transport.greet(liar.self, b); !errors.Is(err, ErrForbidden) {
+		if shown, err := c.nodes["c"].engine.Load().transport.greet(liar.self, b); !errors.Is(err, ErrForbidden) {
 			t.Errorf("afterwards: %+v, %v", shown, err)
 		}
 		if err := c.nodes["c"].takes(liar.self, before); !errors.Is(err, ErrForbidden) {
@@ -226,7 +226,7 @@ func TestVoucherByADeadInviteForOwners(t *testing.T) {
 				continue
 			}
 			n.author.owner = func(plan.PeerID, []byte) error { return nil }
-			if shown, err := n.transport.greet(liar.self, b); !errors.Is(err, ErrForbidden) {
+			if shown, err := n.engine.Load().transport.greet(liar.self, b); !errors.Is(err, ErrForbidden) {
 				t.Errorf("%s: %+v, %v", p, shown, err)
 			}
 			before := proof{Newest: v.Number, Term: v.Term, Owners: []plan.PeerID{"z"}}

@@ -257,7 +257,7 @@ func (e Revoke) apply(s State) (State, error) {
 			len(e.Reason), len(e.By), e.Peer.Short(), e.Serial, maxText/2, maxName)
 	}
 	if e.Peer != "" {
-		return s.remove(Revocation{Peer: e.Peer, By: e.By, Reason: e.Reason})
+		return s.remove(Revocation{Peer: e.Peer, By: e.By, Reason: plan.Clip(e.Reason, maxText/2)})
 	}
 	i, known := s.grant(e.Serial)
 	if !known {
@@ -272,7 +272,7 @@ func (e Revoke) apply(s State) (State, error) {
 		if p == e.By {
 			continue // it may have come by it as well
 		}
-		next, err := s.remove(Revocation{Peer: p, By: e.By, Reason: e.Reason})
+		next, err := s.remove(Revocation{Peer: p, By: e.By, Reason: plan.Clip(e.Reason, maxText/2)})
 		if err != nil {
 			return s, err
 		}

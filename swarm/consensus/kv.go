@@ -26,6 +26,7 @@ const (
 	prefixLog      = 'l' // + index, big-endian: log record
 	prefixStable   = 'v' // + raft's name: term and vote
 	prefixHead     = 'h' // alone: which snapshot counts
+	prefixLineage  = 'r' // alone: which lineage the log is of
 	prefixSnapshot = 's' // + number, + piece, big-endian: contents of a snapshot
 )
 

@@ -26,10 +26,19 @@ const (
 func (n *Node) lead(ctx context.Context) {
 	ticker := time.NewTicker(reconcileInterval)
 	defer ticker.Stop()
+	var vacant <-chan time.Time
 	for ctx.Err() == nil {
 		changed := n.Changed()
-		n.layer.prune(func(c *conn) error { return n.takes(c.peer, *c.shown) })
-		if n.raft.State() == raft.Leader {
+		select {
+		case next := <-n.Recoverer.found:
+			if err := n.Recoverer.changeOver(next); err != nil {
+				n.fail(err)
+				return
+			}
+		default:
+		}
+		n.engine.Load().layer.prune(func(c *conn) error { return n.takes(c.peer, *c.shown) })
+		if n.engine.Load().raft.State() == raft.Leader {
 			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
 				n.config.Logger.Debug("consensus: servers not changed", "err", err)
 			}
@@ -38,6 +47,15 @@ func (n *Node) lead(ctx context.Context) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-ticker.C:
+		case next := <-n.Recoverer.found:
+			n.Recoverer.changeTo(next)
+		case p := <-n.endings:
+			leader, _, _ := n.Leader()
+			if wait, stands := n.succession.due(p, leader, n.self, votersOf(n.Servers()), time.Now()); stands {
+				vacant = time.After(wait)
+			}
+		case <-vacant:
+			n.stand(ctx)
 		}
 	}
 }
@@ -46,6 +64,9 @@ func (n *Node) lead(ctx context.Context) {
 // first waits until its state holds everything that is committed.
 func (n *Node) reconcile(ctx context.Context) error {
 	if err := n.takeOver(ctx); err != nil {
+		return err
+	}
+	if err := n.seal(ctx); err != nil {
 		return err
 	}
 	if err := n.notary.keep(ctx); err != nil {
@@ -76,7 +97,7 @@ func (n *Node) next(ctx context.Context) Action {
 		Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known,
 		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
 			applied, ok := n.applied(ctx, p)
-			return ok && applied+readyLag >= n.raft.CommitIndex()
+			return ok && applied+readyLag >= n.engine.Load().raft.CommitIndex()
 		},
 	}
 	if s.Run != nil {
@@ -110,7 +131,7 @@ func (n *Node) next(ctx context.Context) Action {
 // takeOver says in the log, once in a term, that this node leads. Once that is applied, so is everything that earlier
 // leaders committed.
 func (n *Node) takeOver(ctx context.Context) error {
-	term := plan.Term(n.raft.CurrentTerm())
+	term := plan.Term(n.engine.Load().raft.CurrentTerm())
 	n.mu.Lock()
 	done := n.led == term
 	n.mu.Unlock()
@@ -186,13 +207,13 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		n.mu.Lock()
 		n.silence.added(a.Peer, time.Now())
 		n.mu.Unlock()
-		return n.raft.AddNonvoter(id, address, 0, enqueueTimeout).Error()
+		return n.engine.Load().raft.AddNonvoter(id, address, 0, enqueueTimeout).Error()
 	case Promote:
-		return n.raft.AddVoter(id, address, 0, enqueueTimeout).Error()
+		return n.engine.Load().raft.AddVoter(id, address, 0, enqueueTimeout).Error()
 	case Demote:
-		return n.raft.DemoteVoter(id, 0, enqueueTimeout).Error()
+		return n.engine.Load().raft.DemoteVoter(id, 0, enqueueTimeout).Error()
 	case Remove:
-		err := n.raft.RemoveServer(id, 0, enqueueTimeout).Error()
+		err := n.engine.Load().raft.RemoveServer(id, 0, enqueueTimeout).Error()
 		if err == nil {
 			n.mu.Lock()
 			n.silence.removed(a.Peer)
@@ -200,7 +221,7 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		}
 		return err
 	case Transfer:
-		return n.raft.LeadershipTransferToServer(id, address).Error()
+		return n.engine.Load().raft.LeadershipTransferToServer(id, address).Error()
 	}
 	return fmt.Errorf("unknown action %q", a.Kind)
 }
@@ -232,7 +253,7 @@ func (n *Node) Leave(ctx context.Context) error {
 			return fmt.Errorf("consensus: leave: no other node could take over the vote: %s: %w", n.unheard(), ctx.Err())
 		}
 	}
-	err := n.Propose(ctx, SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: "it left"})
+	err := n.Propose(ctx, SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: ReasonLeft})
 	if err != nil && !errors.Is(err, ErrStale) {
 		return fmt.Errorf("consensus: leave: %w", err)
 	}

@@ -18,6 +18,10 @@ type machine struct {
 	author  *author     // checks signatures
 	changed func()      // called after each change, and after the raft configuration's
 	failed  func(error) // called with an entry or a snapshot that this program is too old for; must not wait
+	// replaying is the state up to the last entry of a log that came in place of another one, until its entry catchUp; nil at
+	// other times. Until then state is the newest by the log before. Raft's goroutine owns both while it runs.
+	replaying *State
+	catchUp   uint64
 	// halted is set when the node has failed: raft may then leave entries out.
 	halted atomic.Bool
 	// unreadable is the error of the snapshot that the last Restore refused.
@@ -42,13 +46,30 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	next, err := m.state.Load().carryOut(p, plan.Term(l.Term))
+	next, err := m.newest().carryOut(p, plan.Term(l.Term))
+	if m.replaying != nil && l.Index < m.catchUp {
+		m.replaying = &next
+		return err
+	}
+	m.replaying = nil
 	m.state.Store(&next) // a refused proposal is counted
 	if err != nil {
 		return err
 	}
 	m.changed()
 	return nil
+}
+
+// replay prepares for another log from its beginning, before raft is started with that. Its states are not shown before entry
+// catchUp, or its snapshot.
+func (m *machine) replay(catchUp uint64) { m.replaying, m.catchUp = &State{}, catchUp }
+
+// newest returns the state after the last entry.
+func (m *machine) newest() *State {
+	if m.replaying != nil {
+		return m.replaying
+	}
+	return m.state.Load()
 }
 
 // StoreConfiguration is called when a change of the servers is committed.
@@ -59,7 +80,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.halted.Load() {
 		return nil, ErrClosed
 	}
-	return snapshot{m.state.Load()}, nil
+	return snapshot{m.newest()}, nil
 }
 
 // Restore replaces the state by a snapshot's. A newer leader's snapshot, which raft would ask for again and
@@ -73,6 +94,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
+	m.replaying = nil
 	m.state.Store(&s)
 	m.changed()
 	return nil

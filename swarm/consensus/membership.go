@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// DeadAfter is the time without a word after which a voter may be replaced.
-	DeadAfter = 60 * time.Second
+	// DeadAfter is the time without a word after which a voter may be replaced, whatever the roster says of it, and no
+	// longer counts as one of the nodes that the number of voters follows.
+	DeadAfter = 30 * time.Second
 	// StandingCheckpoints is how many checkpoints are committed while a node is active until it may vote, if a leader has
 	// known it for StandingLeast as well: checkpoints may follow each other within seconds. StandingAfter is the time with
 	// one leader that does without checkpoints.
 	StandingCheckpoints = 2
-	StandingLeast       = 3 * time.Minute
-	StandingAfter       = 10 * time.Minute
+	StandingLeast       = time.Minute
+	StandingAfter       = 5 * time.Minute
 	// FaultsOfNoStanding is the score that takes a node's standing: the first fault may be a lie that was believed.
 	FaultsOfNoStanding = 2
 )
@@ -67,12 +68,12 @@ type Action struct {
 }
 
 // Voters returns how many voters n nodes have: 1 below 3 (of two voters the loss of either
-// stops the run), 3 from 3, 5 from 7.
+// stops the run), 3 from 3, 5 from 5 (any two of five nodes may be lost at once).
 func Voters(n int) int {
 	switch {
 	case n < 3:
 		return 1
-	case n < 7:
+	case n < 5:
 		return 3
 	}
 	return 5
@@ -80,12 +81,13 @@ func Voters(n int) int {
 
 // Membership decides the next change of the configuration, one at a time: the next is
 // asked for when this one is committed. It never gives a change after which the voters
-// that answer are no majority. A dead voter loses its vote only when enough others have
-// one, so without a replacement three voters stay three. Servers are removed when the
-// roster says that they are gone.
+// that answer are no majority. A voter that is silent and gone from the roster is replaced at
+// once. Where nobody can replace it, it keeps its vote for DeadAfter, as it may be back within
+// seconds. Then the voters are as many as those that are left have: one of two nodes, so that the
+// loss of the other stops nothing. Servers are removed when the roster says that they are gone.
 //
 // Who votes is a matter of standing: owners' nodes before others, then those that have been active for
-// StandingCheckpoints or StandingAfter and were not left out of plans again and again. Others replace only a voter that leaves or is dead,
+// StandingCheckpoints or StandingAfter, now or when they voted before, and were not left out of plans again and again. Others replace only a voter that leaves or is dead,
 // where nobody else can.
 func Membership(v Servers) Action {
 	for _, m := range v.Members {
@@ -132,7 +134,7 @@ func (v Servers) standing(p plan.PeerID) standing {
 		return longStanding
 	case slices.Contains(v.Owners, p):
 		return ownersNode
-	case m.Faults < FaultsOfNoStanding && (known >= StandingAfter || known >= StandingLeast && m.Stood >= StandingCheckpoints):
+	case m.Faults < FaultsOfNoStanding && (m.Voted || known >= StandingAfter || known >= StandingLeast && m.Stood >= StandingCheckpoints):
 		return longStanding
 	}
 	return newcomer
@@ -155,6 +157,7 @@ type tally struct {
 	candidates []plan.PeerID // active servers without a vote that answer and may vote, in the order of keep
 	stopgaps   []plan.PeerID // those that may vote only in place of one that leaves or is dead
 	returning  int           // those that fell silent a moment ago
+	doubted    int           // dead voters that fell silent a moment ago
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
 	// not move votes to and fro.
@@ -179,6 +182,9 @@ func (v Servers) tally() tally {
 		case !s.Voter:
 		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
 			t.dead = append(t.dead, s.Peer)
+			if silent < DeadAfter {
+				t.doubted++
+			}
 		case staying:
 			t.keep = append(t.keep, s.Peer)
 		case silent == 0:
@@ -191,7 +197,7 @@ func (v Servers) tally() tally {
 			t.answering++
 		}
 	}
-	nodes := len(t.keep) + len(t.dead) + len(t.candidates) + min(len(t.stopgaps), len(t.leaving))
+	nodes := len(t.keep) + t.doubted + len(t.candidates) + min(len(t.stopgaps), len(t.dead)+len(t.leaving))
 	if owners := t.ownersNodes(); v.Rule == plan.VotersOwners && owners > 0 {
 		nodes = owners
 	}

@@ -42,7 +42,7 @@ func (w *world) carryOut(a Action) {
 }
 
 // parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
-// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c rule=owners. Everybody is active, unless said, and older the earlier it
+// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners. Everybody is active, unless said, and older the earlier it
 // is named.
 func parseWorld(t *testing.T, line string) *world {
 	_, p := fields(line)
@@ -71,6 +71,7 @@ func parseWorld(t *testing.T, line string) *world {
 			if slices.Contains(list(p["faulty"]), v) {
 				m.Faults = FaultsOfNoStanding
 			}
+			m.Voted = slices.Contains(list(p["voted"]), v)
 			if slices.Contains(list(p["stood"]), v) {
 				m.Stood = StandingCheckpoints
 			}

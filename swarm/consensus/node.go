@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,43 +25,54 @@ type Config struct {
 	// node's, empty for who is none. A nil Owner finds none.
 	Owner func(peer plan.PeerID, proof []byte) error
 	Proof []byte
+	// Epoch is a number that is larger at each start of this node, by more than the proposals that one start makes: their
+	// counters follow it. 0 means the clock, in microseconds.
+	Epoch uint64
 	// Bootstrap founds a run with this node as the only voter. A store that holds a run's
 	// log goes on with that one instead.
 	Bootstrap bool
 	// Contacts gives peers that a proposal may be sent to while no leader is known, as it
 	// is for a node that is about to join. Nil is none.
 	Contacts func() []plan.PeerID
+	// Heard returns how long ago a peer was heard of, at most since this process began to listen. Without it the
+	// run cannot be recovered from here.
+	Heard func(plan.PeerID) time.Duration
+	// RecoverAfter is how long no leader may be known until this node recovers the run by itself, as Recover does; 0 is
+	// never.
+	RecoverAfter time.Duration
 	// Logger is where to log; nil is slog.Default.
 	Logger *slog.Logger
 }
 
 // Node takes part in the consensus of one run.
 type Node struct {
-	config    Config
-	self      plan.PeerID
-	transport *guarded
-	layer     *streamLayer
-	store     *parking
-	raft      *raft.Raft
-	machine   *machine
-	author    *author
-	quotas    quotas
-	notary    *notary
-	cancel    context.CancelFunc
-	ended     chan struct{} // closed when everything has ended
-	isolated  sync.Once     // done by isolate
-	failed    chan error    // gets the first failure of the KV
-	requests  *slots
+	config  Config
+	self    plan.PeerID
+	engine  atomic.Pointer[engine]
+	store   *parking
+	machine *machine
+	author  *author
+	quotas  quotas
+	notary  *notary
+	lineage lineageStore
+	*Recoverer
+	*succession
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed when everything has ended
+	isolated sync.Once     // done by isolate
+	failed   chan error    // gets the first failure of the KV
+	requests *slots
 
 	// mu guards what follows.
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with each change
-	led     plan.Term     // the newest term in which this node leads and has the whole log
-	silence silence
-	reign   reign
-	failure error // of the KV: why the node ends
-	closing bool
-	applies sync.WaitGroup // futures of raft that are waited for; grows only until closing
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced with each change
+	led      plan.Term     // the newest term in which this node leads and has the whole log
+	silence  silence
+	reign    reign
+	failure  error // of the KV: why the node ends
+	closing  bool
+	changing bool           // to another lineage of the log
+	applies  sync.WaitGroup // futures of raft that are waited for; grows only until closing
 }
 
 // Start begins to take part. The node ends when ctx ends, Close is called, or its KV cannot be
@@ -78,20 +90,29 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Owner == nil {
 		config.Owner = func(plan.PeerID, []byte) error { return errNoOwner }
 	}
+	if config.Epoch == 0 {
+		config.Epoch = uint64(time.Now().UnixMicro())
+	}
 	n := &Node{
 		config: config, self: config.Transport.Self(),
 		ended:   make(chan struct{}),
 		changed: make(chan struct{}), failed: make(chan error, 1), requests: newSlots(),
 	}
 	n.notary = &notary{node: n}
-	n.layer = newStreamLayer(config.Transport, n.notary.shown)
+	n.succession = &succession{node: n, endings: make(chan plan.PeerID, maxEndings)}
+	n.lineage.kv = config.KV
+	n.Recoverer = &Recoverer{node: n, found: make(chan lineage, 1), wake: make(chan struct{}, 1)}
 	n.store = newParking(config.KV, n.fail)
 	n.silence.begin(time.Now())
-	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run, owner: config.Owner, proof: config.Proof}
+	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run, owner: config.Owner, proof: config.Proof, last: config.Epoch}
 	n.machine = &machine{author: n.author, changed: n.broadcast, failed: n.fail}
 	n.machine.state.Store(&State{})
 	ctx, n.cancel = context.WithCancel(ctx)
-	if err := n.startRaft(); err != nil {
+	err := n.lineage.load()
+	if err == nil {
+		err = n.startRaft()
+	}
+	if err != nil {
 		n.cancel()
 		return nil, fmt.Errorf("consensus: start %s: %w", n.self, err)
 	}
@@ -110,6 +131,7 @@ func (n *Node) run(ctx context.Context) {
 		defer close(answered)
 		var leading sync.WaitGroup
 		leading.Go(func() { n.lead(ctx) })
+		leading.Go(func() { n.Recoverer.run(ctx) })
 		<-ctx.Done()
 		n.mu.Lock()
 		n.closing = true
@@ -124,7 +146,7 @@ func (n *Node) run(ctx context.Context) {
 		n.isolate()
 		<-answered
 	}
-	future := n.raft.Shutdown()
+	future := n.engine.Load().raft.Shutdown()
 	n.isolate()
 	if err := future.Error(); err != nil {
 		n.config.Logger.Warn("consensus: raft ended", "err", err)
@@ -132,14 +154,12 @@ func (n *Node) run(ctx context.Context) {
 }
 
 // isolate ends every stream of raft, so that nothing is heard from a peer or sent to one any more, and
-// then releases the parked callers of the store. Only the first call does it.
+// then releases the parked callers of the store.
 func (n *Node) isolate() {
-	n.isolated.Do(func() {
-		n.transport.Close()
-		n.transport.CloseStreams()
-		n.layer.Close()
-		close(n.store.isolated)
-	})
+	if e := n.engine.Load(); e != nil {
+		e.isolate()
+	}
+	n.isolated.Do(func() { close(n.store.isolated) })
 }
 
 // Close leaves the other nodes to themselves and waits until everything has ended. It
@@ -203,17 +223,17 @@ func (n *Node) broadcast() {
 // this node leads and its State holds all that earlier leaders committed: from then on it
 // may plan.
 func (n *Node) Leader() (leader plan.PeerID, term plan.Term, self bool) {
-	_, id := n.raft.LeaderWithID()
-	term = plan.Term(n.raft.CurrentTerm())
+	_, id := n.engine.Load().raft.LeaderWithID()
+	term = plan.Term(n.engine.Load().raft.CurrentTerm())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return plan.PeerID(id), term, n.raft.State() == raft.Leader && n.led == term && n.failure == nil
+	return plan.PeerID(id), term, n.engine.Load().raft.State() == raft.Leader && n.led == term && n.failure == nil
 }
 
 // Servers returns the newest raft configuration that this node knows.
 func (n *Node) Servers() []Server {
 	var servers []Server
-	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+	for _, s := range n.engine.Load().raft.GetConfiguration().Configuration().Servers {
 		servers = append(servers, Server{Peer: plan.PeerID(s.ID), Voter: s.Suffrage == raft.Voter})
 	}
 	return servers

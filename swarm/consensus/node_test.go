@@ -80,7 +80,7 @@ func TestPartition(t *testing.T) {
 		c.must(c.leader(), testRun())
 		old := c.leader()
 		voters := slices.DeleteFunc(old.Servers(), func(s Server) bool { return !s.Voter })
-		if len(voters) != 3 {
+		if len(voters) != Voters(5) {
 			t.Fatalf("voters %v", voters)
 		}
 		c.net.partition(old.self)
@@ -144,7 +144,7 @@ func TestJoinThroughSnapshot(t *testing.T) {
 			c.must(c.leader(), WantPause{Count: i + 1})
 		}
 		l := c.leader()
-		if err := l.raft.Snapshot().Error(); err != nil {
+		if err := l.engine.Load().raft.Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
 		if first, _ := (logStore{l.config.KV}).FirstIndex(); first < 2 {
@@ -215,6 +215,57 @@ func TestDeadVoterIsReplaced(t *testing.T) {
 		if slices.Contains(l.Servers(), Server{victim, true}) {
 			t.Errorf("the dead voter still votes: %v", l.Servers())
 		}
+	})
+}
+
+// Of five nodes any two may be lost at once. From then on one after the other may go, once the roster has it, down to the
+// last one: votes follow within seconds.
+func TestDownToOneNode(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		bury := func(p plan.PeerID) { // as node/leader does
+			m, _ := c.leader().State().Member(p)
+			c.must(c.leader(), SetMemberState{Peer: p, ProcessEpoch: m.ProcessEpoch, State: Gone})
+		}
+		left := 5
+		for _, together := range [][]plan.PeerID{{c.leader().self, c.follower().self}, {""}, {""}} {
+			for i, p := range together {
+				if p == "" {
+					together[i] = c.follower().self
+				}
+				c.crash(together[i])
+				left--
+			}
+			c.until("a leader", func() bool { return c.leader() != nil })
+			for _, p := range together {
+				bury(p)
+			}
+			time.Sleep(DeadAfter) // nobody can replace them
+			c.settle(left)
+		}
+		c.goesOn(c.leader())
+	})
+}
+
+// A voter that the roster has as gone is replaced within a second or two, where another node can.
+func TestGoneVoterIsReplacedAtOnce(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		l := c.leader()
+		victim := c.follower().self
+		for _, s := range l.Servers() {
+			if s.Voter && s.Peer != l.self {
+				victim = s.Peer
+			}
+		}
+		c.crash(victim)
+		c.until("its silence", func() bool { return l.Silence(victim) > 0 })
+		m, _ := l.State().Member(victim)
+		c.must(l, SetMemberState{Peer: victim, ProcessEpoch: m.ProcessEpoch, State: Gone})
+		within(t, "the replacement", 2*time.Second, func() { c.settle(3) })
+		c.crash(c.follower().self) // which a majority of two of three survives
+		c.until("a leader", func() bool { return c.leader() != nil })
+		c.goesOn(c.leader())
 	})
 }
 

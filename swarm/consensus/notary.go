@@ -24,7 +24,7 @@ type notary struct {
 
 // keep sees to it that the log says who votes now, and by an owner where one is there.
 func (y *notary) keep(ctx context.Context) error {
-	s, voters, term := y.node.State(), votersOf(y.node.Servers()), plan.Term(y.node.raft.CurrentTerm())
+	s, voters, term := y.node.State(), votersOf(y.node.Servers()), plan.Term(y.node.engine.Load().raft.CurrentTerm())
 	if len(s.Vouchers) == 0 {
 		return y.vouch(ctx, voters)
 	}
@@ -47,7 +47,7 @@ func (y *notary) keep(ctx context.Context) error {
 // newest of whom a majority answers.
 func (y *notary) vouch(ctx context.Context, voters []plan.PeerID) error {
 	s := y.node.State()
-	v := Voucher{Number: 1, Term: plan.Term(y.node.raft.CurrentTerm()), Voters: voters}
+	v := Voucher{Number: 1, Term: plan.Term(y.node.engine.Load().raft.CurrentTerm()), Voters: voters}
 	before := [][]plan.PeerID{votersOf(y.node.Servers())}
 	for _, o := range slices.Backward(s.Vouchers) {
 		v.Number = max(v.Number, o.Number+1)
@@ -186,7 +186,7 @@ func (y *notary) sign(from plan.PeerID, body []byte) response {
 		before = append(before, o.From, o.Voters)
 	}
 	switch {
-	case v.Term > plan.Term(y.node.raft.CurrentTerm()):
+	case v.Term > plan.Term(y.node.engine.Load().raft.CurrentTerm()):
 		return answer(fmt.Errorf("%w: %w: voucher of term %d, which is to come", ErrRejected, ErrForbidden, v.Term))
 	case v.Number != number+1 || differing(v.Voters, now) > 1 || !slices.ContainsFunc(before, func(set []plan.PeerID) bool { return slices.Equal(set, v.From) }):
 		return answer(fmt.Errorf("%w: voucher %d from %v to %v: the voters here are %v, after voucher %d", errRetry, v.Number, v.From, v.Voters, now, number))

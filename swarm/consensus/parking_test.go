@@ -191,7 +191,7 @@ func TestLogCannotBeRead(t *testing.T) {
 func TestStateStopsAtAnUnreadableEntry(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		f := c.follower()
-		before, last := f.State(), f.raft.LastIndex()
+		before, last := f.State(), f.engine.Load().raft.LastIndex()
 		c.kv[f.self].puncture(last + 1)
 		c.must(c.leader(), testRun())
 		c.must(c.leader(), WantPause{Count: 1})
@@ -335,7 +335,7 @@ func TestEntryOfANewerRelease(t *testing.T) {
 			default:
 				b[body-2]++
 			}
-			c.leader().raft.Apply(b, time.Second)
+			c.leader().engine.Load().raft.Apply(b, time.Second)
 			failed := 0
 			for _, p := range c.peers {
 				n := c.nodes[p]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/version"
@@ -94,12 +93,11 @@ type author struct {
 	proof []byte
 
 	mu   sync.Mutex // guards last
-	last uint64     // counter of the newest proposal
+	last uint64     // counter of the newest proposal, or the process epoch
 }
 
-// sign returns an entry signed for the state's incarnation. The counter begins with the clock, in microseconds,
-// when the process starts, so that a node needs to remember none; where its clock was set back the roster
-// knows better.
+// sign returns an entry signed for the state's incarnation. The counter begins with the epoch of the process, which is
+// larger at each start, so that a node needs to remember none.
 func (a *author) sign(s State, e Entry) (proposal, error) {
 	body, err := EncodeEntry(e)
 	if err != nil {
@@ -107,9 +105,6 @@ func (a *author) sign(s State, e Entry) (proposal, error) {
 	}
 	m, _ := s.Member(a.self)
 	a.mu.Lock()
-	if a.last == 0 {
-		a.last = uint64(time.Now().UnixMicro())
-	}
 	a.last = max(a.last, m.Counter) + 1
 	p := proposal{author: a.self, incarnation: s.Incarnation, counter: a.last, entry: e, body: body}
 	a.mu.Unlock()
@@ -132,8 +127,11 @@ func (a *author) open(b []byte) (proposal, error) {
 	if err := a.Verify(p.author, p.message(a.run), p.signature); err != nil {
 		return p, fmt.Errorf("%w: %T that %s is said to propose: %w", ErrForbidden, p.entry, plan.PeerID(p.author).Short(), err)
 	}
-	if e, ok := p.entry.(Vouch); ok {
+	switch e := p.entry.(type) {
+	case Vouch:
 		return p, a.vouched(e.Voucher)
+	case Recover:
+		return p, a.recovered(e.Recovery)
 	}
 	return p, nil
 }
@@ -156,7 +154,7 @@ func (s State) count(p proposal) (State, error) {
 		}
 		m.Counter = p.counter
 	case m.Counter-p.counter >= window || m.Window>>(m.Counter-p.counter)&1 != 0:
-		return s, fmt.Errorf("%w: %w: %T of %s was proposed before (number %d, the newest is %d), or the clock of its machine was set back", ErrRejected, ErrForbidden, p.entry, p.author.Short(), p.counter, m.Counter)
+		return s, fmt.Errorf("%w: %w: %T of %s was proposed before (number %d, the newest is %d)", ErrRejected, ErrForbidden, p.entry, p.author.Short(), p.counter, m.Counter)
 	default:
 		m.Window |= 1 << (m.Counter - p.counter)
 	}

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ func (n *Node) try(ctx context.Context, q request, attempt int) error {
 	if err := n.over(); err != nil {
 		return err
 	}
-	if n.raft.State() == raft.Leader {
+	if n.engine.Load().raft.State() == raft.Leader {
 		return n.commit(ctx, q.body)
 	}
 	target, _, _ := n.Leader()
@@ -102,11 +103,14 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	n.mu.Lock()
-	closing := n.closing
-	if !closing {
+	closing, changing := n.closing, n.changing
+	if !closing && !changing {
 		n.applies.Add(1)
 	}
 	n.mu.Unlock()
+	if changing {
+		return fmt.Errorf("%w: the log changes over to another lineage", errRetry)
+	}
 	if closing {
 		return n.over()
 	}
@@ -115,7 +119,7 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		defer n.applies.Done()
 		// Raft answers while it runs: an entry that is not committed when the leader has lost its majority, after
 		// leaseTimeout.
-		future := n.raft.Apply(body, enqueueTimeout)
+		future := n.engine.Load().raft.Apply(body, enqueueTimeout)
 		if err := future.Error(); err != nil {
 			outcome <- fmt.Errorf("%w: %w", errRetry, err)
 			return
@@ -144,12 +148,13 @@ func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
 		}
 		return
 	}
-	shown, err := n.respond(ctx, peer, s)
+	e := n.engine.Load()
+	shown, err := n.respond(ctx, peer, s, e)
 	n.requests.release(peer, voter)
 	if err != nil {
 		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "err", err)
 	} else if shown != nil {
-		n.transport.serve(s, peer, *shown)
+		e.transport.serve(s, peer, *shown)
 	}
 }
 
@@ -165,7 +170,7 @@ func (n *Node) votes(peer plan.PeerID) bool {
 
 // respond answers the request on a stream, which must come within requestTimeout. It returns what the peer has shown
 // on a stream of raft's, and leaves the rest of that one unread.
-func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (*proof, error) {
+func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engine) (*proof, error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	if err := s.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -176,11 +181,15 @@ func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream) (*proof,
 		return nil, err
 	}
 	if first[0] == streamRaft {
+		if err := e.layer.same(s); err != nil {
+			n.askSoon()
+			return nil, err
+		}
 		b, err := readMessage(s, nil, maxProofBytes)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := n.transport.greet(peer, b)
+		shown, err := e.transport.greet(peer, b)
 		if err != nil || !stop() {
 			return nil, err
 		}
@@ -224,12 +233,25 @@ func (n *Node) opened(s State, body []byte) (proposal, error) {
 // the leader would charge this node for another.
 func (n *Node) handle(ctx context.Context, from plan.PeerID, q request) response {
 	if q.op == opApplied {
-		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.raft.AppliedIndex())}
+		return response{codeDone, binary.LittleEndian.AppendUint64(nil, n.engine.Load().raft.AppliedIndex())}
 	}
-	if q.op == opVouch {
+	switch q.op {
+	case opVouch:
 		return n.notary.sign(from, q.body)
+	case opLook:
+		b, err := json.Marshal(n.ownLook())
+		if err != nil {
+			return answer(err)
+		}
+		return response{codeDone, b}
+	case opRecover:
+		return n.Recoverer.sign(q.body)
+	case opAdopt:
+		return n.Recoverer.told(from, q.body)
+	case opLineage:
+		return n.Recoverer.answerLineage()
 	}
-	leads := n.raft.State() == raft.Leader
+	leads := n.engine.Load().raft.State() == raft.Leader
 	s := n.State()
 	p, refusal := n.opened(s, q.body)
 	by, joins := from, false

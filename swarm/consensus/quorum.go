@@ -1,10 +1,23 @@
 package consensus
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"pnode/planner/plan"
+)
+
+const (
+	// succeedAfter is by how much a voter waits longer than the one before it, to stand for election in place of a leader
+	// whose process has ended: two candidates at once would split the votes. One round trip and two writes go into it.
+	succeedAfter = 500 * time.Millisecond
+	// endedAgain is how soon after one such claim about a member another one is not acted on.
+	endedAgain = time.Minute
+	// maxEndings bounds the claims that wait to be looked at; those that find no room are dropped.
+	maxEndings = 16
 )
 
 // Quorum holds what a node knows of the majority that a run needs: without one there is soon no leader, and nothing is
@@ -19,6 +32,8 @@ type Quorum struct {
 	// LostSince is since when no leader is known; zero while one is. A second or two are
 	// an election, more are a lost majority, or a node that is cut off from it.
 	LostSince time.Time
+	// Apart is a member that recovered the run and goes on with it, where this node did not have to believe that.
+	Apart plan.PeerID
 }
 
 // Quorum returns what this node knows of the majority; see Changed for when that changes.
@@ -37,7 +52,7 @@ func (n *Node) Quorum() Quorum {
 			silent = append(silent, p)
 		}
 	}
-	return Quorum{Voters: voters, Silent: silent, Leader: n.reign.leader, LostSince: n.reign.lostSince}
+	return Quorum{Voters: voters, Silent: silent, Leader: n.reign.leader, LostSince: n.reign.lostSince, Apart: n.apartFrom()}
 }
 
 // reign holds who leads, or since when nobody is known to.
@@ -117,4 +132,52 @@ func (s *silence) of(p plan.PeerID, now time.Time) time.Duration {
 		return 0
 	}
 	return max(now.Sub(last), 1)
+}
+
+// succession lets this node stand in place of a leader whose process has ended. All but Ended belong to the node's lead.
+type succession struct {
+	node    *Node
+	endings chan plan.PeerID // whose processes have ended; capacity maxEndings
+	of      plan.PeerID      // the leader in whose place this node may be to stand
+	told    map[plan.PeerID]time.Time
+}
+
+// Ended notes that the process of a member has ended, as its operating system says. If it led, a voter stands for election
+// without waiting for raft's heartbeat timeout. A claim that is false costs an election.
+func (s *succession) Ended(p plan.PeerID) {
+	select {
+	case s.endings <- p:
+	default: // the heartbeat timeout tells
+	}
+}
+
+// due returns how long this node waits until it stands in place of a member that has ended; voters are sorted. stands is
+// false where that member does not lead, this node has no vote, or the same was said a short while ago.
+func (s *succession) due(ended, leader, self plan.PeerID, voters []plan.PeerID, now time.Time) (wait time.Duration, stands bool) {
+	if at, told := s.told[ended]; ended != leader || ended == self || !slices.Contains(voters, self) || told && now.Sub(at) < endedAgain {
+		return 0, false
+	}
+	if s.told == nil || len(s.told) > MaxMembers {
+		s.told = map[plan.PeerID]time.Time{}
+	}
+	s.of, s.told[ended] = ended, now
+	heirs := slices.DeleteFunc(slices.Clone(voters), func(p plan.PeerID) bool { return p == ended })
+	return time.Duration(slices.Index(heirs, self)) * succeedAfter, true
+}
+
+// stand has raft stand for election in place of a leader that has ended, unless another one leads by now. Raft does that
+// on the message by which a leader hands over: the others then vote though they may still take that leader for alive.
+func (s *succession) stand(ctx context.Context) {
+	n := s.node
+	e := n.engine.Load()
+	if leader, _, _ := n.Leader(); e.raft.State() != raft.Follower || leader != s.of && leader != "" {
+		return
+	}
+	n.config.Logger.Info("consensus: the leader's process has ended: standing for election", "leader", s.of)
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: []byte(n.self)}
+	select {
+	case e.transport.messages <- raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: header}, RespChan: make(chan raft.RPCResponse, 1)}:
+	case <-n.store.broken:
+	case <-ctx.Done():
+	}
 }

@@ -74,3 +74,92 @@ func TestQuorum(t *testing.T) {
 		})
 	})
 }
+
+// A leader whose process has ended, as those say who see it, is followed by another one at once.
+func TestAnEndedLeaderIsSucceededAtOnce(t *testing.T) {
+	for name, all := range map[string]bool{"all see it": true, "the last voter sees it": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				l := c.leader()
+				c.must(l, testRun())
+				c.crash(l.self)
+				var told *Node
+				for _, p := range c.peers {
+					if n := c.nodes[p]; n != nil {
+						if told = n; all {
+							n.Ended(l.self)
+						}
+					}
+				}
+				told.Ended(l.self)
+				if took := c.until("another one to lead", func() bool { return c.leader() != nil }); took > succeedAfter+leaseTimeout/4 { // virtual
+					t.Errorf("it took %v", took)
+				}
+				c.must(c.leader(), WantPause{Count: 1})
+			})
+		})
+	}
+}
+
+// A claim that is false costs an election at most, and the same claim again nothing; of others than the leader neither does.
+func TestAFalseEndOfTheLeader(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		l, f := c.leader(), c.follower()
+		_, before, _ := l.Leader()
+		f.Ended(f.self)
+		l.Ended(l.self)
+		l.Ended(f.self)
+		f.Ended("unknown")
+		time.Sleep(time.Second)
+		if _, term, self := l.Leader(); !self || term != before {
+			t.Fatalf("term %d, leads %v; it was term %d", term, self, before)
+		}
+		claims := 0
+		for range 5 {
+			now := c.leader()
+			for _, p := range c.peers {
+				if now != nil && p != now.self {
+					c.nodes[p].Ended(l.self)
+					claims++
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		c.until("a leader", func() bool { return c.leader() != nil })
+		if _, term, _ := c.leader().Leader(); term > before+2 { // one for each of two who claim it
+			t.Errorf("%d false claims: term %d, was %d", claims, term, before)
+		}
+		c.must(c.leader(), WantPause{Count: 1})
+	})
+}
+
+func TestWhoSucceeds(t *testing.T) {
+	voters, now := []plan.PeerID{"a", "b", "c"}, time.Unix(1000, 0)
+	for _, test := range []struct {
+		name                string
+		ended, leader, self plan.PeerID
+		wait                time.Duration
+		stands              bool
+	}{
+		{"first", "a", "a", "b", 0, true},
+		{"second", "a", "a", "c", succeedAfter, true},
+		{"first of others", "b", "b", "a", 0, true},
+		{"another one leads", "b", "a", "c", 0, false},
+		{"nobody leads", "b", "", "c", 0, false},
+		{"itself", "a", "a", "a", 0, false},
+		{"without a vote", "a", "a", "d", 0, false},
+	} {
+		var s succession
+		wait, stands := s.due(test.ended, test.leader, test.self, voters, now)
+		if wait != test.wait || stands != test.stands {
+			t.Errorf("%s: waits %v, stands %v; want %v, %v", test.name, wait, stands, test.wait, test.stands)
+		}
+		if _, again := s.due(test.ended, test.leader, test.self, voters, now.Add(endedAgain-1)); again {
+			t.Errorf("%s: stands for the same again", test.name)
+		}
+		if _, later := s.due(test.ended, test.leader, test.self, voters, now.Add(endedAgain)); later != test.stands {
+			t.Errorf("%s: later: %v", test.name, later)
+		}
+	}
+}

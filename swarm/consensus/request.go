@@ -17,13 +17,17 @@ const (
 	opPropose = 1 // body: an entry. Carried out by the leader
 	opApplied = 2 // no body. The response holds the index applied last, 8 bytes
 	opVouch   = 3 // body: a voucher without signatures. The response holds the peer's VoterMark
+	opLook    = 4 // no body. The response holds the peer's Look
+	opRecover = 5 // body: a Recovery without signatures. The response holds the peer's VoterMark
+	opAdopt   = 6 // body: a Recovery, which the peer is to change over to
+	opLineage = 7 // no body. The response holds the Recovery of the peer's lineage, null for the first
 
 	codeDone     = 1
 	codeRejected = 2 // body: the reason
 	codeStale    = 3 // as rejected, with ErrStale
 	codeRetry    = 4 // body: why it may work later
 
-	maxResponseBytes = 4 << 10
+	maxResponseBytes = maxRecoveryBytes
 	requestTimeout   = 5 * time.Second
 )
 
@@ -57,15 +61,16 @@ func answer(err error) response {
 
 // err turns a response back into the outcome.
 func (r response) err() error {
+	text := plan.Clip(string(r.body), maxResponseBytes)
 	switch r.code {
 	case codeDone:
 		return nil
 	case codeStale:
-		return &remoteError{string(r.body), []error{ErrRejected, ErrStale}}
+		return &remoteError{text, []error{ErrRejected, ErrStale}}
 	case codeRejected:
-		return &remoteError{string(r.body), []error{ErrRejected}}
+		return &remoteError{text, []error{ErrRejected}}
 	}
-	return &remoteError{string(r.body), []error{errRetry}}
+	return &remoteError{text, []error{errRetry}}
 }
 
 // remoteError is another node's error, with the sentinels it wraps.
@@ -89,9 +94,9 @@ func readRequest(r io.Reader) (request, error) {
 	if _, err := io.ReadFull(r, h[:1]); err != nil {
 		return request{}, fmt.Errorf("consensus: read request: %w", err)
 	}
-	most := map[byte]uint32{opPropose: MaxEntryBytes + maxProposalHeader, opVouch: maxVoucherBytes}
+	most := map[byte]uint32{opPropose: MaxEntryBytes + maxProposalHeader, opVouch: maxVoucherBytes, opRecover: maxRecoveryBytes, opAdopt: maxRecoveryBytes}
 	body, err := readMessage(r, h[1:], most[h[0]])
-	if err == nil && (h[0] < opPropose || h[0] > opVouch || h[1] > 1) {
+	if err == nil && (h[0] < opPropose || h[0] > opLineage || h[1] > 1) {
 		err = fmt.Errorf("%w request: operation %d, %d hops", ErrMalformed, h[0], h[1])
 	}
 	return request{op: h[0], hops: h[1], body: body}, err

@@ -28,8 +28,13 @@ const (
 
 	maxBlocks = 1024 // transformer blocks of the model
 	maxFiles  = 32   // of a model or tokenizer
+	// MaxGraceS bounds for how many seconds a draining member may say that it stays.
+	MaxGraceS = 24 * 60 * 60
 	// MaxSampleBytes bounds the text that a finished model leaves.
 	MaxSampleBytes = 64 << 10
+
+	// maxSteps bounds a run: far above sense.
+	maxSteps = 1_000_000_000
 
 	maxAddrs      = 32
 	maxReasons    = 64
@@ -50,6 +55,9 @@ const (
 	Gone     MemberState = "gone"
 )
 
+// ReasonLeft is why a member is gone that has left by itself: it does not come back soon, as one may that fell silent.
+const ReasonLeft = "it left"
+
 // Member is one node of the roster.
 type Member struct {
 	Peer plan.PeerID `json:"peer"`
@@ -59,12 +67,17 @@ type Member struct {
 	Addrs        []string    `json:"addrs,omitempty"`
 	State        MemberState `json:"state"`
 	// Since is the epoch that State began with; Reason says why it did.
-	Since   uint64       `json:"since"`
-	Reason  string       `json:"reason,omitempty"`
+	Since  uint64 `json:"since"`
+	Reason string `json:"reason,omitempty"`
+	// GraceS is for how many seconds a draining member stays at most, counted from then; 0 is not known.
+	GraceS  uint32       `json:"grace_s,omitempty"`
 	Label   string       `json:"label,omitempty"`
 	Profile plan.Profile `json:"profile"`
 	// Stood counts the checkpoints that were committed while the member was active, over its restarts too.
 	Stood uint64 `json:"stood,omitempty"`
+	// Voted is set once the member votes after StandingCheckpoints: a leader that has just been elected knows nobody for
+	// long.
+	Voted bool `json:"voted,omitempty"`
 	// Counter is the highest of the member's proposals in the log. Bit i of Window says that the one i below
 	// it is there too.
 	Counter uint64 `json:"counter"`
@@ -91,15 +104,19 @@ type LayerRef struct {
 type Checkpoint struct {
 	Step       plan.Step       `json:"step"`
 	Generation plan.Generation `json:"generation"`
-	Layers     []LayerRef      `json:"layers,omitempty"`
+	// Last: all workers that saved it did so after the last step of their plan.
+	Last   bool       `json:"last,omitempty"`
+	Layers []LayerRef `json:"layers,omitempty"`
 }
 
 // State holds what all nodes agree on. It is a value: nothing reachable from it is ever
 // changed, neither by Apply nor by its readers.
 type State struct {
 	Run *plan.RunSpec `json:"run,omitempty"`
-	// Incarnation is 1 from SetRun on and raised by every Resume.
+	// Incarnation is 1 from SetRun on and raised by every Resume and Recover.
 	Incarnation uint64 `json:"incarnation"`
+	// Recovery is the newest recovery of the run, which began the lineage that this log is of; nil without one.
+	Recovery *Recovery `json:"recovery,omitempty"`
 	// Owners make invites, revoke and stop the run: the node that founded it, and those that came by an
 	// owner's invite for owners.
 	Owners []plan.PeerID `json:"owners,omitempty"`
@@ -134,6 +151,8 @@ type State struct {
 	// Older are the complete checkpoints before it that are kept, newest first: what is
 	// left when nobody has the newest one's chunks any more.
 	Older []Checkpoint `json:"older,omitempty"`
+	// Salvage says which state of the current generation is to be saved from memory after its end; nil while it goes on.
+	Salvage *Salvage `json:"salvage,omitempty"`
 	// Blames are the newest rulings on faults of this incarnation, newest last.
 	Blames []Blame `json:"blames,omitempty"`
 	// PauseWanted counts the pauses asked for: the plan's workers save their newest step and
@@ -148,6 +167,11 @@ type State struct {
 
 // Paused reports whether a pause was asked of the current plan.
 func (s State) Paused() bool { return s.Plan.Generation != 0 && s.PauseWanted > s.PlanPauses }
+
+// Ended reports whether the current plan has ended with its newest step saved, as a pause asks.
+func (s State) Ended() bool {
+	return s.Plan.Generation != 0 && s.Checkpoint.Last && s.Checkpoint.Generation == s.Plan.Generation && s.Checkpoint.Step > s.Plan.Start
+}
 
 // Member finds a member of the roster.
 func (s State) Member(peer plan.PeerID) (Member, bool) {

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,14 +37,17 @@ type Transport interface {
 
 // The first byte of a stream says what it carries.
 const (
-	streamRaft    = 'r' // length (4 bytes) and JSON of vouchers, then raft's messages until it is closed
+	streamRaft    = 'r' // length (1 byte) and ID of the log's lineage, length (4 bytes) and JSON of vouchers, then raft's messages until it is closed
 	streamRequest = 'q' // one request and its response
 )
+
+var errOtherLineage = errors.New("the run was recovered: the logs differ")
 
 // streamLayer is the part of a Transport's streams that carries raft's messages. A server
 // address is a peer ID.
 type streamLayer struct {
 	transport Transport
+	lineage   string // of the log here
 	// shows returns what is shown to a peer of who votes: encoded vouchers.
 	shows func() []byte
 	open  context.Context // ends when the layer is closed
@@ -53,8 +57,8 @@ type streamLayer struct {
 	conns map[*conn]struct{}
 }
 
-func newStreamLayer(t Transport, shows func() []byte) *streamLayer {
-	l := &streamLayer{transport: t, shows: shows, conns: map[*conn]struct{}{}}
+func newStreamLayer(t Transport, lineage string, shows func() []byte) *streamLayer {
+	l := &streamLayer{transport: t, lineage: lineage, shows: shows, conns: map[*conn]struct{}{}}
 	l.open, l.end = context.WithCancel(context.Background())
 	return l
 }
@@ -76,7 +80,8 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	err = s.SetWriteDeadline(deadline)
 	if err == nil {
 		shown := l.shows()
-		_, err = s.Write(append(binary.LittleEndian.AppendUint32([]byte{streamRaft}, uint32(len(shown))), shown...))
+		head := append([]byte{streamRaft, byte(len(l.lineage))}, l.lineage...)
+		_, err = s.Write(append(binary.LittleEndian.AppendUint32(head, uint32(len(shown))), shown...))
 	}
 	if err == nil {
 		err = s.SetWriteDeadline(time.Time{})
@@ -86,6 +91,26 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
 	}
 	return c, nil
+}
+
+// same reads of which lineage the log of a peer is that opens a stream of raft, and returns an error unless it is the one
+// here.
+func (l *streamLayer) same(r io.Reader) error {
+	var size [1]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	if size[0] > lineageIDBytes {
+		return fmt.Errorf("%w stream: a lineage of %d bytes", ErrMalformed, size[0])
+	}
+	theirs := make([]byte, size[0])
+	if _, err := io.ReadFull(r, theirs); err != nil {
+		return err
+	}
+	if string(theirs) != l.lineage {
+		return fmt.Errorf("%w: it is of lineage %q, this node of %q", errOtherLineage, theirs, l.lineage)
+	}
+	return nil
 }
 
 // track remembers a stream so that closing the layer closes it. shown is nil for one that was opened here.

@@ -147,6 +147,12 @@ func (e Vouch) apply(s State) (State, error) {
 	}
 	s.Vouchers = append(slices.Clone(s.Vouchers), v)
 	s.Vouchers = s.Vouchers[max(0, len(s.Vouchers)-maxVouchers):]
+	for _, p := range v.Voters {
+		if m, ok := s.Member(p); ok && !m.Voted && m.Stood >= StandingCheckpoints {
+			m.Voted = true
+			s = s.withMember(m)
+		}
+	}
 	return s, nil
 }
 

@@ -97,22 +97,22 @@ func (n *Node) forge(victim plan.PeerID, shown []Voucher, term uint64) error {
 	if err != nil {
 		return err
 	}
-	shows := n.layer.shows
-	n.layer.shows = func() []byte { return b }
-	defer func() { n.layer.shows = shows }()
+	shows := n.engine.Load().layer.shows
+	n.engine.Load().layer.shows = func() []byte { return b }
+	defer func() { n.engine.Load().layer.shows = shows }()
 	q := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self), Addr: []byte(n.self)},
 		Term:      term, LeaderCommitIndex: 1 << 20,
 	}
 	var r raft.AppendEntriesResponse
-	n.transport.CloseStreams()
-	return n.transport.NetworkTransport.AppendEntries(raft.ServerID(victim), raft.ServerAddress(victim), q, &r)
+	n.engine.Load().transport.CloseStreams()
+	return n.engine.Load().transport.NetworkTransport.AppendEntries(raft.ServerID(victim), raft.ServerAddress(victim), q, &r)
 }
 
 // pushes has a member without a vote try to lead a node that cannot know the voters now, and wants it to fail.
 func (c *cluster) pushes(liar *Node, victim *Node) {
 	c.t.Helper()
-	before := victim.raft.CurrentTerm()
+	before := victim.engine.Load().raft.CurrentTerm()
 	real := liar.State().Vouchers
 	own := made(1<<30, 9, string(liar.self), string(liar.self), string(liar.self))
 	owner := own
@@ -127,7 +127,7 @@ func (c *cluster) pushes(liar *Node, victim *Node) {
 			}
 		}
 	}
-	if after := victim.raft.CurrentTerm(); after != before {
+	if after := victim.engine.Load().raft.CurrentTerm(); after != before {
 		c.t.Errorf("the term went from %d to %d", before, after)
 	}
 	if leader, _, _ := victim.Leader(); leader == liar.self {
@@ -182,7 +182,7 @@ func TestMessageInAnothersName(t *testing.T) {
 				others = append(others, c.nodes[p])
 			}
 		}
-		term := l.raft.CurrentTerm()
+		term := l.engine.Load().raft.CurrentTerm()
 		for _, as := range []struct{ id, addr plan.PeerID }{{l.self, l.self}, {others[0].self, l.self}, {l.self, others[0].self}} {
 			q := &raft.AppendEntriesRequest{
 				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(as.id), Addr: []byte(as.addr)},
@@ -190,7 +190,7 @@ func TestMessageInAnothersName(t *testing.T) {
 			}
 			var r raft.AppendEntriesResponse
 			to := others[1].self
-			if err := others[0].transport.NetworkTransport.AppendEntries(raft.ServerID(to), raft.ServerAddress(to), q, &r); err == nil {
+			if err := others[0].engine.Load().transport.NetworkTransport.AppendEntries(raft.ServerID(to), raft.ServerAddress(to), q, &r); err == nil {
 				t.Errorf("as %v: %+v", as, r)
 			}
 		}
@@ -272,7 +272,7 @@ func TestVotersSign(t *testing.T) {
 		c.must(c.nodes["a"], testRun())
 		l, f := c.leader(), c.follower()
 		c.everywhere("vouchers", func(s State) bool { return len(s.Vouchers) > 0 && slices.Equal(s.Vouchers[0].Voters, peersOf("a,b,c")) })
-		number, term := l.State().Vouchers[0].Number, plan.Term(l.raft.CurrentTerm())
+		number, term := l.State().Vouchers[0].Number, plan.Term(l.engine.Load().raft.CurrentTerm())
 		for name, q := range map[string]struct {
 			from plan.PeerID
 			v    Voucher

@@ -2,18 +2,19 @@ package diagnose
 
 import (
 	"errors"
-	"io"
 	"net"
 
 	"github.com/quic-go/quic-go"
 
 	"pnode/swarm/neterr"
+	"pnode/swarm/websocket"
 )
 
 // findingOf returns what an error of a socket means.
 func findingOf(err error) Finding {
 	var remote *quic.TransportError
 	var dns *net.DNSError
+	var server *websocket.AnswerError
 	switch {
 	case err == nil:
 		return Works
@@ -29,11 +30,13 @@ func findingOf(err error) Finding {
 		return Unreachable
 	case neterr.Denied(err):
 		return Denied
+	case errors.As(err, &server):
+		return Foreign
 	case badCertificate(err):
 		return ClockAhead
 	case errors.As(err, &remote) && remote.Remote && remote.ErrorCode == quic.ConnectionRefused:
 		return Busy
-	case neterr.Reset(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case neterr.Cut(err):
 		return Cut
 	case neterr.Silent(err):
 		return Silent

@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +11,14 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/neterr"
+	"pnode/swarm/websocket"
 )
+
+// mostQuoted bounds what is shown of others' words, in bytes.
+const mostQuoted = 60
 
 // seconds is how long a handshake is waited for, in words.
 var seconds = fmt.Sprintf("%d s", int(handshakeTime.Seconds()))
@@ -35,9 +40,9 @@ func explainName(host string, at []netip.AddrPort, err error) Test {
 	case errors.As(err, &dns) && dns.IsTimeout:
 		t.Says = fmt.Sprintf("the resolver%s does not answer for %s", server(dns), host)
 	case dns != nil:
-		t.Says = fmt.Sprintf("the resolver%s fails for %s: %s", server(dns), host, printable(dns.Err))
+		t.Says = fmt.Sprintf("the resolver%s fails for %s: %s", server(dns), host, plan.Clip(dns.Err, mostQuoted))
 	default:
-		t.Says = fmt.Sprintf("%s cannot be looked up: %s", host, printable(err.Error()))
+		t.Says = fmt.Sprintf("%s cannot be looked up: %s", host, plan.Clip(err.Error(), mostQuoted))
 	}
 	return t
 }
@@ -86,7 +91,7 @@ func cause(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
-	return printable(err.Error())
+	return plan.Clip(err.Error(), mostQuoted)
 }
 
 // common explains what the handshakes over UDP and TCP can find alike.
@@ -123,13 +128,18 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 		t.Says = fmt.Sprintf("something else than pnode answers (%s)", cause(o.err))
 		t.Do = "ask for a new invite if the node listens elsewhere now; a firewall that filters may answer in its place"
 	default:
-		t.Says = "it fails: " + cause(o.err)
+		t.Says = "it " + neterr.Verb(o.err)
 	}
 	return t
 }
 
 func explainTCP(at netip.AddrPort, contact peer.ID, o outcome) Test {
 	t := common("TCP", at, contact, o)
+	var server *websocket.AnswerError
+	if errors.As(o.err, &server) {
+		t.Says = server.Error()
+		t.Do = "if a web server stands in front of the node, have it hand WebSockets at /pnode on to the node's port: docs/networks.md has what to write; else ask for a new invite"
+	}
 	if o.finding == Cut {
 		t.Says = fmt.Sprintf("it connects, and is cut before the end of the handshake (%s)", cause(o.err))
 		t.Do = "a firewall that lets only known protocols through does that: ask its owner to allow the connection"
@@ -147,39 +157,6 @@ func explainSize(at netip.AddrPort, o outcome) Test {
 	default:
 		t.Says = fmt.Sprintf("packets of %d bytes of UDP pass, perhaps larger ones", o.size)
 	}
-	return t
-}
-
-func explainProxySetting() Test {
-	return Test{
-		Part: Proxy, Did: "read HTTPS_PROXY and ALL_PROXY", Result: Fails, Finding: Failed,
-		Says: "the URL cannot be read", Do: "set HTTPS_PROXY to http://HOST:PORT, or unset it", // it may hold a password
-	}
-}
-
-func explainProxy(target string, o proxyOutcome) Test {
-	t := Test{Result: Fails, Finding: o.finding}
-	switch o.finding {
-	case Works:
-		return Test{Result: OK, Finding: Works, Says: "the proxy connects"}
-	case ProxyLogin:
-		t.Says = fmt.Sprintf("the proxy wants a user and a password (it answers %s)", o.status)
-		t.Do = "give them in HTTPS_PROXY: http://USER:PASSWORD@HOST:PORT"
-	case ProxyDenies:
-		t.Says = fmt.Sprintf("the proxy does not connect to %s (it answers %s)", target, o.status)
-		t.Do = "ask its owner to allow the port, or have the contact listen on port 443, which most proxies allow"
-	case Silent:
-		t.Says = "the proxy does not answer in " + seconds
-	case NoName, NoResolver:
-		t.Says = fmt.Sprintf("the proxy's name cannot be looked up (%s)", cause(o.err))
-	case Refused:
-		t.Says = "the machine there answers that nothing listens on the port"
-	case Cut, Foreign:
-		t.Says = fmt.Sprintf("what answers is no HTTP proxy (%s)", cause(o.err))
-	default:
-		t.Says = fmt.Sprintf("it cannot be reached (%s)", cause(o.err))
-	}
-	t.Do = cmp.Or(t.Do, "correct HTTPS_PROXY, or unset it where there is none")
 	return t
 }
 
@@ -236,7 +213,7 @@ func told(err error) string {
 		text = text[i:]
 	}
 	first, _, _ := strings.Cut(text, ";")
-	return "the contact says: " + printable(first)
+	return "the contact says: " + plan.Clip(first, mostQuoted)
 }
 
 func explainClock(now, started time.Time, late time.Duration, dates []dated) Test {

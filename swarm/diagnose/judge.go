@@ -127,7 +127,7 @@ func short(f Finding) string {
 
 // telling lists findings, those first that explain more than the same test at another place.
 var telling = []Finding{
-	ClockBehind, ClockAhead, OtherNode, Busy, ProxyLogin, ProxyDenies, Cut, Foreign, Refused, Denied, Unreachable, NoName, NoResolver, Silent, NoRoute, Failed,
+	ClockBehind, ClockAhead, OtherNode, Busy, ProxyLogin, ProxyDenies, ProxyCannot, Cut, Foreign, Refused, Denied, Unreachable, NoName, NoResolver, Silent, NoRoute, Failed,
 }
 
 // failing returns the most telling of a part's tests that fail.

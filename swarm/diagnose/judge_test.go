@@ -8,6 +8,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner/plan"
+	"pnode/swarm/tcp"
 )
 
 var place = netip.MustParseAddrPort("192.0.2.1:4001")
@@ -24,7 +25,10 @@ func after(part Part, f Finding) Test {
 		t = explainTCP(place, "contact", o)
 		t.Did = "connect, TLS handshake"
 	case Proxy:
-		t = explainProxy(place.String(), proxyOutcome{outcome: o, status: "407 Proxy Authentication Required"})
+		t = explainProxy(&tcp.ProxyError{Target: place.String(), Answer: tcp.WantsLogin, Status: "407 Proxy Authentication Required"})
+		if f == Works {
+			t = Test{Result: OK, Finding: Works, Says: "the proxy connects"}
+		}
 		t.Did = "CONNECT " + place.String()
 	}
 	t.Part, t.Target = part, place.String()

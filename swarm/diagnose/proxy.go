@@ -1,103 +1,51 @@
 package diagnose
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"encoding/base64"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
+	"errors"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
+
+	"pnode/swarm/tcp"
 )
 
-// maxProxyAnswer bounds what is read of a proxy's answer.
-const maxProxyAnswer = 16 << 10
-
-// proxyOutcome holds the answer of a proxy that was asked for a connection.
-type proxyOutcome struct {
-	outcome
-	// status is that of its answer, such as "403 Forbidden"; empty without one.
-	status string
-	// date is the proxy's clock; zero if it does not say it.
-	date time.Time
-}
-
-// throughProxy asks an HTTP proxy for a connection to a host and port, and hangs up. Of a SOCKS proxy it finds out only
-// whether it accepts connections.
-func throughProxy(ctx context.Context, proxy *url.URL, target string) proxyOutcome {
+// throughProxy asks a proxy for a connection to a host and port, and hangs up. It returns the proxy's clock, too; zero if
+// the proxy does not say it.
+func throughProxy(ctx context.Context, proxy *url.URL, target string) (Test, time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	if !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, proxy.Scheme) {
-		return proxyOutcome{outcome: outcome{finding: Failed, err: fmt.Errorf("its scheme is %q, want http, https or socks5", printable(proxy.Scheme))}}
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", proxyAddress(proxy))
+	conn, date, err := tcp.Through(ctx, proxy, target)
 	if err != nil {
-		return proxyOutcome{outcome: outcome{finding: findingOf(err), err: err}}
+		return explainProxy(err), date
 	}
-	defer conn.Close()
-	if strings.HasPrefix(proxy.Scheme, "socks") {
-		return proxyOutcome{outcome: outcome{finding: Works, connected: true}}
+	conn.Close()
+	return Test{Result: OK, Finding: Works, Says: "the proxy connects"}, date
+}
+
+func explainProxy(err error) Test {
+	var failed *tcp.ProxyError
+	if !errors.As(err, &failed) {
+		return Test{Result: Fails, Finding: Failed, Says: "the proxy cannot be asked", Do: "correct HTTPS_PROXY"}
 	}
-	end, _ := ctx.Deadline()
-	if err := conn.SetDeadline(end); err != nil {
-		return proxyOutcome{outcome: outcome{finding: Failed, err: err}}
-	}
-	if proxy.Scheme == "https" {
-		conn = tls.Client(conn, &tls.Config{ServerName: proxy.Hostname()})
-	}
-	request := "CONNECT " + target + " HTTP/1.1\r\nHost: " + target + "\r\n"
-	if proxy.User != nil {
-		password, _ := proxy.User.Password()
-		login := base64.StdEncoding.EncodeToString([]byte(proxy.User.Username() + ":" + password))
-		request += "Proxy-Authorization: Basic " + login + "\r\n"
-	}
-	o := proxyOutcome{outcome: outcome{connected: true}}
-	var answer *http.Response
-	if _, o.err = io.WriteString(conn, request+"\r\n"); o.err == nil {
-		answer, o.err = http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxProxyAnswer)), &http.Request{Method: http.MethodConnect})
-	}
-	if o.err != nil {
-		if o.finding = findingOf(o.err); o.finding == Failed {
-			o.finding = Foreign
-		}
-		return o
-	}
-	answer.Body.Close()
-	o.status = printable(answer.Status)
-	o.date, _ = http.ParseTime(answer.Header.Get("Date")) // many say none
-	switch answer.StatusCode {
-	case http.StatusOK:
-		o.finding = Works
-	case http.StatusProxyAuthRequired:
-		o.finding = ProxyLogin
+	t := Test{Result: Fails, Says: failed.Says(), Do: failed.Do()}
+	switch failed.Answer {
+	case tcp.WantsLogin, tcp.RefusesLogin, tcp.OtherLogin:
+		t.Finding = ProxyLogin
+	case tcp.Denies:
+		t.Finding = ProxyDenies
+	case tcp.Cannot:
+		t.Finding = ProxyCannot
+	case tcp.NoProxy:
+		t.Finding = Foreign
 	default:
-		o.finding = ProxyDenies
+		t.Finding = findingOf(failed.Err)
 	}
-	return o
+	return t
 }
 
-// proxyAddress returns a proxy's host and port.
-func proxyAddress(proxy *url.URL) string {
-	port := proxy.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[proxy.Scheme]
+func explainProxySetting(err error) Test {
+	return Test{
+		Part: Proxy, Target: "of the environment", Did: "read HTTPS_PROXY and ALL_PROXY", Result: Fails, Finding: Failed,
+		Says: err.Error(), Do: "correct the variable, or unset it where there is no proxy",
 	}
-	return net.JoinHostPort(proxy.Hostname(), port)
-}
-
-// printable returns the beginning of what somebody else wrote, as it can be shown on a terminal.
-func printable(s string) string {
-	const most = 60
-	b := []byte(s[:min(len(s), most)])
-	for i, c := range b {
-		if c < ' ' || c > '~' {
-			b[i] = '?'
-		}
-	}
-	return string(b)
 }

@@ -315,17 +315,17 @@ func (r *run) proxies(ctx context.Context, targets []target) {
 		proxy, err := r.proxyFor(t.String())
 		switch {
 		case err != nil:
-			r.keep(explainProxySetting())
+			r.keep(explainProxySetting(err))
 			return
 		case proxy == nil || !t.web || asked[t.String()]:
 			continue
 		}
 		asked[t.String()] = true
 		r.proxied.Go(func() {
-			answer := r.test(Test{Part: Proxy, Target: proxyAddress(proxy), Did: "CONNECT " + t.String()}, func() Test {
-				o := throughProxy(ctx, proxy, t.String())
-				r.noteDate("the proxy", o.date)
-				return explainProxy(t.String(), o)
+			answer := r.test(Test{Part: Proxy, Target: tcp.ProxyAddress(proxy), Did: "CONNECT " + t.String()}, func() Test {
+				answer, date := throughProxy(ctx, proxy, t.String())
+				r.noteDate("the proxy", date)
+				return answer
 			})
 			if answer.Result == OK {
 				r.web(ctx, t, t.String())

@@ -53,7 +53,8 @@ const (
 	NoName      Finding = "no-name"       // the resolver says that the name does not exist
 	NoResolver  Finding = "no-resolver"   // the resolver does not answer, or fails
 	ProxyLogin  Finding = "proxy-login"   // 407
-	ProxyDenies Finding = "proxy-denies"  // any other status than 200
+	ProxyDenies Finding = "proxy-denies"  // 403 and the like
+	ProxyCannot Finding = "proxy-cannot"  // 502 and the like: it gets no connection to the contact
 	Expired     Finding = "expired"       // of an invite
 	NoUse       Finding = "of-no-use"     // an invite that is used up, revoked, or refused for another reason
 	Unknown     Finding = "unknown"       // an invite that the contact does not know

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/host"
+	corehost "github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/host"
 	"pnode/swarm/streams"
 	"pnode/swarm/version"
 )
@@ -56,7 +57,7 @@ func (g *Greeter) offer(st network.Stream) (admission.Offer, error) {
 
 // Claim asks the contact of an invite, whom the host reaches at its addresses, for the run and the grant, and returns the
 // invite with them. The error is a refusal (admission.IsRefusal) when the contact, or the invite itself, says no.
-func Claim(ctx context.Context, h host.Host, v admission.Invite, now time.Time) (admission.Invite, error) {
+func Claim(ctx context.Context, h corehost.Host, v admission.Invite, now time.Time) (admission.Invite, error) {
 	infos, err := admission.ParseAddrs(v.Addrs)
 	if err == nil && len(infos) != 1 {
 		err = fmt.Errorf("%w: addresses of %d peers, want one", admission.ErrMalformed, len(infos))
@@ -69,7 +70,8 @@ func Claim(ctx context.Context, h host.Host, v admission.Invite, now time.Time) 
 	if err != nil {
 		return v, err
 	}
-	if err := h.Connect(network.WithAllowLimitedConn(ctx, "claim"), contact); err != nil {
+	connect := func(ctx context.Context) error { return h.Connect(network.WithAllowLimitedConn(ctx, "claim"), contact) }
+	if err := host.ConnectAgain(ctx, h.Network(), contact.ID, connect); err != nil {
 		return v, fmt.Errorf("peer %s: %w", contact.ID, err)
 	}
 	offer, err := ask(ctx, h, contact.ID, claim)
@@ -87,7 +89,7 @@ func Claim(ctx context.Context, h host.Host, v admission.Invite, now time.Time) 
 }
 
 // ask sends a claim and reads the offer.
-func ask(ctx context.Context, h host.Host, contact peer.ID, claim admission.Claim) (admission.Offer, error) {
+func ask(ctx context.Context, h corehost.Host, contact peer.ID, claim admission.Claim) (admission.Offer, error) {
 	st, err := h.NewStream(network.WithAllowLimitedConn(ctx, "claim"), contact, claimProtocol)
 	if err != nil {
 		if err = streams.Versions(h, contact, claimProtocol, err); errors.Is(err, version.Err) {

@@ -96,6 +96,7 @@ type Host struct {
 	strangers *strangers
 	own       *ownAddrs
 	circuits  *relay.Relay // nil for a host that relays for nobody
+	puncher   *puncher     // nil where there are no NATs
 	reached   func()       // called once
 }
 
@@ -237,9 +238,12 @@ func (h *Host) traverse(cfg Config) (err error) {
 	if !ok {
 		return nil
 	}
-	cfg.Tasks.Run((&puncher{
-		host: h.Host, ids: identified.IDService(), peers: cfg.Peers, log: cfg.Log, seen: map[sighting]ma.Multiaddr{},
-	}).run)
+	h.puncher = &puncher{
+		host: h.Host, ids: identified.IDService(), peers: cfg.Peers, log: cfg.Log,
+		seen: map[sighting]ma.Multiaddr{}, since: map[peer.ID]time.Time{},
+	}
+	h.puncher.watch()
+	cfg.Tasks.Run(h.puncher.run)
 	return nil
 }
 
@@ -266,6 +270,9 @@ func (h *Host) dialedBy(p peer.ID) (inbound bool) {
 func (h *Host) Direct(p peer.ID) bool {
 	return slices.ContainsFunc(h.Network().ConnsToPeer(p), func(c network.Conn) bool { return !circuit(c.RemoteMultiaddr()) })
 }
+
+// PunchedTCP reports whether a peer is connected through a hole over TCP, or over TCP where a relay was needed at first.
+func (h *Host) PunchedTCP(p peer.ID) bool { return h.puncher != nil && h.puncher.overTCP(p) }
 
 // Close ends the host, then the sockets that it had borrowed.
 func (h *Host) Close() error {

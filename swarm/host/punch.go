@@ -37,9 +37,11 @@ type puncher struct {
 	ids   identify.IDService
 	peers *admission.Peers
 	log   *slog.Logger
-	// mu guards seen: where peers see this node, by peer and transport.
-	mu   sync.Mutex
-	seen map[sighting]ma.Multiaddr
+	// mu guards the fields below. seen is where peers see this node, by peer and transport, since when connected peers are
+	// connected through a relay.
+	mu    sync.Mutex
+	seen  map[sighting]ma.Multiaddr
+	since map[peer.ID]time.Time
 }
 
 // sighting names who sees this node, and over what.
@@ -111,15 +113,29 @@ func (p *puncher) note(e event.EvtPeerIdentificationCompleted) {
 }
 
 // addrs returns the addresses that members see this node at, those that most of them see first, and its public ones.
+// Where no member is connected over TCP, it is guessed that the NAT keeps the number of the port that is listened on, as
+// most do while it is free (RFC 4787, section 4.2.1).
 func (p *puncher) addrs() []ma.Multiaddr {
-	p.mu.Lock()
 	count := map[string]int{}
+	var overUDP []ma.Multiaddr
+	overTCP := false
+	p.mu.Lock()
 	for s, a := range p.seen {
 		if p.peers.Member(s.by) {
 			count[string(a.Bytes())]++
+			if overTCP = overTCP || s.tcp; !s.tcp {
+				overUDP = append(overUDP, a)
+			}
 		}
 	}
 	p.mu.Unlock()
+	if !overTCP {
+		for _, a := range overUDP {
+			for _, guess := range sameOverTCP(a, p.host.Network().ListenAddresses()) {
+				count[string(guess.Bytes())]++
+			}
+		}
+	}
 	var out []ma.Multiaddr
 	for b := range count {
 		if a, err := ma.NewMultiaddrBytes([]byte(b)); err == nil {
@@ -133,6 +149,21 @@ func (p *puncher) addrs() []ma.Multiaddr {
 		}
 	}
 	return out[:min(len(out), maxPunchAddrs)]
+}
+
+// sameOverTCP returns the IP address of an address with the TCP ports that are listened on for its family.
+func sameOverTCP(a ma.Multiaddr, listens []ma.Multiaddr) (out []ma.Multiaddr) {
+	ip, _ := ma.SplitFirst(a)
+	for _, l := range listens {
+		at, port := ma.SplitFirst(l)
+		if ip == nil || at == nil || ip.Protocol().Code != at.Protocol().Code || len(port) != 1 || port[0].Protocol().Code != ma.P_TCP {
+			continue
+		}
+		if guess := ip.Encapsulate(port); !slices.ContainsFunc(out, guess.Equal) {
+			out = append(out, guess)
+		}
+	}
+	return out
 }
 
 // try says when a hole to a peer is tried next.
@@ -180,6 +211,37 @@ func (p *puncher) due(now time.Time, tries map[peer.ID]*try, service *holepunch.
 			p.log.Info("swarm: direct connection in place of a relayed one", "peer", id)
 		})
 	}
+}
+
+// watch notes since when peers are connected through relays.
+func (p *puncher) watch() {
+	p.host.Network().Notify(&network.NotifyBundle{
+		ConnectedF: func(_ network.Network, c network.Conn) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if _, known := p.since[c.RemotePeer()]; !known && circuit(c.RemoteMultiaddr()) {
+				p.since[c.RemotePeer()] = c.Stat().Opened
+			}
+		},
+		DisconnectedF: func(n network.Network, c network.Conn) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(n.ConnsToPeer(c.RemotePeer())) == 0 {
+				delete(p.since, c.RemotePeer())
+			}
+		},
+	})
+}
+
+// overTCP reports whether a peer that was connected through a relay got a direct connection over TCP after that.
+func (p *puncher) overTCP(id peer.ID) bool {
+	p.mu.Lock()
+	since, relayed := p.since[id]
+	p.mu.Unlock()
+	return relayed && slices.ContainsFunc(p.host.Network().ConnsToPeer(id), func(c network.Conn) bool {
+		_, err := c.RemoteMultiaddr().ValueForProtocol(ma.P_TCP)
+		return err == nil && !circuit(c.RemoteMultiaddr()) && c.Stat().Opened.After(since)
+	})
 }
 
 // relayed reports whether a peer's only connections lead through relays, and it dialed one of them.

@@ -14,6 +14,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/host"
 )
 
 // ErrSelf is returned when an address is this node's own.
@@ -23,7 +24,8 @@ var ErrSelf = errors.New("this node's own address")
 // admitted this node and was admitted by it: one whose machine is off is not waited for. The error gives
 // each peer's reason, or those of the peers that refuse only. A refusal unwraps to its sentinel and is
 // final (admission.IsRefusal). A connection that vanishes before there is a verdict is made again, for some
-// seconds: then the error wraps admission.ErrNotMember.
+// seconds: then the error wraps admission.ErrNotMember. So is one that a machine refuses on which nobody listens: the
+// node there may be starting again.
 func (m *Mesh) Connect(ctx context.Context, addrs ...string) error {
 	infos, err := admission.ParseAddrs(addrs)
 	if err != nil {
@@ -40,7 +42,8 @@ func (m *Mesh) Connect(ctx context.Context, addrs ...string) error {
 	for i, info := range infos {
 		m.Store.Seed(info.ID, info.Addrs)
 		dials.Go(func() error {
-			if outcomes[i] = m.connect(ctx, info); outcomes[i] == nil {
+			outcomes[i] = host.ConnectAgain(ctx, m.Host.Network(), info.ID, func(ctx context.Context) error { return m.connect(ctx, info) })
+			if outcomes[i] == nil {
 				cancel()
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 	"pnode/swarm/transport"
 )
 
@@ -230,6 +232,12 @@ func (c *Conn) Err() error {
 	return c.err
 }
 
+// LocalAddr returns this end's address, below all layers.
+func (c *Conn) LocalAddr() net.Addr { return c.base.LocalAddr() }
+
+// Break ends the connection for a reason that this end knows, without a word to the peer, as if the line had broken.
+func (c *Conn) Break(reason string) { c.end(&brokenError{reason: reason}, nil) }
+
 // RemoteAddr implements transport.Conn.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.cfg.RemoteAddr != nil {
@@ -280,8 +288,8 @@ func faultFrame(reason string) []byte {
 }
 
 func cutReason(reason string) string {
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	if len(reason) > transport.MaxReason {
+		reason = strings.ToValidUTF8(reason[:transport.MaxReason], "")
 	}
 	return reason
 }
@@ -314,16 +322,28 @@ func (c *Conn) finish(err error, farewell []byte) {
 }
 
 // brokenError says that a connection has ended though no end has closed it.
-type brokenError struct{ reason string }
+type brokenError struct {
+	reason string
+	// log has the words of the net.Conn's error, for the log alone; empty without one.
+	log string
+}
 
 func (e *brokenError) Error() string { return "mux: " + e.reason }
+
+// LogValue implements slog.LogValuer.
+func (e *brokenError) LogValue() slog.Value {
+	if e.log == "" {
+		return slog.StringValue(e.Error())
+	}
+	return slog.StringValue(e.Error() + ": " + e.log)
+}
 
 // Unwrap returns net.ErrClosed. The cause is told in words only: to who reads a stream, io.EOF means the stream's end.
 func (e *brokenError) Unwrap() error { return net.ErrClosed }
 
 // broken ends the connection because of an error of the net.Conn.
-func (c *Conn) broken(what string, err error) {
-	c.end(&brokenError{fmt.Sprintf("%s: %v", what, err)}, nil)
+func (c *Conn) broken(err error) {
+	c.end(&brokenError{"the connection " + neterr.Verb(err), err.Error()}, nil)
 }
 
 // checkIdle ends the connection if nothing has come for idleTime.
@@ -334,7 +354,7 @@ func (c *Conn) checkIdle() {
 		return
 	}
 	reason := fmt.Sprintf("nothing came for %v", idleTime)
-	c.end(&brokenError{reason}, faultFrame(reason))
+	c.end(&brokenError{reason: reason}, faultFrame(reason))
 }
 
 // Stats implements transport.Conn.

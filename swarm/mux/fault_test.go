@@ -276,10 +276,10 @@ func TestBrokenLine(t *testing.T) {
 // TestLongReason: a reason arrives cut to what the protocol holds, in whole characters.
 func TestLongReason(t *testing.T) {
 	onLine(t, 1e6, time.Millisecond, 0, func(t *testing.T, a, b *Conn) {
-		a.Close(1, strings.Repeat("é", maxReason))
+		a.Close(1, strings.Repeat("é", transport.MaxReason))
 		<-b.Context().Done()
 		closed, ok := transport.ClosedBy(b.Err())
-		if !ok || closed.Reason != strings.Repeat("é", maxReason/2) {
+		if !ok || closed.Reason != strings.Repeat("é", transport.MaxReason/2) {
 			t.Errorf("the peer hears %v", b.Err())
 		}
 	})

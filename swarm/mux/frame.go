@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"pnode/swarm/transport"
 )
 
 // preface opens both directions: the protocol's name and version.
@@ -30,7 +32,6 @@ const (
 	// recordBytes bounds what is written at once: one record of TLS holds as much.
 	recordBytes = 16 << 10
 	maxData     = recordBytes - headerBytes
-	maxReason   = 1 << 10
 	codeBytes   = 8
 	pongBytes   = 16
 	// controlBytes is more than any frame takes that is neither DATA, CLOSE nor FAULT.
@@ -49,8 +50,8 @@ var forms = [...]struct {
 	kindWindow: {8, 8, -1},
 	kindPing:   {0, 0, 0},
 	kindPong:   {pongBytes, pongBytes, 0},
-	kindClose:  {codeBytes, codeBytes + maxReason, 0},
-	kindFault:  {0, maxReason, 0},
+	kindClose:  {codeBytes, codeBytes + transport.MaxReason, 0},
+	kindFault:  {0, transport.MaxReason, 0},
 }
 
 // header begins a frame. length is the payload's, in bytes.

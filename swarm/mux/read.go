@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/planner/plan"
 	"pnode/swarm/transport"
 )
 
@@ -17,10 +18,10 @@ func (c *Conn) readLoop() {
 	switch err := c.readAll(counted{c}); {
 	case errors.Is(err, errFault):
 		reason := strings.TrimPrefix(err.Error(), "mux: ")
-		c.end(&brokenError{reason}, faultFrame(reason))
+		c.end(&brokenError{reason: reason}, faultFrame(reason))
 		io.Copy(io.Discard, c.conn)
 	case err != nil:
-		c.broken("the line broke", err)
+		c.broken(err)
 	}
 }
 
@@ -42,7 +43,7 @@ func (c *Conn) readAll(r io.Reader) error {
 	if string(head[:]) != preface {
 		return fmt.Errorf("%w: it begins with %q, want %q: is it the same version?", errFault, head[:], preface)
 	}
-	payload := make([]byte, codeBytes+maxReason)
+	payload := make([]byte, codeBytes+transport.MaxReason)
 	for {
 		h, err := readHeader(r, &head)
 		if err != nil {
@@ -186,9 +187,9 @@ func (c *Conn) handle(h header, payload []byte) error {
 		}
 		c.stir()
 	case kindClose:
-		c.finish(&transport.ConnError{Remote: true, Code: transport.Code(number), Reason: string(payload[codeBytes:])}, nil)
+		c.finish(&transport.ConnError{Remote: true, Code: transport.Code(number), Reason: plan.Clip(string(payload[codeBytes:]), transport.MaxReason)}, nil)
 	case kindFault:
-		c.finish(&brokenError{fmt.Sprintf("the peer ended the connection: %q", payload)}, nil)
+		c.finish(&brokenError{reason: fmt.Sprintf("the peer ended the connection: %q", payload)}, nil)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (c *Conn) writeLoop() {
 		if len(record) > 0 {
 			c.sent.Add(uint64(len(record)))
 			if _, err := c.conn.Write(record); err != nil {
-				c.broken("the line broke", err)
+				c.broken(err)
 				return
 			}
 			c.wrote()

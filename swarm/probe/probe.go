@@ -90,7 +90,7 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 	if len(ways) == 0 {
 		return plan.LinkProfile{}, errors.New("no address of the peer is known")
 	}
-	if working := slices.DeleteFunc(slices.Clone(ways), func(over plan.Transport) bool { return r.transport.FailedLately(p, over) }); len(working) > 0 {
+	if working := slices.DeleteFunc(slices.Clone(ways), func(over plan.Transport) bool { return r.transport.Choice.FailedLately(p, over) }); len(working) > 0 {
 		ways = working
 	}
 	var direct, others []plan.Transport
@@ -112,7 +112,7 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 		return plan.LinkProfile{}, errors.Join(errs...)
 	}
 	over, why := choose(measured)
-	r.transport.Prefer(p, over, why)
+	r.transport.Choice.Prefer(p, over, why)
 	for _, l := range measured {
 		if over == "" || l.Transport == over {
 			return l, nil
@@ -199,7 +199,7 @@ func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transp
 		case <-slow:
 			if len(ways) == 0 {
 				for way := range waiting {
-					r.transport.Slow(p, way)
+					r.transport.Choice.Slow(p, way)
 				}
 				return measured, errs
 			}

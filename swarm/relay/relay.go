@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +31,9 @@ const (
 	callTime = 5 * time.Second
 	// meetTime is how long a token is good.
 	meetTime = 10 * time.Second
-	// reverseTime is how long a member that this node is connected to may take to dial it before relays are asked too: it
-	// may be connected through a hole that other connections do not find.
-	reverseTime = time.Second
+	// wayTime is how long one way may take before the next is tried too: a member that this node is connected to may be
+	// connected through a hole that other connections do not find, and a relay may have died a moment ago.
+	wayTime = time.Second
 	// maxTries is how many relays are asked for one connection.
 	maxTries = 4
 )
@@ -82,6 +81,8 @@ type Service struct {
 	mu     sync.Mutex
 	ends   map[token]end
 	shares map[plan.PeerID]*share
+	// paths are those that have not ended.
+	paths map[*path]bool
 	// open counts relayed connections, those that have yet to meet included, by who asked for them.
 	open counter
 	// asking and calling bound how fast members ask this node to relay, and have it dial them.
@@ -93,7 +94,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		Config: cfg, limiter: rate.NewLimiter(rate.Limit(cfg.BytesPerS), chunk),
 		calls: newCounter(maxCalls, callsPerRelay), open: newCounter(maxOpen, openPerPeer),
-		ends: map[token]end{}, shares: map[plan.PeerID]*share{},
+		ends: map[token]end{}, shares: map[plan.PeerID]*share{}, paths: map[*path]bool{},
 		asking: newLimits(asksPerS, asksBurst), calling: newLimits(callsPerS, callsBurst),
 	}
 	cfg.Handle(callProtocol, s.called)
@@ -107,9 +108,22 @@ func New(cfg Config) *Service {
 func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ways := []func(context.Context, plan.PeerID, string) (net.Conn, error){s.throughAny}
+	var ways []func() (net.Conn, error)
 	if s.Direct(p) {
-		ways = slices.Insert(ways, 0, s.reverse)
+		ways = append(ways, func() (net.Conn, error) { return s.reverse(ctx, p, alpn) })
+	}
+	relays := s.Relays(p)
+	for _, r := range relays[:min(len(relays), maxTries)] {
+		ways = append(ways, func() (net.Conn, error) {
+			conn, err := s.through(ctx, r, p, alpn)
+			if err != nil {
+				return nil, fmt.Errorf("relay %s: %w", r, err)
+			}
+			return conn, nil
+		})
+	}
+	if len(relays) == 0 {
+		ways = append(ways, func() (net.Conn, error) { return nil, ErrNoRelay })
 	}
 	type result struct {
 		conn net.Conn
@@ -127,9 +141,9 @@ func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Con
 			}
 			way := ways[begun]
 			begun++
-			next.Reset(reverseTime)
+			next.Reset(wayTime)
 			if !s.Tasks.Run(func(context.Context) {
-				conn, err := way(ctx, p, alpn)
+				conn, err := way()
 				select {
 				case results <- result{conn, err}:
 				case <-ctx.Done(): // the other way was faster
@@ -149,25 +163,6 @@ func (s *Service) Dial(ctx context.Context, p plan.PeerID, alpn string) (net.Con
 		case <-ctx.Done():
 			return nil, errors.Join(append(errs, ctx.Err())...)
 		}
-	}
-	return nil, errors.Join(errs...)
-}
-
-// throughAny asks one relay after the other.
-func (s *Service) throughAny(ctx context.Context, p plan.PeerID, alpn string) (net.Conn, error) {
-	var errs []error
-	for i, r := range s.Relays(p) {
-		if i == maxTries || ctx.Err() != nil {
-			break
-		}
-		conn, err := s.through(ctx, r, p, alpn)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, fmt.Errorf("relay %s: %w", r, err))
-	}
-	if errs == nil {
-		return nil, ErrNoRelay
 	}
 	return nil, errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pnode/planner/plan"
@@ -457,6 +458,80 @@ func TestFlood(t *testing.T) {
 	if r.opened() != maxOpen {
 		t.Errorf("%d connections are open, want %d", r.opened(), maxOpen)
 	}
+}
+
+// Members that hold all places give up those that one with fewer is due, the longest silent ones first.
+func TestPlacesAreShared(t *testing.T) {
+	n := newTestNet(t)
+	b, r := n.node("b", 0), n.node("r", fast)
+	ask := func(from plan.PeerID) *path {
+		p, _ := r.prepare(from, message{peer: b.id})
+		return p
+	}
+	var all []*path
+	for range openPerPeer {
+		for _, greedy := range []plan.PeerID{"1", "2", "3", "4"} {
+			p := ask(greedy)
+			if p == nil {
+				t.Fatalf("%s gets no place while there are some", greedy)
+			}
+			all = append(all, p)
+		}
+	}
+	active := all[:maxOpen/2]
+	for _, p := range active {
+		p.carried(1)
+	}
+	got := 0
+	for ask("late") != nil {
+		got++
+	}
+	if got != maxOpen/5 || r.opened() != maxOpen {
+		t.Errorf("a fifth member gets %d places, %d are taken", got, r.opened())
+	}
+	for _, p := range active {
+		if p.over {
+			t.Errorf("an active connection of %s gave way", p.asker)
+		}
+	}
+	if ask("1") != nil {
+		t.Error("a member takes a place from one that has no more")
+	}
+}
+
+// quietConn is a connection that carries nothing.
+type quietConn struct{ transport.Conn }
+
+func (quietConn) Close(transport.Code, string) {}
+
+// A connection that carries nothing ends after silentTime, and another one does not.
+func TestSilentConnectionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := tasks.New()
+		defer group.Wait()
+		defer group.Close()
+		r := New(Config{
+			Self: "r", Carrier: testCarrier{&testNode{}, group}, Handle: func(string, func(context.Context, plan.PeerID, streams.Stream)) {},
+			Direct: func(plan.PeerID) bool { return true }, BytesPerS: fast, Tasks: group, Log: slog.New(slog.DiscardHandler),
+		})
+		connected := func() *path {
+			p, _ := r.prepare("a", message{peer: "b"})
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			p.conns = [2]*pathConn{{conn: quietConn{}}, {conn: quietConn{}}}
+			return p
+		}
+		silent, busy := connected(), connected()
+		for range 4 {
+			time.Sleep(silentTime / 4)
+			busy.carried(1)
+		}
+		synctest.Wait()
+		if !silent.over || busy.over || r.open.used != 1 {
+			t.Errorf("the silent one has ended: %v, the other one: %v; %d are open", silent.over, busy.over, r.open.used)
+		}
+		r.end(busy)
+	})
 }
 
 // An end that is gone ends the other.

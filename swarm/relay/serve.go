@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// maxOpen is how many connections this node relays at once, openPerPeer how many one member asked for.
+	// maxOpen is how many connections this node relays at once, openPerPeer how many one member asked for. silentTime is
+	// how long one may carry nothing: what members relay says something every second (package mux).
 	maxOpen     = 64
 	openPerPeer = 16
+	silentTime  = 20 * time.Second
 	// maxCalls is how many calls this node answers at once, callsPerRelay those of one relay.
 	maxCalls      = 32
 	callsPerRelay = 16
@@ -51,6 +53,10 @@ type path struct {
 	over  bool
 	share *share
 	bytes atomic.Int64
+	// heard is when the newest byte came, in nanoseconds since 1970, or when the path was made.
+	heard atomic.Int64
+	// silence ends a path that carries nothing.
+	silence *time.Timer
 	// met, if not nil, takes the called end's connection: the asker is this node. Its other fields are unused then.
 	met chan *pathConn
 }
@@ -97,10 +103,12 @@ func (s *Service) prepare(from plan.PeerID, m message) (*path, message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.asking.allow(from) || !s.open.take(from) {
+	if !s.asking.allow(from) || !s.place(from) {
 		return nil, message{verdict: busy}
 	}
 	p := &path{asker: from, called: m.peer}
+	p.heard.Store(time.Now().UnixNano())
+	s.paths[p] = true
 	for i := range p.tokens {
 		rand.Read(p.tokens[i][:])
 		s.ends[p.tokens[i]] = end{p, i}
@@ -111,7 +119,34 @@ func (s *Service) prepare(from plan.PeerID, m message) (*path, message) {
 	p.share = s.shares[from]
 	p.share.paths++
 	time.AfterFunc(meetTime, func() { s.expire(p) })
+	p.silence = time.AfterFunc(silentTime, func() { s.end(p) })
 	return p, message{token: p.tokens[0]}
+}
+
+// place takes a place for one more connection that a member asks for, and reports whether there is one. Where all are
+// taken, a member that has more than the asking one will have gives up one: the one that was silent for longest. Callers
+// hold mu.
+func (s *Service) place(from plan.PeerID) bool {
+	if s.open.take(from) {
+		return true
+	}
+	mine := s.open.held[from]
+	var gives *path
+	for p := range s.paths {
+		switch has := s.open.held[p.asker]; {
+		case has < mine+2:
+		case gives == nil, has > s.open.held[gives.asker]:
+			gives = p
+		case has == s.open.held[gives.asker] && p.heard.Load() < gives.heard.Load():
+			gives = p
+		}
+	}
+	if mine >= openPerPeer || gives == nil {
+		return false
+	}
+	s.Log.Info("swarm: a relayed connection gives way to a member that has fewer", "from", gives.asker, "to", gives.called, "for", from)
+	s.close(gives)
+	return s.open.take(from)
 }
 
 // call has the other end dial this node.
@@ -194,10 +229,17 @@ func (s *Service) expire(p *path) {
 func (s *Service) end(p *path) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.close(p)
+}
+
+// close is end. Callers hold mu.
+func (s *Service) close(p *path) {
 	if p.over {
 		return
 	}
 	p.over = true
+	p.silence.Stop()
+	delete(s.paths, p)
 	s.open.give(p.asker)
 	if p.share.paths--; p.share.paths == 0 {
 		delete(s.shares, p.asker)
@@ -267,7 +309,7 @@ func (s *Service) forward(ctx context.Context, p *path, side int) (err error) {
 			if err := s.pace(ctx, p.share, n); err != nil {
 				return err
 			}
-			p.bytes.Add(int64(n))
+			p.carried(n)
 			if _, err := to.Write(b[:n]); err != nil {
 				return err
 			}
@@ -279,6 +321,13 @@ func (s *Service) forward(ctx context.Context, p *path, side int) (err error) {
 			return err
 		}
 	}
+}
+
+// carried counts bytes that a path is about to send on.
+func (p *path) carried(n int) {
+	p.bytes.Add(int64(n))
+	p.heard.Store(time.Now().UnixNano())
+	p.silence.Reset(silentTime)
 }
 
 // pace blocks until n more bytes of a member's connections may be sent.

@@ -13,6 +13,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
@@ -22,84 +25,168 @@ import (
 // maxConnectAnswer bounds what a proxy says before it forwards, in bytes.
 const maxConnectAnswer = 16 << 10
 
+// proxyPorts holds the port of a proxy whose URL names none, by scheme.
+var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
 // FromEnvironment returns the proxy that the environment names for connections to a "host:port": HTTPS_PROXY, else
 // ALL_PROXY, unless NO_PROXY excludes the host; nil for none. Names in lower case do as well. This machine itself has
-// none.
+// none. The error names the variable and not its value, which may hold a password.
 func FromEnvironment(target string) (*url.URL, error) {
 	conf := httpproxy.FromEnvironment()
-	conf.HTTPSProxy = cmp.Or(conf.HTTPSProxy, os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+		value := os.Getenv(name)
+		if value == "" {
+			continue
+		}
+		u := proxyURL(value)
+		if u == nil {
+			return nil, fmt.Errorf("%s is no URL of a proxy: want http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, "+
+				"with USER:PASSWORD@ before HOST if the proxy wants them, and in these %%40 for @, %%3A for :, %%2F for /, %%23 for #, %%25 for %%", name)
+		}
+		conf.HTTPSProxy = u.String()
+		break
+	}
 	return conf.ProxyFunc()(&url.URL{Scheme: "https", Host: target})
 }
 
-// through connects to a target by way of a proxy: http or https with CONNECT, or socks5.
-func through(ctx context.Context, via *url.URL, target string) (net.Conn, error) {
-	var port string
-	switch via.Scheme {
-	case "http":
-		port = "80"
-	case "https":
-		port = "443"
-	case "socks5", "socks5h":
-		return throughSOCKS(ctx, via, target)
-	default:
-		return nil, fmt.Errorf("proxy %s: want http, https or socks5", via.Redacted())
+// proxyURL reads the URL of a proxy, http if it has no scheme; nil if it is none.
+func proxyURL(text string) *url.URL {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
 	}
-	at := net.JoinHostPort(via.Hostname(), cmp.Or(via.Port(), port))
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	u, err := url.Parse(text)
+	if err != nil || proxyPorts[u.Scheme] == "" || u.Hostname() == "" || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+		return nil
+	}
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), proxyPorts[u.Scheme]), 10, 16); err != nil || port == 0 {
+		return nil
+	}
+	return u
+}
+
+// ProxyAddress returns the "host:port" of a proxy.
+func ProxyAddress(via *url.URL) string {
+	return net.JoinHostPort(via.Hostname(), cmp.Or(via.Port(), proxyPorts[via.Scheme]))
+}
+
+// Through connects to a "host:port" by way of a proxy: http or https with CONNECT, or socks5. It returns the time by the
+// proxy's clock too, zero where it does not say it. An error is a *ProxyError.
+func Through(ctx context.Context, via *url.URL, target string) (conn net.Conn, date time.Time, err error) {
+	if strings.HasPrefix(via.Scheme, "socks5") {
+		conn, err = throughSOCKS(ctx, via, target)
+	} else {
+		conn, date, err = throughHTTP(ctx, via, target)
+	}
+	if err == nil {
+		return conn, date, nil
+	}
+	failed := &ProxyError{}
+	if !errors.As(err, &failed) {
+		failed.Err = err
+	}
+	failed.Proxy, failed.Target = ProxyAddress(via), target
+	return nil, date, failed
+}
+
+func throughHTTP(ctx context.Context, via *url.URL, target string) (net.Conn, time.Time, error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", ProxyAddress(via))
 	if err != nil {
-		return nil, fmt.Errorf("proxy %s: %w", via.Redacted(), err)
+		return nil, time.Time{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	conn := raw
 	if via.Scheme == "https" {
 		conn = tls.Client(conn, &tls.Config{ServerName: via.Hostname()})
 	}
-	err = connect(conn, via.User, target)
-	if !stop() && err == nil {
+	date, err := connect(conn, via.User, target)
+	if !stop() {
 		err = ctx.Err()
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("proxy %s: %w", via.Redacted(), err)
+		return nil, date, err
 	}
-	return conn, nil
+	return conn, date, nil
 }
 
 // connect asks the proxy at the other end for a connection to a target (RFC 9110, section 9.3.6).
-func connect(conn net.Conn, user *url.Userinfo, target string) error {
+func connect(conn net.Conn, user *url.Userinfo, target string) (date time.Time, err error) {
 	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{"User-Agent": {""}}}
 	if user != nil {
 		password, _ := user.Password()
 		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
 	}
 	if err := r.Write(conn); err != nil {
-		return err
+		return date, err
 	}
 	in := bufio.NewReader(io.LimitReader(conn, maxConnectAnswer))
 	response, err := http.ReadResponse(in, r)
 	if err != nil {
-		return err
+		if !isSocketError(err) { // a text that is no HTTP
+			err = &ProxyError{Answer: NoProxy}
+		}
+		return date, err
 	}
-	switch {
-	case response.StatusCode == http.StatusProxyAuthRequired:
-		return errors.New("it wants a name and a password: give them in the proxy's URL, http://NAME:PASSWORD@HOST:PORT")
-	case response.StatusCode/100 != 2:
-		return fmt.Errorf("CONNECT %s: %s", target, response.Status)
-	case in.Buffered() > 0:
-		return errors.New("it speaks before it is spoken to")
+	date, _ = http.ParseTime(response.Header.Get("Date")) // many say none
+	refused := &ProxyError{Status: response.Status}
+	switch code := response.StatusCode; {
+	case code == http.StatusProxyAuthRequired, code == http.StatusUnauthorized: // as tinyproxy has it
+		refused.Answer = WantsLogin
+		if user != nil {
+			refused.Answer = RefusesLogin
+		}
+		if offers := response.Header.Values("Proxy-Authenticate"); len(offers) > 0 && !slices.ContainsFunc(offers, isBasic) {
+			refused.Answer = OtherLogin
+		}
+	case code >= 500:
+		refused.Answer = Cannot
+	case code/100 != 2:
+		refused.Answer = Denies
+	case in.Buffered() > 0: // it speaks before it is spoken to
+		refused.Answer = NoProxy
+	default:
+		return date, nil
 	}
-	return nil
+	return date, refused
 }
 
+// isBasic reports whether a challenge asks for a name and a password as they are (RFC 7617).
+func isBasic(challenge string) bool {
+	scheme, _, _ := strings.Cut(strings.TrimSpace(challenge), " ")
+	return strings.EqualFold(scheme, "basic")
+}
+
+// throughSOCKS has package proxy speak SOCKS 5 (RFC 1928), whose errors about what the proxy answers are texts.
 func throughSOCKS(ctx context.Context, via *url.URL, target string) (net.Conn, error) {
 	dialer, err := proxy.FromURL(via, new(net.Dialer))
-	if err == nil {
-		if d, ok := dialer.(proxy.ContextDialer); ok {
-			var conn net.Conn
-			if conn, err = d.DialContext(ctx, "tcp", target); err == nil {
-				return conn, nil
-			}
-		}
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("proxy %s: %w", via.Redacted(), err)
+	d, ok := dialer.(proxy.ContextDialer)
+	if !ok {
+		return nil, fmt.Errorf("a dialer of type %T, want one with a context", dialer)
+	}
+	conn, err := d.DialContext(ctx, "tcp", target)
+	if err == nil || isSocketError(err) {
+		return conn, err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	text := err.Error()
+	reply, answered := strings.CutPrefix(text, "unknown error ")
+	switch {
+	case answered && (reply == "connection not allowed by ruleset" || reply == "command not supported"):
+		return nil, &ProxyError{Answer: Denies, Status: reply}
+	case answered:
+		return nil, &ProxyError{Answer: Cannot, Status: reply}
+	case text == "username/password authentication failed":
+		return nil, &ProxyError{Answer: RefusesLogin, Status: text}
+	case text == "no acceptable authentication methods" && via.User != nil:
+		return nil, &ProxyError{Answer: OtherLogin, Status: text}
+	case text == "no acceptable authentication methods":
+		return nil, &ProxyError{Answer: WantsLogin, Status: text}
+	}
+	return nil, &ProxyError{Answer: NoProxy}
 }

@@ -2,12 +2,10 @@ package tcp
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -118,109 +116,4 @@ func TestSites(t *testing.T) {
 			t.Errorf("%s can be dialed", addr)
 		}
 	}
-}
-
-// The environment names a proxy for what is not excluded.
-func TestFromEnvironment(t *testing.T) {
-	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"} {
-		t.Setenv(name, "")
-	}
-	want := func(target, want string) {
-		t.Helper()
-		via, err := FromEnvironment(target)
-		if got := ""; err != nil || via != nil && via.String() != want || via == nil && want != got {
-			t.Errorf("proxy for %s: %v, %v, want %q", target, via, err, want)
-		}
-	}
-	want("192.0.2.1:443", "")
-	t.Setenv("all_proxy", "socks5://10.0.0.1:1080")
-	want("192.0.2.1:443", "socks5://10.0.0.1:1080")
-	t.Setenv("HTTPS_PROXY", "http://me:secret@10.0.0.1:3128")
-	want("192.0.2.1:443", "http://me:secret@10.0.0.1:3128")
-	want("127.0.0.1:443", "")
-	t.Setenv("NO_PROXY", "192.0.2.0/24,.example.org")
-	want("192.0.2.1:443", "")
-	want("a.example.org:443", "")
-	want("198.51.100.1:443", "http://me:secret@10.0.0.1:3128")
-}
-
-// A proxy is asked with the name and password of its URL, and its refusal is told.
-func TestConnect(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	asked := make(chan string, 1)
-	answer := make(chan string, 1)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			b := make([]byte, 1<<10)
-			n, _ := c.Read(b)
-			asked <- string(b[:n])
-			io.WriteString(c, <-answer)
-			c.Close()
-		}
-	}()
-	via := mustURL(t, "http://me:secret@"+ln.Addr().String())
-	answer <- "HTTP/1.1 200 Connection established\r\n\r\n"
-	conn, err := through(t.Context(), via, "192.0.2.1:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if got := <-asked; !bytes.HasPrefix([]byte(got), []byte("CONNECT 192.0.2.1:443 HTTP/1.1\r\n")) || !bytes.Contains([]byte(got), []byte("Basic bWU6c2VjcmV0")) {
-		t.Errorf("the proxy was asked %q", got)
-	}
-	for _, a := range []string{"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "HTTP/1.1 403 Forbidden\r\n\r\n", "nonsense", "HTTP/1.1 200 OK\r\n\r\nhello"} {
-		answer <- a
-		_, err := through(t.Context(), via, "192.0.2.1:443")
-		<-asked
-		if err == nil || bytes.Contains([]byte(err.Error()), []byte("secret")) {
-			t.Errorf("a proxy that answers %q: %v", a, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := through(ctx, via, "192.0.2.1:443"); !errors.Is(err, context.Canceled) {
-		t.Errorf("given up: %v", err)
-	}
-	if _, err := through(t.Context(), mustURL(t, "ftp://10.0.0.1"), "192.0.2.1:443"); err == nil {
-		t.Error("a proxy of another kind is taken")
-	}
-}
-
-// A dial over a proxy by TLS may be given up as soon as it begins: the race detector sees that nothing is shared.
-func TestConnectOverTLSGivenUp(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	via := mustURL(t, "https://"+ln.Addr().String())
-	for range 20 {
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			if c, err := ln.Accept(); err == nil {
-				defer c.Close()
-			}
-			cancel()
-		}()
-		if _, err := through(ctx, via, "192.0.2.1:443"); err == nil {
-			t.Error("a proxy that says nothing is taken")
-		}
-	}
-}
-
-func mustURL(t *testing.T, text string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
 }

@@ -39,6 +39,9 @@ const (
 	// handshake stalls.
 	webDelay  = 250 * time.Millisecond
 	stallTime = 3 * time.Second
+	// punchDelay is how much later than over QUIC a hole is punched over TCP, at both ends: data through a hole of QUIC has
+	// connections of its own.
+	punchDelay = 400 * time.Millisecond
 
 	httpALPN = "http/1.1"
 )
@@ -189,6 +192,13 @@ func (t *Transport) DialWithUpdates(ctx context.Context, a ma.Multiaddr, p peer.
 	raw := func(ctx context.Context) (manet.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, connectTime)
 		defer cancel()
+		if punching, _, _ := network.GetSimultaneousConnect(ctx); punching {
+			select {
+			case <-time.After(punchDelay):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
 		c, err := t.reuse.DialContext(ctx, a)
 		if err != nil {
 			return nil, err

@@ -152,7 +152,7 @@ func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr, allowed Allowed)
 	defer cancel()
 	via, err := t.ProxyFor(s.at)
 	if err != nil {
-		return nil, fmt.Errorf("proxy of the environment: %w", err)
+		return nil, err
 	}
 	var raw net.Conn
 	switch {
@@ -161,7 +161,7 @@ func (t *Ports) ConnectWeb(ctx context.Context, a ma.Multiaddr, allowed Allowed)
 	case !allowed.target(s.at):
 		err = ErrNotAllowed
 	default:
-		raw, err = through(ctx, via, s.at)
+		raw, _, err = Through(ctx, via, s.at)
 	}
 	if err != nil {
 		return nil, err

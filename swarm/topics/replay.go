@@ -6,8 +6,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// replay drops messages that were seen before. Each author numbers its messages upwards, from the nanosecond of
-// its start; a message counts once, and only while its number is within the last replayWindow. Unlike
+// replay drops messages that were seen before. Each author numbers its messages upwards, over its restarts
+// too; a message counts once, and only while its number is within the last replayWindow. Unlike
 // a bare maximum this lets messages through that overtook each other.
 type replay struct {
 	// mu guards seen.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
@@ -32,9 +33,14 @@ const (
 )
 
 const (
-	// overheadBytes bounds what a message has besides its data: signature, key, sequence
-	// number, topic, and the frame's control part.
+	// topicVersion begins the names of topics. It changes with the form of messages.
+	topicVersion = "pnode/2/"
+	// overheadBytes bounds what a message has besides its data: signature, key, numbers, topic, and the frame's
+	// control part.
 	overheadBytes = 4 << 10
+	// numberBytes is the length of the number, big-endian, that goes before a message's data. GossipSub's own number
+	// begins with the clock at each start: where that was set back, others would drop all messages as old.
+	numberBytes = 8
 	// queueLen bounds the messages that wait for one subscription's handler; when it is
 	// full the newest is dropped.
 	queueLen = 256
@@ -50,6 +56,7 @@ type Topics struct {
 	host   *membersHost
 	replay *replay
 	topics map[string]*pubsub.Topic
+	number atomic.Uint64 // of this node's newest message
 	// mu guards rates.
 	mu    sync.Mutex
 	rates map[peer.ID]*rate.Limiter
@@ -57,7 +64,9 @@ type Topics struct {
 
 // Config holds what Topics need.
 type Config struct {
-	Run     plan.RunID
+	Run plan.RunID
+	// Epoch is greater than the number of every message that this node sent before it was started.
+	Epoch   uint64
 	Streams *streams.Streams
 	Peers   *admission.Peers
 	Store   *peerstore.Store
@@ -78,11 +87,12 @@ func New(cfg Config) (*Topics, error) {
 		Config: cfg, host: &membersHost{Host: cfg.Streams.Host, cfg: cfg, bus: eventbus.NewBus()},
 		replay: &replay{seen: map[peer.ID]*window{}}, topics: map[string]*pubsub.Topic{}, rates: map[peer.ID]*rate.Limiter{},
 	}
+	g.number.Store(cfg.Epoch)
 	var err error
 	if g.host.news, err = g.host.bus.Emitter(new(event.EvtPeerIdentificationCompleted)); err != nil {
 		return nil, fmt.Errorf("swarm: start gossip: %w", err)
 	}
-	prefix := "pnode/" + string(cfg.Run) + "/"
+	prefix := topicVersion + string(cfg.Run) + "/"
 	names := []string{prefix + Profiles, prefix + Events}
 	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, g.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
@@ -118,7 +128,8 @@ func (g *Topics) Admitted(p peer.ID) {
 // validate decides about a message whose signature is good.
 func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
 	author := m.GetFrom()
-	if len(m.GetData()) > MaxBytes || len(m.GetSeqno()) != 8 {
+	number, data, ok := numbered(m)
+	if !ok || len(data) > MaxBytes {
 		return pubsub.ValidationReject
 	}
 	if author == g.host.ID() {
@@ -136,10 +147,19 @@ func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsu
 		g.rates[author] = limiter
 	}
 	g.mu.Unlock()
-	if !limiter.Allow() || !g.replay.fresh(author, binary.BigEndian.Uint64(m.GetSeqno())) {
+	if !limiter.Allow() || !g.replay.fresh(author, number) {
 		return pubsub.ValidationIgnore
 	}
 	return pubsub.ValidationAccept
+}
+
+// numbered returns the number and the data of a message; ok is false where it is too short for a number.
+func numbered(m *pubsub.Message) (number uint64, data []byte, ok bool) {
+	b := m.GetData()
+	if len(b) < numberBytes {
+		return 0, nil, false
+	}
+	return binary.BigEndian.Uint64(b), b[numberBytes:], true
 }
 
 func (g *Topics) topic(topic string) (*pubsub.Topic, error) {
@@ -176,7 +196,7 @@ func (g *Topics) Publish(ctx context.Context, topic string, data []byte) error {
 		err = fmt.Errorf("%w: %d bytes, at most %d are carried", ErrTooBig, len(data), MaxBytes)
 	}
 	if err == nil {
-		err = t.Publish(ctx, data)
+		err = t.Publish(ctx, append(binary.BigEndian.AppendUint64(nil, g.number.Add(1)), data...))
 	}
 	if err != nil {
 		return fmt.Errorf("swarm: publish to %s: %w", topic, err)
@@ -198,7 +218,8 @@ func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []
 		if validate == nil {
 			return true
 		}
-		err := validate(from, m.GetData())
+		_, data, _ := numbered(m)
+		err := validate(from, data)
 		if err != nil {
 			g.Log.Debug("swarm: gossip refused", "topic", topic, "from", from, "err", err)
 		}
@@ -218,7 +239,9 @@ func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []
 			if err != nil {
 				return
 			}
-			handle(plan.PeerID(m.GetFrom().String()), m.GetData())
+			if _, data, ok := numbered(m); ok {
+				handle(plan.PeerID(m.GetFrom().String()), data)
+			}
 		}
 	})
 	return nil

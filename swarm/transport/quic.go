@@ -69,7 +69,7 @@ func translated(err error) error {
 	}
 	var closed *quic.ApplicationError
 	if errors.As(err, &closed) {
-		return &ConnError{Remote: closed.Remote, Code: Code(closed.ErrorCode), Reason: closed.ErrorMessage}
+		return &ConnError{Remote: closed.Remote, Code: Code(closed.ErrorCode), Reason: plan.Clip(closed.ErrorMessage, MaxReason)}
 	}
 	var cut *quic.StreamError
 	if errors.As(err, &cut) {

@@ -19,6 +19,9 @@ import (
 	"pnode/planner/plan"
 )
 
+// MaxReason bounds the reason with which an end closes a connection, in bytes.
+const MaxReason = 1 << 10
+
 // Conn is a connection between two members. Its methods may be called from any goroutine.
 type Conn interface {
 	// OpenStream opens a stream. It blocks while the peer has as many streams of this end as it takes.

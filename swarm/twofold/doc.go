@@ -1,5 +1,5 @@
 // Package twofold stores the small files that a node cannot do without, such as its keys and its membership,
-// in two copies: FILE and FILE.copy. Each copy is written whole or not at all. When one is damaged
+// in two copies: FILE and FILE.copy. Each copy is written whole or not at all, and ends with a checksum. When one is damaged
 // or missing, the other counts and takes its place.
 //
 // The package does not know what is in the files: the caller's parse function accepts a copy or refuses

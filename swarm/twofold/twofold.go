@@ -1,12 +1,15 @@
 package twofold
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // suffix ends the name of the second copy.
@@ -15,8 +18,33 @@ const suffix = ".copy"
 // ErrDamaged is wrapped when neither copy is valid.
 var ErrDamaged = errors.New("damaged, and so is its copy")
 
-// Write replaces both copies of a file in dir, the first one first.
+// sealPrefix begins the last line of a copy, which has a checksum of the lines before it.
+const sealPrefix = "# sha256 "
+
+// seal appends the last line to a text.
+func seal(text []byte) []byte {
+	sealed := slices.Clone(text)
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		sealed = append(sealed, '\n')
+	}
+	return fmt.Appendf(sealed, "%s%x\n", sealPrefix, sha256.Sum256(sealed))
+}
+
+// unseal cuts the last line off and checks it. A file of an older pnode has none.
+func unseal(data []byte) (text []byte, sealed bool, err error) {
+	begin := bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '\n') + 1
+	if !bytes.HasPrefix(data[begin:], []byte(sealPrefix)) {
+		return data, false, nil
+	}
+	if text = data[:begin:begin]; !bytes.Equal(seal(text), data) {
+		return nil, false, errors.New("its bytes do not match its checksum")
+	}
+	return text, true, nil
+}
+
+// Write replaces both copies of a file in dir, the first one first. The file is text: it is read back with a newline at its end.
 func Write(dir, name string, data []byte) error {
+	data = seal(data)
 	if err := replace(dir, name, data); err != nil {
 		return err
 	}
@@ -29,6 +57,7 @@ func Create(dir, name string, data []byte) error {
 	if Exists(dir, name) {
 		return fs.ErrExist
 	}
+	data = seal(data)
 	tmp, err := writeTemp(dir, name, data)
 	if err != nil {
 		return err
@@ -48,44 +77,59 @@ func Create(dir, name string, data []byte) error {
 	return replace(dir, name+suffix, data)
 }
 
-// Read returns the parsed contents of the first copy that parse accepts, of at most limit bytes, and
-// replaces a copy that parse refuses. Without any file the error is fs.ErrNotExist. When both are
-// refused it wraps ErrDamaged and says what is wrong with the first.
+// Read returns the parsed contents of the first copy that is as it was written and that parse accepts, of at most limit bytes, and
+// replaces the other one if it is not. A copy without a checksum counts only where the other has none either. Without any file the
+// error is fs.ErrNotExist. When both are refused it wraps ErrDamaged and says what is wrong with the first.
 func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (T, error) {
 	path := filepath.Join(dir, name)
-	first, v, err := read(path, limit, parse)
-	second, w, copyErr := read(path+suffix, limit, parse)
-	switch {
-	case err == nil && copyErr == nil:
-		return v, nil
-	case err == nil:
-		_ = replace(dir, name+suffix, first) // on a full disk the next Read tries again
-		return v, nil
-	case copyErr == nil:
-		_ = replace(dir, name, second)
-		return w, nil
-	case errors.Is(err, fs.ErrNotExist) && errors.Is(copyErr, fs.ErrNotExist):
-		return v, fs.ErrNotExist
-	case errors.Is(err, fs.ErrNotExist):
-		err = copyErr
+	first, second := read(path, limit, parse), read(path+suffix, limit, parse)
+	if first.err == nil && second.err == nil && second.sealed && !first.sealed {
+		first.err = errors.New("it lost its checksum")
 	}
-	return v, fmt.Errorf("%s is %w: %w", path, ErrDamaged, err)
+	switch {
+	case first.err == nil:
+		if second.err != nil || first.sealed && !second.sealed {
+			_ = replace(dir, name+suffix, first.data) // on a full disk the next Read tries again
+		}
+		return first.value, nil
+	case second.err == nil:
+		_ = replace(dir, name, second.data)
+		return second.value, nil
+	case errors.Is(first.err, fs.ErrNotExist) && errors.Is(second.err, fs.ErrNotExist):
+		return first.value, fs.ErrNotExist
+	case errors.Is(first.err, fs.ErrNotExist):
+		first.err = second.err
+	}
+	return first.value, fmt.Errorf("%s is %w: %w", path, ErrDamaged, first.err)
 }
 
-func read[T any](path string, limit int64, parse func([]byte) (T, error)) (data []byte, v T, err error) {
+// reading is one copy as it was read.
+type reading[T any] struct {
+	data   []byte
+	value  T
+	sealed bool
+	err    error
+}
+
+func read[T any](path string, limit int64, parse func([]byte) (T, error)) (r reading[T]) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, v, err
+		r.err = err
+		return r
 	}
 	defer func() { _ = f.Close() }() // only read
-	data, err = io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
+	limit += int64(len(seal(nil)))
+	if r.data, r.err = io.ReadAll(io.LimitReader(f, limit+1)); r.err == nil && int64(len(r.data)) > limit {
+		r.err = fmt.Errorf("more than %d bytes", limit)
 	}
-	if err == nil {
-		v, err = parse(data)
+	text := r.data
+	if r.err == nil {
+		text, r.sealed, r.err = unseal(r.data)
 	}
-	return data, v, err
+	if r.err == nil {
+		r.value, r.err = parse(text)
+	}
+	return r
 }
 
 // Exists reports whether either copy of a file exists.

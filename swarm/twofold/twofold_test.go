@@ -14,6 +14,7 @@ const name = "seat.json"
 
 // whole accepts what ends with a full stop.
 func whole(data []byte) (string, error) {
+	data = bytes.TrimSuffix(data, []byte("\n"))
 	if !bytes.HasSuffix(data, []byte(".")) {
 		return "", errors.New("no full stop")
 	}
@@ -43,7 +44,7 @@ func TestEitherCopyIsEnough(t *testing.T) {
 		{"-", "old.", "old."},
 		{"new.", "torn", "new."},
 		{"new.", "-", "new."},
-		{strings.Repeat("x", 100) + ".", "old.", "old."},
+		{strings.Repeat("x", 200) + ".", "old.", "old."},
 	} {
 		dir := lay(t, tt.first, tt.second)
 		for range 2 { // the second time both are whole
@@ -101,5 +102,53 @@ func TestCreateWriteRemove(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+// TestEveryFlipAndCut of one copy is healed from the other, whatever parse would have taken; of both, it is told.
+func TestEveryFlipAndCut(t *testing.T) {
+	parse := func(data []byte) (string, error) { return string(data), nil } // takes anything
+	const text = "epoch 12345\n"
+	dir := t.TempDir()
+	if err := Write(dir, name, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var harmed [][]byte
+	for bit := range 8 * len(whole) {
+		bad := bytes.Clone(whole)
+		bad[bit/8] ^= 1 << (bit % 8)
+		harmed = append(harmed, bad)
+	}
+	for n := range whole {
+		harmed = append(harmed, whole[:n])
+	}
+	for i, bad := range harmed {
+		dir := t.TempDir()
+		one, other := name, name+suffix
+		if i%2 == 1 {
+			one, other = other, one
+		}
+		err := errors.Join(os.WriteFile(filepath.Join(dir, one), bad, 0o600), os.WriteFile(filepath.Join(dir, other), whole, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(dir, name, 50, parse)
+		healed, unread := os.ReadFile(filepath.Join(dir, one))
+		if err != nil || got != text || unread != nil || !bytes.Equal(healed, whole) {
+			t.Fatalf("%q in %s: %q, %v; healed to %q, %v", bad, one, got, err, healed, unread)
+		}
+	}
+	flipped := bytes.Clone(whole)
+	flipped[0] ^= 1
+	dir = t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, name), flipped, 0o600), os.WriteFile(filepath.Join(dir, name+suffix), flipped, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(dir, name, 50, parse); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("both flipped: %v", err)
 	}
 }

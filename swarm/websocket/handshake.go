@@ -15,10 +15,26 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"pnode/planner/plan"
 )
 
-// maxResponse bounds a server's answer to a handshake, in bytes.
-const maxResponse = 16 << 10
+const (
+	// maxResponse bounds a server's answer to a handshake, maxStatus what is told of its words, each in bytes.
+	maxResponse = 16 << 10
+	maxStatus   = 60
+)
+
+// AnswerError says that a web server answers, and makes no WebSocket: one that has no such page, or one in front of a node
+// that does not hand the request on.
+type AnswerError struct {
+	// Status holds the server's words, such as "404 Not Found".
+	Status string
+}
+
+func (e *AnswerError) Error() string {
+	return "a web server answers " + e.Status + " where a WebSocket is asked for"
+}
 
 // answer returns what a server says to a client's key (RFC 6455, section 4.2.2).
 func answer(key string) string {
@@ -93,10 +109,10 @@ func ask(raw net.Conn, host, path string) (net.Conn, error) {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("the server answers %q, want 101 Switching Protocols", response.Status)
+		return nil, &AnswerError{plan.Clip(response.Status, maxStatus)}
 	}
 	if h := response.Header; !holds(h, "Upgrade", "websocket") || !holds(h, "Connection", "upgrade") || h.Get("Sec-WebSocket-Accept") != answer(key) {
-		return nil, errors.New("the server's answer is not that of a WebSocket")
+		return nil, &AnswerError{"101 without the headers of a WebSocket"}
 	}
 	bounded.N = math.MaxInt64
 	return &conn{Conn: raw, client: true, in: in}, nil

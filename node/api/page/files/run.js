@@ -89,6 +89,7 @@ function figures(status, heldOut) {
     ['speed', status.tokens_per_s > 0 ? count(status.tokens_per_s) : '–', 'tokens/s'],
     ['time left', status.eta_s > 0 ? span(status.eta_s) : '–', ''],
     ['checkpoint', never ? '–' : `step ${count(saved.step)}`, never ? 'none yet' : ago(Date.parse(saved.time))],
+    ...(status.whole ? [['whole model', status.whole.step ? `step ${count(status.whole.step)}` : '–', status.whole.step ? `on ${status.whole.on}` : 'nowhere']] : []),
   ];
   return el('dl', { class: 'figures' }, ...list.map(([name, value, unit]) =>
     el('div', {}, el('dt', {}, name), el('dd', {}, value, ' ', el('small', {}, unit)))));

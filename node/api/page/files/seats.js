@@ -10,7 +10,7 @@ export function showSeats(status) {
     tell('seats', el('p', { class: 'empty' }, 'There is no plan yet.'));
   } else {
     const rows = byReplica(seats);
-    tell('seats', ...[...rows].map(([replica, row]) => pipeline(status, replica, row, rows.size > 1)), key());
+    tell('seats', ...[...rows].map(([replica, row]) => pipeline(status, replica, row, rows.size > 1)), key(), ...ways(status));
   }
   showOthers(status);
 }
@@ -41,7 +41,7 @@ function card(status, seat) {
   const member = status.roster.find((m) => m.peer === seat.peer);
   return el('article', { class: own ? 'seat own' : 'seat' },
     el('h4', { title: seat.peer }, name(status, seat.peer), ...marks(status, seat, member)),
-    el('p', { class: 'device', title: seat.model }, `${seat.device} · ${seat.model}`),
+    el('p', { class: 'device', title: seat.model }, [seat.device, seat.model].filter(Boolean).join(' · ')),
     el('p', { class: 'holds' }, el('strong', {}, layers(seat.holds.map((h) => h.layers))), ` · ${params(seat.parameters)} parameters`),
     strip(status, seat),
     memory(seat),
@@ -121,10 +121,19 @@ function direction(arrow, link) {
   const speed = link.bytes_per_s ? rate(link.bytes_per_s) : '';
   const seen = link.live ? 'seen in messages of the run' : 'probed when the node came';
   const over = overNames[link.transport] ?? '';
-  const on = over && link.transport !== 'relay' ? `on ${over}` : over;
-  const why = link.transport_reason ? `; ${on ? `${on}: ` : ''}${link.transport_reason}` : '';
-  return el('span', { class: 'way', title: `${seen}; jitter ${time(link.jitter_ms ?? 0)}${why}` },
+  return el('span', { class: 'way', title: `${seen}; jitter ${time(link.jitter_ms ?? 0)}` },
     el('span', {}, el('span', { class: 'arrow' }, arrow), ` ${speed}`), el('span', {}, time(link.rtt_ms / 2)), el('span', {}, over));
+}
+
+// ways say why links of the plan go over what they do, where there is something to say.
+function ways(status) {
+  const told = (status.links ?? []).filter((link) => link.transport_reason);
+  const line = (link) => {
+    const over = overNames[link.transport] ?? '';
+    const on = over && link.transport !== 'relay' ? `on ${over}` : over;
+    return el('p', { class: 'why' }, `${name(status, link.from)} → ${name(status, link.to)}${on ? ` ${on}` : ''}: ${link.transport_reason}`);
+  };
+  return told.map(line);
 }
 
 function key() {

@@ -1,0 +1,174 @@
+package chaos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/node"
+	"pnode/node/api"
+	"pnode/node/ledger"
+	"pnode/planner/plan"
+)
+
+// numbers returns what of a run's specification decides its losses.
+func numbers(run plan.RunSpec) ([]byte, error) {
+	t := &run.Train
+	t.CheckpointEvery, t.KeepCheckpoints, t.Replicas, t.Stages, t.Schedule = 0, 0, 0, 0, ""
+	t.MinNodes, t.Voters, t.AwaitOwnerS = 0, "", 0
+	b, err := json.Marshal(struct {
+		Model any
+		Data  plan.DataSpec
+		Train plan.TrainSpec
+	}{run.Model, run.Data, run.Train})
+	return b, err
+}
+
+// compare trains the same without faults, to the last step of the report, and compares losses and weights.
+func (r *Report) compare(ctx context.Context, o Options, dirs []string) error {
+	run, err := node.LoadRun(dirs[0])
+	if err != nil {
+		return err
+	}
+	spec, err := numbers(run)
+	if err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	last := r.Audit.Steps
+	hash := sha256.Sum256(spec)
+	dir := filepath.Join(o.Dir, fmt.Sprintf("fault-free-%x-%d", hash[:8], last))
+	want, err := weightsOf(dir, last)
+	if err != nil {
+		o.Tell(fmt.Sprintf("the run without faults, to step %d, in %s", last, dir))
+		if err := reference(ctx, o, dir, last); err != nil {
+			return err
+		}
+		if want, err = weightsOf(dir, last); err != nil {
+			return fmt.Errorf("chaos: the weights without faults: %w", err)
+		}
+	}
+	if other, err := node.LoadRun(dir); err != nil {
+		return err
+	} else if also, err := numbers(other); err != nil || string(also) != string(spec) {
+		return errors.Join(fmt.Errorf("chaos: the run without faults has another specification: %s and %s", spec, also), err)
+	}
+	if err := r.compareLosses(dir, dirs); err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		got, err := weightsOf(d, last)
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("chaos: the weights of step %d in %s: %w", last, d, err)
+		}
+		r.Weights++
+		if !reflect.DeepEqual(got, want) {
+			r.problem("the weights or the optimizer's state of step %d in %s differ from those without faults", last, d)
+		}
+	}
+	if r.Weights == 0 {
+		r.problem("no node has the checkpoint of step %d", last)
+	}
+	return nil
+}
+
+// compareLosses compares the commit of every step that any node computed, also of those that were redone.
+func (r *Report) compareLosses(reference string, dirs []string) error {
+	c, err := ledger.Read(reference)
+	if err != nil {
+		return err
+	}
+	want := map[plan.Step]ledger.Commit{}
+	for _, e := range c.Entries {
+		want[e.Step] = e.Commit
+	}
+	compared := map[plan.Step]bool{}
+	for _, d := range dirs {
+		c, err := ledger.Read(d)
+		if err != nil {
+			continue // the audit has told
+		}
+		for _, e := range c.Entries {
+			w, known := want[e.Step]
+			if !known {
+				continue // redone steps after the last one
+			}
+			compared[e.Step] = true
+			if w != e.Commit {
+				r.Differ++
+				r.problem("step %d of generation %d in %s has loss %v, without faults %v", e.Step, e.Work.Generation, d, e.Loss(), w.Loss())
+			}
+		}
+	}
+	r.Compared = len(compared)
+	return nil
+}
+
+// weightsOf returns the names of all chunks of the state after a step, by layer, from the store of a stopped node.
+func weightsOf(dir string, step plan.Step) (layers map[int][]plan.Hash, err error) {
+	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	m, err := store.Manifest(step)
+	if err != nil {
+		return nil, err
+	}
+	layers = map[int][]plan.Hash{}
+	for _, l := range m.Layers {
+		layers[l.Layer] = l.Chunks
+	}
+	return layers, nil
+}
+
+// reference trains in one process on all cores, with a checkpoint after the last step, and stops then.
+func reference(ctx context.Context, o Options, dir string, last plan.Step) error {
+	steps, over := make(chan progress, 1024), make(chan struct{})
+	defer close(over)
+	args := append([]string{"train"}, o.trainArgs()...)
+	p, err := startProcess(over, o.Binary, dir, "", o.Env, append(args, "--checkpoint-every", fmt.Sprint(last)), steps)
+	if err != nil {
+		return err
+	}
+	defer p.kill()
+	told := time.Now()
+	for stopping := false; ; {
+		select {
+		case at := <-steps:
+			if time.Since(told) > reportEvery {
+				told = time.Now()
+				o.Tell(fmt.Sprintf("without faults: step %d of %d", at.Step, last))
+			}
+			if at.Step < last || stopping {
+				continue
+			}
+			stopping = true
+			client, err := api.Dial(ctx, dir)
+			if err != nil {
+				return err
+			}
+			err = client.Stop(ctx)
+			client.Close()
+			if err != nil {
+				return err
+			}
+		case <-p.ended:
+			if !stopping {
+				return fmt.Errorf("chaos: the run without faults ended: %s", lastLine(dir+logFile))
+			}
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

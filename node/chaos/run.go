@@ -1,0 +1,204 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"pnode/node"
+	"pnode/node/config"
+)
+
+const (
+	// trainSteps of the run's specification are more than any schedule gets to.
+	trainSteps = "100000"
+	// stuckAfter is how long no step may come before the run has failed.
+	stuckAfter = 2 * time.Minute
+	// stopWithin bounds the end of the run.
+	stopWithin = 4 * time.Minute
+	// settledSteps are committed after a fault before the next one.
+	settledSteps = 3
+	lookEvery    = 20 * time.Millisecond
+	// reportEvery is the time between two lines about the progress.
+	reportEvery = 5 * time.Second
+)
+
+// Errors of this package.
+var (
+	// ErrFailed is wrapped by the error of a report that is not good.
+	ErrFailed = errors.New("chaos: the run did not survive as it should")
+	errStuck  = errors.New("chaos: no step for too long")
+)
+
+// Options say what to run.
+type Options struct {
+	// Dir gets the folders of the nodes and of the runs without faults; it is new or empty, but for these.
+	Dir   string
+	Nodes int
+	// Within is the time of the faults, after a quiet start of Quiet or more.
+	Within, Quiet time.Duration
+	// Every is the mean time between two faults.
+	Every time.Duration
+	Seed  uint64
+	Kinds []Kind
+	// Replicas and Stages are settings of the run with faults alone; empty lets the planner choose.
+	Replicas, Stages string
+	// Train are settings of both runs, as arguments of `pnode train`.
+	Train []string
+	// Binary is the pnode executable; Env is added to its environment.
+	Binary string
+	Env    []string
+	// Tell gets a line about the progress.
+	Tell func(string)
+}
+
+// check refuses options that leave no way on.
+func (o Options) check() error {
+	switch {
+	case o.Nodes < 3 || o.Nodes > config.MaxLocal-1:
+		return fmt.Errorf("%w: --nodes is %d: want 3 to %d: with fewer no majority is left when one is away", ErrOptions, o.Nodes, config.MaxLocal-1)
+	case o.Within < time.Second:
+		return fmt.Errorf("%w: the time of the faults is %v: want 1s or more (--minutes, --seconds)", ErrOptions, o.Within)
+	case o.Every < 100*time.Millisecond:
+		return fmt.Errorf("%w: --every is %v: want 100ms or more", ErrOptions, o.Every)
+	}
+	if len(config.NodeDirs(o.Dir)) > 0 {
+		return fmt.Errorf("%w: %s holds a run already: name a new folder with --dir", ErrOptions, o.Dir)
+	}
+	return nil
+}
+
+// trainArgs returns the settings that both runs share. Codec and storage are the exact ones: a choice could differ.
+func (o Options) trainArgs() []string {
+	return append([]string{"--steps", trainSteps, "--sample-bytes", "0", "--data-limit", "2MB", "--codec", "f32", "--storage", "f32"}, o.Train...)
+}
+
+// Run carries a schedule out and compares the result with a run without faults. The report is there whenever steps
+// were committed; the error wraps ErrFailed when something in it is wrong.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	if err := o.check(); err != nil {
+		return r, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return r, fmt.Errorf("chaos: make the folder: %w", err)
+	}
+	f := newFleet(o)
+	defer f.end()
+	r = Report{Seed: o.Seed, Nodes: o.Nodes, Dir: o.Dir}
+	o.Tell(fmt.Sprintf("seed %d: %d nodes in %s", o.Seed, o.Nodes, o.Dir))
+	if err := f.found(ctx); err != nil {
+		return r, err
+	}
+	if err := f.breakNodes(ctx, &r); err != nil {
+		r.problem("%v", err)
+	}
+	r.measure(f)
+	stopping, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	if err := f.stop(stopping); err != nil {
+		r.problem("%v", err)
+	}
+	if r.Audit, err = node.Audit(f.dirs()); err != nil {
+		return r, err
+	}
+	if err := r.Audit.Err(); err != nil {
+		r.problem("%v", err)
+	}
+	if r.Audit.Steps > 0 {
+		if err := r.compare(ctx, o, f.dirs()); err != nil {
+			r.problem("%v", err)
+		}
+	}
+	return r, r.Err()
+}
+
+// breakNodes waits for the quiet start, then injects the schedule's faults, each once the one before is mended, and waits until the
+// last one is.
+func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
+	faults := Schedule(f.Seed, f.Nodes, f.Within, f.Every, f.Kinds)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var begun, told time.Time // the end of the quiet start
+	var first progress
+	since := time.Now() // a step, or the start
+	settled := progress{}
+	for {
+		select {
+		case p := <-f.steps:
+			f.took(p)
+			since = time.Now()
+			if first.Step == 0 {
+				first = f.newest
+			}
+			continue
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(since) > stuckAfter {
+			return fmt.Errorf("%w: none after step %d in %v", errStuck, f.newest.Step, stuckAfter)
+		}
+		if err := f.mend(r, now); err != nil {
+			return err
+		}
+		if begun.IsZero() && first.Step > 0 && now.Sub(first.at) > f.Quiet && f.newest.Step >= first.Step+settledSteps {
+			begun, settled = now, f.newest
+			r.begin(first, f.newest)
+		}
+		if begun.IsZero() {
+			continue
+		}
+		if now.Sub(told) > reportEvery {
+			told = now
+			f.Tell(fmt.Sprintf("%v of %v: step %d, %d of %d nodes, %d faults, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, f.count, f.Nodes, len(r.Faults), len(faults)))
+		}
+		mended := f.awayNodes() == 0 && f.newest.Step >= settled.Step+settledSteps
+		switch {
+		case !mended:
+		case now.Sub(begun) >= f.Within:
+			return nil
+		case len(faults) > 0 && now.Sub(begun) >= faults[0].At:
+			f.Tell(fmt.Sprintf("step %d: %s of node %d for %v", f.newest.Step, faults[0].Kind, faults[0].Node, faults[0].Away))
+			r.Faults = append(r.Faults, Injected{Fault: faults[0], Step: f.newest.Step, at: now})
+			if err := f.inject(faults[0]); err != nil {
+				return fmt.Errorf("chaos: %s of node %d: %w", faults[0].Kind, faults[0].Node, err)
+			}
+			faults = faults[1:]
+		}
+		if f.awayNodes() > 0 {
+			settled = f.newest
+		}
+	}
+}
+
+// mend brings nodes back whose time has come, and starts those again that ended by themselves.
+func (f *fleet) mend(r *Report, now time.Time) error {
+	for _, m := range f.members {
+		if m.back != nil && now.After(m.away) {
+			if err := m.back(); err != nil {
+				return fmt.Errorf("chaos: bring node %d back: %w", m.number, err)
+			}
+		}
+	}
+	for _, m := range f.unexpected() {
+		why := lastLine(m.dir + logFile)
+		f.changed(-1)
+		if !m.rotted {
+			return fmt.Errorf("%w: node %d ended by itself: %s", ErrFailed, m.number, why)
+		}
+		// A store that cannot be mended is refused with a sentence that says to join anew.
+		r.Refused = append(r.Refused, why)
+		f.Tell(fmt.Sprintf("node %d does not go on with its damaged store, and joins anew: %s", m.number, why))
+		if err := os.RemoveAll(m.dir); err != nil {
+			return fmt.Errorf("chaos: %w", err)
+		}
+		m.rotted = false
+		if err := f.enter(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

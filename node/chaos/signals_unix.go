@@ -1,0 +1,12 @@
+//go:build unix
+
+package chaos
+
+import "syscall"
+
+// ownGroup keeps a terminal's Ctrl-C from reaching the process.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func (p *process) pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+func (p *process) leave() error  { return p.cmd.Process.Signal(syscall.SIGTERM) }

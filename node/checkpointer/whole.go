@@ -1,0 +1,281 @@
+package checkpointer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/pipeline"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// Whole keeps all layers of the newest checkpoint that the line can carry on this node. It brings one checkpoint at a
+// time, to its end: on a slow line it then passes over those that were committed meanwhile. Only the run's last one, or
+// the run's going back, ends it early. Chunks travel in the class of messages that every other one passes by, and slower
+// while steps need the line (pipeline/link).
+type Whole struct {
+	*Checkpointer
+	// Keeps reports whether this node is to have the model of a state whole.
+	Keeps func(consensus.State) bool
+	// Wanted tells that Keeps has another answer.
+	Wanted <-chan struct{}
+
+	// Run alone uses these: when checkpoints came, and how long bringing the newest one took, of so many bytes.
+	commits commitClock
+	took    time.Duration
+	bytes   int64
+
+	mu   sync.Mutex // guards copy
+	copy plan.WholeCopy
+}
+
+// commitClock holds when the two newest checkpoints were seen first.
+type commitClock struct {
+	newest       ID
+	at, interval time.Duration
+}
+
+const (
+	// wholeRetry is the time between two tries for a checkpoint that could not be had.
+	wholeRetry = 5 * time.Second
+	// ownSaves counts the saves of this node's own stages for which room stays, besides a whole checkpoint.
+	ownSaves = 2
+	// wholePin keeps what has come of a checkpoint from being swept.
+	wholePin = "whole"
+)
+
+// errReplaced ends the fetch of a checkpoint that the run needs no more.
+var errReplaced = errors.New("checkpointer: the checkpoint is replaced")
+
+// Run keeps the newest checkpoint whole until ctx ends.
+func (w *Whole) Run(ctx context.Context) {
+	begun := time.Now()
+	for ctx.Err() == nil {
+		changed := w.Consensus.Changed()
+		retry := (<-chan time.Time)(nil)
+		if err := w.look(ctx, w.Consensus.State(), time.Since(begun)); err != nil && !errors.Is(err, errReplaced) {
+			retry = time.After(wholeRetry)
+		} else if err != nil {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-w.Wanted:
+		case <-retry:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Copy returns what this node has and does.
+func (w *Whole) Copy() plan.WholeCopy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.copy
+}
+
+// set changes the copy.
+func (w *Whole) set(change func(*plan.WholeCopy)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.copy)
+}
+
+// look does what a state asks for: nothing, or to bring its newest checkpoint here.
+func (w *Whole) look(ctx context.Context, state consensus.State, now time.Duration) error {
+	target := state.Checkpoint
+	if state.Run == nil || target.Step == 0 {
+		return nil
+	}
+	keeps, have, fresh := w.Keeps(state), w.Copy(), w.commits.note(IDOf(target), now)
+	w.set(func(c *plan.WholeCopy) {
+		if c.Off = !keeps; c.Step > target.Step { // the run went back
+			c.Step, c.Generation = 0, 0
+		}
+	})
+	if have.Has(target.Step, target.Generation) || !keeps && !fresh {
+		return nil
+	}
+	lacks := missingBytes(w.Store, target.Layers)
+	switch {
+	case lacks == 0:
+		return w.take(state)
+	case !keeps:
+		return w.Store.Unpin(wholePin)
+	case w.late(state, lacks):
+		return nil
+	}
+	return w.bring(ctx, state, lacks)
+}
+
+// note takes in the newest checkpoint and reports whether it was not known before.
+func (c *commitClock) note(id ID, now time.Duration) bool {
+	if c.newest == id {
+		return false
+	}
+	if c.newest.Step != 0 {
+		c.interval = now - c.at
+	}
+	c.newest, c.at = id, now
+	return true
+}
+
+// late reports whether the run's last checkpoint is committed before this one would be here.
+func (w *Whole) late(state consensus.State, lacks int64) bool {
+	train := state.Run.Train
+	if w.bytes == 0 || state.Checkpoint.Step == train.Steps || state.Checkpoint.Step+train.CheckpointEvery < train.Steps {
+		return false
+	}
+	needs := time.Duration(float64(w.took) * float64(lacks) / float64(w.bytes))
+	return w.commits.interval > 0 && needs > w.commits.interval
+}
+
+// bring fetches the newest checkpoint of a state, which lacks so many bytes here.
+func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) error {
+	target, begun := state.Checkpoint, time.Now()
+	err := w.room(state, lacks)
+	if err == nil {
+		err = w.Store.Pin(wholePin, manifestOf(state).Hashes())
+	}
+	if err == nil {
+		w.set(func(c *plan.WholeCopy) {
+			c.Why, c.Next, c.SizeBytes = "", target.Step, sizeOf(target.Layers)
+			c.DoneBytes = c.SizeBytes - lacks
+		})
+		params := func(layer int) int64 { return 4 * int64(state.Run.Model.LayerLen(layer)) }
+		err = w.Fetcher.Gather(ctx, target.Layers, params, func(h plan.Hash, data []byte) error {
+			if w.replaced(target) {
+				return errReplaced
+			}
+			err := w.Store.PutNamed(h, data)
+			if err == nil {
+				w.set(func(c *plan.WholeCopy) { c.DoneBytes = min(c.DoneBytes+int64(len(data)), c.SizeBytes) })
+			}
+			return err
+		})
+	}
+	if err == nil {
+		err = w.take(state)
+	}
+	if err == nil {
+		w.took, w.bytes = time.Since(begun), lacks
+		return nil
+	}
+	if w.replaced(target) {
+		err = errReplaced
+	}
+	w.set(func(c *plan.WholeCopy) {
+		c.Next, c.DoneBytes, c.SizeBytes = 0, 0, 0
+		if ctx.Err() == nil && !errors.Is(err, errReplaced) {
+			c.Why = err.Error()
+		}
+	})
+	return err
+}
+
+// room returns an error unless a checkpoint that lacks so many bytes here fits. The last one may take the place of the
+// one before.
+func (w *Whole) room(state consensus.State, lacks int64) error {
+	own := int64(0)
+	for _, l := range state.Checkpoint.Layers {
+		if slices.Contains(l.Holders, w.Self) {
+			own += l.SizeBytes
+		}
+	}
+	err := w.Store.Fits(lacks, ownSaves*own)
+	if !errors.Is(err, checkpoint.ErrDiskFull) || state.Checkpoint.Step != state.Run.Train.Steps {
+		return err
+	}
+	w.set(func(c *plan.WholeCopy) { c.Step, c.Generation = 0, 0 })
+	if err := w.thin(state); err != nil {
+		return err
+	}
+	return w.Store.Fits(lacks, ownSaves*own)
+}
+
+// replaced reports whether a checkpoint is one to bring no more: the run went back from it, or has come to its end.
+func (w *Whole) replaced(target consensus.Checkpoint) bool {
+	state := w.Consensus.State()
+	now := state.Checkpoint
+	return IDOf(now) != IDOf(target) && (now.Step <= target.Step || now.Step == state.Run.Train.Steps)
+}
+
+// take notes that the newest checkpoint of a state is whole here, with its manifest, and drops what only an older whole
+// one needs.
+func (w *Whole) take(state consensus.State) error {
+	target := state.Checkpoint
+	if err := w.Store.Commit(manifestOf(state)); err != nil {
+		return fmt.Errorf("checkpointer: keep the checkpoint of step %d whole: %w", target.Step, err)
+	}
+	w.set(func(c *plan.WholeCopy) {
+		*c = plan.WholeCopy{Step: target.Step, Generation: target.Generation, Off: c.Off}
+	})
+	return errors.Join(w.Store.Unpin(wholePin), w.thin(state))
+}
+
+// thin drops the chunks of layers that this node does not hold of all checkpoints before the newest: they are where the
+// log says.
+func (w *Whole) thin(state consensus.State) error {
+	stored, err := w.Store.Manifests()
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	stay := map[plan.Hash]bool{}
+	var drop []plan.Hash
+	note := func(m checkpoint.Manifest, whole bool) {
+		for _, l := range m.Layers {
+			for _, h := range l.Chunks {
+				if whole || slices.Contains(l.Holders, w.Self) {
+					stay[h] = true
+				} else {
+					drop = append(drop, h)
+				}
+			}
+		}
+	}
+	note(manifestOf(state), true)
+	awaited := w.awaited()
+	for _, m := range stored {
+		note(m, slices.Contains(awaited, m.Step))
+	}
+	return w.Store.Release(slices.DeleteFunc(drop, func(h plan.Hash) bool { return stay[h] }))
+}
+
+// sizeOf returns the bytes of all layers.
+func sizeOf(layers []consensus.LayerRef) (bytes int64) {
+	for _, l := range layers {
+		bytes += l.SizeBytes
+	}
+	return bytes
+}
+
+// missingBytes returns how many bytes of some layers are not in a store.
+func missingBytes(store *checkpoint.Store, layers []consensus.LayerRef) (bytes int64) {
+	for _, l := range layers {
+		for i, h := range l.Chunks {
+			if !store.HasChunk(h) {
+				bytes += min(checkpoint.ChunkBytes, l.SizeBytes-int64(i)*checkpoint.ChunkBytes)
+			}
+		}
+	}
+	return bytes
+}
+
+// HasWhole reports whether the checkpoint of a step is in a store with the state of every layer.
+func HasWhole(store *checkpoint.Store, step plan.Step) bool {
+	m, err := store.Manifest(step)
+	return err == nil && !slices.ContainsFunc(m.Hashes(), func(h plan.Hash) bool { return !store.HasChunk(h) })
+}
+
+// WholeBytes returns the size of a checkpoint of a run with the state of every layer.
+func WholeBytes(run plan.RunSpec) (bytes int64) {
+	for layer := range run.Model.Layers() {
+		bytes += int64(pipeline.LayerStateBytes(run.Model, layer))
+	}
+	return bytes
+}

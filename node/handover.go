@@ -1,0 +1,158 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"pnode/node/checkpointer"
+	"pnode/pipeline"
+	"pnode/pipeline/link"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// handover follows what a node that leaves still has to give to the others. The data plane counts; all else is the loop's.
+type handover struct {
+	of   checkpointer.ID // the checkpoint that is handed over
+	only []int           // layers of it that nobody else had
+
+	mu     sync.Mutex // guards what follows
+	served map[plan.Hash]int64
+	begun  time.Time // of the first chunk
+}
+
+// count returns a source of chunks which notes what is given away once this node leaves.
+func (h *handover) count(chunk link.ChunkFunc) link.ChunkFunc {
+	return func(name plan.Hash) ([]byte, error) {
+		data, err := chunk(name)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.served != nil && err == nil {
+			if len(h.served) == 0 {
+				h.begun = time.Now()
+			}
+			h.served[name] = int64(len(data))
+		}
+		return data, err
+	}
+}
+
+// begin has chunks counted from now on.
+func (h *handover) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.served == nil {
+		h.served = map[plan.Hash]int64{}
+	}
+}
+
+// drainView describes a node's way out: plain values.
+type drainView struct {
+	Why  string
+	Step plan.Step // that is handed over; 0 while it is not saved yet
+	// Bytes of state that nobody else has; Done of them have gone to others.
+	Bytes, Done int64
+	BytesPerS   float64 // of what has gone, or else of the best line; 0 is not known
+	Left        time.Duration
+	Deadline    bool // Left is known
+}
+
+// view returns how far the way out has come.
+func (h *handover) view(s consensus.State, self plan.PeerID, line float64, now time.Time) drainView {
+	v := drainView{BytesPerS: line}
+	if s.Plan.Places(self) && !s.Ended() {
+		v.Bytes = ownState(s, self)
+		return v
+	}
+	if id := checkpointer.IDOf(s.Checkpoint); h.of != id {
+		h.of, h.only = id, onlyAt(s, self)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.Step = h.of.Step
+	lacking, gone := onlyAt(s, self), int64(0)
+	for _, layer := range h.only {
+		l, there := s.Checkpoint.Layers[layer], int64(0)
+		for _, c := range l.Chunks {
+			there += h.served[c]
+		}
+		gone += min(there, l.SizeBytes)
+		if !slices.Contains(lacking, layer) {
+			there = l.SizeBytes
+		}
+		v.Bytes += l.SizeBytes
+		v.Done += min(there, l.SizeBytes)
+	}
+	if took := now.Sub(h.begun).Seconds(); !h.begun.IsZero() && took > 0.1 {
+		v.BytesPerS = float64(gone) / took
+	}
+	return v
+}
+
+// onlyAt returns the layers of the newest checkpoint that no other member of the run is known to have.
+func onlyAt(s consensus.State, self plan.PeerID) (only []int) {
+	for i, l := range s.Checkpoint.Layers {
+		if slices.Contains(l.Holders, self) && !heldElsewhere(s, l, self) {
+			only = append(only, i)
+		}
+	}
+	return only
+}
+
+// ownState returns the bytes of state on a member's devices that no active member has in another replica.
+func ownState(s consensus.State, self plan.PeerID) (bytes int64) {
+	for layer := range s.Run.Model.Layers() {
+		mine, others := false, false
+		for _, pipe := range s.Plan.Replicas {
+			for _, p := range pipe.Stages {
+				if p.Layers.First <= layer && layer < p.Layers.End {
+					m, _ := s.Member(p.Peer)
+					mine = mine || p.Peer == self
+					others = others || p.Peer != self && m.State == consensus.Active && !s.Plan.InParts(layer)
+				}
+			}
+		}
+		if mine && !others {
+			bytes += int64(pipeline.LayerStateBytes(s.Run.Model, layer))
+		}
+	}
+	return bytes
+}
+
+// eta returns how long the rest takes; 0 where that is not known.
+func (v drainView) eta() time.Duration {
+	if v.BytesPerS <= 0 {
+		return 0
+	}
+	return time.Duration(float64(v.Bytes-v.Done) / v.BytesPerS * float64(time.Second))
+}
+
+// tooLate reports whether what this node has cannot go to others in time, as far as is known.
+func (v drainView) tooLate(parting time.Duration) bool {
+	return v.Deadline && v.Bytes > v.Done && v.eta() > v.Left-parting
+}
+
+// text tells people how far the way out has come.
+func (v drainView) text() string {
+	left := ""
+	if v.Deadline {
+		left = fmt.Sprintf("; %.0f s left", max(0, v.Left.Seconds()))
+	}
+	switch {
+	case v.Bytes == 0:
+		return fmt.Sprintf("leaving (%s): others have all that this node has%s", v.Why, left)
+	case v.Step == 0:
+		return fmt.Sprintf("leaving (%s): the step under way ends first, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
+	case v.Done >= v.Bytes:
+		return fmt.Sprintf("leaving (%s): the state of step %d is handed over, %s%s", v.Why, v.Step, megabytes(v.Bytes), left)
+	}
+	rate := ""
+	if v.Done > 0 && v.BytesPerS > 0 {
+		rate = fmt.Sprintf(" at %s/s, %.0f s to go", megabytes(int64(v.BytesPerS)), v.eta().Seconds())
+	}
+	return fmt.Sprintf("leaving (%s): handing over the state of step %d, %.1f of %s%s%s", v.Why, v.Step, float64(v.Done)/1e6, megabytes(v.Bytes), rate, left)
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

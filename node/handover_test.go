@@ -1,0 +1,106 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"pnode/pipeline/model"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// TestHandover follows a node's way out from the notice to its last chunk.
+func TestHandover(t *testing.T) {
+	cfg, err := model.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Blocks = 2 // four layers
+	pipe := func(first, second plan.PeerID) plan.Pipeline {
+		return plan.Pipeline{Stages: []plan.Placement{{Peer: first, Layers: plan.LayerRange{End: 2}}, {Peer: second, Layers: plan.LayerRange{First: 2, End: 4}}}}
+	}
+	running := consensus.State{
+		Run:  &plan.RunSpec{Model: cfg, Train: plan.TrainSpec{Steps: 100}},
+		Plan: plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{pipe("me", "b")}},
+		Members: []consensus.Member{
+			{Peer: "b", State: consensus.Active}, {Peer: "c", State: consensus.Active}, {Peer: "me", State: consensus.Draining},
+		},
+	}
+	var own int64
+	for layer := range 2 {
+		own += int64(4 * (cfg.LayerLen(layer) + 2*cfg.TrainedLen(layer)))
+	}
+	twice := running
+	twice.Plan.Replicas = []plan.Pipeline{pipe("me", "b"), pipe("c", "me")}
+	saved := running
+	saved.Checkpoint = consensus.Checkpoint{Step: 23, Generation: 3, Last: true}
+	for layer := range 4 {
+		holder := plan.PeerID("me")
+		if layer >= 2 {
+			holder = "b"
+		}
+		saved.Checkpoint.Layers = append(saved.Checkpoint.Layers, consensus.LayerRef{Layer: layer, SizeBytes: 6e6, Chunks: []plan.Hash{{byte(2 * layer)}, {byte(2*layer + 1)}}, Holders: []plan.PeerID{holder}})
+	}
+	settled := saved
+	settled.Checkpoint.Layers = append([]consensus.LayerRef(nil), saved.Checkpoint.Layers...)
+	for i := range settled.Checkpoint.Layers[:2] {
+		settled.Checkpoint.Layers[i].Holders = []plan.PeerID{"me", "c"}
+	}
+
+	var h handover
+	now := time.Now()
+	give := h.count(func(plan.Hash) ([]byte, error) { return make([]byte, 3e6), nil })
+	serve := func(chunks ...byte) {
+		for _, c := range chunks {
+			if _, err := give(plan.Hash{c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	serve(0) // before anybody leaves
+	h.begin()
+	for _, c := range []struct {
+		name   string
+		state  consensus.State
+		served []byte
+		want   drainView
+		text   string
+	}{
+		{"a step is under way", running, nil, drainView{Bytes: own, BytesPerS: 1e6}, "leaving (SIGTERM): the step under way ends first, then 6.2 MB go to others; 20 s left"},
+		{"others have the same", twice, nil, drainView{BytesPerS: 1e6}, "leaving (SIGTERM): others have all that this node has; 20 s left"},
+		{"it is saved", saved, nil, drainView{Step: 23, Bytes: 12e6, BytesPerS: 1e6}, "leaving (SIGTERM): handing over the state of step 23, 0.0 of 12.0 MB; 20 s left"},
+		{"half has gone, some of it twice, and chunks of others", saved, []byte{0, 1, 1, 7}, drainView{Step: 23, Bytes: 12e6, Done: 6e6, BytesPerS: 3e6}, "leaving (SIGTERM): handing over the state of step 23, 6.0 of 12.0 MB at 3.0 MB/s, 2 s to go; 20 s left"},
+		{"others say that they have it", settled, nil, drainView{Step: 23, Bytes: 12e6, Done: 12e6, BytesPerS: 3e6}, "leaving (SIGTERM): the state of step 23 is handed over, 12.0 MB; 20 s left"},
+	} {
+		serve(c.served...)
+		if !h.begun.IsZero() {
+			h.begun = now.Add(-2 * time.Second)
+		}
+		got := h.view(c.state, "me", 1e6, now)
+		if got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+		got.Why, got.Deadline, got.Left = "SIGTERM", true, 20*time.Second
+		if text := got.text(); text != c.text {
+			t.Errorf("%s: %q, want %q", c.name, text, c.text)
+		}
+	}
+}
+
+// TestTooLate: a node that cannot hand over in time does not have the others wait for it.
+func TestTooLate(t *testing.T) {
+	for _, c := range []struct {
+		view drainView
+		want bool
+	}{
+		{drainView{Bytes: 300e6, BytesPerS: 12e6, Deadline: true, Left: 30 * time.Second}, false},
+		{drainView{Bytes: 400e6, BytesPerS: 12e6, Deadline: true, Left: 30 * time.Second}, true},
+		{drainView{Bytes: 400e6, BytesPerS: 12e6}, false},                                // nobody names a time
+		{drainView{Bytes: 400e6, Deadline: true, Left: 30 * time.Second}, false},         // no line was measured
+		{drainView{Bytes: 0, BytesPerS: 12e6, Deadline: true, Left: time.Second}, false}, // others have it
+	} {
+		if got := c.view.tooLate(3 * time.Second); got != c.want {
+			t.Errorf("%+v is too late: %v", c.view, got)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package leader
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// salvageGrace bounds the wait for what the living members of a broken generation have left.
+	salvageGrace = 2 * time.Second
+	// mostSalvages bounds the salvages that a leader asks for in one generation.
+	mostSalvages = 4
+)
+
+// offer names what a member can give of a stage of the plan after the generation's end: the state in its own memory after
+// Step, or after Pending where others have that step's commit. A Replay brings another member's stage to any step from
+// From on; one member replays all that it replays from the same step.
+type offer struct {
+	By plan.PeerID
+	plan.StageID
+	Step, Pending plan.Step
+	Replay        bool
+	From          plan.Step
+}
+
+// reaches reports whether the state can be brought to a step.
+func (o offer) reaches(step plan.Step) bool {
+	if o.Replay {
+		return o.From <= step
+	}
+	return o.Step == step || o.Pending == step
+}
+
+// salvageOf returns the newest step after the checkpoint's to which members can bring all layers of a plan, and who
+// saves which: whoever has them, and else one member that replays the others.
+func salvageOf(p plan.Plan, layers int, checkpoint plan.Step, offers []offer) (consensus.Salvage, bool) {
+	var steps []plan.Step // that somebody has the commit of
+	var own, replays []offer
+	for _, o := range offers {
+		switch _, ok := p.Find(o.StageID); {
+		case !ok:
+		case o.Replay:
+			replays = append(replays, o)
+		default:
+			own = append(own, o)
+			if o.Step > checkpoint {
+				steps = append(steps, o.Step)
+			}
+		}
+	}
+	slices.SortFunc(replays, func(a, b offer) int { // the least to replay first
+		return cmp.Or(cmp.Compare(b.From, a.From), cmp.Compare(a.By, b.By), a.compare(b))
+	})
+	groups := [][]offer{nil}
+	for i, o := range replays {
+		if last := len(groups) - 1; i == 0 || o.By != replays[i-1].By || o.From != replays[i-1].From {
+			groups = append(groups, []offer{o})
+		} else {
+			groups[last] = append(groups[last], o)
+		}
+	}
+	slices.Sort(steps)
+	for _, step := range slices.Backward(slices.Compact(steps)) {
+		for _, group := range groups {
+			if parts, ok := partsOf(p, layers, step, own, group); ok {
+				return consensus.Salvage{Generation: p.Generation, Step: step, Parts: parts}, true
+			}
+		}
+	}
+	return consensus.Salvage{}, false
+}
+
+// compare orders offers by stage.
+func (o offer) compare(b offer) int {
+	return cmp.Or(cmp.Compare(o.Replica, b.Replica), cmp.Compare(o.Stage, b.Stage))
+}
+
+// partsOf returns who saves which layers of a step, as far as possible those that nobody has to bring there, and from
+// as many members as possible; replays fill what is left.
+func partsOf(p plan.Plan, layers int, step plan.Step, own, replays []offer) (parts []consensus.SalvagePart, ok bool) {
+	given := map[plan.PeerID]int{} // layers
+	for next := 0; next < layers; next = parts[len(parts)-1].Layers.End {
+		has := func(o offer) bool { return !o.reaches(step) || !p.At(o.StageID).Layers.Contains(next) }
+		able := slices.DeleteFunc(slices.Clone(own), has)
+		if len(able) == 0 {
+			able = slices.DeleteFunc(slices.Clone(replays), has)
+		}
+		if len(able) == 0 {
+			return nil, false
+		}
+		best := slices.MinFunc(able, func(a, b offer) int {
+			return cmp.Or(cmp.Compare(a.lag(step), b.lag(step)), cmp.Compare(given[a.By], given[b.By]), a.compare(b))
+		})
+		end := p.At(best.StageID).Layers.End
+		if best.Replay { // as far as nobody has the layers
+			for l := next + 1; l < end; l++ {
+				if slices.ContainsFunc(own, func(o offer) bool { return o.reaches(step) && p.At(o.StageID).Layers.Contains(l) }) {
+					end = l
+				}
+			}
+		}
+		parts = append(parts, consensus.SalvagePart{
+			Replica: best.Replica, Stage: best.Stage, Layers: plan.LayerRange{First: next, End: end}, By: best.By, From: best.From,
+		})
+		given[best.By] += end - next
+	}
+	return parts, true
+}
+
+// lag is 1 for a state that has to be brought to the step.
+func (o offer) lag(step plan.Step) int {
+	if o.Step == step {
+		return 0
+	}
+	return 1
+}
+
+// salvage is the rule of what a broken generation has left: it has the newest step of the living saved before a plan
+// starts from there. It is not ok where there is no more to be had: then the newest checkpoint is where plans start.
+func (v view) salvage() (verdict, bool) {
+	if !v.broken() || v.Ending || v.Ended != "" || v.spoilt() || v.Stall.Lacks || v.Salvage != nil && v.Checkpoint >= v.Salvage.Step {
+		return verdict{}, false
+	}
+	why := v.absence()
+	if v.Salvage != nil && v.SalvagedFor <= v.SavePatience+v.ReplayPatience && v.undertaken(*v.Salvage) {
+		return verdict{Prepare: why != "", Why: why}, true
+	}
+	if v.BrokenFor <= salvageGrace && !v.heardAll() {
+		return verdict{}, true
+	}
+	best, ok := salvageOf(v.Plan, v.Layers, v.Checkpoint, v.Offers)
+	if !ok || v.Salvages >= mostSalvages || v.Salvage != nil && reflect.DeepEqual(best, *v.Salvage) {
+		return verdict{}, false
+	}
+	return verdict{Salvage: &best}, true
+}
+
+// spoilt reports whether somebody says that what the generation computed is wrong.
+func (v view) spoilt() bool {
+	return slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool { return a.Kind != plan.LostLink && a.Kind != plan.NoProgress })
+}
+
+// undertaken reports whether each part of a salvage is saved, or offered by whoever is to save it.
+func (v view) undertaken(s consensus.Salvage) bool {
+	return !slices.ContainsFunc(s.Parts, func(p consensus.SalvagePart) bool {
+		offered := slices.ContainsFunc(v.Offers, func(o offer) bool {
+			return o.By == p.By && o.Replica == p.Replica && o.Stage == p.Stage && o.reaches(s.Step)
+		})
+		return !offered && !v.Stored[p.Layers.First]
+	})
+}
+
+// heardAll reports whether all members of the plan that live, as far as anybody knows, have ended the generation.
+func (v view) heardAll() bool {
+	absent := v.absent()
+	return !slices.ContainsFunc(v.Plan.Peers(), func(p plan.PeerID) bool {
+		_, away := absent[p]
+		accused := slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool { return a.Accused == p })
+		offers := slices.ContainsFunc(v.Offers, func(o offer) bool { return o.By == p })
+		return !away && !accused && !offers && !slices.Contains(v.Stall.By, p)
+	})
+}
+
+// offers returns what the members of the plan that live say that they have left. It takes nobody's word on stages that
+// the plan does not give it.
+func (t *term) offers(state consensus.State) (all []offer) {
+	for _, peer := range state.Plan.Peers() {
+		m, ok := state.Member(peer)
+		b, heard := t.Heartbeats.Last(peer)
+		of := cmp.Or(b.Stalled, b.Generation) // who has done all of its steps has not given the generation up
+		if !ok || !heard || m.State == consensus.Gone || state.Reborn(m) || of != state.Plan.Generation {
+			continue
+		}
+		for _, r := range b.Retained {
+			id := plan.StageID{Replica: r.Replica, Stage: r.Stage}
+			if state.Plan.Has(peer, id) && r.Step <= state.Run.Train.Steps {
+				all = append(all, offer{By: peer, StageID: id, Step: r.Step, Pending: r.Pending})
+			}
+		}
+	}
+	return append(all, t.replays(state, all)...)
+}
+
+// replays returns which members can bring the workers of those that do not live to newer steps: whoever has not failed to, as
+// long as all that live have the messages that they sent since the checkpoint. One that holds a copy of such a stage comes
+// first.
+func (t *term) replays(state consensus.State, own []offer) (all []offer) {
+	if len(state.Plan.Sharded) > 0 {
+		return nil // no single one has a stage's optimizer state
+	}
+	living := map[plan.PeerID]bool{}
+	for _, o := range own {
+		living[o.By] = true
+	}
+	var able []plan.PeerID
+	for peer := range living {
+		b, _ := t.Heartbeats.Last(peer)
+		if b.Kept == 0 || b.Kept > state.Checkpoint.Step+1 {
+			return nil
+		}
+		if !b.NoReplay {
+			able = append(able, peer)
+		}
+	}
+	holds := map[plan.PeerID]int{} // stages that are lost
+	var lost []plan.StageID
+	for r, pipe := range state.Plan.Replicas {
+		for s, place := range pipe.Stages {
+			if !living[place.Peer] {
+				lost = append(lost, plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
+				holds[place.Holder]++
+			}
+		}
+	}
+	if len(able) == 0 {
+		return nil
+	}
+	best := slices.MinFunc(able, func(a, b plan.PeerID) int { return cmp.Or(cmp.Compare(holds[b], holds[a]), cmp.Compare(a, b)) })
+	for _, id := range lost {
+		all = append(all, offer{By: best, StageID: id, Replay: true, From: state.Checkpoint.Step})
+	}
+	return all
+}
+
+// seenSalvage is when a leader first saw a generation broken, or a salvage of it.
+type seenSalvage struct {
+	generation plan.Generation
+	salvage    *consensus.Salvage
+	at         time.Time
+}
+
+// since returns for how long this has been seen.
+func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.Time) time.Duration {
+	if s.generation != g || s.salvage != of {
+		*s = seenSalvage{g, of, now}
+	}
+	return now.Sub(s.at)
+}
+
+// viewSalvage gathers what is left of a broken generation.
+func (t *term) viewSalvage(state consensus.State, v *view, now time.Time) {
+	if !v.broken() {
+		t.broken, t.salvages = seenSalvage{}, 0
+		return
+	}
+	v.Layers, v.Offers, v.Salvage, v.Salvages = state.Run.Model.Layers(), t.offers(state), state.Salvage, t.salvages
+	v.BrokenFor = t.broken.since(state.Plan.Generation, nil, now)
+	if v.Salvage == nil {
+		return
+	}
+	for _, p := range v.Salvage.Parts {
+		if id := (plan.StageID{Replica: p.Replica, Stage: p.Stage}); !state.Plan.Has(p.By, id) {
+			steps := time.Duration(v.Salvage.Step - p.From)
+			v.ReplayPatience = steps * min(t.Heartbeats.StepTime(state.Plan), slowStep)
+		}
+	}
+	v.SalvagedFor, v.Stored = t.salvaged.since(state.Plan.Generation, v.Salvage, now), map[int]bool{}
+	for _, c := range state.Pending {
+		for _, l := range c.Layers {
+			v.Stored[l.Layer] = v.Stored[l.Layer] || c.Step == v.Salvage.Step
+		}
+	}
+}

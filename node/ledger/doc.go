@@ -1,0 +1,29 @@
+// Package ledger keeps what each node computed of a run, and proves from the files of all nodes that every sample of
+// every committed step entered the model exactly once.
+//
+// # Nouns
+//
+//   - ledger: the file FileName in a node's folder. A node only appends to it.
+//   - Head: written at each start of the process: which run and which node.
+//   - Planned: a plan that the node learned from the log, and the leader's reasons.
+//   - Work: which micro-batches a worker added to the gradient of which layers. It is written when it changes.
+//   - Entry: a committed step of one worker: its Work, and the loss and the gradient norm of the commit, in bits.
+//   - Report: the result of an Audit over the ledgers of several nodes.
+//
+// # The file
+//
+// Records follow each other. Each has a marker, its kind, its length and a CRC-32C. A reader that meets damage goes on
+// at the next record and counts the bytes between. A record is handed to the operating system before the next
+// step begins, so that the end of a process loses none; it is on the disk a few seconds later (Recorder.Run).
+//
+// # What an audit proves
+//
+// The newest generation's steps count, then those of the generation before it up to the step that it started from, and
+// so on down to step 1. A commit needs the reports of all workers of its plan: one record of a step
+// proves that all of them computed it. Work says which micro-batches each really added; a worker whose
+// records are gone with its folder is vouched for by the commit and the plan. The samples of a micro-batch are a pure
+// function of its step and number (package dataset), so nothing else needs to be kept.
+//
+// The package does not judge losses except by comparison, and never repairs a ledger. Package node writes it; node and
+// node/chaos read it. It imports the nouns of planner/plan, never the network or the store.
+package ledger

@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+)
+
+// Kinds of records.
+const (
+	kindHead = 1 + iota
+	kindPlan
+	kindWork
+	kindEntry
+)
+
+const (
+	// headerBytes: marker (3), kind (1), length (4), CRC-32C of kind, length and payload (4).
+	headerBytes = 12
+	// entryBytes: key of the work (8), step (8), loss (8), norm (8), each little-endian.
+	entryBytes = 32
+	// maxRecordBytes bounds a payload: a plan with its reasons.
+	maxRecordBytes = plan.MaxPlanBytes + 1<<18
+	maxStages      = 1 << 12
+	maxMicros      = 1 << 20
+)
+
+var (
+	marker     = [3]byte{0x9d, 'L', 'g'}
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	errRecord  = errors.New("ledger: bad record")
+)
+
+// Head names the run and the node of the records after it.
+type Head struct {
+	Run  plan.RunID  `json:"run"`
+	Peer plan.PeerID `json:"peer"`
+	Name string      `json:"name"`
+}
+
+// Planned is a plan of the log.
+type Planned struct {
+	Plan    plan.Plan `json:"plan"`
+	Reasons []string  `json:"reasons,omitempty"`
+}
+
+// StageWork says which micro-batches a worker added to the gradient of a stage's layers.
+type StageWork struct {
+	plan.StageID
+	Layers plan.LayerRange `json:"layers"`
+	Micros []plan.Micro    `json:"micros"`
+}
+
+// Work holds the micro-batches that one worker added in a step.
+type Work struct {
+	Generation plan.Generation `json:"generation"`
+	Worker     plan.WorkerID   `json:"worker"`
+	// By is the node that did it, another one than the worker's where the worker was lost and its steps were replayed.
+	By     plan.PeerID `json:"by"`
+	Stages []StageWork `json:"stages"`
+}
+
+// Replayed reports whether the work was done again in place of a lost worker.
+func (w Work) Replayed() bool { return w.By != w.Worker.Peer }
+
+// Commit holds the figures that all workers of a step agreed on. Two commits are the same when their bits are.
+type Commit struct {
+	Step           plan.Step
+	LossBits, Norm uint64 // of float64
+}
+
+// CommitOf returns the commit of a step with a loss in nats a token and a gradient norm before clipping.
+func CommitOf(step plan.Step, loss, norm float64) Commit {
+	return Commit{step, math.Float64bits(loss), math.Float64bits(norm)}
+}
+
+// Loss returns the mean loss of the step in nats a token.
+func (c Commit) Loss() float64 { return math.Float64frombits(c.LossBits) }
+
+// Entry is a committed step of one worker.
+type Entry struct {
+	Commit
+	Work *Work
+}
+
+// Contents are the records of one ledger.
+type Contents struct {
+	Head    Head // the newest
+	Plans   []Planned
+	Entries []Entry
+	// DamagedBytes counts bytes that are no record, but for a last record that was cut by the end of the machine.
+	DamagedBytes int64
+	// Foreign counts heads of other runs than the newest head's.
+	Foreign int
+}
+
+// appendRecord appends a record to b.
+func appendRecord(b []byte, kind byte, payload []byte) []byte {
+	b = append(b, marker[:]...)
+	begin := len(b)
+	b = append(b, kind)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	sum := crc32.Update(crc32.Checksum(b[begin:], castagnoli), castagnoli, payload)
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	return append(b, payload...)
+}
+
+func appendJSON(b []byte, kind byte, v any) []byte {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		panic("ledger: record does not marshal: " + err.Error()) // only plain values inside
+	}
+	return appendRecord(b, kind, payload)
+}
+
+func appendEntry(b []byte, work uint64, c Commit) []byte {
+	var p []byte
+	for _, x := range []uint64{work, uint64(c.Step), c.LossBits, c.Norm} {
+		p = binary.LittleEndian.AppendUint64(p, x)
+	}
+	return appendRecord(b, kindEntry, p)
+}
+
+// keyOf returns the number by which entries name a work: a hash of the record's payload.
+func keyOf(payload []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(payload) // never fails
+	return h.Sum64()
+}
+
+// next returns the record at the beginning of b, and the bytes that it takes; 0 where there is none.
+func next(b []byte) (kind byte, payload []byte, size int) {
+	if len(b) < headerBytes || [3]byte(b) != marker {
+		return 0, nil, 0
+	}
+	n := binary.LittleEndian.Uint32(b[4:])
+	if n > maxRecordBytes || len(b)-headerBytes < int(n) {
+		return 0, nil, 0
+	}
+	payload = b[headerBytes : headerBytes+int(n)]
+	if crc32.Update(crc32.Checksum(b[3:8], castagnoli), castagnoli, payload) != binary.LittleEndian.Uint32(b[8:]) {
+		return 0, nil, 0
+	}
+	return b[3], payload, headerBytes + int(n)
+}
+
+// Decode reads the bytes of a ledger. Whatever is no record is counted as damage, and no error.
+func Decode(b []byte) (c Contents) {
+	works := map[uint64]*Work{}
+	for len(b) > 0 {
+		kind, payload, size := next(b)
+		if size == 0 {
+			at := 1 + indexMarker(b[1:])
+			if at < len(b) || !cut(b) {
+				c.DamagedBytes += int64(at)
+			}
+			b = b[at:]
+			continue
+		}
+		if err := c.add(kind, payload, works); err != nil {
+			c.DamagedBytes += int64(size)
+		}
+		b = b[size:]
+	}
+	return c
+}
+
+// indexMarker returns where the next marker begins, the length of b where there is none.
+func indexMarker(b []byte) int {
+	for i := range b {
+		if len(b)-i >= len(marker) && [3]byte(b[i:]) == marker {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// cut reports whether b is the beginning of a record that lacks its end.
+func cut(b []byte) bool {
+	n := min(len(b), len(marker))
+	if !slices.Equal(b[:n], marker[:n]) {
+		return false
+	}
+	return len(b) < headerBytes || len(b)-headerBytes < int(min(binary.LittleEndian.Uint32(b[4:]), maxRecordBytes))
+}
+
+func (c *Contents) add(kind byte, payload []byte, works map[uint64]*Work) error {
+	switch kind {
+	case kindHead:
+		var h Head
+		if err := strict.Decode(payload, &h); err != nil {
+			return err
+		}
+		if c.Head.Run != "" && c.Head.Run != h.Run {
+			c.Foreign++
+		}
+		c.Head = h
+	case kindPlan:
+		var p Planned
+		if err := strict.Decode(payload, &p); err != nil {
+			return err
+		}
+		c.Plans = append(c.Plans, p)
+	case kindWork:
+		w := new(Work)
+		if err := strict.Decode(payload, w); err != nil {
+			return err
+		}
+		if err := w.check(); err != nil {
+			return err
+		}
+		works[keyOf(payload)] = w
+	case kindEntry:
+		if len(payload) != entryBytes {
+			return fmt.Errorf("%w: an entry of %d bytes, want %d", errRecord, len(payload), entryBytes)
+		}
+		w := works[binary.LittleEndian.Uint64(payload)]
+		if w == nil {
+			return fmt.Errorf("%w: an entry of work that is not there", errRecord)
+		}
+		number := func(at int) uint64 { return binary.LittleEndian.Uint64(payload[at:]) }
+		c.Entries = append(c.Entries, Entry{Commit{plan.Step(number(8)), number(16), number(24)}, w})
+	default:
+		return fmt.Errorf("%w: of kind %d", errRecord, kind)
+	}
+	return nil
+}
+
+func (w *Work) check() error {
+	if len(w.Stages) > maxStages {
+		return fmt.Errorf("%w: work on %d stages, at most %d", errRecord, len(w.Stages), maxStages)
+	}
+	for _, s := range w.Stages {
+		if len(s.Micros) > maxMicros || s.Layers.First < 0 || s.Layers.End < s.Layers.First {
+			return fmt.Errorf("%w: work on layers [%d,%d) with %d micro-batches", errRecord, s.Layers.First, s.Layers.End, len(s.Micros))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pnode/planner/plan"
+)
+
+// FileName is the ledger in a node's folder.
+const FileName = "ledger"
+
+const (
+	// syncEvery is how much of the ledger the end of the machine may cost.
+	syncEvery = 5 * time.Second
+	// maxFileBytes bounds what Read takes into memory: about 20 million steps.
+	maxFileBytes = 1 << 30
+)
+
+// Recorder appends to the ledger of a node. Its methods may be called concurrently. A write that fails is logged
+// once, and training goes on: the commit in other nodes' ledgers vouches for this one.
+type Recorder struct {
+	dir  string
+	head Head
+	log  *slog.Logger
+
+	mu     sync.Mutex               // guards what follows
+	file   *os.File                 // nil before the first record
+	works  map[plan.WorkerID]uint64 // newest one written, by its key
+	dirty  bool
+	failed bool
+}
+
+// New returns the recorder of the ledger in a node's folder, which the first record opens, or makes where there is none.
+func New(dir string, head Head, log *slog.Logger) *Recorder {
+	return &Recorder{dir: dir, head: head, log: log, works: map[plan.WorkerID]uint64{}}
+}
+
+// Plan records a plan of the log.
+func (r *Recorder) Plan(p plan.Plan, reasons []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.works)
+	r.append(appendJSON(nil, kindPlan, Planned{p, reasons}))
+}
+
+// Step records a committed step of a worker, with its work where that is not what it was.
+func (r *Recorder) Step(w Work, c Commit) {
+	payload, err := json.Marshal(w)
+	if err != nil {
+		panic("ledger: work does not marshal: " + err.Error()) // only plain values inside
+	}
+	key := keyOf(payload)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b []byte
+	if before, known := r.works[w.Worker]; !known || before != key {
+		b = appendRecord(b, kindWork, payload)
+		r.works[w.Worker] = key
+	}
+	r.append(appendEntry(b, key, c))
+}
+
+// append writes records in one call of the system; the caller holds mu. A record that was written in part is
+// damage, after which the next one is found.
+func (r *Recorder) append(b []byte) {
+	if err := r.write(b); err != nil {
+		clear(r.works)
+		if !r.failed {
+			r.log.Warn("the ledger lacks steps", "cause", err)
+		}
+		r.failed = true
+		return
+	}
+	r.dirty, r.failed = true, false
+}
+
+func (r *Recorder) write(b []byte) (err error) {
+	if r.file == nil {
+		r.file, err = os.OpenFile(filepath.Join(r.dir, FileName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		b = append(appendJSON(nil, kindHead, r.head), b...)
+	}
+	_, err = r.file.Write(b)
+	return err
+}
+
+// Run brings the ledger to the disk every syncEvery until ctx ends.
+func (r *Recorder) Run(ctx context.Context) {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		dirty, file := r.dirty, r.file
+		r.dirty = false
+		r.mu.Unlock()
+		if dirty {
+			if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
+				r.log.Warn("the ledger is not on the disk", "cause", err)
+			}
+		}
+	}
+}
+
+// Close brings the ledger to the disk and closes it.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	return errors.Join(r.file.Sync(), r.file.Close())
+}
+
+// Read reads the ledger in a node's folder, while the node runs or after. The error wraps fs.ErrNotExist where there is
+// none.
+func Read(dir string) (Contents, error) {
+	f, err := os.Open(filepath.Join(dir, FileName))
+	if err != nil {
+		return Contents{}, fmt.Errorf("ledger: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return Contents{}, fmt.Errorf("ledger: read: %w", err)
+	}
+	if len(b) > maxFileBytes {
+		return Contents{}, fmt.Errorf("ledger: %s is over %d bytes: it is no node's ledger", f.Name(), maxFileBytes)
+	}
+	return Decode(b), nil
+}

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"pnode/planner/plan"
+)
+
+// ErrWrong is wrapped by Report.Err.
+var ErrWrong = errors.New("ledger: the audit found what must not happen")
+
+// maxProblems bounds the problems that a report names; the rest is counted.
+const maxProblems = 20
+
+// Report is the result of an audit. Samples are rows of training data.
+type Report struct {
+	Run         plan.RunID         `json:"run"`
+	Nodes       []NodeReport       `json:"nodes"`
+	Steps       plan.Step          `json:"steps"` // the last committed one
+	Generations []GenerationReport `json:"generations"`
+	// Samples entered in committed steps; Recorded of them by the records of all who computed them, the others by
+	// the commits of the step.
+	Samples  int `json:"samples"`
+	Recorded int `json:"recorded"`
+	Lost     int `json:"lost"`
+	Doubled  int `json:"doubled"`
+	// Redone are steps that were committed and then computed again by a later generation.
+	Redone []Redone `json:"redone"`
+	// Replayed counts steps of lost workers that another node computed again.
+	Replayed    int          `json:"replayed"`
+	Differences []Difference `json:"differences"`
+	Problems    []string     `json:"problems"`
+	// MoreProblems are not in Problems.
+	MoreProblems int `json:"more_problems,omitempty"`
+}
+
+// NodeReport says what there was of a node.
+type NodeReport struct {
+	Name         string      `json:"name"`
+	Dir          string      `json:"dir"`
+	Peer         plan.PeerID `json:"peer"`
+	Entries      int         `json:"entries"`
+	DamagedBytes int64       `json:"damaged_bytes"`
+}
+
+// GenerationReport says which committed steps a generation made.
+type GenerationReport struct {
+	Generation plan.Generation `json:"generation"`
+	First      plan.Step       `json:"first"`
+	Last       plan.Step       `json:"last"`
+	Nodes      []string        `json:"nodes"`
+}
+
+// Redone are steps of a generation that do not count.
+type Redone struct {
+	Generation plan.Generation `json:"generation"`
+	After      plan.Generation `json:"after"`
+	First      plan.Step       `json:"first"`
+	Last       plan.Step       `json:"last"`
+	Why        string          `json:"why"`
+}
+
+// Difference is a step of which two nodes tell different commits.
+type Difference struct {
+	Step            plan.Step       `json:"step"`
+	Generation      plan.Generation `json:"generation"`
+	Node            string          `json:"node"`
+	Loss            string          `json:"loss"`
+	OtherGeneration plan.Generation `json:"other_generation"`
+	OtherNode       string          `json:"other_node"`
+	OtherLoss       string          `json:"other_loss"`
+}
+
+// RedoneSteps counts the steps that were computed again.
+func (r Report) RedoneSteps() (n int) {
+	for _, d := range r.Redone {
+		n += int(d.Last - d.First + 1)
+	}
+	return n
+}
+
+// Err returns what is wrong, nil where nothing is.
+func (r Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(r.Problems) - 1 + r.MoreProblems; n > 0 {
+		more = fmt.Sprintf(", and %s", plan.Count(n, "other problem"))
+	}
+	return fmt.Errorf("%w: %s%s", ErrWrong, r.Problems[0], more)
+}
+
+func (r *Report) problem(format string, args ...any) {
+	if len(r.Problems) == maxProblems {
+		r.MoreProblems++
+		return
+	}
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+// Print writes the report for people.
+func (r Report) Print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s: %d steps committed, from the ledgers of %s\n", r.Run, r.Steps, plan.Count(len(r.Nodes), "node"))
+	for _, n := range r.Nodes {
+		if n.Peer == "" {
+			fmt.Fprintf(&b, "  %s has no ledger: its node never learned a plan, or it was deleted\n", n.Dir)
+		}
+	}
+	for _, g := range r.Generations {
+		fmt.Fprintf(&b, "  generation %d: steps %d to %d by %s\n", g.Generation, g.First, g.Last, strings.Join(g.Nodes, ", "))
+	}
+	fmt.Fprintf(&b, "samples: %d counted (%d by the records of all who computed them, %d by commits), %d lost, %d doubled\n",
+		r.Samples, r.Recorded, r.Samples-r.Recorded, r.Lost, r.Doubled)
+	fmt.Fprintf(&b, "computed twice: %d steps redone, %d replayed\n", r.RedoneSteps(), r.Replayed)
+	for _, d := range r.Redone {
+		fmt.Fprintf(&b, "  steps %d to %d of generation %d: %s\n", d.First, d.Last, d.Generation, d.Why)
+	}
+	fmt.Fprintf(&b, "steps with different losses: %d\n", len(r.Differences))
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "wrong: %s\n", p)
+	}
+	if r.MoreProblems > 0 {
+		fmt.Fprintf(&b, "wrong: %s more\n", plan.Count(r.MoreProblems, "problem"))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

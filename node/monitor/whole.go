@@ -1,0 +1,72 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pnode/node/api"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// wholeView holds what a node knows of where the whole model is.
+type wholeView struct {
+	State  consensus.State
+	Self   plan.PeerID
+	Copies map[plan.PeerID]plan.WholeCopy
+	// Ages are how long ago checkpoints were saved, by step, as far as it is known here.
+	Ages map[plan.Step]time.Duration
+}
+
+// where says where all layers of the newest possible checkpoint are: with an owner if one has them. It is nil before the
+// first checkpoint.
+func (v wholeView) where() *api.Whole {
+	newest := v.State.Checkpoint.Step
+	if newest == 0 {
+		return nil
+	}
+	var best plan.PeerID
+	var notes []string
+	off := true
+	for _, m := range v.State.Members {
+		c, owner := v.Copies[m.Peer], v.State.Owner(m.Peer)
+		if c.Step > 0 && (best == "" || owner && !v.State.Owner(best) || owner == v.State.Owner(best) && c.Step > v.Copies[best].Step) {
+			best = m.Peer
+		}
+		if owner && c.Why != "" {
+			notes = append(notes, fmt.Sprintf("%s cannot keep it: %s", v.name(m.Peer), c.Why))
+		}
+		if c.Next > 0 && c.SizeBytes > 0 {
+			notes = append(notes, fmt.Sprintf("step %d is on its way to %s: %.0f%% of %s", c.Next, v.name(m.Peer), 100*float64(c.DoneBytes)/float64(c.SizeBytes), plan.Size(c.SizeBytes)))
+		}
+		off = off && (c.Off || !owner)
+	}
+	text := "no node has all layers of a checkpoint yet"
+	switch {
+	case best != "":
+		step := v.Copies[best].Step
+		text = fmt.Sprintf("whole on %s at step %d", v.name(best), step)
+		if age, known := v.Ages[step]; known {
+			text += fmt.Sprintf(", saved %v ago", age.Round(time.Second))
+		}
+		if step < newest {
+			text += fmt.Sprintf("; the newest checkpoint, of step %d, is with several nodes", newest)
+		}
+	case off && slices.ContainsFunc(v.State.Owners, func(o plan.PeerID) bool { return v.Copies[o].Off }):
+		text = "its layers are with several nodes: owners' keep no whole one (--keep-whole off)"
+	}
+	w := &api.Whole{Step: v.Copies[best].Step, Text: strings.Join(append([]string{text}, notes...), "; ")}
+	if best != "" {
+		w.On = v.name(best)
+	}
+	return w
+}
+
+func (v wholeView) name(p plan.PeerID) string {
+	if p == v.Self {
+		return "this node"
+	}
+	return v.State.NameOf(p)
+}

@@ -1,0 +1,41 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+func TestWhereTheWholeModelIs(t *testing.T) {
+	state := consensus.State{
+		Checkpoint: consensus.Checkpoint{Step: 50}, Owners: []plan.PeerID{"o"},
+		Members: []consensus.Member{{Peer: "a", Label: "ada"}, {Peer: "o", Label: "desk"}},
+	}
+	ages := map[plan.Step]time.Duration{50: time.Minute, 40: 2 * time.Minute}
+	for name, c := range map[string]struct {
+		copies map[plan.PeerID]plan.WholeCopy
+		want   string
+		step   plan.Step
+		on     string
+	}{
+		"an owner before a newer one of another member": {
+			map[plan.PeerID]plan.WholeCopy{"a": {Step: 50}, "o": {Step: 40, Next: 50, DoneBytes: 31, SizeBytes: 100}},
+			"whole on desk at step 40, saved 2m0s ago; the newest checkpoint, of step 50, is with several nodes; step 50 is on its way to desk: 31% of 100 bytes", 40, "desk",
+		},
+		"this node":         {map[plan.PeerID]plan.WholeCopy{"a": {Step: 50}, "o": {Off: true}}, "whole on this node at step 50, saved 1m0s ago", 50, "this node"},
+		"nobody":            {nil, "no node has all layers of a checkpoint yet", 0, ""},
+		"nobody is to":      {map[plan.PeerID]plan.WholeCopy{"a": {Off: true}, "o": {Off: true}}, "its layers are with several nodes: owners' keep no whole one (--keep-whole off)", 0, ""},
+		"no room":           {map[plan.PeerID]plan.WholeCopy{"o": {Why: "the disk is full"}}, "no node has all layers of a checkpoint yet; desk cannot keep it: the disk is full", 0, ""},
+		"of an unknown age": {map[plan.PeerID]plan.WholeCopy{"o": {Step: 30}}, "whole on desk at step 30; the newest checkpoint, of step 50, is with several nodes", 30, "desk"},
+	} {
+		got := wholeView{State: state, Self: "a", Copies: c.copies, Ages: ages}.where()
+		if got.Text != c.want || got.Step != c.step || got.On != c.on {
+			t.Errorf("%s:\n got %+v\nwant %q, step %d on %q", name, *got, c.want, c.step, c.on)
+		}
+	}
+	if got := (wholeView{}).where(); got != nil {
+		t.Errorf("before the first checkpoint: %+v", got)
+	}
+}

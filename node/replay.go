@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"pnode/node/hardware"
+	"pnode/node/replayer"
+	"pnode/pipeline"
+	"pnode/pipeline/replay"
+	"pnode/pipeline/wire"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// replayed returns the parts of a salvage that a member is to replay: those of other peers' stages.
+func replayed(p plan.Plan, s consensus.Salvage, by plan.PeerID) []consensus.SalvagePart {
+	return slices.DeleteFunc(slices.Clone(s.Parts), func(part consensus.SalvagePart) bool {
+		id := plan.StageID{Replica: part.Replica, Stage: part.Stage}
+		return part.By != by || p.Has(by, id)
+	})
+}
+
+// replays reports whether the log has a member replay workers of a generation.
+func replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
+	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0
+}
+
+// replay computes the steps of lost workers again here, as a salvage has this node do, and saves their state. The
+// workers of all members that are gone are run, since they may have sent messages to each other.
+func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
+	parts := replayed(r.plan, s, r.self)
+	if len(parts) == 0 {
+		return nil
+	}
+	state := r.raft.State()
+	var lost, living []plan.PeerID
+	for _, peer := range r.plan.Peers() {
+		if m, ok := state.Member(peer); !ok || m.State == consensus.Gone || state.Reborn(m) {
+			lost = append(lost, peer)
+		} else {
+			living = append(living, peer)
+		}
+	}
+	p := r.plan
+	p.Start = parts[0].From
+	commits, err := r.commitsOf(p, s.Step)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	frames := replay.NewFrames(ctx, living, lost, s.Step, func(ctx context.Context, from plan.PeerID, step plan.Step) ([]replay.Message, error) {
+		messages, err := r.replayer.Messages(ctx, from, replayer.Request{Generation: p.Generation, Step: step, Lost: lost})
+		for _, m := range messages {
+			if err == nil {
+				err = pipeline.Expected(*state.Run, p, m.To)(from, m.Frame.Tag, len(m.Frame.Payload))
+			}
+		}
+		return messages, err
+	})
+	var workers []*pipeline.Worker
+	defer func() {
+		for _, w := range workers {
+			w.Close()
+		}
+	}()
+	for _, id := range p.Workers() {
+		if slices.Contains(lost, id.Peer) {
+			w, err := r.lostWorker(id, *state.Run, p, frames, commits)
+			if err != nil {
+				return err
+			}
+			workers = append(workers, w)
+		}
+	}
+	r.log.Info("replaying the steps of members that are gone", "generation", p.Generation, "from", p.Start, "to", s.Step, "workers", len(workers))
+	group, running := errgroup.WithContext(ctx)
+	for _, w := range workers {
+		group.Go(func() error { return w.Run(running, running) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, w := range workers {
+		held, err := w.Retain()
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			id := plan.StageID{Replica: part.Replica, Stage: part.Stage}
+			if p.At(id).Worker() != held.Worker() {
+				continue
+			}
+			if err := held.Save(ctx, r.checkpointer.Salvage(p).Save, id, part.Layers); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commitsOf returns the commits of the steps after a plan's start up to another one, which this node has taken itself.
+func (r *remains) commitsOf(p plan.Plan, last plan.Step) ([]wire.Commit, error) {
+	var commits []wire.Commit
+	for step := p.Start + 1; step <= last; step++ {
+		g, commit, ok := r.commits.At(step)
+		if !ok || g != p.Generation {
+			return nil, fmt.Errorf("node: the commit of step %d is not here", step)
+		}
+		commits = append(commits, commit)
+	}
+	return commits, nil
+}
+
+// lostWorker makes the worker of a lost peer's device on a device of this node, the one of the same name if there is one.
+func (r *remains) lostWorker(id plan.WorkerID, run plan.RunSpec, p plan.Plan, frames *replay.Frames, commits []wire.Commit) (*pipeline.Worker, error) {
+	device, err := r.hardware.Device(id.Device)
+	if err != nil {
+		device = r.hardware.First()
+	}
+	w, err := pipeline.New(pipeline.Config{
+		Worker: id, Run: run, Plan: p, Data: r.data, Keeper: r.checkpointer.For(p), Device: device, Host: r.hardware.Host(),
+		Exchange: hardware.Exchange(device, frames.For(id.Peer)), Replay: commits,
+		Stop: func() bool { return false }, OnLoaded: func() {}, OnStep: func(s pipeline.StepResult) { r.record(p, id, s) }, NameOf: r.raft.State().NameOf, Log: r.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("node: replay %s of %s: %w", id.Device, r.raft.State().NameOf(id.Peer), hardware.ExplainMemory(err))
+	}
+	return w, nil
+}

@@ -1,0 +1,139 @@
+package replayer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"pnode/pipeline/replay"
+	"pnode/pipeline/wire"
+	"pnode/planner/plan"
+)
+
+// members are Replayers that ask each other in memory.
+type members map[plan.PeerID]*member
+
+type member struct {
+	all     members
+	self    plan.PeerID
+	answer  func(context.Context, plan.PeerID, []byte) ([]byte, error)
+	lie     func([]byte) []byte // about a chunk
+	by      plan.PeerID         // may replay generation 3
+	budget  int64
+	replays *Replayer
+}
+
+func (m *member) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
+	data, err := json.Marshal(request)
+	if err != nil || protocol != protocolSent {
+		return nil, fmt.Errorf("%s: %w", protocol, err)
+	}
+	return m.all[peer].answer(ctx, m.self, data)
+}
+
+func (m *member) Serve(_ string, answer func(context.Context, plan.PeerID, []byte) ([]byte, error)) {
+	m.answer = answer
+}
+
+func (m *member) fetch(_ context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error {
+	for _, h := range hashes {
+		data, ok := m.all[from].replays.Chunk(h)
+		if !ok {
+			return errors.New("no such chunk")
+		}
+		if err := store(h, m.all[from].lie(data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newMembers(peers ...plan.PeerID) members {
+	all := members{}
+	for _, p := range peers {
+		m := &member{all: all, self: p, by: "replays", budget: 64 << 20, lie: func(b []byte) []byte { return b }}
+		all[p] = m
+		m.replays = New(Config{
+			Self: p, Peers: m, Fetch: m.fetch, Budget: func() int64 { return m.budget },
+			Replays: func(by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
+		})
+	}
+	return all
+}
+
+// nowhere is an exchange whose messages arrive nowhere.
+type nowhere struct{}
+
+func (nowhere) Send(context.Context, plan.PeerID, wire.Frame) error { return nil }
+
+func (nowhere) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, error) {
+	return nil, errors.New("nothing comes")
+}
+
+// TestMessagesComeAsTheyWereSent: larger than a chunk too, to the member that the log names and nobody else, and only
+// while they are kept.
+func TestMessagesComeAsTheyWereSent(t *testing.T) {
+	all := newMembers("sent", "replays", "other")
+	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}).Keep(nowhere{})
+	payload := make([]byte, chunkBytes+5)
+	payload[chunkBytes] = 7
+	for step := plan.Step(11); step < 13; step++ {
+		tag := wire.Tag{Kind: wire.ReducePart, Generation: 3, Step: step}
+		if err := exchange.Send(t.Context(), "lost", wire.Frame{Tag: tag, Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(by plan.PeerID, g plan.Generation, step plan.Step) ([]replay.Message, error) {
+		return all[by].replays.Messages(t.Context(), "sent", Request{Generation: g, Step: step, Lost: []plan.PeerID{"lost"}})
+	}
+	wantError := func(err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	for _, by := range []plan.PeerID{"replays", "sent"} {
+		got, err := ask(by, 3, 11)
+		if err != nil || len(got) != 1 || len(got[0].Frame.Payload) != len(payload) || got[0].Frame.Payload[chunkBytes] != 7 {
+			t.Errorf("%s got %d messages: %v", by, len(got), err)
+		}
+	}
+	if got, err := ask("replays", 3, 20); err != nil || len(got) != 0 {
+		t.Errorf("of a step without messages: %d, %v", len(got), err)
+	}
+	_, err := ask("other", 3, 11)
+	wantError(err, errBadRequest)
+	_, err = ask("replays", 2, 11)
+	wantError(err, errBadRequest)
+	all["sent"].lie = func(b []byte) []byte { return append([]byte{1}, b...) }
+	_, err = ask("replays", 3, 12)
+	wantError(err, errBadAnswer)
+	all["replays"].budget = 1
+	_, err = ask("replays", 3, 12)
+	wantError(err, errBadAnswer)
+	all["sent"].replays.Forget(11)
+	_, err = ask("replays", 3, 11)
+	wantError(err, replay.ErrNotKept)
+	all["sent"].replays.Fail()
+	if kept := all["sent"].replays.Kept(); kept != (Kept{3, 12, true}) {
+		t.Errorf("kept is %+v", kept)
+	}
+	all["sent"].replays.Begin(plan.Plan{Generation: 4, Start: 12})
+	_, err = ask("replays", 3, 12)
+	wantError(err, replay.ErrNotKept)
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"generation":3,"step":20,"lost":["a"]}`))
+	f.Add([]byte(`{"chunks":["0000000000000000000000000000000000000000000000000000000000000000"]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if q, err := decodeRequest(data); err == nil && (len(q.Lost) == 0 || len(q.Lost) > maxLost) {
+			t.Fatalf("a request for %d lost peers", len(q.Lost))
+		}
+		if a, err := decodeAnswer(data); err == nil && len(a.Chunks) > maxChunks {
+			t.Fatalf("an answer of %d chunks", len(a.Chunks))
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/pipeline"
+	"pnode/pipeline/link"
+	"pnode/pipeline/wire"
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// remains holds what the workers here have left of a generation that ended, until the next plan begins or the newest
+// step of it is in a checkpoint. The loop owns it. A nil remains has nothing.
+type remains struct {
+	*Node
+	plan   plan.Plan
+	asked  *consensus.Salvage // acted upon
+	cancel context.CancelFunc // ends what is done about it
+	done   chan struct{}      // closed once nothing is
+
+	held []*pipeline.Retained // of what is done while it is, else of the loop
+}
+
+// retains reports whether the state of workers that ended with an error is good: another peer's absence was the reason.
+func retains(err error, self plan.PeerID) bool {
+	if f := (*plan.Fault)(nil); errors.As(err, &f) {
+		return (f.Kind == plan.LostLink || f.Kind == plan.NoProgress) && f.Accused != self
+	}
+	return err == nil || errors.Is(err, link.ErrLost) || errors.Is(err, link.ErrLeft)
+}
+
+// newRemains returns what a generation has left.
+func newRemains(g *generation) *remains {
+	r := &remains{Node: g.Node, plan: g.plan, held: g.held, cancel: func() {}, done: make(chan struct{})}
+	close(r.done)
+	return r
+}
+
+// tell has the others know what is left here.
+func (r *remains) tell() {
+	if r == nil {
+		return
+	}
+	var stages []gossip.RetainedStage
+	for _, w := range r.held {
+		for _, at := range w.Reach() {
+			stages = append(stages, gossip.RetainedStage{Replica: at.Replica, Stage: at.Stage, Step: at.Step, Pending: at.Pending})
+		}
+	}
+	r.monitor.SetRetained(stages)
+	r.sendHeartbeat()
+}
+
+// follow does what the log wants of what is left here, and gives it up once a checkpoint has it.
+func (r *remains) follow(ctx context.Context, state consensus.State) *remains {
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		if r.saved(state.Checkpoint.Step) {
+			r.close()
+			r.monitor.SetRetained(nil)
+			return nil
+		}
+	default:
+	}
+	if s := state.Salvage; s != nil && s != r.asked && s.Generation == r.plan.Generation {
+		r.stop()
+		ctx, cancel := context.WithCancel(ctx)
+		r.asked, r.cancel, r.done = s, cancel, make(chan struct{})
+		r.group.Go(func() error {
+			defer close(r.done)
+			r.carryOut(ctx, *s)
+			return nil
+		})
+	}
+	return r
+}
+
+// saved reports whether a step is as new as all that can be had here.
+func (r *remains) saved(step plan.Step) bool {
+	for _, w := range r.held {
+		if slices.ContainsFunc(w.Reach(), func(at pipeline.Reach) bool { return max(at.Step, at.Pending) > step }) {
+			return false
+		}
+	}
+	return true
+}
+
+// stop ends what is done and waits for it.
+func (r *remains) stop() {
+	r.cancel()
+	<-r.done
+}
+
+// close gives all of it up.
+func (r *remains) close() {
+	if r == nil {
+		return
+	}
+	r.stop()
+	for _, w := range r.held {
+		w.Close()
+	}
+	r.held = nil
+}
+
+// carryOut brings what is held here to a salvage's step and saves it: also what another replica saves, so that the
+// next plan finds as much as possible where it was. A worker that cannot do its part is given up, as the others learn.
+func (r *remains) carryOut(ctx context.Context, s consensus.Salvage) {
+	var work sync.WaitGroup
+	failed := make([]bool, len(r.held))
+	for i, w := range r.held {
+		work.Go(func() {
+			if err := r.save(ctx, w, s); err != nil && ctx.Err() == nil {
+				r.log.Warn("cannot save what is left of a generation", "generation", s.Generation, "step", s.Step, "device", w.Worker().Device, "cause", err)
+				failed[i] = true
+			}
+		})
+	}
+	work.Wait()
+	var good []*pipeline.Retained
+	for i, w := range r.held {
+		if failed[i] {
+			w.Close()
+		} else {
+			good = append(good, w)
+		}
+	}
+	r.held = good
+	err := r.replay(ctx, s)
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("cannot replay the steps of members that are gone", "generation", s.Generation, "to", s.Step, "cause", err)
+		r.replayer.Fail()
+	}
+	if err != nil || slices.Contains(failed, true) {
+		r.tell()
+	}
+}
+
+// save saves the stages of one worker.
+func (r *remains) save(ctx context.Context, w *pipeline.Retained, s consensus.Salvage) error {
+	if slices.ContainsFunc(w.Reach(), func(at pipeline.Reach) bool { return at.Pending == s.Step }) {
+		if err := r.bring(ctx, w, s.Step); err != nil {
+			return err
+		}
+	}
+	for _, at := range w.Reach() {
+		if at.Step != s.Step {
+			continue
+		}
+		if err := w.Save(ctx, r.checkpointer.Salvage(r.plan).Save, at.StageID, r.plan.At(at.StageID).Layers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitTimeout bounds the question for one commit.
+const commitTimeout = 2 * time.Second
+
+// bring has a worker take the commit of the step that it has reported from another member: the coordinator, if it
+// lives, and else whoever has it.
+func (r *remains) bring(ctx context.Context, w *pipeline.Retained, step plan.Step) error {
+	failures := []error{fmt.Errorf("nobody has the commit of step %d", step)}
+	peers := append([]plan.PeerID{r.plan.Coordinator().Peer}, r.plan.Peers()...)
+	state := r.raft.State()
+	for i, peer := range peers {
+		m, _ := state.Member(peer)
+		if i > 0 && peer == peers[0] || peer == r.self || m.State == consensus.Gone {
+			continue
+		}
+		commit, err := r.askCommit(ctx, peer, step)
+		if err == nil {
+			if err = w.Bring(ctx, commit); err == nil {
+				r.commits.Put(r.plan.Generation, commit)
+				return nil
+			}
+		}
+		failures = append(failures, fmt.Errorf("%s: %w", state.NameOf(peer), err))
+	}
+	return errors.Join(failures...)
+}
+
+// protocolCommit asks for the commit of a step: a commitRequest, answered with a wire.Commit.
+const protocolCommit = "/pnode/commit/1"
+
+type commitRequest struct {
+	Generation plan.Generation `json:"generation"`
+	Step       plan.Step       `json:"step"`
+}
+
+func (r *remains) askCommit(ctx context.Context, peer plan.PeerID, step plan.Step) (wire.Commit, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	answer, err := r.requests.Ask(ctx, peer, protocolCommit, commitRequest{r.plan.Generation, step})
+	if err != nil {
+		return wire.Commit{}, err
+	}
+	return wire.DecodeCommit(answer)
+}
+
+// serveCommits answers other members' commitRequests from now on.
+func serveCommits(r requests, commits *pipeline.Commits) {
+	r.Serve(protocolCommit, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
+		var q commitRequest
+		if err := strict.Decode(request, &q); err != nil {
+			return nil, fmt.Errorf("node: commit request: %w", err)
+		}
+		g, commit, ok := commits.At(q.Step)
+		if !ok || g != q.Generation {
+			return nil, fmt.Errorf("node: no commit of generation %d step %d here", q.Generation, q.Step)
+		}
+		return wire.AppendCommit(nil, commit), nil
+	})
+}

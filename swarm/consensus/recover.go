@@ -1,0 +1,643 @@
+package consensus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"pnode/pipeline/wire/strict"
+	"pnode/planner/plan"
+)
+
+const (
+	// lookEvery is the time between two questions to the others of which lineage they are, while no leader is known;
+	// lookSeldom while one is.
+	lookEvery  = 5 * time.Second
+	lookSeldom = 30 * time.Second
+	// turn is the time by which the nodes of a run that recover it by themselves try one after the other.
+	turn = 15 * time.Second
+	// signedFor is how long a node that has signed a recovery signs no other one.
+	signedFor = 30 * time.Second
+)
+
+// Recoverer has this node recover the run, and change over to the lineage of others that did. What changes the log runs on
+// the leader's loop.
+type Recoverer struct {
+	node  *Node
+	found chan lineage // to change over to
+	wake  chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	signed   string     // the ID of the recovery that was signed last
+	signedAt time.Time
+	last     *ChangeOver
+	apart    plan.PeerID // a member that goes on with the run in a lineage that this node does not have to believe
+}
+
+// ChangeOver tells of a change to another lineage of the log.
+type ChangeOver struct {
+	// Recovery begins the lineage; nil is the one that the run was founded with.
+	Recovery *Recovery
+	// Discarded reports that this node's log of before is given up, with what it says of the time since the lineages parted.
+	Discarded bool
+	// Before was the state here, as far as its log went.
+	Before State
+}
+
+// ChangedOver returns the newest change to another lineage since this node was started; ok is false without one.
+func (y *Recoverer) ChangedOver() (c ChangeOver, ok bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.last == nil {
+		return ChangeOver{}, false
+	}
+	return *y.last, true
+}
+
+// Recover goes on with the run without the majority of voters that is lost, from the newest log that the living hold. It is
+// refused, with ErrNotLost, unless nobody who answers has heard of the lost voters for RecoverAfter. Where others have
+// recovered the run already and this node did not have to believe them, it follows them now. It returns once the node that
+// goes on has begun to, which may be another one.
+func (y *Recoverer) Recover(ctx context.Context) (Recovery, error) {
+	n := y.node
+	s, err := y.Logged()
+	if err != nil {
+		return Recovery{}, err
+	}
+	looks := y.lookAround(ctx)
+	for _, p := range sortedPeers(looks) {
+		if leader, _, _ := n.Leader(); leader == "" && looks[p].Leader != "" && looks[p].Lineage != n.lineage.get().id() {
+			return y.follow(ctx, p)
+		}
+	}
+	looks[n.self] = y.ownLook()
+	r, err := agree(s, n.lineage.get(), votersOf(n.Servers()), n.self, looks)
+	if err != nil {
+		return r, err
+	}
+	r.Signatures = y.gather(ctx, r, sortedPeers(looks))
+	if r.By == n.self {
+		err = y.take(n.self, r)
+	} else {
+		err = y.tell(ctx, r.By, r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", ErrNotLost, err)
+	}
+	n.config.Logger.Warn("consensus: the run is recovered", "by", s.NameOf(r.By), "without", r.Dead, "index", r.Index)
+	return r, y.await(ctx, func() bool { return (lineage{Recovery: n.State().Recovery}).id() == r.ID() })
+}
+
+// follow takes this node over to the lineage of a member, on its operator's word, and signs the recovery: others need not be
+// told again where this node is an owner's.
+func (y *Recoverer) follow(ctx context.Context, p plan.PeerID) (Recovery, error) {
+	theirs, err := y.lineageOf(ctx, p)
+	if err != nil {
+		return Recovery{}, err
+	}
+	if now := y.node.lineage.get(); !now.before(theirs) {
+		return Recovery{}, fmt.Errorf("%w: %s goes on, and this node comes back to it by itself", ErrNotLost, y.node.State().NameOf(p))
+	}
+	r := *theirs.Recovery
+	if err := y.node.author.recovered(r); err != nil {
+		return r, err
+	}
+	signature, err := y.node.author.Sign(r.message(y.node.author.run))
+	if err != nil {
+		return r, err
+	}
+	if len(r.Signatures) < MaxMembers && !slices.ContainsFunc(r.Signatures, func(m VoterMark) bool { return m.Peer == y.node.self }) {
+		r.Signatures = append(slices.Clone(r.Signatures), VoterMark{Peer: y.node.self, Signature: signature})
+	}
+	y.changeTo(lineage{Recovery: &r, Strong: true, Index: r.Index})
+	return r, y.await(ctx, func() bool { return y.node.lineage.get().id() == r.ID() }) // its log comes once this node has joined again
+}
+
+// await blocks until ok, which is asked at each change.
+func (y *Recoverer) await(ctx context.Context, ok func() bool) error {
+	for {
+		changed := y.node.Changed()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-y.node.ended:
+			return y.node.over()
+		case <-ctx.Done():
+			return fmt.Errorf("consensus: the recovery is under way, and this node has not heard of its end: %w", ctx.Err())
+		}
+	}
+}
+
+// apartFrom returns a member that goes on with the run apart from this node, "" for none.
+func (y *Recoverer) apartFrom() plan.PeerID {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.apart
+}
+
+// ownLook returns what this node says of its log and of the voters.
+func (y *Recoverer) ownLook() Look {
+	n := y.node
+	leader, _, _ := n.Leader()
+	now := n.lineage.get()
+	l := Look{Lineage: now.id(), Number: now.number(), Leader: leader}
+	l.Term, l.Index = y.end()
+	for _, p := range votersOf(n.Servers()) {
+		if p != n.self {
+			l.Silent = append(l.Silent, Silence{p, y.heardAgo(p).Milliseconds()})
+		}
+	}
+	return l
+}
+
+// heardAgo returns how long ago a peer was heard of, at most since this node began to listen.
+func (y *Recoverer) heardAgo(p plan.PeerID) time.Duration {
+	n := y.node
+	if n.config.Heard == nil {
+		return 0
+	}
+	return max(0, n.config.Heard(p))
+}
+
+// end returns the last entry of the log here.
+func (y *Recoverer) end() (term plan.Term, index uint64) {
+	n := y.node
+	snapshots := &snapshotStore{kv: n.config.KV}
+	var last raft.Log
+	index, err := n.store.LastIndex()
+	if err == nil && index > 0 && n.store.logStore.GetLog(index, &last) == nil {
+		return plan.Term(last.Term), index
+	}
+	head, err := snapshots.head()
+	if err != nil {
+		return 0, 0
+	}
+	return plan.Term(head.Meta.Term), head.Meta.Index
+}
+
+// lookAround asks the other members what they know, and returns what came within readyTimeout.
+func (y *Recoverer) lookAround(ctx context.Context) map[plan.PeerID]Look {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	looks := map[plan.PeerID]Look{}
+	for _, p := range y.node.contacts() {
+		asking.Go(func() {
+			r, err := y.node.ask(ctx, p, request{op: opLook})
+			if err == nil {
+				err = r.err()
+			}
+			var l Look
+			if err == nil {
+				l, err = decodeLook(r.body)
+			}
+			if err == nil {
+				mu.Lock()
+				looks[p] = l
+				mu.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	return looks
+}
+
+// gather has the living sign a recovery, this node among them, and returns what came within readyTimeout. One owner's proof
+// is enough.
+func (y *Recoverer) gather(ctx context.Context, r Recovery, living []plan.PeerID) []VoterMark {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil
+	}
+	marks := make([]VoterMark, len(living))
+	var asking sync.WaitGroup
+	for i, p := range living {
+		asking.Go(func() {
+			var answered response
+			if p == y.node.self {
+				answered = y.sign(body)
+			} else if answered, err = y.node.ask(ctx, p, request{op: opRecover, body: body}); err != nil {
+				return
+			}
+			var m VoterMark
+			err := answered.err()
+			if err == nil {
+				err = strict.Decode(answered.body, &m)
+			}
+			if err == nil {
+				err = y.node.author.Verify(p, r.message(y.node.author.run), m.Signature)
+			}
+			if err != nil {
+				y.node.config.Logger.Info("consensus: no signature for the recovery", "peer", p, "cause", err)
+				return
+			}
+			marks[i] = VoterMark{Peer: p, Signature: m.Signature}
+		})
+	}
+	asking.Wait()
+	return slices.DeleteFunc(marks, func(m VoterMark) bool { return m.Peer == "" })
+}
+
+// sign answers a member that asks for this node's signature under a recovery: this node says that it has no leader
+// either, has not heard of the dead for RecoverAfter, and has no newer log.
+func (y *Recoverer) sign(body []byte) response {
+	var r Recovery
+	err := strict.Decode(body, &r)
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return answer(fmt.Errorf("%w: %w recovery: %w", ErrRejected, ErrMalformed, err))
+	}
+	if err := y.witness(r); err != nil {
+		return answer(fmt.Errorf("%w: %w", ErrRejected, err))
+	}
+	y.mu.Lock()
+	busy := y.signed != r.ID() && time.Since(y.signedAt) < signedFor
+	if !busy {
+		y.signed, y.signedAt = r.ID(), time.Now()
+	}
+	y.mu.Unlock()
+	if busy {
+		return answer(fmt.Errorf("%w: it has just signed another recovery", errRetry))
+	}
+	var m VoterMark
+	m.Peer = y.node.self
+	m.Signature, err = y.node.author.Sign(r.message(y.node.author.run))
+	if err != nil {
+		return answer(err)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return answer(err)
+	}
+	return response{codeDone, b}
+}
+
+// witness returns why this node does not say of the voters what a recovery says.
+func (y *Recoverer) witness(r Recovery) error {
+	leader, _, _ := y.node.Leader()
+	now := y.node.lineage.get()
+	term, index := y.end()
+	switch {
+	case leader != "":
+		return fmt.Errorf("%w: %s leads", ErrNotLost, y.node.State().NameOf(leader))
+	case r.After != now.id() || r.Number != now.number()+1:
+		return fmt.Errorf("%w: it follows lineage %d, this node is of %d", ErrNotLost, r.Number-1, now.number())
+	case newer(term, index, r.Term, r.Index):
+		return fmt.Errorf("%w: the log here is newer", ErrNotLost)
+	}
+	for _, d := range r.Dead {
+		if d == y.node.self || y.heardAgo(d) < RecoverAfter {
+			return fmt.Errorf("%w: %s was heard of within %v", ErrNotLost, y.node.State().NameOf(d), RecoverAfter)
+		}
+	}
+	return nil
+}
+
+// tell shows a member a recovery.
+func (y *Recoverer) tell(ctx context.Context, p plan.PeerID, r Recovery) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	answered, err := y.node.ask(ctx, p, request{op: opAdopt, body: body})
+	if err != nil {
+		return err
+	}
+	return answered.err()
+}
+
+// told answers a member that shows a recovery.
+func (y *Recoverer) told(from plan.PeerID, body []byte) response {
+	var r Recovery
+	if err := strict.Decode(body, &r); err != nil {
+		return answer(fmt.Errorf("%w: %w recovery: %w", ErrRejected, ErrMalformed, err))
+	}
+	if err := y.take(from, r); err != nil {
+		return answer(fmt.Errorf("%w: %w", ErrRejected, err))
+	}
+	return response{code: codeDone}
+}
+
+// take changes over to the lineage of a recovery that a member shows, or returns why not. The node that is to go on wants
+// to have seen itself what it says. Others believe an owner or most members; and anybody, where they have seen the same.
+func (y *Recoverer) take(from plan.PeerID, r Recovery) error {
+	if err := y.node.author.recovered(r); err != nil {
+		return err
+	}
+	now := y.node.lineage.get()
+	s, err := y.Logged()
+	if err != nil {
+		return err
+	}
+	next := lineage{Recovery: &r, Strong: r.strong(s), Index: r.Index}
+	leader, _, _ := y.node.Leader()
+	switch {
+	case now.id() == next.id():
+		return nil
+	case !now.before(next):
+		return fmt.Errorf("%w: lineage %d is out of date, this node is of %d", ErrNotLost, r.Number, now.number())
+	case r.By == y.node.self:
+		term, index := y.end()
+		if err := y.witness(r); err != nil {
+			return err
+		}
+		if term != r.Term || index != r.Index {
+			return fmt.Errorf("%w: the log here has changed since", ErrNotLost)
+		}
+	case s.Run == nil: // it joins, and believes who has let it in
+	case !next.Strong:
+		if err := y.witness(r); err != nil {
+			return fmt.Errorf("%w: neither an owner nor most members have signed recovery %d, and %w", ErrForbidden, r.Number, err)
+		}
+	case leader != "" && from != r.By:
+		return fmt.Errorf("%w: %s leads here: %s has to show recovery %d itself", ErrForbidden, s.NameOf(leader), s.NameOf(r.By), r.Number)
+	}
+	y.changeTo(next)
+	return nil
+}
+
+// changeTo has the leader's loop change over, unless it is about to already.
+func (y *Recoverer) changeTo(l lineage) {
+	select {
+	case y.found <- l:
+	default:
+	}
+}
+
+// run asks the others of which lineage they are until ctx ends. It tells those of one that is over, changes over where
+// this node's own is, and recovers the run where the node is to do that by itself.
+func (y *Recoverer) run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var asked time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-y.wake:
+		case <-tick.C:
+		}
+		q := y.node.Quorum()
+		if q.Leader != "" && time.Since(asked) < lookSeldom {
+			continue
+		}
+		asked = time.Now()
+		looks := y.lookAround(ctx)
+		for _, p := range sortedPeers(looks) {
+			y.compare(ctx, p, looks[p])
+		}
+		if y.due(q, looks) {
+			if _, err := y.Recover(ctx); err != nil && ctx.Err() == nil {
+				y.node.config.Logger.Info("consensus: the run is not recovered yet", "cause", err)
+			}
+		}
+	}
+}
+
+// due reports whether this node is to recover the run by itself now: those that answer try one after the other.
+func (y *Recoverer) due(q Quorum, looks map[plan.PeerID]Look) bool {
+	if y.node.config.RecoverAfter == 0 || q.LostSince.IsZero() || len(q.Voters) == 0 {
+		return false
+	}
+	before := 0
+	for p := range looks {
+		if p < y.node.self {
+			before++
+		}
+	}
+	return time.Since(q.LostSince) >= y.node.config.RecoverAfter+time.Duration(before)*turn
+}
+
+// compare acts on what a member says of its lineage.
+func (y *Recoverer) compare(ctx context.Context, p plan.PeerID, l Look) {
+	now := y.node.lineage.get()
+	if l.Lineage == now.id() {
+		return
+	}
+	theirs, err := y.lineageOf(ctx, p)
+	switch {
+	case err != nil:
+		y.node.config.Logger.Debug("consensus: lineage", "of", p, "cause", err)
+	case theirs.id() == now.id():
+	case now.before(theirs):
+		err = y.take(p, *theirs.Recovery)
+	case !now.Strong && l.Leader != "" && slices.Contains(now.Recovery.Dead, p):
+		// It was said to be dead, and nobody had to believe that.
+		theirs.Index = l.Index
+		y.changeTo(theirs)
+	default:
+		err = y.tell(ctx, p, *now.Recovery)
+	}
+	if err != nil && ctx.Err() == nil {
+		y.mu.Lock()
+		known := y.apart != ""
+		if l.Leader != "" {
+			y.apart = p
+		}
+		y.mu.Unlock()
+		level := slog.LevelWarn
+		if known {
+			level = slog.LevelDebug
+		}
+		y.node.config.Logger.Log(ctx, level, "consensus: a part of the run goes on apart", "peer", y.node.State().NameOf(p), "cause", err)
+	}
+}
+
+// lineageOf asks a member for its lineage.
+func (y *Recoverer) lineageOf(ctx context.Context, p plan.PeerID) (l lineage, err error) {
+	r, err := y.node.ask(ctx, p, request{op: opLineage})
+	if err == nil {
+		err = r.err()
+	}
+	if err == nil {
+		err = strict.Decode(r.body, &l.Recovery)
+	}
+	if err == nil && l.Recovery != nil {
+		err = l.Recovery.check()
+	}
+	return l, err
+}
+
+// answerLineage answers a member that asks for this node's lineage.
+func (y *Recoverer) answerLineage() response {
+	b, err := json.Marshal(y.node.lineage.get().Recovery)
+	if err != nil {
+		return answer(err)
+	}
+	return response{codeDone, b}
+}
+
+// changeOver gives raft up and starts it again in another lineage. The state stays as it is until the lineage's comes.
+func (y *Recoverer) changeOver(next lineage) error {
+	n := y.node
+	now := n.lineage.get()
+	if next.id() == now.id() {
+		return nil
+	}
+	before, err := y.Logged()
+	if err != nil {
+		return err
+	}
+	term, index := y.end()
+	next.Pending = now.conversion(next, n.self, term, index)
+	old := &ChangeOver{Recovery: next.Recovery, Discarded: next.Pending == discarded, Before: before}
+	n.config.Logger.Warn("consensus: another lineage of the log", "number", next.number(), "discarded", old.Discarded)
+	n.mu.Lock()
+	n.changing = true // proposals wait: raft answers those under way while it runs
+	n.mu.Unlock()
+	n.applies.Wait()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.changing = false
+	}()
+	e := n.engine.Load()
+	e.layer.Close()
+	y.mu.Lock()
+	y.last, y.apart = old, ""
+	y.mu.Unlock()
+	if err := errors.Join(e.raft.Shutdown().Error(), n.lineage.put(next)); err != nil {
+		return err
+	}
+	e.isolate()
+	n.mu.Lock()
+	n.led = 0
+	n.silence.begin(time.Now())
+	n.reign.take("", time.Now())
+	n.mu.Unlock()
+	if err := n.startRaft(); err != nil {
+		return err
+	}
+	n.broadcast()
+	return nil
+}
+
+// settle finishes what a change to another lineage has begun, before raft is started.
+func (y *Recoverer) settle(conf *raft.Config) error {
+	n := y.node
+	l := n.lineage.get()
+	switch l.Pending {
+	case kept:
+		return nil
+	case discarded:
+		if err := n.lineage.discard(); err != nil {
+			return err
+		}
+		if n.State().Run != nil {
+			n.machine.replay(l.Index)
+		}
+	case founded:
+		if err := y.recoverAlone(conf); err != nil {
+			return fmt.Errorf("consensus: recover the log: %w", err)
+		}
+	}
+	l.Pending = kept
+	return n.lineage.put(l)
+}
+
+// Logged returns the state here or, where no leader has said yet what of the log is committed, the state by all of the log.
+func (y *Recoverer) Logged() (State, error) {
+	n := y.node
+	if s := n.State(); s.Run != nil {
+		return s, nil
+	}
+	replayed := &machine{author: n.author, changed: func() {}, failed: func(error) {}}
+	replayed.state.Store(&State{})
+	snapshots := &snapshotStore{kv: n.config.KV}
+	head, err := snapshots.head()
+	if err == nil && head.Number != 0 {
+		var r io.ReadCloser
+		if _, r, err = snapshots.Open(head.Meta.ID); err == nil {
+			err = replayed.Restore(r)
+		}
+	}
+	if err != nil {
+		return State{}, err
+	}
+	for index := head.Meta.Index + 1; ; index++ {
+		var entry raft.Log
+		if err := n.store.logStore.GetLog(index, &entry); errors.Is(err, raft.ErrLogNotFound) {
+			return *replayed.state.Load(), nil
+		} else if err != nil {
+			return State{}, err
+		}
+		if entry.Type == raft.LogCommand {
+			replayed.Apply(&entry)
+		}
+	}
+}
+
+// recoverAlone makes this node the only voter, with all of its log as committed.
+func (y *Recoverer) recoverAlone(conf *raft.Config) error {
+	n := y.node
+	store := newParking(n.config.KV, func(error) {})
+	close(store.isolated) // a failure is returned, not waited for
+	replayed := &machine{author: n.author, changed: func() {}, failed: func(error) {}}
+	replayed.state.Store(&State{})
+	_, nowhere := raft.NewInmemTransport(raft.ServerAddress(n.self))
+	return raft.RecoverCluster(conf, replayed, store, store, &snapshotStore{kv: n.config.KV}, nowhere, raft.Configuration{
+		Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(n.self)}},
+	})
+}
+
+// seal says in the log, once, that it is of the lineage here. The leader's first entry goes before.
+func (y *Recoverer) seal(ctx context.Context) error {
+	n := y.node
+	l, s := n.lineage.get(), n.State()
+	if l.Recovery == nil || l.Recovery.By != n.self || (lineage{Recovery: s.Recovery}).id() == l.id() {
+		return nil
+	}
+	p, err := n.author.sign(s, Recover{*l.Recovery})
+	if err == nil {
+		err = n.commit(ctx, p.encode())
+	}
+	if err != nil {
+		return fmt.Errorf("consensus: begin lineage %d: %w", l.number(), err)
+	}
+	return nil
+}
+
+// askSoon has run ask the others soon: one of another lineage was here.
+func (y *Recoverer) askSoon() {
+	select {
+	case y.wake <- struct{}{}:
+	default:
+	}
+}
+
+// founds reports whether a peer goes on with the run in this node's lineage, whose log has not come here yet.
+func (y *Recoverer) founds(peer plan.PeerID, s State) bool {
+	l := y.node.lineage.get()
+	return l.Recovery != nil && l.Recovery.By == peer && (lineage{Recovery: s.Recovery}).id() != l.id()
+}
+
+// inLineage returns what a state says of the voters in this node's lineage: nothing, while the log of the lineage has not
+// come here. Then it also returns voters of the lineage that are known all the same: who goes on, or those before a recovery
+// that does not count any more.
+func (y *Recoverer) inLineage(s State) (State, []plan.PeerID) {
+	l := y.node.lineage.get()
+	switch {
+	case (lineage{Recovery: s.Recovery}).id() == l.id():
+		return s, nil
+	case l.Recovery != nil:
+		s.Vouchers = nil
+		return s, []plan.PeerID{l.Recovery.By}
+	}
+	s.Vouchers = nil
+	return s, s.Recovery.Voters
+}
