@@ -10,6 +10,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"golang.org/x/sync/errgroup"
 
 	"pnode/planner/plan"
@@ -87,12 +88,17 @@ func (m *Mesh) dial(ctx context.Context, info peer.AddrInfo) error {
 	}
 	m.Store.Refused(info.ID, nil)
 	// A relayed connection will do; libp2p tries to punch through and replace it.
-	if err := m.Host.Connect(network.WithAllowLimitedConn(ctx, "member"), info); err != nil {
+	err := m.Host.Connect(network.WithAllowLimitedConn(ctx, "member"), info)
+	if errors.Is(err, swarm.ErrNoAddresses) && len(info.Addrs) > 0 {
+		// The host forgets the addresses of a stranger when its connection ends: one that called here did so just now.
+		err = fmt.Errorf("%w: %w", admission.ErrNotMember, err)
+	}
+	if err != nil {
 		return fmt.Errorf("peer %s: %w", info.ID, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit)
 	defer cancel()
-	err := m.Peers.Wait(ctx, info.ID)
+	err = m.Peers.Wait(ctx, info.ID)
 	if errors.Is(err, admission.ErrNotMember) {
 		// Gone already: it may have said why before.
 		if why := m.Store.Refusal(info.ID); why != nil {

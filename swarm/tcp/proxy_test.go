@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	ma "github.com/multiformats/go-multiaddr"
 
@@ -74,18 +75,19 @@ func httpProxy(to net.Addr, wanted string) http.HandlerFunc {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
-		near, _, err := http.NewResponseController(w).Hijack()
+		near, read, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			far.Close()
 			return
 		}
-		forward(near, far)
+		forward(near, read.Reader, far)
 	}
 }
 
-func forward(near, far net.Conn) {
+// forward carries what comes from near, as in reads it, to far, and what comes from there back.
+func forward(near net.Conn, in *bufio.Reader, far net.Conn) {
 	go func() {
-		io.Copy(far, near)
+		io.Copy(far, in)
 		far.Close()
 	}()
 	io.Copy(near, far)
@@ -126,7 +128,7 @@ func socksProxy(conn net.Conn, to net.Addr, wanted string, reply byte) {
 		return
 	}
 	if far, err := net.Dial("tcp", to.String()); err == nil {
-		forward(conn, far)
+		forward(conn, in, far)
 	}
 }
 
@@ -232,6 +234,7 @@ func checkEcho(t *testing.T, conn net.Conn, err error) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprint(conn, "hello")
 	b := make([]byte, 5)
 	if _, err := io.ReadFull(conn, b); err != nil || string(b) != "hello" {
