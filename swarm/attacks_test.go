@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
-	"github.com/marcopolo/simnet"
 	"github.com/quic-go/quic-go"
 
 	"pnode/swarm/admission"
@@ -20,10 +18,7 @@ import (
 // hostile makes an attacker of a member, at an address of its own.
 func (n *virtualNet) hostile(t *testing.T, to *Swarm) hostile {
 	t.Helper()
-	ip := simnet.IntToPublicIPv4(n.nodes)
-	n.nodes++
-	link := simnet.LinkSettings{BitsPerSecond: 100 * virtualBits}
-	return target(t, to, n.net.NewEndpoint(&net.UDPAddr{IP: ip, Port: 4001}, simnet.NodeBiDiLinkSettings{Downlink: link, Uplink: link}))
+	return target(t, to, n.Socket(100*virtualLine.BitsPerS))
 }
 
 // attacked runs f beside a member, in virtual time, with the net that it is on.
@@ -31,7 +26,7 @@ func attacked(t *testing.T, f func(t *testing.T, ctx context.Context, n *virtual
 	synctest.Test(t, func(t *testing.T) {
 		n, o := newVirtualNet(t), testOwner(t)
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
 		f(t, ctx, n, o, start(t, cfg))
@@ -42,7 +37,7 @@ func attacked(t *testing.T, f func(t *testing.T, ctx context.Context, n *virtual
 func joinsSoon(t *testing.T, ctx context.Context, n *virtualNet, o admission.Owner, member *Swarm) {
 	t.Helper()
 	cfg := testMember(t, o, testRun)
-	cfg.simulated = n.host()
+	cfg.Simulated = n.Host()
 	s, began := start(t, cfg), time.Now()
 	err := s.Connect(ctx, member.Addrs()...)
 	if took := time.Since(began); err != nil || took > time.Second {
@@ -184,7 +179,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 func TestDataConnectionsOfStrangers(t *testing.T) {
 	attacked(t, func(t *testing.T, ctx context.Context, n *virtualNet, o admission.Owner, member *Swarm) {
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		other := start(t, cfg)
 		if err := other.Connect(ctx, member.Addrs()...); err != nil {
 			t.Fatal(err)
@@ -233,7 +228,7 @@ func TestStreamsOfAStranger(t *testing.T) {
 				}
 				return
 			}
-			time.Sleep(3 * virtualLatency)
+			time.Sleep(3 * virtualLine.Latency)
 			st.Close()
 		}
 		t.Errorf("a stranger opened %d streams", 10*most)
@@ -243,7 +238,7 @@ func TestStreamsOfAStranger(t *testing.T) {
 // What a stranger says about itself is forgotten when it is gone.
 func TestStrangersAreForgotten(t *testing.T) {
 	attacked(t, func(t *testing.T, ctx context.Context, n *virtualNet, _ admission.Owner, member *Swarm) {
-		x := newStranger(t, n.host())
+		x := newStranger(t, n.Host())
 		x.connect(t, ctx, member)
 		time.Sleep(time.Second)
 		book := member.host.Peerstore()

@@ -18,6 +18,9 @@ import (
 	"pnode/swarm/listen"
 )
 
+// Simulated stands in for sockets: see host.Simulated.
+type Simulated = host.Simulated
+
 // Config describes this node and its run. Identity, Run, OwnerKey and Capability are required.
 type Config struct {
 	Identity admission.Identity
@@ -61,8 +64,8 @@ type Config struct {
 
 	Logger *slog.Logger
 
-	// simulated replaces sockets; only tests in this package set it.
-	simulated *host.Simulated
+	// Simulated, if not nil, replaces sockets, in tests.
+	Simulated *Simulated
 
 	bootstrap []peer.AddrInfo
 	listen    []netip.AddrPort

@@ -41,7 +41,7 @@ func (n *virtualNet) founder(t *testing.T) *resident {
 	t.Helper()
 	o := testOwner(t)
 	r := &resident{t: t, cfg: testMember(t, o, testRun), store: newMemoryKV(), owner: o}
-	r.cfg.simulated = n.host()
+	r.cfg.Simulated = n.Host()
 	r.run(true)
 	r.must(consensus.SetRun{Owner: r.ID(), Spec: plan.RunSpec{
 		Run: testRun, Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
@@ -65,12 +65,12 @@ func (n *virtualNet) resident(t *testing.T, v admission.Invite) *resident {
 // newcomer comes to the contact of an invite, and does not enter the roster.
 func (n *virtualNet) newcomer(t *testing.T, v admission.Invite) (*resident, error) {
 	t.Helper()
-	id, sim, ctx := testIdentity(t), n.host(), testContext(t)
+	id, sim, ctx := testIdentity(t), n.Host(), testContext(t)
 	parsed, err := admission.ParseInvite(v.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parsed, err = Claim(ctx, Config{Identity: id, simulated: sim}, parsed); err != nil {
+	if parsed, err = Claim(ctx, Config{Identity: id, Simulated: sim}, parsed); err != nil {
 		return nil, err
 	}
 	capability, err := parsed.Redeem(id, time.Now())
@@ -79,7 +79,7 @@ func (n *virtualNet) newcomer(t *testing.T, v admission.Invite) (*resident, erro
 	}
 	r := &resident{t: t, store: newMemoryKV(), cfg: Config{
 		Identity: id, Run: parsed.Grant.Run, OwnerKey: parsed.OwnerKey, Capability: capability,
-		Bootstrap: parsed.Addrs, Logger: testLogger(t), simulated: sim,
+		Bootstrap: parsed.Addrs, Logger: testLogger(t), Simulated: sim,
 	}}
 	if o, err := admission.OwnerBy(id, capability, parsed.OwnerKey); err == nil {
 		r.owner = o
@@ -237,7 +237,7 @@ func (n *virtualNet) client(t *testing.T, v admission.Invite) *Swarm {
 		t.Fatal(err)
 	}
 	return start(t, Config{
-		Identity: id, Run: testRun, OwnerKey: v.OwnerKey, Capability: capability, Logger: testLogger(t), simulated: n.host(),
+		Identity: id, Run: testRun, OwnerKey: v.OwnerKey, Capability: capability, Logger: testLogger(t), Simulated: n.Host(),
 	})
 }
 
@@ -372,7 +372,7 @@ func TestVirtualRevoke(t *testing.T) {
 			refused("it comes back", b.Connect(testContext(t), at.Addrs()...))
 		}
 		again := f.invite(admission.InviteOptions{}, time.Now())
-		_, err := Claim(testContext(t), Config{Identity: b.cfg.Identity, simulated: n.host()}, again)
+		_, err := Claim(testContext(t), Config{Identity: b.cfg.Identity, Simulated: n.Host()}, again)
 		refused("it asks with another invite", err)
 		err = f.log.Propose(testContext(t), consensus.Join{Peer: b.ID(), ProcessEpoch: 99})
 		if !errors.Is(err, consensus.ErrRejected) {
@@ -448,7 +448,7 @@ func TestVirtualClaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := newStranger(t, n.host())
+		x := newStranger(t, n.Host())
 		x.connect(t, testContext(t), f.Swarm)
 		claim := func(v admission.Invite, newcomer, contact peer.ID) []byte {
 			c, err := v.Claim(newcomer, contact)
@@ -501,7 +501,7 @@ func TestVirtualClaimFromARelay(t *testing.T) {
 			"the owner after it":         append([]string{over(nobody)}, f.Addrs()...),
 		} {
 			parsed.Addrs = addrs
-			got, err := Claim(testContext(t), Config{Identity: testIdentity(t), simulated: n.host()}, parsed)
+			got, err := Claim(testContext(t), Config{Identity: testIdentity(t), Simulated: n.Host()}, parsed)
 			if err != nil || got.Grant.Serial != v.Grant.Serial || !slices.Equal(got.Addrs, addrs) {
 				t.Errorf("%s: %v with %v, %v", name, got.Grant.Serial, got.Addrs, err)
 			}

@@ -15,7 +15,7 @@ import (
 func enter(t *testing.T, id admission.Identity, v admission.Invite, sim *host.Simulated) (*Swarm, error) {
 	t.Helper()
 	ctx := testContext(t)
-	v, err := Claim(ctx, Config{Identity: id, simulated: sim}, v)
+	v, err := Claim(ctx, Config{Identity: id, Simulated: sim}, v)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func enter(t *testing.T, id admission.Identity, v admission.Invite, sim *host.Si
 	}
 	s := start(t, Config{
 		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability,
-		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: sim,
+		Bootstrap: v.Addrs, Logger: testLogger(t), Simulated: sim,
 	})
 	return s, s.Connect(ctx, v.Addrs...)
 }

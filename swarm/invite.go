@@ -98,7 +98,7 @@ func Claim(ctx context.Context, cfg Config, v admission.Invite) (_ admission.Inv
 
 // claimHost starts a host that asks for what belongs to an invite, until end.
 func claimHost(cfg Config) (h *host.Host, end func() error, err error) {
-	hostConfig := host.Config{Identity: cfg.Identity, Socket: cfg.Socket, Simulated: cfg.simulated, Peers: admission.NewPeers(), Tasks: tasks.New()}
+	hostConfig := host.Config{Identity: cfg.Identity, Socket: cfg.Socket, Simulated: cfg.Simulated, Peers: admission.NewPeers(), Tasks: tasks.New()}
 	for _, l := range cfg.Listen {
 		at, err := listen.Parse(l)
 		if err != nil {

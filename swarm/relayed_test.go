@@ -29,8 +29,8 @@ func relayed(t *testing.T, f func(t *testing.T, ctx context.Context, n *virtualN
 		var all []*Swarm
 		for i := range 3 {
 			cfg := testMember(t, o, testRun)
-			cfg.Listen, cfg.simulated = []string{"0.0.0.0:0"}, n.host()
-			cfg.simulated.NATs = true
+			cfg.Listen, cfg.Simulated = []string{"0.0.0.0:0"}, n.Host()
+			cfg.Simulated.NATs = true
 			if i == 0 {
 				cfg.Reach, cfg.RelayBytesPerS = host.ReachPublic, relayedBytesPerS
 			} else {
@@ -164,7 +164,7 @@ func TestVirtualRelayThatChangesBytes(t *testing.T) {
 // A stranger's questions to a relay are not answered, and its connections not read.
 func TestVirtualStrangerAtARelay(t *testing.T) {
 	relayed(t, func(t *testing.T, ctx context.Context, n *virtualNet, _, b, r *Swarm) {
-		x := newStranger(t, n.host())
+		x := newStranger(t, n.Host())
 		x.connect(t, ctx, r)
 		st, err := x.NewStream(ctx, r.host.ID(), protocol.ID(relay.AskProtocol))
 		if err == nil {

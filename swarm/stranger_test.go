@@ -65,7 +65,7 @@ func TestVirtualStranger(t *testing.T) {
 		a, ctx := c[0], testContext(t)
 		heard := listeners(t, c)
 		a.Handle("/pnode/test/1", func(context.Context, plan.PeerID, streams.Stream) { t.Error("a stranger's stream was handled") })
-		x := newStranger(t, n.host())
+		x := newStranger(t, n.Host())
 		topic, messages := x.subscribe(t, ctx, "pnode/2/"+string(testRun)+"/"+topics.Events)
 		x.connect(t, ctx, a)
 		connected := time.Now()

@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg Config) (*Swarm, error) {
 	}
 	s := &Swarm{cfg: cfg, peers: admission.NewPeers(), store: peerstore.New(), tasks: tasks.New(), dialed: make(chan struct{})}
 	hostConfig := host.Config{
-		Identity: cfg.Identity, Listen: cfg.listen, Announce: cfg.Announce, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.simulated,
+		Identity: cfg.Identity, Listen: cfg.listen, Announce: cfg.Announce, Reach: cfg.Reach, Socket: cfg.Socket, Simulated: cfg.Simulated,
 		Peers: s.peers, Known: known{s.store, cfg.bootstrap}, Tasks: s.tasks, Log: cfg.Logger,
 		Reached: func() { close(s.dialed) },
 	}
@@ -140,7 +140,7 @@ func (s *Swarm) start() (err error) {
 		holes.Serve(t.ALPN, func(ctx context.Context, c net.Conn) { t.Take(ctx, c, plan.TCP) })
 	}
 	s.prober = probe.New(s.probes, s.tasks, log)
-	if s.host.TCP != nil && s.cfg.simulated == nil {
+	if s.host.TCP != nil && s.cfg.Simulated == nil {
 		if err = s.startLifelines(connections); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Swarm) start() (err error) {
 			s.mesh.Hurry()
 		},
 	})
-	if s.cfg.simulated == nil && s.reachable {
+	if s.cfg.Simulated == nil && s.reachable {
 		s.tasks.Run(s.alive.Run)
 	}
 	err = handshake.Start(handshake.Config{

@@ -93,7 +93,7 @@ func clusterOn(t testing.TB, n int, sim func() *host.Simulated) []*Swarm {
 	var out []*Swarm
 	for range n {
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = sim()
+		cfg.Simulated = sim()
 		if len(out) > 0 {
 			cfg.Bootstrap = out[0].Addrs()
 		}

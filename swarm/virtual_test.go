@@ -3,118 +3,48 @@ package swarm
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
-	"github.com/marcopolo/simnet"
-	ma "github.com/multiformats/go-multiaddr"
-	"github.com/quic-go/quic-go"
-	"go.uber.org/fx"
-
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
-	"pnode/swarm/host"
 	"pnode/swarm/peerstore"
 	"pnode/swarm/streams"
 	"pnode/swarm/topics"
+	"pnode/swarm/virtual"
 )
 
-// The virtual net: every node 20 ms from every other, on 20 Mbit/s.
-const (
-	virtualLatency = 10 * time.Millisecond
-	virtualBits    = 20_000_000
-)
+// virtualLine lies between any two nodes in virtual time: 20 ms there and back, 20 Mbit/s.
+var virtualLine = virtual.Line{Latency: 10 * time.Millisecond, BitsPerS: 20_000_000}
 
-// virtualNet hands out simulated sockets, all inside one synctest bubble.
+// virtualNet is a network inside one synctest bubble.
 type virtualNet struct {
-	net   *simnet.Simnet
-	nodes int
+	*virtual.Net
 	// cut separates the first two nodes from the others.
 	cut atomic.Bool
 	// drops, if not nil, says by its first byte which datagram is lost.
 	drops func(first byte) bool
 }
 
-// lossy is a socket that loses what drops says.
-type lossy struct {
-	net.PacketConn
-	drops func(first byte) bool
-}
-
-func (l lossy) WriteTo(b []byte, to net.Addr) (int, error) {
-	if l.drops(b[0]) {
-		return len(b), nil
-	}
-	return l.PacketConn.WriteTo(b, to)
-}
-
 func newVirtualNet(t *testing.T) *virtualNet {
-	n := &virtualNet{net: &simnet.Simnet{}}
-	n.net.LatencyFunc = func(p *simnet.Packet) time.Duration {
-		if n.cut.Load() && firstTwo(p.From) != firstTwo(p.To) {
-			return 24 * time.Hour // never, as far as QUIC goes
-		}
-		return virtualLatency
+	n := &virtualNet{Net: virtual.New(virtualLine)}
+	n.Loses = func(from, to netip.Addr, datagram []byte) bool {
+		return n.cut.Load() && firstTwo(from) != firstTwo(to) || n.drops != nil && n.drops(datagram[0])
 	}
-	n.net.Start()
-	t.Cleanup(n.net.Close)
+	t.Cleanup(n.Close)
 	return n
 }
 
 // firstTwo tells whether an address is of node 0 or 1.
-func firstTwo(a net.Addr) bool {
-	ip := a.(*net.UDPAddr).IP
-	return ip.Equal(simnet.IntToPublicIPv4(0)) || ip.Equal(simnet.IntToPublicIPv4(1))
-}
-
-// host makes the stand-in for a node's sockets at an address of its own.
-func (n *virtualNet) host() *host.Simulated {
-	ip := simnet.IntToPublicIPv4(n.nodes)
-	n.nodes++
-	source := &sourceIP{}
-	source.ip.Store(&ip)
-	link := simnet.NodeBiDiLinkSettings{
-		Downlink: simnet.LinkSettings{BitsPerSecond: virtualBits},
-		Uplink:   simnet.LinkSettings{BitsPerSecond: virtualBits},
-	}
-	return &host.Simulated{
-		Listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/4001/quic-v1", ip))},
-		QUIC: libp2p.QUICReuse(
-			func(l fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, opts ...quicreuse.Option) (*quicreuse.ConnManager, error) {
-				m, err := quicreuse.NewConnManager(reset, token, opts...)
-				if err == nil {
-					l.Append(fx.StopHook(m.Close))
-				}
-				return m, err
-			},
-			quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source, nil }),
-			quicreuse.OverrideListenUDP(func(_ string, addr *net.UDPAddr) (net.PacketConn, error) {
-				if n.drops != nil {
-					return lossy{n.net.NewEndpoint(addr, link), n.drops}, nil
-				}
-				return n.net.NewEndpoint(addr, link), nil
-			}),
-		),
-	}
-}
+func firstTwo(a netip.Addr) bool { return a == virtual.Addr(0) || a == virtual.Addr(1) }
 
 // cluster is cluster on this net.
 func (n *virtualNet) cluster(t *testing.T, nodes int) []*Swarm {
 	t.Helper()
-	return clusterOn(t, nodes, n.host)
-}
-
-// sourceIP answers every question for a route with the node's address.
-type sourceIP struct{ ip atomic.Pointer[net.IP] }
-
-func (s *sourceIP) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error) {
-	return *s.ip.Load(), nil
+	return clusterOn(t, nodes, n.Host)
 }
 
 // Twenty nodes (ten with -short) join with one invite each through the member that came last, become a full
@@ -131,7 +61,7 @@ func TestVirtualTime(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		all := []*Swarm{start(t, cfg)}
 		for len(all) < nodes {
 			v, err := o.Invite(admission.InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
@@ -151,11 +81,11 @@ func TestVirtualTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%+v", profile)
-		if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLatency || rtt > 3*virtualLatency {
-			t.Errorf("round trip %s, want about %s", rtt, 2*virtualLatency)
+		if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLine.Latency || rtt > 3*virtualLine.Latency {
+			t.Errorf("round trip %s, want about %s", rtt, 2*virtualLine.Latency)
 		}
-		if r := profile.BytesPerS; r < virtualBits/8/2 || r > virtualBits/8 {
-			t.Errorf("%d bytes a second on a line of %d", r, virtualBits/8)
+		if r := profile.BytesPerS; r < int64(virtualLine.BitsPerS)/8/2 || r > int64(virtualLine.BitsPerS)/8 {
+			t.Errorf("%d bytes a second on a line of %d", r, virtualLine.BitsPerS/8)
 		}
 		if err := all[0].Close(); err != nil {
 			t.Fatal(err)
@@ -178,7 +108,7 @@ func enterVirtual(t *testing.T, n *virtualNet, v admission.Invite) *Swarm {
 	}
 	s := start(t, Config{
 		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability,
-		Bootstrap: v.Addrs, Logger: testLogger(t), simulated: n.host(),
+		Bootstrap: v.Addrs, Logger: testLogger(t), Simulated: n.Host(),
 	})
 	if err := s.Connect(testContext(t), v.Addrs...); err != nil {
 		t.Fatal(err)
@@ -227,13 +157,13 @@ func TestVirtualConnectPastTheDead(t *testing.T) {
 		n := newVirtualNet(t)
 		o := testOwner(t)
 		ctx := testContext(t)
-		dead := peerstore.FullAddrs(testIdentity(t).ID(), n.host().Listen) // nobody is there
-		dead = append(dead, peerstore.FullAddrs(testIdentity(t).ID(), n.host().Listen)...)
+		dead := peerstore.FullAddrs(testIdentity(t).ID(), n.Host().Listen) // nobody is there
+		dead = append(dead, peerstore.FullAddrs(testIdentity(t).ID(), n.Host().Listen)...)
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		there := start(t, cfg)
 		cfg = testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		s := start(t, cfg)
 		began := time.Now()
 		if err := s.Connect(ctx, append(dead, there.Addrs()...)...); err != nil {
@@ -256,10 +186,10 @@ func TestVirtualMembershipEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		cfg := testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		a := start(t, cfg)
 		cfg = testMember(t, o, testRun)
-		cfg.simulated = n.host()
+		cfg.Simulated = n.Host()
 		var err error
 		if cfg.Capability, err = o.Capability(testRun, cfg.Identity, time.Minute, time.Now()); err != nil {
 			t.Fatal(err)
