@@ -190,8 +190,12 @@ func (n *Node) record(p plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 
 // settle tells the others what this node has loaded, and has its holders fetch copies, while the steps run.
 func (g *generation) settle(ctx context.Context) {
-	if err := g.checkpointer.For(g.plan).Settle(ctx); err != nil && ctx.Err() == nil {
+	saver := g.checkpointer.For(g.plan)
+	if err := saver.Settle(ctx); err != nil && ctx.Err() == nil {
 		g.log.Warn("the state at the start of the plan has no copy", "generation", g.plan.Generation, "cause", err)
+	}
+	if err := saver.KeepCopies(ctx); err != nil && ctx.Err() == nil {
+		g.log.Warn("the newest checkpoint has lost a copy", "generation", g.plan.Generation, "cause", err)
 	}
 }
 

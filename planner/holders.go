@@ -4,19 +4,17 @@ import (
 	"fmt"
 	"slices"
 
-	"pnode/pipeline/schedule"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
 
 // maxHolderLines bounds the reasons about holders.
 const maxHolderLines = 8
 
-// assignHolders gives each placement another node that keeps a copy of its checkpoints.
-// It prefers a node whose disk has room for the copy, then one that computes neither the stage
-// nor a neighbour of it, since what takes one away may take its neighbours too, then the one with
-// the fewest copies so far. Without another node there is no holder. The reasons name nodes that
-// were passed over for their disks, or taken without room. Only replica 0 saves: its checkpoints and
-// their copies are what disks need room for, besides their reserve.
+// assignHolders gives each placement another node that keeps a copy of its checkpoints, as package holders chooses
+// it: with room on its disk, at another site, not next to the stage, with few copies so far. Without another node there is no
+// holder. The reasons name nodes that were passed over for their disks, or taken without room. Only replica 0 saves: its
+// checkpoints and their copies are what disks need room for, besides their reserve.
 func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	copies, left := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
 	measured := slices.ContainsFunc(p.in.Members, func(m Member) bool { return m.Profile.DiskFreeBytes > 0 })
@@ -28,40 +26,31 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 			left[place.Peer] -= p.checkpointBytes(place.Layers)
 		}
 	}
+	share := holders.Share(of.StageCount(), len(p.in.Members))
 	for r := range of.Replicas {
 		stages := of.Replicas[r].Stages
 		for s := range stages {
 			id, place := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, &stages[s]
-			need, near := p.checkpointBytes(place.Layers), map[plan.PeerID]bool{}
-			for n := max(s-1, 0); n <= min(s+1, len(stages)-1); n++ {
-				near[stages[n].Peer] = true
-			}
-			full := func(m *Member) bool {
-				return measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
-			}
-			rank := func(m *Member) int { // copies are fewer than stages
-				if near[m.Peer] {
-					return copies[m.Peer] + maxLayers*schedule.MaxWorkers
-				}
-				return copies[m.Peer]
-			}
-			var holder, nearest *Member   // the best, and the best were disks no matter
-			for i := range p.in.Members { // sorted by peer: the first of equals stays
-				m := &p.in.Members[i]
+			need := p.checkpointBytes(place.Layers)
+			var options, roomy []holders.Option // roomy: were disks no matter
+			for _, m := range p.in.Members {
 				if m.Draining || m.Peer == place.Peer {
 					continue
 				}
-				if nearest == nil || rank(m) < rank(nearest) {
-					nearest = m
+				o := holders.Option{
+					Peer: m.Peer, Shared: holders.Common(p.ties(place.Peer), m.Ties), Near: of.Near(id, m.Peer),
+					Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
-				if holder == nil || full(holder) && !full(m) || full(holder) == full(m) && rank(m) < rank(holder) {
-					holder = m
-				}
+				roomy = append(roomy, o)
+				o.Full = measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
+				options = append(options, o)
 			}
-			if holder == nil {
+			holder, ok := holders.Best(options)
+			if !ok {
 				continue
 			}
-			if text := holderText(id, need, holder, nearest, full(holder), left[nearest.Peer]); text != "" && len(reasons) < maxHolderLines {
+			nearest, _ := holders.Best(roomy)
+			if text := p.holderText(id, need, holder, nearest.Peer, left[nearest.Peer]); text != "" && len(reasons) < maxHolderLines {
 				reasons = append(reasons, plan.Reason{Kind: plan.ReasonHolder, Text: text})
 			}
 			place.Holder = holder.Peer
@@ -74,14 +63,24 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	return reasons
 }
 
+// ties returns what a member may be lost together with.
+func (p *problem) ties(peer plan.PeerID) []string {
+	for _, m := range p.in.Members {
+		if m.Peer == peer {
+			return m.Ties
+		}
+	}
+	return nil
+}
+
 // holderText says why a holder was chosen for its disk; empty where it was not.
-func holderText(id plan.StageID, need int64, holder, nearest *Member, full bool, free int64) string {
+func (p *problem) holderText(id plan.StageID, need int64, holder holders.Option, nearest plan.PeerID, free int64) string {
 	what := fmt.Sprintf("replica %d stage %d: its checkpoints take %s", id.Replica, id.Stage, plan.Size(need))
 	switch {
-	case full:
-		return fmt.Sprintf("%s, the disk of no other node has that much to spare: %s keeps the copy and may run out of room", what, holder.label())
-	case holder != nearest:
-		return fmt.Sprintf("%s: %s keeps the copy, not %s, whose disk has %s to spare", what, holder.label(), nearest.label(), plan.Size(max(0, free)))
+	case holder.Full:
+		return fmt.Sprintf("%s, the disk of no other node has that much to spare: %s keeps the copy and may run out of room", what, p.label(holder.Peer))
+	case holder.Peer != nearest:
+		return fmt.Sprintf("%s: %s keeps the copy, not %s, whose disk has %s to spare", what, p.label(holder.Peer), p.label(nearest), plan.Size(max(0, free)))
 	}
 	return ""
 }

@@ -31,6 +31,8 @@ type Member struct {
 	Claim string
 	// Draining members are about to leave: they get neither a stage nor a copy.
 	Draining bool
+	// Ties are what it may be lost together with, sorted: see package holders.
+	Ties []string
 }
 
 // label returns how the node is called in reasons and errors.

@@ -116,11 +116,8 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 			return err
 		}
 	}
-	holders := []plan.PeerID{s.Self}
-	if holder := s.copy(ctx, request); holder != "" {
-		holders = append(holders, holder)
-	}
-	return s.report(ctx, saved, holders...)
+	holder := s.copy(ctx, request)
+	return s.reportCopy(ctx, saved, holder)
 }
 
 // pauses reports whether the plan ends for another one to follow, rather than with the run. What the coordinator
@@ -155,73 +152,6 @@ func (s PlanSaver) planFollows(ctx context.Context) bool {
 	case <-late.C:
 		return false
 	}
-}
-
-// copy has a stage's holder fetch a copy, and returns the holder; empty without a copy.
-func (s PlanSaver) copy(ctx context.Context, request copyRequest) plan.PeerID {
-	holder := s.plan.Replicas[request.Replica].Stages[request.Stage].Holder
-	if holder == "" {
-		return ""
-	}
-	asking, cancel := context.WithTimeout(ctx, copyTimeout)
-	defer cancel()
-	asking, free := s.untilPause(asking, request, holder)
-	defer free()
-	if _, err := s.Peers.Ask(asking, holder, protocolCopy, request); err != nil {
-		if ctx.Err() == nil && !s.over(request.Generation) {
-			if gone := context.Cause(asking); errors.Is(gone, errGone) {
-				err = gone
-			}
-			s.Log.Warn("no copy of this stage's state", "step", request.Step, "holder", holder, "cause", err)
-		}
-		return ""
-	}
-	return holder
-}
-
-var (
-	// errPaused ends a copy: another plan is to follow, whose state needs the lines.
-	errPaused = errors.New("checkpointer: another plan is to follow")
-	// errGone ends a copy before the connection does, which lasts for half a minute: the next save waits for it.
-	errGone = errors.New("checkpointer: the other node of the copy is gone")
-)
-
-// untilPause returns a context that ends when the other end of a copy is gone, and when its plan is over, or about to be. The
-// copies of the last step of a plan are wanted even then, and those of the run's first checkpoint: there is none to go
-// back to.
-func (c *Checkpointer) untilPause(ctx context.Context, r copyRequest, other plan.PeerID) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	now := c.Consensus.State()
-	wanted := now.Paused() || now.Checkpoint.Step == 0
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		for ctx.Err() == nil {
-			changed := c.Consensus.Changed()
-			if m, known := c.Consensus.State().Member(other); known && m.State == consensus.Gone {
-				end(errGone)
-				return
-			}
-			if !wanted && c.over(r.Generation) {
-				end(errPaused)
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-		}
-	}()
-	return ctx, func() {
-		end(nil)
-		<-watching
-	}
-}
-
-// over reports whether a plan has ended, or is about to.
-func (c *Checkpointer) over(g plan.Generation) bool {
-	now := c.Consensus.State()
-	return now.Paused() || now.Plan.Generation != g
 }
 
 // report has the log take a stage as saved, with its holders.
@@ -262,56 +192,6 @@ func (s PlanSaver) Fetch(ctx context.Context) {
 	if err := fetching.Wait(); err != nil && ctx.Err() == nil {
 		s.Log.Info("some of the state is looked for elsewhere", "cause", err)
 	}
-}
-
-// Settle tells the log that this node has the layers of its stages that it has loaded, and then has their holders
-// fetch copies. A member that leaves goes once others are known to have what it had.
-func (s PlanSaver) Settle(ctx context.Context) error {
-	start := s.Consensus.State().Checkpoint
-	if start.Step != s.plan.Start || start.Step == 0 {
-		return nil
-	}
-	type stage struct {
-		request copyRequest
-		saved   consensus.StageSaved
-	}
-	var own []stage
-	for r, pipe := range s.plan.Replicas {
-		for i, place := range pipe.Stages {
-			if place.Peer != s.Self {
-				continue
-			}
-			layers := start.Layers[place.Layers.First:place.Layers.End]
-			st := stage{
-				copyRequest{Generation: s.plan.Generation, Step: start.Step, Replica: plan.Replica(r), Stage: plan.Stage(i)},
-				consensus.StageSaved{Step: start.Step, Generation: start.Generation, Layers: layers},
-			}
-			if !heldBy(layers, s.Self) {
-				if err := s.report(ctx, st.saved, s.Self); err != nil {
-					return err
-				}
-			}
-			if place.Holder != "" && !heldBy(layers, place.Holder) {
-				own = append(own, st)
-			}
-		}
-	}
-	for _, st := range own {
-		for _, l := range st.saved.Layers {
-			st.request.Chunks = append(st.request.Chunks, l.Chunks...)
-		}
-		if holder := s.copy(ctx, st.request); holder != "" {
-			if err := s.report(ctx, st.saved, s.Self, holder); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// heldBy reports whether a peer is known to hold all of some layers.
-func heldBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
-	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, peer) })
 }
 
 // Load writes a layer's state at the plan's start step to dst. For step 0 these are the weights

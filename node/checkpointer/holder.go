@@ -26,11 +26,15 @@ const (
 	protocolCopy = "/pnode/copy/1"
 	// copyTimeout bounds one copy. After it the stage is reported with one holder.
 	copyTimeout = time.Minute
-	// planPatience bounds the holder's wait for a plan that the asking node has already.
+	// planPatience bounds the holder's wait for what the asking node has read of the log already.
 	planPatience = 5 * time.Second
 )
 
-var errBadCopy = errors.New("checkpointer: bad copy request")
+var (
+	errBadCopy = errors.New("checkpointer: bad copy request")
+	// errEarly marks a request that the log may allow when this node has read more of it.
+	errEarly = errors.New("the log that this node has read does not say so")
+)
 
 func decodeCopyRequest(data []byte) (copyRequest, error) {
 	var r copyRequest
@@ -43,9 +47,12 @@ func decodeCopyRequest(data []byte) (copyRequest, error) {
 	return r, nil
 }
 
-// check returns an error unless the plan has self hold this stage for the asking node.
+// check returns an error unless self is to hold this stage for the asking node. It wraps errEarly where that may change
+// with the log.
 func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
 	switch {
+	case r.Generation > s.Plan.Generation:
+		return fmt.Errorf("%w: generation %d, the current one is %d: %w", errBadCopy, r.Generation, s.Plan.Generation, errEarly)
 	case r.Generation != s.Plan.Generation:
 		return fmt.Errorf("%w: generation %d, the current one is %d", errBadCopy, r.Generation, s.Plan.Generation)
 	case r.Step < s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
@@ -53,9 +60,12 @@ func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
 	case int(r.Replica) >= len(s.Plan.Replicas) || int(r.Stage) >= len(s.Plan.Replicas[r.Replica].Stages):
 		return fmt.Errorf("%w: the plan has no replica %d stage %d", errBadCopy, r.Replica, r.Stage)
 	}
-	place := s.Plan.Replicas[r.Replica].Stages[r.Stage]
-	if place.Peer != from || place.Holder != self {
-		return fmt.Errorf("%w: replica %d stage %d is not %s's for this node to hold", errBadCopy, r.Replica, r.Stage, from)
+	place, holder := s.Plan.At(r.stage()), s.Holder(r.stage())
+	switch {
+	case place.Peer != from:
+		return fmt.Errorf("%w: replica %d stage %d is not %s's", errBadCopy, r.Replica, r.Stage, from)
+	case holder != self:
+		return fmt.Errorf("%w: replica %d stage %d is for %s to hold: %w", errBadCopy, r.Replica, r.Stage, holder.Short(), errEarly)
 	}
 	if r.Step > s.Checkpoint.Step {
 		return nil
@@ -71,6 +81,8 @@ func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
 	}
 	return nil
 }
+
+func (r copyRequest) stage() plan.StageID { return plan.StageID{Replica: r.Replica, Stage: r.Stage} }
 
 // pin names the pin of the stage's state, at the worker and at its holder, until the checkpoint
 // is committed.
@@ -94,17 +106,7 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	if err != nil {
 		return nil, err
 	}
-	waiting, stop := context.WithTimeout(ctx, planPatience)
-	defer stop()
-	changed := c.Consensus.Changed()
-	for c.Consensus.State().Plan.Generation < r.Generation && waiting.Err() == nil {
-		select {
-		case <-changed:
-			changed = c.Consensus.Changed()
-		case <-waiting.Done():
-		}
-	}
-	if err := r.check(c.Consensus.State(), from, c.Self); err != nil {
+	if err := c.await(ctx, r, from); err != nil {
 		return nil, err
 	}
 	// The pin comes first: it keeps what has arrived when the fetch is taken up again.
@@ -114,4 +116,22 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	fetching, free := c.untilPause(ctx, r, from)
 	defer free()
 	return nil, c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
+}
+
+// await is check for as long as the log may be behind here that the asking node has read.
+func (c *Checkpointer) await(ctx context.Context, r copyRequest, from plan.PeerID) error {
+	ctx, stop := context.WithTimeout(ctx, planPatience)
+	defer stop()
+	for {
+		changed := c.Consensus.Changed()
+		err := r.check(c.Consensus.State(), from, c.Self)
+		if !errors.Is(err, errEarly) {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -17,6 +19,7 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 			Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "b", Holder: "a", Layers: plan.LayerRange{First: 1, End: 2}}},
 		}}},
 	}
+	state.Members = members("a", "b", "c")
 	good := copyRequest{Generation: 3, Step: 50}
 	if err := good.check(state, "a", "b"); err != nil {
 		t.Fatalf("the plan's own copy is refused: %v", err)
@@ -44,6 +47,33 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+}
+
+// TestAnotherMemberHoldsForOneThatIsGone, once it has read so in the log.
+func TestAnotherMemberHoldsForOneThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := consensus.State{
+			Run:     &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
+			Members: members("a", "b", "c"),
+			Plan:    plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}}}}},
+		}
+		log := &fakeLog{changed: make(chan struct{}), state: state}
+		c := &Checkpointer{Config{Self: "c", Consensus: log}}
+		request := copyRequest{Generation: 3, Step: 50}
+		if err := c.await(t.Context(), request, "a"); !errors.Is(err, errEarly) {
+			t.Errorf("what b holds: %v", err)
+		}
+		go func() {
+			time.Sleep(planPatience / 2)
+			gone := state
+			gone.Members = members("a", "b", "c")
+			gone.Members[1].State = consensus.Gone
+			log.set(gone)
+		}()
+		if err := c.await(t.Context(), request, "a"); err != nil {
+			t.Errorf("what b held: %v", err)
+		}
+	})
 }
 
 func FuzzDecodeCopyRequest(f *testing.F) {

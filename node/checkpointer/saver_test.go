@@ -18,8 +18,10 @@ import (
 
 // told is a consensus and the members at once: it notes what a saver does, in order. Its state changes at no time.
 type told struct {
-	state consensus.State
-	acts  []string
+	state   consensus.State
+	acts    []string
+	refuses error  // reports with a holder
+	ended   func() // nil, or called after a report
 }
 
 func (t *told) State() consensus.State   { return t.state }
@@ -28,6 +30,12 @@ func (t *told) Changed() <-chan struct{} { return nil }
 func (t *told) Propose(_ context.Context, e consensus.Entry) error {
 	saved := e.(consensus.StageSaved)
 	t.acts = append(t.acts, fmt.Sprintf("report %d of %d: %v", saved.Step, saved.Generation, saved.Layers[0].Holders))
+	if t.ended != nil {
+		t.ended()
+	}
+	if len(saved.Layers[0].Holders) > 1 {
+		return t.refuses
+	}
 	return nil
 }
 
@@ -38,6 +46,14 @@ func (t *told) Ask(_ context.Context, peer plan.PeerID, _ string, request any) (
 
 func (t *told) Serve(string, func(context.Context, plan.PeerID, []byte) ([]byte, error)) {}
 
+// members returns active members, which are to be named in order.
+func members(peers ...plan.PeerID) (all []consensus.Member) {
+	for _, p := range peers {
+		all = append(all, consensus.Member{Peer: p, State: consensus.Active})
+	}
+	return all
+}
+
 // TestWhoSavesWaitsForAPlanBeforeItMakesCopies: in a pause each replica reports its state as soon as it is stored, and the
 // next plan fetches it there; else a copy comes first.
 func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
@@ -45,10 +61,10 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
 		{Stages: []plan.Placement{{Peer: "me", Holder: "c", Layers: plan.LayerRange{End: 1}}}},
 	}}
-	paused := consensus.State{Run: &plan.RunSpec{}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}}
+	paused := consensus.State{Run: &plan.RunSpec{}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}, Members: members("b", "c", "me")}
 	first := paused
 	first.Checkpoint = consensus.Checkpoint{}
-	stopped := consensus.State{Run: &plan.RunSpec{}, Plan: current, StopWanted: true}
+	stopped := consensus.State{Run: &plan.RunSpec{}, Plan: current, StopWanted: true, Members: paused.Members}
 	for _, c := range []struct {
 		name    string
 		state   consensus.State
@@ -120,11 +136,106 @@ func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 			for i, h := range c.holders {
 				made.Layers = append(made.Layers, consensus.LayerRef{Layer: i, Holders: h})
 			}
-			log := &told{state: consensus.State{Plan: next, Checkpoint: made}}
+			log := &told{state: consensus.State{Plan: next, Checkpoint: made, Members: members("b", "me")}}
 			saver := New(Config{Self: "me", Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
 			if err := saver.Settle(t.Context()); err != nil || !slices.Equal(log.acts, c.want) {
 				t.Errorf("%v, %v; want %v", log.acts, err, c.want)
 			}
 		})
+	}
+}
+
+// mortal is told with a holder that is lost while it fetches the first copy.
+type mortal struct {
+	told
+	fakeLog
+	dies plan.PeerID
+}
+
+func (m *mortal) State() consensus.State   { return m.fakeLog.State() }
+func (m *mortal) Changed() <-chan struct{} { return m.fakeLog.Changed() }
+
+func (m *mortal) Propose(ctx context.Context, e consensus.Entry) error { return m.told.Propose(ctx, e) }
+
+func (m *mortal) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
+	_, _ = m.told.Ask(ctx, peer, protocol, request) // notes it
+	if peer != m.dies {
+		return nil, nil
+	}
+	m.lose(peer)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// lose has the log say that a member is gone.
+func (m *mortal) lose(peer plan.PeerID) {
+	state := m.State()
+	state.Epoch++
+	state.Members = slices.Clone(state.Members)
+	for i := range state.Members {
+		if state.Members[i].Peer == peer {
+			state.Members[i].State = consensus.Gone
+		}
+	}
+	m.set(state)
+}
+
+// TestALostHolderIsReplaced: by the save under way, by the next one, and for the newest checkpoint at once.
+func TestALostHolderIsReplaced(t *testing.T) {
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
+		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
+	}}
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log := &mortal{dies: "b"}
+	log.changed = make(chan struct{})
+	log.set(consensus.State{Run: &plan.RunSpec{}, Plan: current, Members: members("b", "c", "d", "me"), Checkpoint: consensus.Checkpoint{
+		Step: 20, Generation: 2, Layers: []consensus.LayerRef{{Holders: []plan.PeerID{"me", "b"}}},
+	}})
+	saver := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
+	want := func(acts ...string) {
+		t.Helper()
+		if !slices.Equal(log.acts, acts) {
+			t.Errorf("%q, want %q", log.acts, acts)
+		}
+		log.acts = nil
+	}
+	save := func(step plan.Step) {
+		t.Helper()
+		if err := saver.Save(t.Context(), pipeline.State{Step: step, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(21)
+	want("copy of 21 to b", "copy of 21 to c", "report 21 of 3: [me c]")
+	save(22)
+	want("copy of 22 to c", "report 22 of 3: [me c]")
+	ctx, end := context.WithCancel(t.Context())
+	log.dies = "c" // with the copy that it was to have of the checkpoint
+	log.ended = func() { end() }
+	if err := saver.KeepCopies(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want("copy of 20 to c", "copy of 20 to d", "report 20 of 2: [me d]")
+}
+
+// TestAReportTheLogRefusesNamesNoHolder: the roster may have changed since the copy was asked for.
+func TestAReportTheLogRefusesNamesNoHolder(t *testing.T) {
+	for _, c := range []struct {
+		refusal error
+		want    []string
+	}{
+		{fmt.Errorf("%w: of another holder", consensus.ErrRejected), []string{"report 7 of 3: [me b]", "report 7 of 3: [me]"}},
+		{fmt.Errorf("%w: %w", consensus.ErrRejected, consensus.ErrStale), []string{"report 7 of 3: [me b]"}},
+	} {
+		log := &told{refuses: c.refusal}
+		saver := PlanSaver{Checkpointer: &Checkpointer{Config{Self: "me", Consensus: log, Log: slog.New(slog.DiscardHandler)}}}
+		err := saver.reportCopy(t.Context(), consensus.StageSaved{Step: 7, Generation: 3, Layers: make([]consensus.LayerRef, 1)}, "b")
+		if !slices.Equal(log.acts, c.want) || (err == nil) != (len(c.want) == 2) {
+			t.Errorf("%q, %v; want %q", log.acts, err, c.want)
+		}
 	}
 }

@@ -212,8 +212,9 @@ func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 	for r, pipe := range state.Plan.Replicas {
 		for s, place := range pipe.Stages {
 			if !living[place.Peer] {
-				lost = append(lost, plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
-				holds[place.Holder]++
+				id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}
+				lost = append(lost, id)
+				holds[state.Holder(id)]++
 			}
 		}
 	}

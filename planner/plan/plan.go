@@ -253,6 +253,14 @@ func (p Plan) StagesOf(worker WorkerID) []StageID {
 	return held
 }
 
+// StageCount counts the stages of all replicas.
+func (p Plan) StageCount() (n int) {
+	for _, pipe := range p.Replicas {
+		n += len(pipe.Stages)
+	}
+	return n
+}
+
 // At returns the placement of a stage.
 func (p Plan) At(h StageID) Placement { return p.Replicas[h.Replica].Stages[h.Stage] }
 
@@ -268,6 +276,12 @@ func (p Plan) Find(h StageID) (Placement, bool) {
 func (p Plan) Has(peer PeerID, h StageID) bool {
 	place, ok := p.Find(h)
 	return ok && place.Peer == peer
+}
+
+// Near reports whether a peer computes a stage or one next to it.
+func (p Plan) Near(h StageID, peer PeerID) bool {
+	stages := p.Replicas[h.Replica].Stages
+	return slices.ContainsFunc(stages[max(h.Stage-1, 0):min(int(h.Stage)+2, len(stages))], func(at Placement) bool { return at.Peer == peer })
 }
 
 // Places reports whether the plan has a stage for a peer.

@@ -96,14 +96,18 @@ func (by Author) refused(s State, e Entry, who string) error {
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
-// to be with no others than that peer and the holder that the plan gives it. Whom a salvage names has a layer alone.
+// to be with no others than that peer and the stage's holder, by the plan or now. Whom a salvage names has a layer alone.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
 		mine := s.Salvage.has(e.Step, l.Layer, peer) && slices.Equal(l.Holders, []plan.PeerID{peer})
-		for _, pipe := range s.Plan.Replicas {
-			for _, place := range pipe.Stages {
-				others := func(h plan.PeerID) bool { return h != peer && h != place.Holder }
-				mine = mine || place.Peer == peer && place.Layers.Contains(l.Layer) && !slices.ContainsFunc(l.Holders, others)
+		for r, pipe := range s.Plan.Replicas {
+			for st, place := range pipe.Stages {
+				if place.Peer != peer || !place.Layers.Contains(l.Layer) {
+					continue
+				}
+				now := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
+				others := func(h plan.PeerID) bool { return h != peer && h != place.Holder && h != now }
+				mine = mine || !slices.ContainsFunc(l.Holders, others)
 			}
 		}
 		if !mine {

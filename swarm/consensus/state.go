@@ -1,10 +1,13 @@
 package consensus
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/places"
 )
 
 // Bounds of the replicated state. They keep a snapshot under MaxStateBytes.
@@ -212,6 +215,79 @@ func (s State) withMember(m Member) State {
 		s.Members = slices.Insert(s.Members, i, m)
 	}
 	return s
+}
+
+// Holder returns who keeps the copy of a stage's checkpoints: whom the plan names while that member is there, and else one
+// that takes its place. That follows from the plan and the roster, so that all nodes with the same log name the same.
+func (s State) Holder(at plan.StageID) plan.PeerID {
+	if _, ok := s.Plan.Find(at); !ok {
+		return ""
+	}
+	copies := map[plan.PeerID]int{}
+	for r, pipe := range s.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			if m, _ := s.Member(place.Holder); m.stays() {
+				if at == (plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}) {
+					return place.Holder
+				}
+				copies[place.Holder]++
+			}
+		}
+	}
+	for r, pipe := range s.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			if m, _ := s.Member(place.Holder); m.stays() {
+				continue
+			}
+			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
+			best, _ := holders.Best(s.holderOptions(id, copies)) // none is empty
+			if id == at {
+				return best.Peer
+			}
+			copies[best.Peer]++
+		}
+	}
+	return ""
+}
+
+// stays reports whether a member is in the run and not about to leave.
+func (m Member) stays() bool { return m.State == Active || m.State == Joining }
+
+// holderOptions returns the members that may keep the copy of a stage instead of the one that the plan names.
+func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (options []holders.Option) {
+	place, ties := s.Plan.At(at), s.Ties(s.Plan.At(at).Peer)
+	layers := slices.DeleteFunc(slices.Clone(s.Checkpoint.Layers), func(l LayerRef) bool { return !place.Layers.Contains(l.Layer) })
+	need := int64(0)
+	for _, l := range layers {
+		need += l.SizeBytes
+	}
+	share := holders.Share(s.Plan.StageCount(), s.present())
+	for _, m := range s.Members {
+		if m.State != Active || m.Peer == place.Peer {
+			continue
+		}
+		keeps := slices.ContainsFunc(layers, func(l LayerRef) bool { return slices.Contains(l.Holders, m.Peer) })
+		free := m.Profile.DiskFreeBytes
+		options = append(options, holders.Option{
+			Peer: m.Peer, Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
+			Shared: holders.Common(ties, s.Ties(m.Peer)), Near: s.Plan.Near(at, m.Peer), Copies: copies[m.Peer],
+		})
+	}
+	return options
+}
+
+// Ties returns what a member may be lost together with, as package holders counts it: the networks that it is reached in
+// and the invite that it came by.
+func (s State) Ties(peer plan.PeerID) []string {
+	m, _ := s.Member(peer)
+	ties := places.Networks(m.Addrs)
+	for _, g := range s.Grants {
+		if slices.Contains(g.Peers, peer) {
+			ties = append(ties, fmt.Sprintf("invite %016x", g.Serial))
+		}
+	}
+	slices.Sort(ties)
+	return ties
 }
 
 // present counts the members that are not gone.

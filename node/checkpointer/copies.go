@@ -1,0 +1,189 @@
+package checkpointer
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// copy has a stage's holder fetch a copy, and returns the holder; empty without a copy. Where the holder is lost meanwhile,
+// the one that takes its place is asked.
+func (s PlanSaver) copy(ctx context.Context, request copyRequest) plan.PeerID {
+	var lost []plan.PeerID
+	for {
+		holder := s.Consensus.State().Holder(request.stage())
+		if holder == "" || slices.Contains(lost, holder) {
+			return ""
+		}
+		asking, free := s.untilPause(ctx, request, holder)
+		_, err := s.Peers.Ask(asking, holder, protocolCopy, request)
+		gone := errors.Is(context.Cause(asking), errGone)
+		free()
+		switch {
+		case err == nil:
+			return holder
+		case ctx.Err() != nil || s.over(request.Generation):
+			return ""
+		case gone:
+			err = errGone
+		}
+		s.Log.Warn("no copy of this stage's state", "step", request.Step, "holder", holder, "cause", err)
+		if !gone {
+			return ""
+		}
+		lost = append(lost, holder)
+	}
+}
+
+var (
+	// errPaused ends a copy: another plan is to follow, whose state needs the lines.
+	errPaused = errors.New("checkpointer: another plan is to follow")
+	// errGone ends a copy before the connection does, which lasts for half a minute: the next save waits for it.
+	errGone = errors.New("checkpointer: the other node of the copy is gone")
+)
+
+// untilPause returns a context that ends after copyTimeout, when the other end of a copy is gone, and when its plan is over, or
+// about to be. The copies of the last step of a plan are wanted even then, and those of the run's first checkpoint: there is none to go
+// back to.
+func (c *Checkpointer) untilPause(ctx context.Context, r copyRequest, other plan.PeerID) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithTimeout(ctx, copyTimeout)
+	ctx, end := context.WithCancelCause(ctx)
+	now := c.Consensus.State()
+	wanted := now.Paused() || now.Checkpoint.Step == 0
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for ctx.Err() == nil {
+			changed := c.Consensus.Changed()
+			if m, known := c.Consensus.State().Member(other); known && m.State == consensus.Gone {
+				end(errGone)
+				return
+			}
+			if !wanted && c.over(r.Generation) {
+				end(errPaused)
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return ctx, func() {
+		end(nil)
+		stop()
+		<-watching
+	}
+}
+
+// over reports whether a plan has ended, or is about to.
+func (c *Checkpointer) over(g plan.Generation) bool {
+	return c.Consensus.State().Paused() || c.superseded(g)
+}
+
+// superseded reports whether the log has another plan.
+func (c *Checkpointer) superseded(g plan.Generation) bool {
+	return c.Consensus.State().Plan.Generation != g
+}
+
+// reportCopy reports a stage that a holder has a copy of, empty for none. Where the log has another holder by now and refuses
+// that, the stage is reported without the copy.
+func (s PlanSaver) reportCopy(ctx context.Context, saved consensus.StageSaved, holder plan.PeerID) error {
+	if holder != "" {
+		err := s.report(ctx, saved, s.Self, holder)
+		if !errors.Is(err, consensus.ErrRejected) || errors.Is(err, consensus.ErrStale) {
+			return err
+		}
+		s.Log.Info("the log does not take this stage's copy", "step", saved.Step, "holder", holder, "cause", err)
+	}
+	return s.report(ctx, saved, s.Self)
+}
+
+// Settle tells the log that this node has the layers of its stages that it has loaded, and then has their holders
+// fetch copies. A member that leaves goes once others are known to have what it had.
+func (s PlanSaver) Settle(ctx context.Context) error {
+	start := s.Consensus.State().Checkpoint
+	if start.Step != s.plan.Start || start.Step == 0 {
+		return nil
+	}
+	own := s.own(start)
+	for _, st := range own {
+		if !heldBy(st.saved.Layers, s.Self) {
+			if err := s.report(ctx, st.saved, s.Self); err != nil {
+				return err
+			}
+		}
+	}
+	return s.copyAll(ctx, own)
+}
+
+// KeepCopies has copies of this node's stages made where those of the newest checkpoint were lost with their holders,
+// until ctx ends.
+func (s PlanSaver) KeepCopies(ctx context.Context) error {
+	seen := uint64(0)
+	for ctx.Err() == nil && !s.superseded(s.plan.Generation) {
+		changed := s.Consensus.Changed()
+		state := s.Consensus.State()
+		if state.Epoch != seen {
+			seen = state.Epoch
+			own := slices.DeleteFunc(s.own(state.Checkpoint), func(st stage) bool { return !heldBy(st.saved.Layers, s.Self) })
+			if err := s.copyAll(ctx, own); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// stage is a stage of this node in a committed checkpoint.
+type stage struct {
+	request copyRequest
+	saved   consensus.StageSaved
+}
+
+// own returns the stages that this node has by the plan, as a checkpoint has them.
+func (s PlanSaver) own(made consensus.Checkpoint) (own []stage) {
+	for r, pipe := range s.plan.Replicas {
+		for i, place := range pipe.Stages {
+			if place.Peer != s.Self || len(made.Layers) < place.Layers.End {
+				continue
+			}
+			st := stage{
+				copyRequest{Generation: s.plan.Generation, Step: made.Step, Replica: plan.Replica(r), Stage: plan.Stage(i)},
+				consensus.StageSaved{Step: made.Step, Generation: made.Generation, Layers: made.Layers[place.Layers.First:place.Layers.End]},
+			}
+			for _, l := range st.saved.Layers {
+				st.request.Chunks = append(st.request.Chunks, l.Chunks...)
+			}
+			own = append(own, st)
+		}
+	}
+	return own
+}
+
+// copyAll has the holders of stages fetch copies, where they have none.
+func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
+	for _, st := range stages {
+		if holder := s.Consensus.State().Holder(st.request.stage()); holder == "" || heldBy(st.saved.Layers, holder) {
+			continue
+		}
+		if holder := s.copy(ctx, st.request); holder != "" {
+			if err := s.reportCopy(ctx, st.saved, holder); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heldBy reports whether a peer is known to hold all of some layers.
+func heldBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
+	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, peer) })
+}

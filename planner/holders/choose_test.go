@@ -1,0 +1,43 @@
+package holders
+
+import (
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+func TestBest(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options []Option
+		want    plan.PeerID
+	}{
+		{"nobody", nil, ""},
+		{"the first of equals", []Option{{Peer: "b"}, {Peer: "a"}}, "a"},
+		{"who has fewer copies", []Option{{Peer: "a", Copies: 1}, {Peer: "b"}}, "b"},
+		{"no neighbour, though it has fewer copies", []Option{{Peer: "a", Near: true}, {Peer: "b", Copies: 3}}, "b"},
+		{"a neighbour elsewhere before a stranger at the same site", []Option{{Peer: "a", Shared: 1}, {Peer: "b", Near: true}}, "b"},
+		{"another network and owner before another network", []Option{{Peer: "a", Shared: 1}, {Peer: "b", Shared: 0}}, "b"},
+		{"not all with the one elsewhere", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Shared: 2}}, "b"},
+		{"but all with one, where that does not matter", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Near: true}}, "a"},
+		{"who has room before all else", []Option{{Peer: "a", Full: true}, {Peer: "b", Shared: 2, Near: true, Copies: 9}}, "b"},
+	} {
+		if got, ok := Best(c.options); got.Peer != c.want || ok != (c.want != "") {
+			t.Errorf("%s: got %q", c.name, got.Peer)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, c := range [][3]int{{4, 4, 2}, {5, 4, 4}, {1, 8, 2}, {8, 2, 8}} {
+		if got := Share(c[0], c[1]); got != c[2] {
+			t.Errorf("%d stages of %d members: %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+func TestCommon(t *testing.T) {
+	if n := Common([]string{"1.1.1.1", "x", "y"}, []string{"1.1.1.2", "y", "z"}); n != 1 {
+		t.Errorf("%d ties in common, want 1", n)
+	}
+}

@@ -1,0 +1,13 @@
+// Package holders says which members keep the copies of stages' checkpoints.
+//
+// A stage's state is lost with its node unless another one has a copy. The next node should not be lost together with the
+// first: by the same power cut, router or owner.
+//
+// # Nouns
+//
+//   - Option: a member that may keep the copy of a stage, with what counts for it. [Best] chooses.
+//   - Ties: names of what a member may be lost with, such as its network. [Common] counts those that two share.
+//
+// The package is pure. Package planner chooses the holders of a plan, swarm/consensus those that take the place of a
+// holder that is gone. It imports nothing of the project but planner/plan.
+package holders

@@ -1,0 +1,30 @@
+package planner
+
+import (
+	"testing"
+
+	"pnode/pipeline/model"
+	"pnode/planner/plan"
+)
+
+// TestCopiesGoElsewhere: to a node that shares neither network nor owner with the stage's, though others are no neighbours of it.
+func TestCopiesGoElsewhere(t *testing.T) {
+	in := Input{Generation: 1, Costs: make([]model.LayerCost, 2)}
+	for _, m := range []struct {
+		peer plan.PeerID
+		ties []string
+	}{{"a", []string{"x"}}, {"b", []string{"x"}}, {"c", []string{"y"}}, {"d", []string{"x"}}, {"e", []string{"x"}}} {
+		in.Members = append(in.Members, Member{Peer: m.peer, Ties: m.ties})
+	}
+	p, err := newProblem(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		{Peer: "a", Layers: plan.LayerRange{End: 1}}, {Peer: "c", Layers: plan.LayerRange{First: 1, End: 2}},
+	}}}}
+	p.assignHolders(&of)
+	if stages := of.Replicas[0].Stages; stages[0].Holder != "c" || stages[1].Holder != "b" {
+		t.Errorf("copies are with %s and %s, want c and b", stages[0].Holder, stages[1].Holder)
+	}
+}

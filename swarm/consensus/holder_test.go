@@ -1,0 +1,97 @@
+package consensus
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// TestHolder: whom the plan names keeps a stage's copies while it is there, and else one that the roster has.
+func TestHolder(t *testing.T) {
+	const a1, b1, b2, c1 = "/ip4/1.1.1.1/udp/1/quic-v1", "/ip4/1.1.1.2/udp/1/quic-v1", "/ip4/1.1.1.2/udp/2/quic-v1", "/ip4/1.1.1.3/udp/1/quic-v1"
+	first := plan.StageID{}
+	for _, c := range []struct {
+		name   string
+		change func(*State)
+		want   plan.PeerID
+	}{
+		{"the plan's", func(*State) {}, "b"},
+		{"the plan's, started again", func(s *State) { s.Members[1].State = Joining }, "b"},
+		{"the plan's is gone", func(s *State) { s.Members[1].State = Gone }, "d"},
+		{"the plan's leaves", func(s *State) { s.Members[1].State = Draining }, "d"},
+		{"the plan names nobody", func(s *State) { s.Plan.Replicas[0].Stages[0].Holder = "" }, "d"},
+		{"no member that leaves or joins takes its place", func(s *State) {
+			s.Members[1].State, s.Members[3].State, s.Members[4].State = Gone, Draining, Joining
+		}, "c"},
+		{"nobody else is there", func(s *State) { s.Members = s.Members[:1] }, ""},
+		{"who has copies already comes later", func(s *State) {
+			s.Members[1].State, s.Plan.Replicas[0].Stages[1].Holder = Gone, "d"
+		}, "e"},
+		{"so does who has no room", func(s *State) {
+			s.Members[1].State, s.Members[3].Profile.DiskFreeBytes = Gone, plan.DiskReserveBytes+10
+		}, "e"},
+		{"but not whom the room went for the copy", func(s *State) {
+			s.Members[1].State, s.Members[3].Profile.DiskFreeBytes = Gone, plan.DiskReserveBytes+10
+			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "d"}
+		}, "d"},
+		{"another network is better", func(s *State) {
+			s.Members[1].State = Gone
+			s.Members[0].Addrs, s.Members[3].Addrs, s.Members[4].Addrs = []string{b1}, []string{b2}, []string{c1}
+		}, "e"},
+		{"and another owner", func(s *State) {
+			s.Members[1].State, s.Grants = Gone, []Grant{{Serial: 7, Peers: []plan.PeerID{"a", "d"}}, {Serial: 8, Peers: []plan.PeerID{"e"}}}
+			s.Members[0].Addrs = []string{a1}
+		}, "e"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := held()
+			c.change(&s)
+			if got := s.Holder(first); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	if got := held().Holder(plan.StageID{Stage: 2}); got != "" {
+		t.Errorf("a stage that no plan has is with %q", got)
+	}
+}
+
+// held is a state of five members, with stages of two layers on a and c. b keeps their copies.
+func held() State {
+	s := State{Run: &plan.RunSpec{}, Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "c", Holder: "b", Layers: plan.LayerRange{First: 1, End: 2}},
+	}}}}}
+	for _, p := range []plan.PeerID{"a", "b", "c", "d", "e"} {
+		s.Members = append(s.Members, Member{Peer: p, State: Active})
+	}
+	for l := range 2 {
+		s.Checkpoint.Layers = append(s.Checkpoint.Layers, LayerRef{Layer: l, SizeBytes: 20, Holders: []plan.PeerID{"a"}})
+	}
+	return s
+}
+
+// TestAStageIsReportedWithItsHolder: with the plan's, with the one in its place, and with no others.
+func TestAStageIsReportedWithItsHolder(t *testing.T) {
+	whole, lost := held(), held()
+	lost.Members = slices.Clone(lost.Members)
+	lost.Members[1].State = Gone
+	for _, c := range []struct {
+		state   State
+		holders []plan.PeerID
+		ok      bool
+	}{
+		{whole, []plan.PeerID{"a", "b"}, true},
+		{whole, []plan.PeerID{"a", "d"}, false},
+		{lost, []plan.PeerID{"a", "d"}, true},
+		{lost, []plan.PeerID{"a", "b"}, true}, // it had the copy
+		{lost, []plan.PeerID{"a", "e"}, false},
+		{lost, []plan.PeerID{"a"}, true},
+	} {
+		saved := StageSaved{Step: 5, Generation: 3, Layers: []LayerRef{{Holders: c.holders}}}
+		if err := Authorize(c.state, Author{Peer: "a"}, saved); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrForbidden) {
+			t.Errorf("%v: %v", c.holders, err)
+		}
+	}
+}
