@@ -14,24 +14,30 @@ import (
 )
 
 func (e environment) chaosCommand() *cobra.Command {
-	o := chaos.Options{Nodes: 5, Seed: 1, Quiet: 10 * time.Second, Every: 15 * time.Second}
+	o := chaos.Options{Nodes: 5, Seed: 1, Quiet: 10 * time.Second, Every: 15 * time.Second, Longest: 8 * time.Second, AtOnce: 1, Network: chaos.Auto}
 	var minutes, seconds float64
 	var kinds []string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "chaos [-- TRAIN-FLAG...]",
 		Short: "Break the nodes of a run by a seeded schedule, and prove that nothing was lost",
-		Long: fmt.Sprintf(`Train on several processes of this machine, and kill, pause, wipe and damage them at times that follow
-from the seed: %v. Then prove from the ledgers of all nodes that every sample of every step entered
-once (pnode audit), train the same without faults, and compare all losses and the weights to the bit.
+		Long: fmt.Sprintf(`Train on several processes of this machine, and kill, pause, cut off, wipe and damage them at times that
+follow from the seed: %v. Then prove from the ledgers of all
+nodes that every sample of every step entered once (pnode audit), train the same without faults, and
+compare all losses and the weights to the bit.
 
-One node is away at a time, and the founder's folder is never deleted or damaged. A fault waits until the
-one before is mended. "Throughput kept" is the number of steps over what the nodes alive at each moment
+Where this process is root and has ip and nft, each node has a network namespace (--network), and a line
+of its own (--line). On loopback there are no faults of lines: cut and oneway. --emulate gives every node
+the device that a file describes, so that a few cores are enough for many nodes.
+
+One node is away at a time (--at-once), and the founder's folder is never deleted or damaged. A fault
+waits until the one before is mended. "Throughput kept" is the number of steps over what the nodes alive at each moment
 could give: the time, each moment times the share of nodes alive, over the time of a step in the quiet
 start. Flags of pnode train follow after "--". The exit code is 1 when anything was wrong; the same seed
 gives the same schedule again.`, chaos.Kinds),
 		Example: `  pnode chaos --nodes 5 --minutes 30
   pnode chaos --nodes 3 --seconds 40 --seed 7 --faults kill,pause
+  pnode chaos --minutes 5 --network namespaces --line 100Mbit/s,5ms --faults kill,cut,oneway,slow
   pnode chaos --replicas 2 --seconds 120 --json -- --preset nano --lr 0.001`,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if o.Kinds, err = chaos.ParseKinds(kinds); err != nil {
@@ -68,8 +74,13 @@ gives the same schedule again.`, chaos.Kinds),
 	f.Float64Var(&seconds, "seconds", 0, "time of the faults")
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the schedule of faults")
 	f.DurationVar(&o.Every, "every", o.Every, "mean time between two faults")
+	f.DurationVar(&o.Longest, "longest", o.Longest, "longest absence of a node; one that joins or is slow is so for 8s more")
+	f.IntVar(&o.AtOnce, "at-once", o.AtOnce, "how many nodes may be away at the same time: 2 with five nodes or more")
+	f.Var(&o.Network, "network", fmt.Sprintf("where the nodes are: %v", chaos.Networks))
+	f.Var(&o.Line, "line", "rate of each node's line and time from node to node in namespaces, such as 100Mbit/s,5ms (default no limits)")
+	f.StringVar(&o.Emulate, "emulate", "", "emulate the device in `FILE` (YAML, as of pnode train --emulate) on every node of the run with faults")
 	f.DurationVar(&o.Quiet, "quiet", o.Quiet, "time without faults at the start, which gives the time of a step")
-	f.StringSliceVar(&kinds, "faults", nil, fmt.Sprintf("`KINDS` of faults, separated by commas (default all: %v)", chaos.Kinds))
+	f.StringSliceVar(&kinds, "faults", nil, fmt.Sprintf("`KINDS` of faults, separated by commas (default all that the network can have, of %v)", chaos.Kinds))
 	f.StringVar(&o.Replicas, "replicas", "", "copies of the model (default auto)")
 	f.StringVar(&o.Stages, "stages", "", "pipeline stages of each copy (default auto)")
 	f.StringVar(&o.Dir, "dir", "", "`FOLDER` for the nodes and their logs (default a new one)")

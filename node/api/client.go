@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,26 +37,31 @@ type Client struct {
 // folder of a run of several local nodes (`pnode train --local`): then it is the first of
 // them that answers. The error wraps ErrNoNode or ErrUnreachable and says what to do.
 func Dial(ctx context.Context, dir string) (*Client, error) {
-	c, err := dialNode(ctx, dir)
+	c, err := DialThrough(ctx, dir, nil)
 	if !errors.Is(err, ErrNoNode) {
 		return c, err
 	}
 	nodes, _ := fs.Glob(os.DirFS(filepath.Clean(dir)), "node-*") // in order; the pattern is well formed
 	for _, node := range nodes {
-		if c, nodeErr := dialNode(ctx, filepath.Join(dir, node)); nodeErr == nil {
+		if c, nodeErr := DialThrough(ctx, filepath.Join(dir, node), nil); nodeErr == nil {
 			return c, nil
 		}
 	}
 	return nil, err
 }
 
-func dialNode(ctx context.Context, dir string) (*Client, error) {
+// Connect opens a connection, as net.Dialer.DialContext does.
+type Connect func(ctx context.Context, network, address string) (net.Conn, error)
+
+// DialThrough is Dial for the node of one folder, whose address is reached by connect: its loopback may be that of a network
+// namespace. A nil connect is the usual one.
+func DialThrough(ctx context.Context, dir string, connect Connect) (*Client, error) {
 	address, err := readAddress(dir)
 	if err != nil {
 		return nil, err
 	}
 	// No proxy of the environment stands between two processes of one machine.
-	c := &Client{dir: dir, address: address, http: &http.Client{Transport: &http.Transport{}}}
+	c := &Client{dir: dir, address: address, http: &http.Client{Transport: &http.Transport{DialContext: connect}}}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if _, err := c.Status(ctx); err != nil {

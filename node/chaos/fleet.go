@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math/rand/v2"
+	"net"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 // inviteTTL covers the longest run.
@@ -25,16 +25,18 @@ const lastGrace = 15 * time.Second
 type member struct {
 	number int
 	dir    string
-	run    *process // nil before the first start and after it was told to end
-	away   time.Time
-	back   func() error // ends the absence at away; nil where there is none
-	told   bool         // its process is to end
-	rotted bool         // its store was damaged since it joined
+	at     machine
+	cloud  *cloud
+	run    *process // nil before the first start
+	absent *absence // nil while it takes part
+	told   bool     // its process is to end
+	rotted bool     // its store was damaged since it joined
 }
 
 // fleet holds the nodes of a run.
 type fleet struct {
 	Options
+	lines   network
 	members []*member
 	steps   chan progress
 	over    chan struct{} // closed when nobody reads steps any more
@@ -42,29 +44,57 @@ type fleet struct {
 	newest  progress
 	gaps    []gap // between new steps
 	alive   []span
-	count   int // nodes alive now
+	count   float64 // nodes alive now
+	early   int     // nodes that left without handing over
 }
 
-// gap is the time between two new steps.
-type gap struct{ from, to time.Time }
+// gap is the time between two new steps, and the generation of the later one.
+type gap struct {
+	from, to   time.Time
+	generation plan.Generation
+}
 
-// span says how many nodes were alive from a time on.
+// span says how many nodes were alive from a time on; one that is stopped half of the time counts half.
 type span struct {
 	from  time.Time
-	alive int
+	alive float64
 }
 
-func newFleet(o Options) *fleet {
-	f := &fleet{Options: o, steps: make(chan progress, 1024), over: make(chan struct{})}
+// newFleet returns the nodes of a run, none of which is started, with a cloud for each.
+func newFleet(o Options, n network) (*fleet, error) {
+	f := &fleet{Options: o, lines: n, steps: make(chan progress, 1024), over: make(chan struct{})}
 	for i := range o.Nodes + 1 {
-		f.members = append(f.members, &member{number: i, dir: config.NodeDir(o.Dir, i)})
+		m := &member{number: i, dir: config.NodeDir(o.Dir, i), at: n.machine(i)}
+		l, err := m.at.listen()
+		if err != nil {
+			f.end()
+			return nil, fmt.Errorf("chaos: a metadata service for node %d: %w", i, err)
+		}
+		m.cloud = newCloud(l)
+		f.members = append(f.members, m)
 	}
-	return f
+	return f, nil
+}
+
+// client returns a connection to a running node.
+func (m *member) client(ctx context.Context) (*api.Client, error) {
+	return api.DialThrough(ctx, m.dir, func(_ context.Context, network, address string) (net.Conn, error) { return m.at.dial(network, address) })
+}
+
+// leads reports whether the node leads the run, as far as it knows.
+func (m *member) leads(ctx context.Context) bool {
+	client, err := m.client(ctx)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	status, err := client.Status(ctx)
+	return err == nil && status.Peer == status.Leader
 }
 
 // found starts the run and the nodes that join it.
 func (f *fleet) found(ctx context.Context) error {
-	args := append([]string{"train", "--listen", "127.0.0.1:0", "--min-nodes", fmt.Sprint(f.Nodes), "--voters", "any", "--threads", "1"}, f.trainArgs()...)
+	args := append([]string{"train", "--listen", f.lines.listenAt(), "--min-nodes", fmt.Sprint(f.Nodes), "--voters", "any", "--threads", "1"}, f.trainArgs()...)
 	if f.Replicas != "" {
 		args = append(args, "--replicas", f.Replicas)
 	}
@@ -78,7 +108,7 @@ func (f *fleet) found(ctx context.Context) error {
 		if f.members[0].run.hasEnded() {
 			return fmt.Errorf("chaos: the run did not begin: %s", lastLine(f.members[0].dir+logFile))
 		}
-		if client, err := api.Dial(ctx, f.members[0].dir); err == nil {
+		if client, err := f.members[0].client(ctx); err == nil {
 			f.invite, err = client.Invite(ctx, api.InviteRequest{TTL: inviteTTL, Uses: api.MaxInviteUses})
 			client.Close()
 			if err != nil && !errors.Is(err, api.ErrNotReady) {
@@ -105,97 +135,42 @@ func (f *fleet) enter(m *member) error {
 	case config.Belongs(m.dir):
 		return f.start(m, "", []string{"join", "--threads", "1"})
 	}
-	return f.start(m, f.invite, []string{"join", "--listen", "127.0.0.1:0", "--threads", "1"})
+	return f.start(m, f.invite, []string{"join", "--listen", f.lines.listenAt(), "--threads", "1"})
 }
 
+// start starts a node with an invite, "" for none.
 func (f *fleet) start(m *member, invite string, args []string) (err error) {
-	m.run, err = startProcess(f.over, f.Binary, m.dir, invite, f.Env, append(args, "--log-level", "debug"), f.steps)
-	m.told, m.back = false, nil
+	m.cloud.take(time.Time{})
+	args = append(args, "--log-level", "debug", "--notices", "aws="+m.cloud.url)
+	if f.Emulate != "" {
+		args = append(args, "--emulate", f.Emulate)
+	}
+	env := append(slices.Clone(f.Env), config.InviteEnv+"="+invite)
+	m.run, err = launch{on: m.at, binary: f.Binary, dir: m.dir, args: args, env: env}.begin(f.over, f.steps)
+	m.told = false
 	f.changed(1)
 	return err
 }
 
 // changed notes that so many nodes more are alive.
-func (f *fleet) changed(by int) {
+func (f *fleet) changed(by float64) {
 	f.count += by
 	f.alive = append(f.alive, span{time.Now(), f.count})
 }
 
-// awayNodes counts the nodes that are to come back.
-func (f *fleet) awayNodes() (n int) {
+// absentNodes counts the nodes that are to come back.
+func (f *fleet) absentNodes() (n int) {
 	for _, m := range f.members {
-		if m.back != nil {
+		if m.absent != nil {
 			n++
 		}
 	}
 	return n
 }
 
-// inject carries a fault out.
-func (f *fleet) inject(x Fault) error {
-	m := f.members[x.Node]
-	until := func(back func() error) { m.away, m.back = time.Now().Add(x.Away), back }
-	switch x.Kind {
-	case Join:
-		if err := f.enter(m); err != nil {
-			return err
-		}
-		until(func() error { m.told, m.back = true, nil; f.changed(-1); return m.run.leave() })
-		return nil
-	case Pause:
-		f.changed(-1)
-		until(func() error { m.back = nil; f.changed(1); return m.run.resume() })
-		return m.run.pause()
-	case Leave:
-		m.told = true
-		f.changed(-1)
-		until(func() error {
-			if !m.run.hasEnded() {
-				return nil // asked again at the next look
-			}
-			return f.enter(m)
-		})
-		return m.run.leave()
-	}
-	m.told = true
-	f.changed(-1)
-	m.run.kill()
-	until(func() error { return f.enter(m) })
-	switch x.Kind {
-	case Wipe:
-		return os.RemoveAll(m.dir)
-	case Rot:
-		m.rotted = true
-		return rot(filepath.Join(m.dir, "store"), x.Draw)
-	}
-	return nil
-}
-
-// rot flips eight bits of one file below dir.
-func rot(dir string, seed uint64) error {
-	var files []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		if info, err := e.Info(); err == nil && info.Size() > 0 {
-			files = append(files, path)
-		}
-		return nil
-	})
-	if err != nil || len(files) == 0 {
-		return err
-	}
-	draw := rand.New(rand.NewPCG(seed, 1))
-	path := files[draw.IntN(len(files))]
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("chaos: damage a store: %w", err)
-	}
-	for range 8 {
-		b[draw.IntN(len(b))] ^= 1 << draw.IntN(8)
-	}
-	return os.WriteFile(path, b, 0o600)
+// isFree reports whether no node of a fault is away.
+func (f *fleet) isFree(x Fault) bool {
+	return !slices.ContainsFunc(f.members, func(m *member) bool { return m.absent != nil && x.involves(m.number) })
 }
 
 // took takes a step in.
@@ -204,7 +179,7 @@ func (f *fleet) took(p progress) {
 		return
 	}
 	if f.newest.Step > 0 {
-		f.gaps = append(f.gaps, gap{f.newest.at, p.at})
+		f.gaps = append(f.gaps, gap{f.newest.at, p.at, p.Generation})
 	}
 	f.newest = p
 }
@@ -223,7 +198,7 @@ func (f *fleet) unexpected() (all []*member) {
 func (f *fleet) stop(ctx context.Context) error {
 	var failed error
 	for _, m := range f.members {
-		client, err := api.Dial(ctx, m.dir)
+		client, err := m.client(ctx)
 		if err != nil {
 			continue
 		}
@@ -269,6 +244,7 @@ func (f *fleet) running() (all []*member) {
 func (f *fleet) end() {
 	close(f.over)
 	for _, m := range f.members {
+		m.cloud.close()
 		if m.run != nil {
 			m.run.kill()
 		}

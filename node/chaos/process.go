@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"pnode/node/config"
 	"pnode/planner/plan"
 )
 
@@ -31,15 +30,22 @@ type progress struct {
 	at         time.Time
 }
 
-// startProcess starts a node in a folder, whose steps go to steps until over is closed.
-func startProcess(over <-chan struct{}, binary, dir, invite string, env, args []string, steps chan<- progress) (*process, error) {
-	log, err := os.OpenFile(dir+logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// launch says how a node is started: in which folder, where, and with which arguments of pnode and variables.
+type launch struct {
+	on          machine
+	binary, dir string
+	args, env   []string
+}
+
+// begin starts a node, whose steps go to steps until over is closed.
+func (l launch) begin(over <-chan struct{}, steps chan<- progress) (*process, error) {
+	log, err := os.OpenFile(l.dir+logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 	defer log.Close() // the process has its own handle
-	cmd := exec.Command(binary, append(args, "--supervised", "--json", "--dir", dir, "--name", filepath.Base(dir))...)
-	cmd.Env = append(append(os.Environ(), env...), config.InviteEnv+"="+invite)
+	cmd := exec.Command(l.binary, append(l.args, "--supervised", "--json", "--dir", l.dir, "--name", filepath.Base(l.dir))...)
+	cmd.Env = append(os.Environ(), l.env...)
 	cmd.Stderr, cmd.SysProcAttr = log, ownGroup()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -49,7 +55,7 @@ func startProcess(over <-chan struct{}, binary, dir, invite string, env, args []
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := l.on.start(cmd); err != nil {
 		return nil, fmt.Errorf("chaos: start a node: %w", err)
 	}
 	p := &process{cmd: cmd, stdin: stdin, ended: make(chan struct{})}

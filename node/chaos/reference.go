@@ -135,8 +135,8 @@ func weightsOf(dir string, step plan.Step) (layers map[int][]plan.Hash, err erro
 func reference(ctx context.Context, o Options, dir string, last plan.Step) error {
 	steps, over := make(chan progress, 1024), make(chan struct{})
 	defer close(over)
-	args := append([]string{"train"}, o.trainArgs()...)
-	p, err := startProcess(over, o.Binary, dir, "", o.Env, append(args, "--checkpoint-every", fmt.Sprint(last)), steps)
+	args := append(append([]string{"train"}, o.trainArgs()...), "--checkpoint-every", fmt.Sprint(last))
+	p, err := launch{on: here{}, binary: o.Binary, dir: dir, args: args, env: o.Env}.begin(over, steps)
 	if err != nil {
 		return err
 	}

@@ -17,17 +17,45 @@ const maxProblems = 20
 type Injected struct {
 	Fault
 	Step plan.Step `json:"step"` // the newest one at the time
+	// Leader says that the node led the run.
+	Leader bool `json:"leader"`
 	// PauseS is the longest time between two new steps from the fault to the next one, in seconds.
 	PauseS float64 `json:"pause_s"`
-	at     time.Time
+	// NextS is the time from the fault to the first step of a later plan, in seconds; 0 where none came before the next fault.
+	NextS      float64 `json:"next_s"`
+	generation plan.Generation
+	at         time.Time
+}
+
+// Times summarises the faults of a kind: the longest time without a step, and the time to the first step of a later plan, in
+// seconds.
+type Times struct {
+	Kind Kind `json:"kind"`
+	// Leader says that these are the faults of nodes that led the run.
+	Leader bool  `json:"leader"`
+	Pause  Three `json:"pause_s"`
+	Next   Three `json:"next_s"`
+}
+
+// Three are quantiles of Count values.
+type Three struct {
+	Count  int     `json:"count"`
+	Median float64 `json:"median"`
+	P95    float64 `json:"p95"`
+	Worst  float64 `json:"worst"`
 }
 
 // Report says what came of a run with faults.
 type Report struct {
-	Seed   uint64     `json:"seed"`
-	Nodes  int        `json:"nodes"`
-	Dir    string     `json:"dir"`
-	Faults []Injected `json:"faults"`
+	Seed  uint64 `json:"seed"`
+	Nodes int    `json:"nodes"`
+	Dir   string `json:"dir"`
+	// Network is where the nodes were, Line what each had there, Emulated whether their devices were emulated.
+	Network  Network    `json:"network"`
+	Line     Line       `json:"line"`
+	Emulated bool       `json:"emulated"`
+	Faults   []Injected `json:"faults"`
+	Times    []Times    `json:"times"`
 	// Seconds from the end of the quiet start to the end of the faults, and Steps committed within.
 	Seconds float64   `json:"seconds"`
 	Steps   plan.Step `json:"steps"`
@@ -36,6 +64,10 @@ type Report struct {
 	// Kept is Steps over what the nodes alive at each moment could give: the seconds, each times the share of nodes alive
 	// (at most 1), over QuietStepS.
 	Kept float64 `json:"kept"`
+	// Redone are steps that were committed, and then computed again by a later plan.
+	Redone int `json:"redone"`
+	// Early are nodes that left without having handed over.
+	Early int `json:"early"`
 	// Refused are the sentences of nodes that did not go on with a damaged store.
 	Refused []string      `json:"refused"`
 	Audit   ledger.Report `json:"audit"`
@@ -81,11 +113,17 @@ func (r *Report) measure(f *fleet) {
 			until = r.Faults[i+1].at
 		}
 		for _, g := range f.gaps {
-			if g.to.After(r.Faults[i].at) && !g.to.After(until) {
-				r.Faults[i].PauseS = max(r.Faults[i].PauseS, g.to.Sub(g.from).Seconds())
+			x := &r.Faults[i]
+			if !g.to.After(x.at) || g.to.After(until) {
+				continue
+			}
+			x.PauseS = max(x.PauseS, g.to.Sub(g.from).Seconds())
+			if x.NextS == 0 && g.generation > x.generation {
+				x.NextS = g.to.Sub(x.at).Seconds()
 			}
 		}
 	}
+	r.Times = timesOf(r.Faults)
 	r.Steps, r.Seconds = f.newest.Step-r.at, end.Sub(r.begun).Seconds()
 	whole := 0.0 // seconds of all nodes
 	for i, s := range f.alive {
@@ -97,7 +135,7 @@ func (r *Report) measure(f *fleet) {
 			from = r.begun
 		}
 		if to.After(from) {
-			whole += to.Sub(from).Seconds() * float64(min(s.alive, r.Nodes)) / float64(r.Nodes)
+			whole += to.Sub(from).Seconds() * min(s.alive/float64(r.Nodes), 1)
 		}
 	}
 	if whole > 0 {
@@ -105,28 +143,52 @@ func (r *Report) measure(f *fleet) {
 	}
 }
 
-// quantile returns the q-th of sorted values.
-func quantile(sorted []float64, q float64) float64 {
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+// timesOf summarises faults, by kind and by whether the node led.
+func timesOf(faults []Injected) (all []Times) {
+	for _, kind := range Kinds {
+		for _, leader := range []bool{false, true} {
+			var pauses, next []float64
+			for _, x := range faults {
+				if x.Kind != kind || x.Leader != leader {
+					continue
+				}
+				pauses = append(pauses, x.PauseS)
+				if x.NextS > 0 {
+					next = append(next, x.NextS)
+				}
+			}
+			if len(pauses) > 0 {
+				all = append(all, Times{kind, leader, threeOf(pauses), threeOf(next)})
+			}
+		}
+	}
+	return all
+}
+
+func threeOf(values []float64) Three {
+	n := len(values)
+	if n == 0 {
+		return Three{}
+	}
+	slices.Sort(values)
+	return Three{n, values[n/2], values[min(n*95/100, n-1)], values[n-1]}
 }
 
 // Print writes the report for people.
 func (r Report) Print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %d nodes: %s in %.0f s, %d steps\n", r.Seed, r.Nodes, plan.Count(len(r.Faults), "fault"), r.Seconds, r.Steps)
-	fmt.Fprintf(&b, "%-8s %6s   longest time without a step: median, 95%%, worst\n", "fault", "count")
-	for _, kind := range Kinds {
-		var pauses []float64
-		for _, x := range r.Faults {
-			if x.Kind == kind {
-				pauses = append(pauses, x.PauseS)
-			}
+	fmt.Fprintf(&b, "seed %d, %d nodes, %s: %s in %.0f s, %d steps\n", r.Seed, r.Nodes, r.Network, plan.Count(len(r.Faults), "fault"), r.Seconds, r.Steps)
+	fmt.Fprintf(&b, "%-15s %6s   longest time without a step: median, 95%%, worst; to the first step of a later plan\n", "fault", "count")
+	for _, x := range r.Times {
+		name := string(x.Kind)
+		if x.Leader {
+			name += ", leader"
 		}
-		if slices.Sort(pauses); len(pauses) > 0 {
-			fmt.Fprintf(&b, "%-8s %6d   %6.2f s %6.2f s %6.2f s\n", kind, len(pauses), quantile(pauses, .5), quantile(pauses, .95), pauses[len(pauses)-1])
-		}
+		fmt.Fprintf(&b, "%-15s %6d   %6.2f s %6.2f s %6.2f s; %6.2f s %6.2f s %6.2f s\n", name, x.Pause.Count,
+			x.Pause.Median, x.Pause.P95, x.Pause.Worst, x.Next.Median, x.Next.P95, x.Next.Worst)
 	}
 	fmt.Fprintf(&b, "throughput kept: %.1f%% of what the nodes alive at each moment could give (%.3f s a step in the quiet start)\n", 100*r.Kept, r.QuietStepS)
+	fmt.Fprintf(&b, "steps redone: %d; nodes that left without handing over: %d\n", r.Redone, r.Early)
 	for _, why := range r.Refused {
 		fmt.Fprintf(&b, "joined anew after damage: %s\n", why)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pnode/node"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 const (
@@ -39,10 +40,18 @@ type Options struct {
 	Nodes int
 	// Within is the time of the faults, after a quiet start of Quiet or more.
 	Within, Quiet time.Duration
-	// Every is the mean time between two faults.
-	Every time.Duration
-	Seed  uint64
+	// Every is the mean time between two faults, Longest the longest absence.
+	Every, Longest time.Duration
+	// AtOnce is how many nodes may be away at the same time.
+	AtOnce int
+	Seed   uint64
+	// Kinds of faults; none stands for all that the network can have.
 	Kinds []Kind
+	// Network is where the nodes are, and Line what each has there.
+	Network Network
+	Line    Line
+	// Emulate is a file that describes the device of each node with faults, as that of `pnode train --emulate`; empty is this machine's.
+	Emulate string
 	// Replicas and Stages are settings of the run with faults alone; empty lets the planner choose.
 	Replicas, Stages string
 	// Train are settings of both runs, as arguments of `pnode train`.
@@ -63,11 +72,28 @@ func (o Options) check() error {
 		return fmt.Errorf("%w: the time of the faults is %v: want 1s or more (--minutes, --seconds)", ErrOptions, o.Within)
 	case o.Every < 100*time.Millisecond:
 		return fmt.Errorf("%w: --every is %v: want 100ms or more", ErrOptions, o.Every)
+	case o.Longest < time.Second:
+		return fmt.Errorf("%w: --longest is %v: want 1s or more", ErrOptions, o.Longest)
+	case o.AtOnce < 1 || o.AtOnce > lossesOf(o.Nodes):
+		return fmt.Errorf("%w: --at-once is %d: want 1 to %d: of %d nodes more take the majority of voters along", ErrOptions, o.AtOnce, lossesOf(o.Nodes), o.Nodes)
+	}
+	if o.Emulate != "" {
+		if _, err := config.LoadEmulation(o.Emulate); err != nil {
+			return fmt.Errorf("chaos: %w", err)
+		}
 	}
 	if len(config.NodeDirs(o.Dir)) > 0 {
 		return fmt.Errorf("%w: %s holds a run already: name a new folder with --dir", ErrOptions, o.Dir)
 	}
 	return nil
+}
+
+// lossesOf returns how many of the nodes may be lost at once: less than half of the voters, of whom there are at most five.
+func lossesOf(nodes int) int {
+	if nodes < 5 {
+		return 1
+	}
+	return 2
 }
 
 // trainArgs returns the settings that both runs share. Codec and storage are the exact ones: a choice could differ.
@@ -84,10 +110,21 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return r, fmt.Errorf("chaos: make the folder: %w", err)
 	}
-	f := newFleet(o)
+	lines, where, err := openNetwork(o)
+	if err != nil {
+		return r, err
+	}
+	defer lines.close()
+	if o.Kinds, err = possible(o.Kinds, lines); err != nil {
+		return r, err
+	}
+	f, err := newFleet(o, lines)
+	if err != nil {
+		return r, err
+	}
 	defer f.end()
-	r = Report{Seed: o.Seed, Nodes: o.Nodes, Dir: o.Dir}
-	o.Tell(fmt.Sprintf("seed %d: %d nodes in %s", o.Seed, o.Nodes, o.Dir))
+	r = Report{Seed: o.Seed, Nodes: o.Nodes, Dir: o.Dir, Network: where, Line: o.Line, Emulated: o.Emulate != ""}
+	o.Tell(fmt.Sprintf("seed %d: %d nodes in %s, %s", o.Seed, o.Nodes, o.Dir, where))
 	if err := f.found(ctx); err != nil {
 		return r, err
 	}
@@ -95,6 +132,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		r.problem("%v", err)
 	}
 	r.measure(f)
+	r.Early = f.early
 	stopping, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	if err := f.stop(stopping); err != nil {
@@ -103,6 +141,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if r.Audit, err = node.Audit(f.dirs()); err != nil {
 		return r, err
 	}
+	r.Redone = r.Audit.RedoneSteps()
 	if err := r.Audit.Err(); err != nil {
 		r.problem("%v", err)
 	}
@@ -117,13 +156,13 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 // breakNodes waits for the quiet start, then injects the schedule's faults, each once the one before is mended, and waits until the
 // last one is.
 func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
-	faults := Schedule(f.Seed, f.Nodes, f.Within, f.Every, f.Kinds)
+	faults := Schedule(f.Seed, f.Nodes, f.Within, f.Every, f.Longest, f.Kinds)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var begun, told time.Time // the end of the quiet start
 	var first progress
 	since := time.Now() // a step, or the start
-	settled := progress{}
+	var quiet plan.Step // the newest one when the last node came back
 	for {
 		select {
 		case p := <-f.steps:
@@ -145,7 +184,7 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			return err
 		}
 		if begun.IsZero() && first.Step > 0 && now.Sub(first.at) > f.Quiet && f.newest.Step >= first.Step+settledSteps {
-			begun, settled = now, f.newest
+			begun, quiet = now, f.newest.Step
 			r.begin(first, f.newest)
 		}
 		if begun.IsZero() {
@@ -153,23 +192,25 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 		}
 		if now.Sub(told) > reportEvery {
 			told = now
-			f.Tell(fmt.Sprintf("%v of %v: step %d, %d of %d nodes, %d faults, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, f.count, f.Nodes, len(r.Faults), len(faults)))
+			f.Tell(fmt.Sprintf("%v of %v: step %d, %g of %d nodes, %d faults, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, f.count, f.Nodes, len(r.Faults), len(faults)))
 		}
-		mended := f.awayNodes() == 0 && f.newest.Step >= settled.Step+settledSteps
+		absent := f.absentNodes()
+		settled := absent == 0 && f.newest.Step >= quiet+settledSteps
+		due := len(faults) > 0 && now.Sub(begun) >= faults[0].At
 		switch {
-		case !mended:
-		case now.Sub(begun) >= f.Within:
+		case settled && now.Sub(begun) >= f.Within:
 			return nil
-		case len(faults) > 0 && now.Sub(begun) >= faults[0].At:
-			f.Tell(fmt.Sprintf("step %d: %s of node %d for %v", f.newest.Step, faults[0].Kind, faults[0].Node, faults[0].Away))
-			r.Faults = append(r.Faults, Injected{Fault: faults[0], Step: f.newest.Step, at: now})
-			if err := f.inject(faults[0]); err != nil {
-				return fmt.Errorf("chaos: %s of node %d: %w", faults[0].Kind, faults[0].Node, err)
+		case due && (settled || 0 < absent && absent < f.AtOnce && f.isFree(faults[0])):
+			x := Injected{Fault: faults[0], Step: f.newest.Step, Leader: f.members[faults[0].Node].leads(ctx), generation: f.newest.Generation, at: time.Now()}
+			f.Tell(fmt.Sprintf("step %d: %v for %v", x.Step, x.Fault, x.Away))
+			r.Faults = append(r.Faults, x)
+			if err := f.inject(x.Fault); err != nil {
+				return fmt.Errorf("chaos: %v: %w", x.Fault, err)
 			}
 			faults = faults[1:]
 		}
-		if f.awayNodes() > 0 {
-			settled = f.newest
+		if f.absentNodes() > 0 {
+			quiet = f.newest.Step
 		}
 	}
 }
@@ -177,10 +218,8 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 // mend brings nodes back whose time has come, and starts those again that ended by themselves.
 func (f *fleet) mend(r *Report, now time.Time) error {
 	for _, m := range f.members {
-		if m.back != nil && now.After(m.away) {
-			if err := m.back(); err != nil {
-				return fmt.Errorf("chaos: bring node %d back: %w", m.number, err)
-			}
+		if err := f.goOn(m, now); err != nil {
+			return fmt.Errorf("chaos: bring node %d back: %w", m.number, err)
 		}
 	}
 	for _, m := range f.unexpected() {

@@ -1,20 +1,27 @@
 package chaos
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
+
+	"pnode/node/config"
+	"pnode/node/notice"
 )
 
 func TestSchedule(t *testing.T) {
-	const within, every = 30 * time.Minute, 20 * time.Second
+	const within, every, longest = 30 * time.Minute, 20 * time.Second, 8 * time.Second
 	counts := map[Kind]int{}
 	for seed := range uint64(50) {
-		faults := Schedule(seed, 5, within, every, Kinds)
-		if !reflect.DeepEqual(faults, Schedule(seed, 5, within, every, Kinds)) {
+		faults := Schedule(seed, 5, within, every, longest, Kinds)
+		if !reflect.DeepEqual(faults, Schedule(seed, 5, within, every, longest, Kinds)) {
 			t.Fatalf("seed %d: two schedules", seed)
 		}
 		if n := len(faults); n < 60 || n > 180 {
@@ -28,6 +35,9 @@ func TestSchedule(t *testing.T) {
 			}
 			before = f.At
 			if f.Kind.spared() && f.Node == 0 || (f.Kind == Join) != (f.Node == 5) || f.Node < 0 || f.Node > 5 || f.Away < time.Second {
+				t.Errorf("seed %d: %+v", seed, f)
+			}
+			if f.Kind == OneWay && (f.To == f.Node || f.To < 0 || f.To > 4) || !f.Kind.isLong() && f.Away > longest {
 				t.Errorf("seed %d: %+v", seed, f)
 			}
 		}
@@ -74,14 +84,21 @@ func TestMeasure(t *testing.T) {
 	start := time.Now()
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	f := &fleet{alive: []span{{at(-5), 2}, {at(2), 1}, {at(6), 2}}}
-	for _, p := range []progress{{Step: 1, at: at(-1)}, {Step: 2, at: at(0)}, {Step: 3, at: at(1)}, {Step: 4, at: at(5)}, {Step: 4, at: at(6)}, {Step: 8, at: at(10)}} {
+	for _, p := range []progress{{Step: 1, at: at(-1)}, {Step: 2, at: at(0)}, {Step: 3, at: at(1)}, {Step: 4, at: at(5)}, {Step: 4, at: at(6)}, {Step: 8, Generation: 2, at: at(10)}} {
 		f.took(p)
 	}
-	r := Report{Nodes: 2, Faults: []Injected{{at: at(2)}, {at: at(5.5)}}}
+	r := Report{Nodes: 2, Faults: []Injected{{Fault: Fault{Kind: Kill}, at: at(2)}, {Fault: Fault{Kind: Kill}, generation: 1, at: at(5.5)}}}
 	r.begin(progress{Step: 1, at: at(-1)}, progress{Step: 2, at: at(0)})
 	r.measure(f)
 	if r.Faults[0].PauseS != 4 || r.Faults[1].PauseS != 5 {
 		t.Errorf("pauses %v and %v s", r.Faults[0].PauseS, r.Faults[1].PauseS)
+	}
+	if x := r.Faults[1]; x.NextS != 4.5 || r.Faults[0].NextS != 0 {
+		t.Errorf("later plans after %v and %v s", r.Faults[0].NextS, x.NextS)
+	}
+	want := []Times{{Kill, false, Three{2, 5, 5, 5}, Three{1, 4.5, 4.5, 4.5}}}
+	if !reflect.DeepEqual(r.Times, want) {
+		t.Errorf("%+v, want %+v", r.Times, want)
 	}
 	if r.Steps != 6 || r.Seconds != 10 || r.Kept != 6.0/8 {
 		t.Errorf("%d steps in %v s, kept %v", r.Steps, r.Seconds, r.Kept)
@@ -89,12 +106,13 @@ func TestMeasure(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Dir: t.TempDir(), Nodes: 3, Within: time.Minute, Every: time.Second}
+	good := Options{Dir: t.TempDir(), Nodes: 3, Within: time.Minute, Every: time.Second, Longest: time.Second, AtOnce: 1}
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
 	for _, change := range []func(*Options){
 		func(o *Options) { o.Nodes = 2 }, func(o *Options) { o.Within = 0 }, func(o *Options) { o.Every = 0 },
+		func(o *Options) { o.Longest = 0 }, func(o *Options) { o.AtOnce = 0 }, func(o *Options) { o.AtOnce = 2 },
 		func(o *Options) {
 			if err := os.Mkdir(filepath.Join(o.Dir, "node-0"), 0o700); err != nil {
 				t.Fatal(err)
@@ -106,5 +124,61 @@ func TestOptions(t *testing.T) {
 		if err := bad.check(); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", bad, err)
 		}
+	}
+}
+
+// TestWhatANetworkLacks: loopback has no faults of lines.
+func TestWhatANetworkLacks(t *testing.T) {
+	if _, err := possible([]Kind{Kill, Cut}, loopback{}); !errors.Is(err, ErrOptions) {
+		t.Errorf("a cut on loopback: %v", err)
+	}
+	all, err := possible(nil, loopback{})
+	if err != nil || !slices.Contains(all, Kill) || slices.ContainsFunc(all, Kind.needsLines) {
+		t.Errorf("faults on loopback: %v, %v", all, err)
+	}
+	if _, _, err := openNetwork(Options{Network: Loopback, Line: Line{Rate: 1e6}}); !errors.Is(err, ErrOptions) {
+		t.Errorf("a line on loopback: %v", err)
+	}
+}
+
+func TestLine(t *testing.T) {
+	var l Line
+	if err := l.Set("100Mbit/s,5ms"); err != nil || l != (Line{Rate: 12.5e6, Delay: config.Span(5 * time.Millisecond)}) || l.String() != "100Mbit/s,5ms" {
+		t.Errorf("%v, %v", l, err)
+	}
+	for _, bad := range []string{"", "100Mbit/s", "5ms,100Mbit/s", "100Mbit/s,5h"} {
+		if err := l.Set(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, &l)
+		}
+	}
+}
+
+// TestCloud asks the metadata service of a node as the node does.
+func TestCloud(t *testing.T) {
+	l, err := here{}.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCloud(l)
+	defer c.close()
+	r, err := http.Get(c.url + "/latest/meta-data/spot/instance-action")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Body.Close(); r.StatusCode != http.StatusNotFound {
+		t.Errorf("without a notice: %s", r.Status)
+	}
+	setting, err := notice.ParseSetting("aws=" + c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().Add(noticeTime)
+	c.take(ends)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var heard notice.Notice
+	notice.Watch(ctx, setting, slog.New(slog.DiscardHandler), func(n notice.Notice) { heard = n; cancel() })
+	if late := ends.Sub(heard.At); heard.Hint || late < 0 || late > time.Second {
+		t.Errorf("a notice of %v is heard as %+v", ends, heard)
 	}
 }

@@ -4,6 +4,9 @@ package chaos
 
 import "syscall"
 
+// pauses says that processes can be stopped for a while.
+const pauses = true
+
 // ownGroup keeps a terminal's Ctrl-C from reaching the process.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 

@@ -5,6 +5,9 @@ import (
 	"syscall"
 )
 
+// pauses says that processes cannot be stopped for a while.
+const pauses = false
+
 // ownGroup keeps a console's Ctrl-C from reaching the process.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}

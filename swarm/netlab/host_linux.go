@@ -26,6 +26,8 @@ type Host struct {
 	addr4, addr6 netip.Addr
 	env          []string
 	announce     string
+	outside      string // the interface of the internet towards it
+	ways         []*way // both directions of its line
 }
 
 // Host adds a machine behind routers of its kind. A line, at most one, joins the outermost of these, or the machine
@@ -35,8 +37,9 @@ func (l *Lab) Host(name string, kind Kind, line ...Line) *Host {
 	l.hosts++
 	h := &Host{Name: name, Kind: kind, space: l.newSpace(name)}
 	routers := kind.routers(h, l.hosts)
-	outer, outerName := l.router, fmt.Sprintf("h%d", l.hosts)
-	w := wire{outer: outer, outerName: outerName, innerName: "wan", net4: public4(l.hosts, 0), net6: public6(l.hosts, 0)}
+	outer := l.router
+	h.outside = fmt.Sprintf("h%d", l.hosts)
+	w := wire{outer: outer, outerName: h.outside, innerName: "wan", net4: public4(l.hosts, 0), net6: public6(l.hosts, 0)}
 	if kind == IPv6 {
 		w.net4 = netip.Prefix{}
 	} else if kind.translates() {
@@ -50,7 +53,7 @@ func (l *Lab) Host(name string, kind Kind, line ...Line) *Host {
 	for i, r := range routers {
 		inside := l.newSpace(fmt.Sprintf("%s-gw%d", name, len(routers)-i))
 		w.inner = inside
-		l.connect(w, first)
+		h.ways = append(h.ways, l.connect(w, first)...)
 		inside.limitMemory()
 		if r.rules != "" {
 			inside.nft(r.rules)
@@ -67,7 +70,7 @@ func (l *Lab) Host(name string, kind Kind, line ...Line) *Host {
 		first, h.gateway = nil, inside
 	}
 	w.inner = h.space
-	l.connect(w, first)
+	h.ways = append(h.ways, l.connect(w, first)...)
 	if len(routers) == 0 || routers[len(routers)-1].routed {
 		h.addr4, h.addr6 = second(w.net4), second(w.net6)
 	}
@@ -137,7 +140,7 @@ func (h *Host) Env() []string { return h.env }
 func (h *Host) Do(f func()) {
 	h.space.t.Helper()
 	if err := h.space.run(f); err != nil {
-		h.space.t.Fatal(err)
+		h.space.t.Fatalf("%v", err)
 	}
 }
 

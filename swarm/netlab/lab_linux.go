@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,17 +23,18 @@ var labs atomic.Int64
 
 // Lab owns an internet: a router, to which hosts are connected.
 type Lab struct {
-	t      testing.TB
-	name   string
-	router *space
-	hosts  int
+	t       Owner
+	name    string
+	router  *space
+	hosts   int
+	dropped []flow // in the order in which they were cut
 }
 
-// New makes an empty internet, which ends with the test. It skips the test where it cannot work.
-func New(t testing.TB) *Lab {
+// New makes an empty internet, which ends with its owner. It skips the owner's test where it cannot work.
+func New(t Owner) *Lab {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("skipped: needs root, ip, nft")
+		t.Skipf("skipped: needs root, ip, nft")
 	}
 	for _, program := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -78,7 +78,7 @@ func removeSpace(name string) {
 // space is a network namespace and a thread in it, from which processes are started: the kernel kills them when the
 // thread ends.
 type space struct {
-	t    testing.TB
+	t    Owner
 	name string
 	do   chan func()
 }
@@ -205,13 +205,13 @@ func (w wire) addrs() (outer, inner []netip.Prefix) {
 	return outer, inner
 }
 
-// connect joins the namespaces by a line, or, with none, by a pair of interfaces.
-func (l *Lab) connect(w wire, line *Line) {
+// connect joins the namespaces by a line, or, with none, by a pair of interfaces. It returns both directions of the line.
+func (l *Lab) connect(w wire, line *Line) (ways []*way) {
 	l.t.Helper()
 	if line == nil {
 		w.outer.ip(fmt.Sprintf("link add %s type veth peer name %s netns %s", w.outerName, w.innerName, w.inner.name))
 	} else {
-		l.draw(w, *line)
+		ways = l.draw(w, *line)
 	}
 	outer, inner := w.addrs()
 	commands := func(name string, addrs []netip.Prefix) (lines []string) {
@@ -234,4 +234,5 @@ func (l *Lab) connect(w wire, line *Line) {
 		lines = append(lines, fmt.Sprintf("route add default via %s dev %s", a.Addr(), w.innerName))
 	}
 	w.inner.ip(lines...)
+	return ways
 }

@@ -419,6 +419,77 @@ func TestPassOfLines(t *testing.T) {
 	}
 }
 
+// TestCutAndMend drops packets of one direction, then of all of a host, and lets them through again. Outside of a test a
+// lab belongs to a Program.
+func TestCutAndMend(t *testing.T) {
+	var owner Program
+	var lab *Lab
+	var a, b *Host
+	defer owner.Close()
+	err := owner.Try(func() {
+		lab = New(&owner)
+		a, b = lab.Host("a", Public, Line{}), lab.Host("b", Public)
+	})
+	if errors.Is(err, ErrUnavailable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, other := socket(t, a, "udp4", 700), socket(t, b, "udp4", 700)
+	there, back := b.Addr().String()+":700", a.Addr().String()+":700"
+	for i, c := range []struct {
+		change      func()
+		there, back bool
+	}{
+		{func() {}, true, true},
+		{func() { lab.Cut(a, b) }, false, true},
+		{func() { lab.Cut(nil, a) }, false, false},
+		{func() { lab.Mend(a, b) }, true, false},
+		{func() { a.Redraw(Line{Loss: 1}) }, false, false},
+		{func() { a.Redraw(Line{}); lab.Mend(nil, a) }, true, true},
+	} {
+		if err := owner.Try(c.change); err != nil {
+			t.Fatal(err)
+		}
+		if got := delivers(one, there, other, fmt.Sprintf("%d, there", i), c.there); got != c.there {
+			t.Errorf("%d: packets from a reach b: %v", i, got)
+		}
+		if got := delivers(other, back, one, fmt.Sprintf("%d, back", i), c.back); got != c.back {
+			t.Errorf("%d: packets from b reach a: %v", i, got)
+		}
+	}
+	if err := owner.Try(func() { a.IP("nonsense") }); err == nil {
+		t.Error("a command that ip does not have is taken")
+	}
+}
+
+// delivers reports whether a packet of this text arrives. It waits for longer where one is expected.
+func delivers(from net.PacketConn, to string, at net.PacketConn, text string, expected bool) bool {
+	wait := enough
+	if expected {
+		wait = patience
+	}
+	address, err := net.ResolveUDPAddr("udp4", to)
+	if err != nil {
+		return false
+	}
+	buffer := make([]byte, 2000)
+	for end := time.Now().Add(wait); time.Now().Before(end); {
+		_, _ = from.WriteTo([]byte(text), address)
+		for _ = at.SetReadDeadline(time.Now().Add(enough)); ; {
+			n, _, err := at.ReadFrom(buffer)
+			if err != nil {
+				break
+			}
+			if string(buffer[:n]) == text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // TestNothingIsLeft ends a lab with a process in it.
 func TestNothingIsLeft(t *testing.T) {
 	var cmd *exec.Cmd

@@ -31,7 +31,7 @@ const (
 )
 
 // draw makes an interface at either end and carries packets between the two.
-func (l *Lab) draw(w wire, line Line) {
+func (l *Lab) draw(w wire, line Line) (both []*way) {
 	l.t.Helper()
 	if line.MTU == 0 {
 		line.MTU = 1500
@@ -42,12 +42,14 @@ func (l *Lab) draw(w wire, line Line) {
 		way := newWay(line, uint64(i), ends[1])
 		ways.Go(func() { way.read(ends[0]) })
 		ways.Go(way.write)
+		both = append(both, way)
 	}
 	l.t.Cleanup(func() {
 		outer.Close()
 		inner.Close()
 		ways.Wait()
 	})
+	return both
 }
 
 // openTUN makes an interface whose packets are read from and written to the file.
@@ -79,25 +81,30 @@ func (l *Lab) openTUN(s *space, name string, mtu int) *os.File {
 
 // way is one direction of a line.
 type way struct {
-	line   Line
 	out    *os.File
 	chance *rand.Rand
 	free   time.Time // when the line has sent what it took
 
 	mu     sync.Mutex // guards what follows
+	line   Line
 	flight flight
 	over   bool
 	fresh  chan struct{}
 }
 
 func newWay(line Line, direction uint64, out *os.File) *way {
-	if line.Late == 0 {
-		line.Late = 10 * time.Millisecond
+	return &way{line: line.filled(), out: out, chance: rand.New(rand.NewPCG(line.Seed, direction)), fresh: make(chan struct{}, 1)}
+}
+
+// filled returns the line with defaults for what is 0.
+func (l Line) filled() Line {
+	if l.Late == 0 {
+		l.Late = 10 * time.Millisecond
 	}
-	if line.Queue == 0 {
-		line.Queue = int(line.Rate / 8 / 10)
+	if l.Queue == 0 {
+		l.Queue = int(l.Rate / 8 / 10)
 	}
-	return &way{line: line, out: out, chance: rand.New(rand.NewPCG(line.Seed, direction)), fresh: make(chan struct{}, 1)}
+	return l
 }
 
 // packet is due at the far end.
@@ -136,11 +143,14 @@ func (w *way) read(in *os.File) {
 		if err != nil {
 			break
 		}
-		if due, ok := w.pass(time.Now(), n); ok {
-			w.mu.Lock()
+		w.mu.Lock()
+		due, ok := w.pass(time.Now(), n)
+		if ok {
 			w.flight.count++
 			heap.Push(&w.flight, packet{due, w.flight.count, append([]byte(nil), buffer[:n]...)})
-			w.mu.Unlock()
+		}
+		w.mu.Unlock()
+		if ok {
 			w.wake()
 		}
 	}
