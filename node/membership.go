@@ -83,7 +83,8 @@ func Reopen(dir string, end plan.Step) error {
 	return m.save(dir)
 }
 
-// parseMembership finds damage in valid JSON too: the signatures do not hold then.
+// parseMembership finds damage in valid JSON too: the signatures do not hold then. It leaves out addresses that the swarm
+// would not read: others told of them, and the node starts without them.
 func parseMembership(data []byte) (m membership, err error) {
 	if err := strict.Decode(data, &m); err != nil {
 		return m, err
@@ -91,6 +92,10 @@ func parseMembership(data []byte) (m membership, err error) {
 	if m.Name != "" && !plan.ValidName(m.Name) {
 		return m, fmt.Errorf("name %q: no machine is called so", m.Name)
 	}
+	m.Known = slices.DeleteFunc(m.Known, func(a string) bool {
+		_, err := admission.ParseAddrs([]string{a})
+		return err != nil
+	})
 	c, err := admission.DecodeCapability(m.Capability)
 	if err != nil {
 		return m, err

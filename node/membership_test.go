@@ -1,10 +1,13 @@
 package node
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
@@ -28,11 +31,12 @@ func TestAMembershipWithTooManyAddressesIsReadAgain(t *testing.T) {
 	var known []string
 	var all []plan.PeerID
 	for p := range 1024 {
-		all = append(all, plan.PeerID(fmt.Sprintf("12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLv%04d", p)))
+		all = append(all, testPeer(p))
 		for a := range 16 {
 			known = append(known, fmt.Sprintf("/ip4/192.0.2.%d/udp/%d/quic-v1/p2p/%s", a, 1024+p, all[p]))
 		}
 	}
+	known = append(known, "/dns4/x\x1b[31m/tcp/4001/p2p/"+string(all[0])) // which an older program may have kept
 	for name, tt := range map[string]struct {
 		admitted []plan.PeerID
 		peers    int
@@ -58,7 +62,17 @@ func TestAMembershipWithTooManyAddressesIsReadAgain(t *testing.T) {
 		if len(peers) != tt.peers {
 			t.Errorf("%s: addresses of %d peers, want %d", name, len(peers), tt.peers)
 		}
+		if _, err := admission.ParseAddrs(got.Known); err != nil {
+			t.Errorf("%s: the next start fails: %v", name, err)
+		}
 	}
+}
+
+// testPeer returns the ID of a peer that nobody has the key of.
+func testPeer(number int) plan.PeerID {
+	id := append([]byte{0x00, 0x24, 0x08, 0x01, 0x12, 0x20}, make([]byte, 32)...) // the identity hash of an Ed25519 key
+	binary.LittleEndian.PutUint32(id[6:], uint32(number))
+	return plan.PeerID(peer.ID(id).String())
 }
 
 // Who belongs to the run is told by the log once this node is in its roster, and before by what was known at the last start.

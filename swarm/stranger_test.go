@@ -35,13 +35,15 @@ type stranger struct {
 	id   admission.Identity
 }
 
-func newStranger(t *testing.T, sim *host.Simulated) *stranger {
+func newStranger(t *testing.T, sim *host.Simulated, more ...libp2p.Option) *stranger {
 	t.Helper()
 	x := &stranger{id: testIdentity(t)}
 	var err error
-	x.Host, err = libp2p.New(libp2p.Identity(x.id.Key()), libp2p.ListenAddrs(sim.Listen...), sim.QUIC,
+	x.Host, err = libp2p.New(append(
+		more, libp2p.Identity(x.id.Key()), libp2p.ListenAddrs(sim.Listen...), sim.QUIC,
 		libp2p.Transport(libp2pquic.NewTransport), libp2p.DisableMetrics(), libp2p.DisableRelay(),
-		libp2p.DisableIdentifyAddressDiscovery(), libp2p.WithFxOption(fx.Populate(&x.quic)))
+		libp2p.DisableIdentifyAddressDiscovery(), libp2p.WithFxOption(fx.Populate(&x.quic)),
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -24,6 +25,18 @@ func ParseAddrs(addrs []string) ([]peer.AddrInfo, error) {
 		return nil, malformed("%v", err)
 	}
 	return infos, nil
+}
+
+// Acceptable returns those of a peer's addresses that messages carry and that ParseAddrs reads with the peer at the end.
+// Others would keep the nodes that hear of them from reading what they were told, or what they kept of it.
+func Acceptable(p peer.ID, addrs []ma.Multiaddr) (out []ma.Multiaddr) {
+	for _, a := range addrs {
+		read, err := ParseAddrs([]string{a.String() + "/p2p/" + p.String()})
+		if err == nil && read[0].ID == p && slices.EqualFunc(read[0].Addrs, []ma.Multiaddr{a}, ma.Multiaddr.Equal) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // checkAddr accepts a multiaddr that names its peer.

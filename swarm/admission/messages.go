@@ -164,22 +164,17 @@ func appendAddrs(dst []byte, addrs []ma.Multiaddr, limit int) []byte {
 	return dst
 }
 
+// readAddrs leaves out addresses that nobody may use: one of them must not take the others with it.
 func readAddrs(d *decoder, limit int) []ma.Multiaddr {
 	var addrs []ma.Multiaddr
 	for range d.count(limit) {
-		b := d.bytes(maxAddrBytes)
+		b := d.take(int(d.u16()))
 		if d.err != nil {
 			return nil
 		}
-		a, err := ma.NewMultiaddrBytes(b)
-		if err != nil {
-			d.err = malformed("address: %v", err)
-			return nil
+		if a, err := ma.NewMultiaddrBytes(b); err == nil && len(b) <= maxAddrBytes && checkNames(a) == nil {
+			addrs = append(addrs, a)
 		}
-		if d.err = checkNames(a); d.err != nil {
-			return nil
-		}
-		addrs = append(addrs, a)
 	}
 	return addrs
 }

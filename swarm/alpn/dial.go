@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
 	"pnode/swarm/hole"
 	"pnode/swarm/host"
 	"pnode/swarm/mux"
@@ -311,7 +312,7 @@ func (t *Transport) candidates(p peer.ID, over plan.Transport) []ma.Multiaddr {
 			all = append(all, c.RemoteMultiaddr())
 		}
 	}
-	known := swarm.DefaultDialRanker(ma.FilterAddrs(t.Host.Peerstore().Addrs(p), of))
+	known := swarm.DefaultDialRanker(ma.FilterAddrs(admission.Acceptable(p, t.Host.Peerstore().Addrs(p)), of))
 	slices.SortStableFunc(known, func(a, b network.AddrDelay) int { return cmp.Compare(a.Delay, b.Delay) })
 	for _, k := range known {
 		all = append(all, k.Addr)

@@ -188,6 +188,7 @@ func (r *reserver) addrs() (out []ma.Multiaddr) {
 			out = append(out, a.Encapsulate(ma.StringCast("/p2p/"+p.String()+"/p2p-circuit")))
 		}
 	}
+	out = admission.Acceptable(r.host.ID(), out) // a relay may say odd ones of itself
 	slices.SortFunc(out, func(a, b ma.Multiaddr) int { return bytes.Compare(a.Bytes(), b.Bytes()) })
 	return out
 }

@@ -64,7 +64,7 @@ func (s *Store) Seed(p peer.ID, addrs []ma.Multiaddr) bool {
 		e = &entry{}
 		s.entries[p] = e
 	}
-	e.merge(addrs)
+	e.merge(p, addrs)
 	return true
 }
 
@@ -86,7 +86,7 @@ func (s *Store) Hear(c admission.Capability, addrs []ma.Multiaddr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.entries[c.ID()]; e != nil && e.certified() {
-		e.merge(addrs)
+		e.merge(c.ID(), addrs)
 		return true
 	}
 	uses := 0
@@ -132,7 +132,7 @@ func (s *Store) certify(c admission.Capability, addrs []ma.Multiaddr) *entry {
 		s.entries[c.ID()] = e
 	}
 	e.capability = c
-	e.merge(addrs)
+	e.merge(c.ID(), addrs)
 	return e
 }
 
@@ -147,10 +147,10 @@ func (s *Store) count(certified bool) int {
 	return n
 }
 
-// merge puts addrs in front of the known ones and keeps the first maxPeerAddrs.
-func (e *entry) merge(addrs []ma.Multiaddr) {
+// merge puts the acceptable ones of p's addrs in front of the known ones and keeps the first maxPeerAddrs.
+func (e *entry) merge(p peer.ID, addrs []ma.Multiaddr) {
 	merged := make([]ma.Multiaddr, 0, maxPeerAddrs)
-	for _, a := range slices.Concat(addrs, e.addrs) {
+	for _, a := range slices.Concat(admission.Acceptable(p, addrs), e.addrs) {
 		if len(merged) < maxPeerAddrs && !slices.ContainsFunc(merged, a.Equal) {
 			merged = append(merged, a)
 		}
