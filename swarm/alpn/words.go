@@ -29,8 +29,6 @@ func inWords(over plan.Transport, err error) string {
 		return ""
 	case errors.Is(err, errNoAddress):
 		return "has no address"
-	case errors.Is(err, tcp.ErrNotAllowed):
-		return "has no address that is dialed because a member asks for it"
 	case errors.Is(err, version.Err):
 		return "reaches another release of pnode: fetch the same one for both ends"
 	case errors.As(err, &proxied):
@@ -39,6 +37,8 @@ func inWords(over plan.Transport, err error) string {
 		return "is stopped: " + server.Error()
 	case over == plan.Relay && !neterr.Silent(err):
 		return "finds no member that connects the two"
+	case errors.Is(err, tcp.ErrNotAllowed) && neterr.KindOf(err) == neterr.KindFailed: // at all of its addresses
+		return "has no address that is dialed because a member asks for it"
 	}
 	return neterr.Verb(err)
 }

@@ -1,6 +1,7 @@
 package alpn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -25,6 +26,14 @@ func TestDialErrorInWords(t *testing.T) {
 		failed := &dialError{plan.QUIC, inWords(plan.QUIC, fmt.Errorf("/ip4/192.0.2.1/udp/4001/quic-v1: %w", err)), err}
 		if failed.Error() != want || !errors.Is(failed, err) {
 			t.Errorf("%q, want %q", failed, want)
+		}
+	}
+	for want, err := range map[string]error{
+		"has no address that is dialed because a member asks for it": tcp.ErrNotAllowed,
+		"gets no answer": errors.Join(tcp.ErrNotAllowed, raw, context.DeadlineExceeded),
+	} {
+		if got := inWords(plan.TCP, err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
 	if got := inWords(plan.Relay, errors.New("no member forwards connections here")); got != "finds no member that connects the two" {

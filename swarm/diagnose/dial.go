@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -174,7 +175,7 @@ type connectedSocket struct {
 var _ net.PacketConn = (*connectedSocket)(nil)
 
 func (s *connectedSocket) note(err error) {
-	if f := findingOf(err); f == Works || f == Silent || f == Failed {
+	if slices.Contains([]Finding{Works, Silent, Failed, GivenUp}, findingOf(err)) {
 		return
 	}
 	s.mu.Lock()

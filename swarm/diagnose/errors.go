@@ -3,6 +3,7 @@ package diagnose
 import (
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/quic-go/quic-go"
 
@@ -12,36 +13,24 @@ import (
 
 // findingOf returns what an error of a socket means.
 func findingOf(err error) Finding {
-	var remote *quic.TransportError
-	var dns *net.DNSError
-	var server *websocket.AnswerError
 	switch {
-	case err == nil:
-		return Works
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return NoName
-	case dns != nil:
-		return NoResolver
-	case neterr.Refused(err):
-		return Refused
-	case neterr.NoRoute(err):
-		return NoRoute
-	case neterr.Unreachable(err):
-		return Unreachable
-	case neterr.Denied(err):
-		return Denied
-	case errors.As(err, &server):
+	case errors.As(err, new(*websocket.AnswerError)):
 		return Foreign
 	case badCertificate(err):
 		return ClockAhead
-	case errors.As(err, &remote) && remote.Remote && remote.ErrorCode == quic.ConnectionRefused:
-		return Busy
-	case neterr.Cut(err):
-		return Cut
-	case neterr.Silent(err):
-		return Silent
 	}
-	return Failed
+	return Finding(neterr.KindOf(err))
+}
+
+// telling lists findings that only these tests make, those first that explain more than the same test at another place.
+var telling = []Finding{ClockBehind, ClockAhead, ProxyLogin, ProxyDenies, ProxyCannot}
+
+// rank orders findings: the lowest explains most. Those of sockets follow, as package neterr ranks them.
+func (f Finding) rank() int {
+	if i := slices.Index(telling, f); i >= 0 {
+		return i - len(telling)
+	}
+	return neterr.Kind(f).Rank()
 }
 
 // alertBadCertificate refuses a certificate in a TLS handshake.

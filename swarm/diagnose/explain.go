@@ -112,6 +112,9 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 	case Denied:
 		t.Says = fmt.Sprintf("this machine does not let the program send (%s)", cause(o.err))
 		t.Do = fmt.Sprintf("allow outgoing %s to port %d on this machine", over, at.Port())
+	case Exhausted:
+		t.Says = fmt.Sprintf("this machine has no file descriptor or memory left for a socket (%s)", cause(o.err))
+		t.Do = "raise the limit of open files (ulimit -n), or end programs that have many sockets open"
 	case OtherNode:
 		t.Says = fmt.Sprintf("another node answers: %s; the invite is of %s", o.peer, contact)
 		t.Do = "ask for a new invite: the address is another node's now"
@@ -127,6 +130,9 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 	case Foreign:
 		t.Says = fmt.Sprintf("something else than pnode answers (%s)", cause(o.err))
 		t.Do = "ask for a new invite if the node listens elsewhere now; a firewall that filters may answer in its place"
+	case TLS:
+		t.Says = "it " + neterr.Verb(o.err)
+		t.Do = "fetch the same release of pnode for both ends; a firewall that looks into TLS may answer in the contact's place"
 	default:
 		t.Says = "it " + neterr.Verb(o.err)
 	}

@@ -113,8 +113,14 @@ func short(f Finding) string {
 		return "is unreachable"
 	case Denied:
 		return "is not allowed by this machine"
+	case Exhausted:
+		return "finds this machine without room for a socket"
 	case Cut:
 		return "is cut"
+	case Closed:
+		return "is closed by the other end"
+	case TLS:
+		return "fails in the TLS handshake"
 	case OtherNode:
 		return "reaches another node"
 	case Foreign:
@@ -125,11 +131,6 @@ func short(f Finding) string {
 	return "fails"
 }
 
-// telling lists findings, those first that explain more than the same test at another place.
-var telling = []Finding{
-	ClockBehind, ClockAhead, OtherNode, Busy, ProxyLogin, ProxyDenies, ProxyCannot, Cut, Foreign, Refused, Denied, Unreachable, NoName, NoResolver, Silent, NoRoute, Failed,
-}
-
 // failing returns the most telling of a part's tests that fail.
 func (r *Report) failing(part Part) (Test, bool) {
 	var found Test
@@ -137,7 +138,7 @@ func (r *Report) failing(part Part) (Test, bool) {
 		if t.Part != part || t.Result != Fails {
 			continue
 		}
-		if found.Result == "" || slices.Index(telling, t.Finding) < slices.Index(telling, found.Finding) {
+		if found.Result == "" || t.Finding.rank() < found.Finding.rank() {
 			found = t
 		}
 	}

@@ -66,6 +66,18 @@ func TestVerdicts(t *testing.T) {
 			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP works: data will go over TCP",
 			"open UDP 4001 there and on the way",
 		},
+		"UDP dropped, and IPv6 without a route": {
+			[]Test{after(UDP, NoRoute), after(UDP, Silent), after(TCP, Works), noProxy},
+			plan.TCP, UDP,
+			"this machine can join: UDP to 192.0.2.1:4001 gets no answer, TCP works: data will go over TCP",
+			"open UDP 4001 there and on the way",
+		},
+		"no descriptors": {
+			[]Test{after(UDP, Silent), after(UDP, Exhausted), after(TCP, Works), noProxy},
+			plan.TCP, UDP,
+			"this machine can join: UDP to 192.0.2.1:4001 finds this machine without room for a socket, TCP works: data will go over TCP",
+			"raise the limit of open files (ulimit -n), or end programs that have many sockets open",
+		},
 		"TCP dropped": {
 			[]Test{after(UDP, Works), after(TCP, Silent), noProxy},
 			plan.QUIC, "",

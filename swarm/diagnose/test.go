@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 )
 
 // Part names a part of the way to a contact, which a test looks at.
@@ -38,20 +39,27 @@ const (
 type Finding string
 
 const (
-	Works   Finding = "works"
-	Silent  Finding = "silent"  // no answer in time
-	Refused Finding = "refused" // the machine answers that nobody listens there
-	// Unreachable: a machine on the way says that it cannot deliver.
-	Unreachable Finding = "unreachable"
-	NoRoute     Finding = "no-route"     // this machine has no route there
-	Denied      Finding = "denied"       // this machine does not let the program send
-	Cut         Finding = "cut"          // it connects, and the connection is cut
-	Foreign     Finding = "foreign"      // what answers does not speak libp2p's protocols
-	OtherNode   Finding = "other-node"   // another node answers
+	// What an error of a socket means has the word of package neterr.
+	Works       = Finding(neterr.KindWorks)
+	OtherNode   = Finding(neterr.KindOtherPeer)
+	Busy        = Finding(neterr.KindNoPlace) // the contact has no place for another stranger now
+	Closed      = Finding(neterr.KindClosed)
+	Cut         = Finding(neterr.KindCut)
+	Foreign     = Finding(neterr.KindForeign)
+	TLS         = Finding(neterr.KindTLS)
+	Refused     = Finding(neterr.KindRefused)
+	Exhausted   = Finding(neterr.KindExhausted)
+	Denied      = Finding(neterr.KindDenied)
+	Unreachable = Finding(neterr.KindUnreachable)
+	NoName      = Finding(neterr.KindNoName)
+	NoResolver  = Finding(neterr.KindNoResolver)
+	Silent      = Finding(neterr.KindSilent)
+	NoRoute     = Finding(neterr.KindNoRoute)
+	Failed      = Finding(neterr.KindFailed)
+	GivenUp     = Finding(neterr.KindGivenUp)
+
 	ClockBehind Finding = "clock-behind" // this machine's clock is behind the contact's
 	ClockAhead  Finding = "clock-ahead"
-	NoName      Finding = "no-name"       // the resolver says that the name does not exist
-	NoResolver  Finding = "no-resolver"   // the resolver does not answer, or fails
 	ProxyLogin  Finding = "proxy-login"   // 407
 	ProxyDenies Finding = "proxy-denies"  // 403 and the like
 	ProxyCannot Finding = "proxy-cannot"  // 502 and the like: it gets no connection to the contact
@@ -59,8 +67,6 @@ const (
 	NoUse       Finding = "of-no-use"     // an invite that is used up, revoked, or refused for another reason
 	Unknown     Finding = "unknown"       // an invite that the contact does not know
 	Skipped     Finding = ""              // not needed, or not tested
-	Failed      Finding = "failed"        // for a reason that has no word here
-	Busy        Finding = "busy"          // the contact has no place for another stranger now
 	NATed       Finding = "behind-nat"    // others see another address than this machine has
 	NATVaries   Finding = "nat-symmetric" // and another for each of them
 )

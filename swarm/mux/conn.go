@@ -236,7 +236,7 @@ func (c *Conn) Err() error {
 func (c *Conn) LocalAddr() net.Addr { return c.base.LocalAddr() }
 
 // Break ends the connection for a reason that this end knows, without a word to the peer, as if the line had broken.
-func (c *Conn) Break(reason string) { c.end(&brokenError{reason: reason}, nil) }
+func (c *Conn) Break(reason string) { c.end(&brokenError{kind: neterr.KindCut, reason: reason}, nil) }
 
 // RemoteAddr implements transport.Conn.
 func (c *Conn) RemoteAddr() net.Addr {
@@ -323,6 +323,7 @@ func (c *Conn) finish(err error, farewell []byte) {
 
 // brokenError says that a connection has ended though no end has closed it.
 type brokenError struct {
+	kind   neterr.Kind
 	reason string
 	// log has the words of the net.Conn's error, for the log alone; empty without one.
 	log string
@@ -341,9 +342,12 @@ func (e *brokenError) LogValue() slog.Value {
 // Unwrap returns net.ErrClosed. The cause is told in words only: to who reads a stream, io.EOF means the stream's end.
 func (e *brokenError) Unwrap() error { return net.ErrClosed }
 
+// Kind tells package neterr why the connection ended.
+func (e *brokenError) Kind() neterr.Kind { return e.kind }
+
 // broken ends the connection because of an error of the net.Conn.
 func (c *Conn) broken(err error) {
-	c.end(&brokenError{"the connection " + neterr.Verb(err), err.Error()}, nil)
+	c.end(&brokenError{neterr.KindOf(err), "the connection " + neterr.Verb(err), err.Error()}, nil)
 }
 
 // checkIdle ends the connection if nothing has come for idleTime.
@@ -354,7 +358,7 @@ func (c *Conn) checkIdle() {
 		return
 	}
 	reason := fmt.Sprintf("nothing came for %v", idleTime)
-	c.end(&brokenError{reason: reason}, faultFrame(reason))
+	c.end(&brokenError{kind: neterr.KindSilent, reason: reason}, faultFrame(reason))
 }
 
 // Stats implements transport.Conn.

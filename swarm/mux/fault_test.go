@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/swarm/neterr"
 	"pnode/swarm/transport"
 )
 
@@ -56,6 +57,28 @@ func repeat(n int, f func(i int) []byte) (b []byte) {
 		b = append(b, f(i)...)
 	}
 	return b
+}
+
+// TestEndsInWords: what is said of a connection that has ended tells who ended it.
+func TestEndsInWords(t *testing.T) {
+	for _, c := range []struct {
+		end         func(far net.Conn, a *Conn)
+		here, there string
+	}{
+		{func(_ net.Conn, a *Conn) { a.Close(1, "enough") }, "was given up", "is closed by the other end"},
+		{func(_ net.Conn, a *Conn) { a.Break("this machine has another address") }, "is cut", "is cut"},
+		{func(far net.Conn, _ *Conn) { far.Close() }, "is cut", "was given up"},
+	} {
+		near, far := tcpPair(t)
+		a, b := New(near, Config{Dialer: true}), New(far, Config{})
+		joined(t, a, b)
+		c.end(far, a)
+		<-a.Done()
+		<-b.Done()
+		if got := [2]string{neterr.Verb(a.Err()), neterr.Verb(b.Err())}; got != [2]string{c.here, c.there} {
+			t.Errorf("%v and %v: %q, want %q and %q", a.Err(), b.Err(), got, c.here, c.there)
+		}
+	}
 }
 
 // TestFaults: a peer that breaks the protocol loses the connection and hears why.

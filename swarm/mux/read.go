@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 	"pnode/swarm/transport"
 )
 
@@ -18,7 +19,7 @@ func (c *Conn) readLoop() {
 	switch err := c.readAll(counted{c}); {
 	case errors.Is(err, errFault):
 		reason := strings.TrimPrefix(err.Error(), "mux: ")
-		c.end(&brokenError{reason: reason}, faultFrame(reason))
+		c.end(&brokenError{kind: neterr.KindForeign, reason: reason}, faultFrame(reason))
 		io.Copy(io.Discard, c.conn)
 	case err != nil:
 		c.broken(err)
@@ -189,7 +190,7 @@ func (c *Conn) handle(h header, payload []byte) error {
 	case kindClose:
 		c.finish(&transport.ConnError{Remote: true, Code: transport.Code(number), Reason: plan.Clip(string(payload[codeBytes:]), transport.MaxReason)}, nil)
 	case kindFault:
-		c.finish(&brokenError{reason: fmt.Sprintf("the peer ended the connection: %q", payload)}, nil)
+		c.finish(&brokenError{kind: neterr.KindClosed, reason: fmt.Sprintf("the peer ended the connection: %q", payload)}, nil)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
 // Package neterr says what errors of connections mean, on every operating system and over every transport: programs ask
-// [Refused] and the like, people read [Verb]. On Windows the numbers that package syscall has for errors are not those
+// [Refused] and the like, people read [Verb]. Where several addresses were tried, the error that explains most counts
+// ([KindOf]). On Windows the numbers that package syscall has for errors are not those
 // that the system returns, and QUIC keeps of an error of its socket the words alone.
 package neterr
 
@@ -20,6 +21,7 @@ import (
 // Windows' numbers.
 const (
 	wsaeAccess       = syscall.Errno(10013)
+	wsaeMFile        = syscall.Errno(10024)
 	wsaeAddrInUse    = syscall.Errno(10048)
 	wsaeAddrNotAvail = syscall.Errno(10049)
 	wsaeAFNoSupport  = syscall.Errno(10047)
@@ -27,6 +29,7 @@ const (
 	wsaeNetUnreach   = syscall.Errno(10051)
 	wsaeConnAborted  = syscall.Errno(10053)
 	wsaeConnReset    = syscall.Errno(10054)
+	wsaeNoBufs       = syscall.Errno(10055)
 	wsaeConnRefused  = syscall.Errno(10061)
 	wsaeHostUnreach  = syscall.Errno(10065)
 )
@@ -48,6 +51,11 @@ func Unreachable(err error) bool { return is(err, syscall.EHOSTUNREACH, wsaeHost
 // Denied reports whether this machine does not let the program do it, as a firewall does.
 func Denied(err error) bool {
 	return is(err, os.ErrPermission, syscall.EPERM, syscall.EACCES, wsaeAccess)
+}
+
+// Exhausted reports whether this machine has no file descriptor, or no memory, left for a socket or what it sends.
+func Exhausted(err error) bool {
+	return is(err, syscall.EMFILE, wsaeMFile, syscall.ENFILE, syscall.ENOBUFS, wsaeNoBufs, syscall.ENOMEM)
 }
 
 // Reset reports whether a connection that stood, or a stream of libp2p's, was cut.
@@ -84,41 +92,4 @@ func is(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(e error) bool {
 		return errors.Is(err, e) || words != "" && strings.HasSuffix(words, ": "+e.Error())
 	})
-}
-
-// Verb returns what an error of a connection means, to follow the name of whatever was tried: "gets no answer". It holds
-// nothing of the error's own text, which others may have written.
-func Verb(err error) string {
-	var dns *net.DNSError
-	var closed *quic.ApplicationError
-	var handshake *quic.TransportError
-	switch {
-	case err == nil:
-		return "works"
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return "has a name that does not exist"
-	case dns != nil:
-		return "has a name that the resolver gives no answer about"
-	case Refused(err):
-		return "is refused: nobody listens"
-	case NoRoute(err):
-		return "has no route"
-	case Unreachable(err):
-		return "is unreachable, a router says"
-	case Denied(err):
-		return "is blocked by this machine's firewall"
-	case errors.As(err, &handshake) && handshake.Remote && handshake.ErrorCode == quic.ConnectionRefused:
-		return "finds no place at the other end"
-	case errors.As(err, &handshake) && handshake.ErrorCode.IsCryptoError():
-		return "fails in the TLS handshake"
-	case errors.As(err, &closed) && closed.Remote:
-		return "is closed by the other end"
-	case Cut(err):
-		return "is cut"
-	case Silent(err):
-		return "gets no answer"
-	case errors.Is(err, context.Canceled), errors.Is(err, net.ErrClosed):
-		return "was given up"
-	}
-	return "fails for a reason that the log has (--log-level debug)"
 }

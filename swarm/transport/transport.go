@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 )
 
 // MaxReason bounds the reason with which an end closes a connection, in bytes.
@@ -96,6 +97,14 @@ func (e *ConnError) Error() string {
 
 // Unwrap returns net.ErrClosed.
 func (e *ConnError) Unwrap() error { return net.ErrClosed }
+
+// Kind tells package neterr which end closed the connection.
+func (e *ConnError) Kind() neterr.Kind {
+	if e.Remote {
+		return neterr.KindClosed
+	}
+	return neterr.KindGivenUp
+}
 
 // StreamError says that an end cut a stream.
 type StreamError struct {
