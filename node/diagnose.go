@@ -43,7 +43,7 @@ func CannotJoin(r diagnose.Report) error {
 func contactError(ctx context.Context, err error, addrs []string, log *slog.Logger) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
-		return err
+		return admission.InWords(err)
 	case admission.IsRefusal(err):
 		return marked{err, ErrRefused}
 	}
@@ -53,7 +53,7 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	report, failed := swarm.Diagnose(tests, admission.Invite{Addrs: addrs}, nil)
 	switch {
 	case ctx.Err() != nil:
-		return errors.Join(err, ctx.Err())
+		return fmt.Errorf("%w: %w", admission.InWords(err), ctx.Err())
 	case failed != nil:
 		return fmt.Errorf("%w: nobody answers at %s: %w", ErrUnreachable, strings.Join(addrs, " or "), failed)
 	}
@@ -64,9 +64,9 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	case cannot:
 		return fmt.Errorf("%w: %s: %s; `pnode doctor --net INVITE` shows all tests", ErrUnreachable, why, report.Do)
 	case errors.Is(err, admission.ErrUnknownInvite):
-		return marked{err, ErrRefused}
+		return marked{admission.InWords(err), ErrRefused}
 	}
-	return fmt.Errorf("%w: the contact answers over %s, and did not let this node in: %w; try again", ErrUnreachable, report.Over, err)
+	return fmt.Errorf("%w: the contact answers over %s, and did not let this node in: %w; try again", ErrUnreachable, report.Over, admission.InWords(err))
 }
 
 // tellWay prints in one line over what a node reached the contact at addresses, and why, unless that is QUIC.

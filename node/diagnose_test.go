@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	libp2pswarm "github.com/libp2p/go-libp2p/p2p/net/swarm"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	"github.com/quic-go/quic-go"
 
@@ -22,6 +24,33 @@ import (
 	"pnode/swarm/admission"
 	"pnode/swarm/diagnose"
 )
+
+// answering listens as a contact, with a certificate that begins at a time, and returns where.
+func answering(t *testing.T, contact admission.Identity, begins time.Time, change func(*tls.Config)) string {
+	t.Helper()
+	id, err := libp2ptls.NewIdentity(contact.Key(), libp2ptls.WithCertTemplate(&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{SerialNumber: "1"}, NotBefore: begins, NotAfter: begins.Add(1000 * time.Hour),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, _ := id.ConfigForPeer("")
+	conf.VerifyPeerCertificate = nil
+	change(conf)
+	ln, err := quic.ListenAddr("127.0.0.1:0", conf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			if _, err := ln.Accept(context.Background()); err != nil {
+				return
+			}
+		}
+	}()
+	return ln.Addr().String()
+}
 
 // TestAFailedJoinNamesWhatIsInTheWay: by the tests made after it, with what to do, and without the invite's secret.
 func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
@@ -32,31 +61,6 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 	contact, err := admission.LoadIdentity(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
-	}
-	// answering listens with a certificate that begins at a time.
-	answering := func(begins time.Time, change func(*tls.Config)) string {
-		id, err := libp2ptls.NewIdentity(contact.Key(), libp2ptls.WithCertTemplate(&x509.Certificate{
-			SerialNumber: big.NewInt(1), Subject: pkix.Name{SerialNumber: "1"}, NotBefore: begins, NotAfter: begins.Add(1000 * time.Hour),
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		conf, _ := id.ConfigForPeer("")
-		conf.VerifyPeerCertificate = nil
-		change(conf)
-		ln, err := quic.ListenAddr("127.0.0.1:0", conf, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ln.Close() })
-		go func() {
-			for {
-				if _, err := ln.Accept(context.Background()); err != nil {
-					return
-				}
-			}
-		}()
-		return ln.Addr().String()
 	}
 	nobody := func() string {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -72,11 +76,11 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 	}{
 		"nobody listens": {nobody(), "(QUIC handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place: start the node that made the invite"},
 		"this clock is behind": {
-			answering(time.Now().Add(5*time.Hour), func(*tls.Config) {}),
+			answering(t, contact, time.Now().Add(5*time.Hour), func(*tls.Config) {}),
 			"(QUIC handshake): this machine's clock is behind the contact's by at least 5 h: it takes the contact's certificate for one of the future: set this machine's clock",
 		},
 		"this clock is ahead": {
-			answering(time.Now().Add(-time.Hour), func(conf *tls.Config) {
+			answering(t, contact, time.Now().Add(-time.Hour), func(conf *tls.Config) {
 				conf.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not yet valid") }
 			}),
 			"the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead: set this machine's clock",
@@ -96,6 +100,33 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 				t.Errorf("%v\nwant ... %s", err, c.want)
 			}
 		})
+	}
+}
+
+// TestAContactThatAnswersTheTestsAlone: why it did not answer before is told in words for people, on one line.
+func TestAContactThatAnswersTheTestsAlone(t *testing.T) {
+	contact, err := admission.LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.MustParseAddrPort(answering(t, contact, time.Now(), func(*tls.Config) {}))
+	addr := fmt.Sprintf("/ip4/%s/udp/%d/quic-v1/p2p/%s", at.Addr(), at.Port(), contact.Peer())
+	raw := &libp2pswarm.DialError{Cause: errors.New("all dials failed"), DialErrors: []libp2pswarm.TransportError{
+		{Cause: &quic.TransportError{ErrorCode: quic.InternalError, ErrorMessage: "write udp: sendmsg: operation not permitted"}},
+	}}
+	for want, err := range map[string]error{
+		"the contact answers over QUIC, and did not let this node in: the connection is blocked by this machine's firewall; try again": raw,
+		admission.ErrUnknownInvite.Error(): fmt.Errorf("%w: %w", admission.ErrUnknownInvite, raw),
+	} {
+		told := contactError(t.Context(), fmt.Errorf("swarm: connect: peer x: %w", err), []string{addr}, slog.New(slog.DiscardHandler))
+		if text := told.Error(); !strings.HasSuffix(text, want) || strings.Contains(text, "\n") || strings.Contains(text, "sendmsg") {
+			t.Errorf("%q\nwant ... %q", text, want)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if text := contactError(ended, err, []string{addr}, slog.New(slog.DiscardHandler)).Error(); strings.Contains(text, "\n") || strings.Contains(text, "sendmsg") {
+			t.Errorf("interrupted: %q", text)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/planner/plan"
+	"pnode/swarm/neterr"
 )
 
 // The reasons for which a peer is not admitted. A refusal that crosses the network arrives as one of these,
@@ -67,7 +68,21 @@ func refusalFrom(code byte, detail string) error {
 	return &plain{plan.Clip(detail, maxDetailBytes), reason}
 }
 
-// plain is an error that wraps a sentinel without repeating its text.
+// InWords returns why a peer was of no use, for people: a refusal as the peer has put it, that it is no member, or what the
+// network's errors mean. It wraps err, whose text is for logs.
+func InWords(err error) error {
+	switch {
+	case err == nil, IsRefusal(err):
+		return err
+	case errors.Is(err, ErrUnknownInvite):
+		return &plain{ErrUnknownInvite.Error(), err}
+	case errors.Is(err, ErrNotMember):
+		return &plain{ErrNotMember.Error(), err}
+	}
+	return &plain{"the connection " + neterr.Verb(err), err}
+}
+
+// plain is an error with a text of its own in place of that of the error that it wraps.
 type plain struct {
 	text string
 	is   error

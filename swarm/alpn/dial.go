@@ -107,21 +107,23 @@ func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 
 func (t *Transport) dial(ctx context.Context, p plan.PeerID, over plan.Transport, allowed tcp.Allowed) (transport.Conn, error) {
 	id, err := t.Reach(ctx, p)
-	if err == nil {
-		conn := t.late.take(id, over)
-		if conn != nil {
-			return conn, nil
-		}
-		if over != "" {
-			conn, err = t.dialOver(ctx, id, over, allowed)
-		} else {
-			conn, err = t.dialBest(ctx, id, t.transports(id), allowed)
-		}
-		if err == nil {
-			return conn, nil
-		}
+	if err != nil {
+		t.Log.Debug("swarm: not reached for a dial", "alpn", t.ALPN, "peer", p, "err", err)
+		return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, admission.InWords(err))
 	}
-	return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
+	conn := t.late.take(id, over)
+	if conn != nil {
+		return conn, nil
+	}
+	if over != "" {
+		conn, err = t.dialOver(ctx, id, over, allowed)
+	} else {
+		conn, err = t.dialBest(ctx, id, t.transports(id), allowed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("swarm: dial %s on %s: %w", p, t.ALPN, err)
+	}
+	return conn, nil
 }
 
 // Transports returns over what a member may be reached, the one that Dial tries first first.
