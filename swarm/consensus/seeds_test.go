@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,13 +14,14 @@ import (
 	"pnode/planner/plan"
 )
 
-// seeds are tried by TestRandomHistories, and one alone by go test ./swarm/consensus -run RandomHistories -seed N.
+// seeds are tried by each test of random seeds, and one alone by go test ./swarm/consensus -run TEST -seed N.
 const seeds = 10_000
 
-var oneSeed = flag.Uint64("seed", 0, "the only seed that TestRandomHistories tries; 0 is all")
+var oneSeed = flag.Uint64("seed", 0, "the only seed that tests of random seeds try; 0 is all")
 
-// TestRandomHistories plays 10,000 random histories of the log, each of a seed that fails the same way whenever it is tried.
-func TestRandomHistories(t *testing.T) {
+// eachSeed has a check tried with every seed, and names one that fails. It reports whether it tried them all.
+func eachSeed(t *testing.T, check func(seed uint64) error) (all bool) {
+	t.Helper()
 	from, to := uint64(1), uint64(seeds)
 	if testing.Short() {
 		to = seeds / 20
@@ -27,15 +29,21 @@ func TestRandomHistories(t *testing.T) {
 	if *oneSeed != 0 {
 		from, to = *oneSeed, *oneSeed
 	}
-	made := inventory()
-	accepted := map[string]int{}
 	for seed := from; seed <= to; seed++ {
-		if err := playHistory(seed, made, accepted); err != nil {
-			t.Fatalf("seed %d: %v\ntry it alone: go test ./swarm/consensus -run RandomHistories -seed %d", seed, err, seed)
+		if err := check(seed); err != nil {
+			t.Fatalf("seed %d: %v\ntry it alone: go test ./swarm/consensus -run '%s$' -seed %d", seed, err, t.Name(), seed)
 		}
 	}
+	return to-from+1 == seeds
+}
+
+// TestRandomHistories plays 10,000 random histories of the log, each of a seed that fails the same way whenever it is tried.
+func TestRandomHistories(t *testing.T) {
+	made := inventory()
+	accepted := map[string]int{}
+	all := eachSeed(t, func(seed uint64) error { return playHistory(seed, made, accepted) })
 	for _, kind := range kinds { // a history in which nothing is accepted proves nothing
-		if kind == nil || to < seeds || *oneSeed != 0 || slices.Contains([]string{"Shown", "Extend", "Salvage"}, kind.Name()) { // not made here
+		if kind == nil || !all {
 			continue
 		}
 		if name := kind.Name(); accepted[name] == 0 {
@@ -86,13 +94,16 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 			p.counter -= min(counter, r.Uint64N(100)) // late, or repeated
 		}
 		p.entry = randomEntry(r, s, p.author, term, made, event, &epoch)
+		if r.IntN(2) == 0 && event > 1 {
+			p.author, p.entry = nextEntry(r, s, p.author, p.entry, term, &epoch)
+		}
 		next, err := s.carryOut(p, term)
 		again, _ := s.carryOut(p, term)
 		b, encodeErr := EncodeState(next)
 		if encodeErr != nil {
 			return encodeErr
 		}
-		if c, _ := EncodeState(again); !bytes.Equal(b, c) {
+		if !reflect.DeepEqual(again, next) {
 			return fmt.Errorf("event %d, %T: the same entry gives two states", event, p.entry)
 		}
 		if err == nil {
@@ -124,6 +135,9 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 }
 
 func equalStates(a, b State) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
 	x, errX := EncodeState(a)
 	y, errY := EncodeState(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
@@ -140,6 +154,7 @@ func follows(s, next State, e Entry, refused error) error {
 	}
 	_, back := e.(Rollback)
 	_, blamed := e.(Blame)
+	_, extended := e.(Extend)
 	present := func(m Member) bool { return m.State != Gone }
 	switch {
 	case refused != nil && !equalStates(counters(s), counters(next)):
@@ -152,12 +167,21 @@ func follows(s, next State, e Entry, refused error) error {
 		return fmt.Errorf("the checkpoint goes back from step %d to %d", s.Checkpoint.Step, next.Checkpoint.Step)
 	case (lineage{Recovery: next.Recovery}).number() < (lineage{Recovery: s.Recovery}).number():
 		return fmt.Errorf("lineage %d after %d", next.Recovery.Number, s.Recovery.Number)
-	case s.Finished && !next.Finished || s.Run != nil && next.Run == nil || len(s.Owners) > 0 && len(next.Owners) == 0:
+	case s.Finished && !next.Finished && !extended || s.Run != nil && next.Run == nil || len(s.Owners) > 0 && len(next.Owners) == 0:
 		return fmt.Errorf("the run, its end or its last owner is taken back")
+	case s.Run != nil && next.Run.Train.Steps < s.Run.Train.Steps || next.Run != nil && next.Checkpoint.Step > next.Run.Train.Steps:
+		return fmt.Errorf("the checkpoint of step %d in a run of %d steps", next.Checkpoint.Step, next.Run.Train.Steps)
+	case next.Salvage != nil && next.Salvage.Generation != next.Plan.Generation:
+		return fmt.Errorf("generation %d is salvaged while %d is the current one", next.Salvage.Generation, next.Plan.Generation)
 	case !slices.IsSortedFunc(next.Members, func(a, b Member) int { return strings.Compare(string(a.Peer), string(b.Peer)) }):
 		return fmt.Errorf("the roster is not in order")
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
 		return fmt.Errorf("more than %d members", MaxMembers)
+	}
+	if next.Salvage != nil && next.Salvage != s.Salvage {
+		if err := followsSalvage(next); err != nil {
+			return err
+		}
 	}
 	for _, m := range next.Members {
 		if old, known := s.Member(m.Peer); known && m.Counter < old.Counter {
@@ -166,6 +190,23 @@ func follows(s, next State, e Entry, refused error) error {
 		if _, revoked := next.Revocation(m.Peer); revoked && present(m) {
 			return fmt.Errorf("%s was removed and is %s", m.Peer, m.State)
 		}
+	}
+	return nil
+}
+
+// followsSalvage returns what is wrong with a salvage that the log has just taken.
+func followsSalvage(s State) error {
+	saved := make([]int, s.Run.Model.Layers())
+	for _, part := range s.Salvage.Parts {
+		if m, _ := s.Member(part.By); m.State == "" || m.State == Gone {
+			return fmt.Errorf("%s is to save layers, and is not in the run", part.By)
+		}
+		for l := part.Layers.First; l < part.Layers.End; l++ {
+			saved[l]++
+		}
+	}
+	if slices.ContainsFunc(saved, func(n int) bool { return n != 1 }) || s.Salvage.Step <= s.Checkpoint.Step {
+		return fmt.Errorf("step %d after %d is saved, each layer so many times: %v", s.Salvage.Step, s.Checkpoint.Step, saved)
 	}
 	return nil
 }
@@ -185,7 +226,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 	case 1:
 		return SetRun{Spec: shortRun(), Owner: by}
 	}
-	switch r.IntN(26) {
+	switch r.IntN(30) {
 	case 0, 1:
 		return Lead{Peer: by, Term: term}
 	case 2:
@@ -216,17 +257,89 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 	case 20:
 		return Finish{}
 	case 21, 22:
-		return SetPlan{Epoch: s.Epoch, Term: term, Plan: plan.Plan{
-			Run: "run", Generation: plan.Generation(near(uint64(s.Plan.Generation))), Start: s.Checkpoint.Step, Schedule: "1f1b", Replicas: []plan.Pipeline{{
-				Micros: 2, Warmups: []int{0}, Stages: []plan.Placement{{Peer: other, Device: "cpu", Layers: plan.LayerRange{End: 3}}},
-			}},
-		}}
+		return onePlan(s, other, term, plan.Generation(near(uint64(s.Plan.Generation))))
+	case 23:
+		return randomSalvage(r, s, other)
+	case 24:
+		return Shown{
+			Generation: plan.Generation(near(uint64(s.Plan.Generation)) - 1),
+			Members:    []ShownMember{{Peer: other, FLOPS: r.Int64N(1000), Held: r.IntN(2) == 0}},
+		}
+	case 25:
+		if s.Run != nil {
+			return Extend{Steps: s.Run.Train.Steps + plan.Step(r.IntN(3))}
+		}
 	}
-	saved := StageSaved{Step: s.Checkpoint.Step + plan.Step(r.IntN(2)) + 1, Generation: s.Plan.Generation}
+	return layersSaved(s, s.Checkpoint.Step+plan.Step(r.IntN(2))+1, by)
+}
+
+// nextEntry returns what comes next in a run that goes well: members, a plan, its checkpoints, and its end. It returns
+// another entry, and who was to propose that one, where nothing fits.
+func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Term, epoch *uint64) (plan.PeerID, Entry) {
+	active := slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.State != Active })
+	leader, leads := s.Member(s.Leader)
+	switch {
+	case s.Run == nil || len(s.Owners) == 0:
+		return by, other
+	case len(active) == 0:
+		*epoch++
+		owner, known := s.Member(s.Owners[0])
+		if !known || owner.State != Joining {
+			return s.Owners[0], Join{Peer: s.Owners[0], ProcessEpoch: *epoch}
+		}
+		return owner.Peer, SetMemberState{Peer: owner.Peer, ProcessEpoch: owner.ProcessEpoch, State: Active}
+	case !leads || leader.State == Gone || s.LeaderTerm != term:
+		return active[0].Peer, Lead{Peer: active[0].Peer, Term: term}
+	case s.StopWanted:
+		return s.Owners[0], Resume{Incarnation: s.Incarnation + 1}
+	case s.Plan.Generation == 0:
+		return s.Leader, onePlan(s, active[r.IntN(len(active))].Peer, term, s.Plan.Generation+1)
+	}
+	worker := s.Plan.Coordinator().Peer
+	switch r.IntN(16) {
+	case 0:
+		peers := peersOf("a,b,c,d,e")
+		return s.Owners[0], Revoke{By: s.Owners[0], Peer: peers[r.IntN(len(peers))], Reason: "why"}
+	case 1, 2, 3:
+		return s.Leader, randomSalvage(r, s, active[r.IntN(len(active))].Peer)
+	case 4, 5, 6:
+		return s.Leader, Shown{Generation: s.Plan.Generation, Members: []ShownMember{{Peer: worker, FLOPS: 1 + r.Int64N(1000), Held: r.IntN(2) == 0}}}
+	case 7, 8:
+		return worker, Finish{}
+	}
+	return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+}
+
+// onePlan has one peer compute all layers.
+func onePlan(s State, on plan.PeerID, term plan.Term, g plan.Generation) SetPlan {
+	return SetPlan{Epoch: s.Epoch, Term: term, Plan: plan.Plan{
+		Run: "run", Generation: g, Start: s.Checkpoint.Step, Schedule: "1f1b", Replicas: []plan.Pipeline{{
+			Micros: 2, Warmups: []int{0}, Stages: []plan.Placement{{Peer: on, Device: "cpu", Layers: plan.LayerRange{End: 3}}},
+		}},
+	}}
+}
+
+// layersSaved reports all layers of a step.
+func layersSaved(s State, step plan.Step, by plan.PeerID) StageSaved {
+	saved := StageSaved{Step: step, Generation: s.Plan.Generation}
 	for layer := range 3 {
 		saved.Layers = append(saved.Layers, LayerRef{Layer: layer, SizeBytes: 1, Chunks: []plan.Hash{{byte(layer)}}, Holders: []plan.PeerID{by}})
 	}
 	return saved
+}
+
+// randomSalvage has some peers save the next step's layers, mostly all of them and each once.
+func randomSalvage(r *rand.Rand, s State, by plan.PeerID) Salvage {
+	e := Salvage{Generation: s.Plan.Generation, Step: s.Checkpoint.Step + plan.Step(r.IntN(3))}
+	for next := 0; next < 3; {
+		part := SalvagePart{Layers: plan.LayerRange{First: next, End: min(3, next+1+r.IntN(3))}, By: by}
+		if r.IntN(8) == 0 {
+			part.From = plan.Step(r.IntN(3))
+		}
+		next = part.Layers.End + r.IntN(8)/7
+		e.Parts = append(e.Parts, part)
+	}
+	return e
 }
 
 // shortRun is a run of two steps.
