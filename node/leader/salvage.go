@@ -122,15 +122,16 @@ func (o offer) lag(step plan.Step) int {
 
 // salvage is the rule of what a broken generation has left: it has the newest step of the living saved before a plan
 // starts from there. It is not ok where there is no more to be had: then the newest checkpoint is where plans start.
+// A member that ends the generation late may have a newer step than the one that is saved by then.
 func (v view) salvage() (verdict, bool) {
-	if !v.broken() || v.Ending || v.Ended != "" || v.spoilt() || v.Stall.Lacks || v.Salvage != nil && v.Checkpoint >= v.Salvage.Step {
+	if !v.broken() || v.Ending || v.Ended != "" || v.spoilt() || v.Stall.Lacks {
 		return verdict{}, false
 	}
-	why := v.absence()
-	if v.Salvage != nil && v.SalvagedFor <= v.SavePatience+v.ReplayPatience && v.undertaken(*v.Salvage) {
+	why, saved := v.absence(), v.Salvage != nil && v.Checkpoint >= v.Salvage.Step
+	if v.Salvage != nil && !saved && v.SalvagedFor <= v.SavePatience+v.ReplayPatience && v.undertaken(*v.Salvage) {
 		return verdict{Prepare: why != "", Why: why}, true
 	}
-	if v.BrokenFor <= salvageGrace && !v.heardAll() {
+	if !saved && v.BrokenFor <= salvageGrace && !v.heardAll() {
 		return verdict{}, true
 	}
 	best, ok := salvageOf(v.Plan, v.Layers, v.Checkpoint, v.Offers)
