@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -29,26 +28,26 @@ const completionTime = 2 * time.Second
 // announceCompletion tells those who still look for a run that it is finished: a node that was
 // away at the end comes back to nobody. Where no other node runs it takes no time. It returns the later
 // end that an owner gives the run meanwhile, 0 for none.
-func announceCompletion(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) plan.Step {
-	if len(kept.Known) == 0 || alpn.NobodyListens(ctx, kept.Known...) {
+func announceCompletion(ctx context.Context, cfg config.Config, kept membership, out Output) plan.Step {
+	if len(kept.Known) == 0 || alpn.NobodyListens(ctx, out.simulated(), kept.Known...) {
 		return 0
 	}
-	extends, err := sayFinished(ctx, cfg, kept, log)
+	extends, err := sayFinished(ctx, cfg, kept, out)
 	if err != nil {
-		log.Info("nobody to tell that the run is finished", "cause", err)
+		out.Log.Info("nobody to tell that the run is finished", "cause", err)
 	}
 	return extends
 }
 
 // sayFinished repeats a heartbeat: the other end listens to it a moment after the connection. It ends early where an owner
 // says that the run gets a later end.
-func sayFinished(ctx context.Context, cfg config.Config, kept membership, log *slog.Logger) (extends plan.Step, err error) {
+func sayFinished(ctx context.Context, cfg config.Config, kept membership, out Output) (extends plan.Step, err error) {
 	identity, err := admission.LoadIdentity(cfg.Dir)
 	if err != nil {
 		return 0, err
 	}
 	s, err := swarm.New(ctx, swarm.Config{
-		Identity: identity, Run: kept.Run, OwnerKey: kept.OwnerKey, Capability: kept.Capability, Logger: log,
+		Identity: identity, Run: kept.Run, OwnerKey: kept.OwnerKey, Capability: kept.Capability, Logger: out.Log, Simulated: out.simulated(),
 	})
 	if err != nil {
 		return 0, err

@@ -61,7 +61,7 @@ func TestAFinishedNodeTellsWhoComesBack(t *testing.T) {
 
 	seat.Known, seat.Finished = back.Addrs(), 40
 	for ctx.Err() == nil { // each time it tells for a while, which a busy machine may miss
-		announceCompletion(ctx, finished, seat, slog.New(slog.DiscardHandler))
+		announceCompletion(ctx, finished, seat, Output{Log: slog.New(slog.DiscardHandler)})
 	}
 	if step := <-told; step != 40 {
 		t.Errorf("the run was finished at step %d, want 40", step)

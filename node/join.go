@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 	if err != nil {
 		return fmt.Errorf("%w: %s: leave the invite out to come back, or name another folder with --dir", err, cfg.Dir)
 	}
-	if err := kept.renew(ctx, cfg, invite, out.Log); err != nil {
+	if err := kept.renew(ctx, cfg, invite, out); err != nil {
 		return err
 	}
 	return resume(ctx, cfg, kept, invite.Addrs, out)
@@ -51,7 +50,7 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 
 // renew takes the capability of an invite in place of the folder's own, if the contact says that the invite is open and
 // it gives more.
-func (m *membership) renew(ctx context.Context, cfg config.Config, invite admission.Invite, log *slog.Logger) error {
+func (m *membership) renew(ctx context.Context, cfg config.Config, invite admission.Invite, out Output) error {
 	own, err := admission.DecodeCapability(m.Capability)
 	now := time.Now()
 	if err != nil || !invite.Entitles() || own.Role == admission.RoleOwner && !ending(own.Grant, now) {
@@ -61,12 +60,12 @@ func (m *membership) renew(ctx context.Context, cfg config.Config, invite admiss
 	if err != nil {
 		return err
 	}
-	invite, err = claim(ctx, identity, m.Listen, invite)
+	invite, err = out.claim(ctx, identity, m.Listen, invite)
 	switch {
 	case err != nil && !now.Before(own.Expires):
-		return contactError(ctx, err, invite.Addrs, log)
+		return contactError(ctx, err, invite.Addrs, out.Log)
 	case err != nil:
-		log.Info("the invite is of no use any more, coming back without it", "cause", err)
+		out.Log.Info("the invite is of no use any more, coming back without it", "cause", err)
 		return nil
 	case !better(invite.Grant, own.Grant, now):
 		return nil
@@ -122,7 +121,7 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 		return err
 	}
 	o.tellVisible(out) // before the contact sees this machine's address
-	if invite, err = claim(ctx, identity, o.membership.Listen, invite); err != nil {
+	if invite, err = out.claim(ctx, identity, o.membership.Listen, invite); err != nil {
 		return contactError(ctx, err, invite.Addrs, out.Log)
 	}
 	capability, err := invite.Redeem(identity, time.Now())
@@ -164,13 +163,13 @@ func (n *Node) firstContact(ctx context.Context) error {
 }
 
 // claim asks the contact of an invite for the run and the grant.
-func claim(ctx context.Context, id admission.Identity, listen string, v admission.Invite) (admission.Invite, error) {
+func (o Output) claim(ctx context.Context, id admission.Identity, listen string, v admission.Invite) (admission.Invite, error) {
 	if !v.Entitles() {
 		return v, admission.ErrNeedsInvite
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cfg := swarm.Config{Identity: id, Listen: []string{"127.0.0.1:0"}}
+	cfg := swarm.Config{Identity: id, Listen: []string{"127.0.0.1:0"}, Simulated: o.simulated()}
 	if listen != "" {
 		cfg.Listen = []string{listen}
 	}

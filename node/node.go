@@ -42,6 +42,23 @@ type Output struct {
 	// Probe looks at the devices of this machine's drivers; without it the node computes on
 	// the processor alone.
 	Probe devices.Probe
+	// simulation, if not nil, stands in for this machine's sockets.
+	simulation *simulation
+}
+
+// simulation lets tests run whole nodes in virtual time. Such a node has no local API, whose socket would hold that time up.
+type simulation struct {
+	network *swarm.Simulated
+	// opened gets the node before its parts start.
+	opened func(*Node)
+}
+
+// simulated returns what stands in for sockets; nil for nothing.
+func (o Output) simulated() *swarm.Simulated {
+	if o.simulation == nil {
+		return nil
+	}
+	return o.simulation.network
 }
 
 // tellFolder prints where the run is and how to look on, once it is known that there is one.
@@ -89,7 +106,7 @@ type Node struct {
 	custody      *custody
 	replayer     *replayer.Replayer
 	monitor      *monitor.Monitor
-	api          *api.Server
+	api          *api.Server // nil in a simulation
 	data         *dataset.Dataset
 	commits      pipeline.Commits
 	trace        *trace.Recorder // nil without one

@@ -179,6 +179,10 @@ func (n *Node) listen() (err error) {
 	if err := errors.Join(n.heartbeats.Listen(members, n.lastStep), gossip.ListenToProfiles(members, hear)); err != nil {
 		return err
 	}
+	if n.out.simulation != nil {
+		n.out.simulation.opened(n)
+		return nil
+	}
 	n.api, err = api.Listen(api.Options{Dir: n.dir, Log: n.log, Node: struct {
 		*monitor.Monitor
 		*Node
@@ -191,7 +195,11 @@ func (n *Node) listen() (err error) {
 // start runs what goes on until Close. The error of a part that the node cannot do without ends
 // the loop.
 func (n *Node) start() {
-	for _, essential := range []func(context.Context) error{n.links.Run, n.api.Run, n.watchDisk} {
+	essentials := []func(context.Context) error{n.links.Run, n.watchDisk}
+	if n.api != nil {
+		essentials = append(essentials, n.api.Run)
+	}
+	for _, essential := range essentials {
 		n.group.Go(func() error {
 			if err := essential(n.base); err != nil {
 				select {
@@ -252,8 +260,8 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	m := o.membership
 	cfg := swarm.Config{
 		Identity: o.identity, Epoch: n.epoch, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
-		MDNS: true, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
-		RelayBytesPerS: o.relay.BytesPerS(),
+		MDNS: n.out.simulation == nil, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
+		RelayBytesPerS: o.relay.BytesPerS(), Simulated: n.out.simulated(),
 	}
 	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)

@@ -43,7 +43,7 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 	}
 	o := opening{cfg: cfg, membership: kept, returning: true, extends: max(cfg.Extends(), kept.Extends)}
 	if kept.Finished > 0 && !kept.Unsettled && o.extends <= kept.Finished {
-		if o.extends = announceCompletion(ctx, cfg, kept, out.Log); o.extends == 0 {
+		if o.extends = announceCompletion(ctx, cfg, kept, out); o.extends == 0 {
 			return finishedError{kept.Finished}
 		}
 	}
@@ -158,7 +158,7 @@ func (n *Node) patience() time.Duration { return returnTimeout + n.recoverAfter 
 
 // peersUnreachable reports whether this node comes back to a run of which no other node runs.
 func (n *Node) peersUnreachable(ctx context.Context) bool {
-	return n.recoverAfter == 0 && len(n.lastKnown) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.lastKnown...)
+	return n.recoverAfter == 0 && len(n.lastKnown) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.out.simulated(), n.lastKnown...)
 }
 
 // awaitUnreachable blocks until unreachable has held for unreachableAfter without a break. It

@@ -98,15 +98,21 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 	if err != nil {
 		return errors.Join(err, o.store.Close())
 	}
-	n, err := open(ctx, o, out)
+	return o.begin(ctx, spec, out)
+}
+
+// begin brings a new run's specification into its log, and takes part until the run ends.
+func (o *opening) begin(ctx context.Context, spec plan.RunSpec, out Output) error {
+	dir := o.cfg.Dir
+	n, err := open(ctx, *o, out)
 	if err != nil {
-		return errors.Join(err, unfound(cfg.Dir))
+		return errors.Join(err, unfound(dir))
 	}
 	sums, err := settleSums(n.hardware, &spec)
 	if err != nil {
-		return errors.Join(err, n.Close(), unfound(cfg.Dir))
+		return errors.Join(err, n.Close(), unfound(dir))
 	}
-	out.tellFolder(cfg.Dir)
+	out.tellFolder(dir)
 	out.Notice(sums)
 	err = n.run(ctx, bootstrap{
 		patience: enrollTimeout,
@@ -116,7 +122,7 @@ func found(ctx context.Context, cfg config.Config, out Output) error {
 		ready: func(ctx context.Context, _ consensus.State) error { return n.announceInvite(ctx) },
 	})
 	if n.raft.State().Run == nil {
-		err = errors.Join(err, unfound(cfg.Dir))
+		err = errors.Join(err, unfound(dir))
 	}
 	return err
 }

@@ -85,7 +85,7 @@ func outbound() netip.Addr {
 }
 
 // Claim asks the contact of an invite for the run and the grant that belong to it, as this node's config is to have
-// them, and returns the invite with them: only Identity, Listen and Socket of the config count. A refusal by the
+// them, and returns the invite with them: only Identity, Listen, Socket and Simulated of the config count. A refusal by the
 // contact, or an offer that the invite does not prove, unwraps to its sentinel and is final (admission.IsRefusal).
 func Claim(ctx context.Context, cfg Config, v admission.Invite) (_ admission.Invite, err error) {
 	h, end, err := claimHost(cfg)

@@ -15,6 +15,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/host"
 	"pnode/swarm/neterr"
 	"pnode/swarm/transport"
 )
@@ -36,7 +37,7 @@ func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 	}
 	proved := t.listensAt(id)
 	for over, at := range proved {
-		if over == plan.TCP && !refusesTCP(ctx, at.String()) || over == plan.QUIC && !refuses(ctx, at) {
+		if over == plan.TCP && !refusesTCP(ctx, at.String()) || over == plan.QUIC && !refuses(ctx, t.Host.Simulated, at) {
 			return false
 		}
 	}
@@ -52,7 +53,7 @@ func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 			case err != nil:
 				return false
 			case !sameHost(at):
-			case over == plan.QUIC && !refuses(ctx, at), over != plan.QUIC && !refusesTCP(ctx, at.String()):
+			case over == plan.QUIC && !refuses(ctx, t.Host.Simulated, at), over != plan.QUIC && !refusesTCP(ctx, at.String()):
 				return false
 			}
 		}
@@ -161,8 +162,11 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// refuses reports whether the host at a UDP address says that the port is closed.
-func refuses(ctx context.Context, addr netip.AddrPort) bool {
+// refuses reports whether the host at a UDP address, simulated if that is not nil, says that the port is closed.
+func refuses(ctx context.Context, simulated *host.Simulated, addr netip.AddrPort) bool {
+	if simulated != nil {
+		return simulated.Closed != nil && simulated.Closed(addr)
+	}
 	ctx, cancel := context.WithTimeout(ctx, refusalTime)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "udp", addr.String())
@@ -187,15 +191,15 @@ func refuses(ctx context.Context, addr netip.AddrPort) bool {
 
 // NobodyListens reports whether the machine at every one of the addresses, each with /p2p/, says that nobody
 // listens there. A machine that is silent, as one that is off or behind a firewall, leaves false, as does an
-// address that leads through another node.
-func NobodyListens(ctx context.Context, addrs ...string) bool {
+// address that leads through another node. On a simulated network, if that is not nil, its machines are asked.
+func NobodyListens(ctx context.Context, simulated *host.Simulated, addrs ...string) bool {
 	infos, err := admission.ParseAddrs(addrs)
 	if err != nil {
 		return false
 	}
 	for _, info := range infos {
 		for _, a := range info.Addrs {
-			if !closed(ctx, a) {
+			if !closed(ctx, simulated, a) {
 				return false
 			}
 		}
@@ -204,12 +208,12 @@ func NobodyListens(ctx context.Context, addrs ...string) bool {
 }
 
 // closed reports whether the machine at an address says that nobody listens there.
-func closed(ctx context.Context, a ma.Multiaddr) bool {
+func closed(ctx context.Context, simulated *host.Simulated, a ma.Multiaddr) bool {
 	if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err == nil {
 		return false
 	}
 	if port, err := manet.ToNetAddr(a.Decapsulate(ma.StringCast("/quic-v1"))); err == nil && port.Network() == "udp" {
-		return refuses(ctx, addrPort(port))
+		return refuses(ctx, simulated, addrPort(port))
 	}
 	port, err := manet.ToNetAddr(a)
 	if err != nil || port.Network() != "tcp" {

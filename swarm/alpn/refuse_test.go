@@ -12,11 +12,11 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := addrPort(conn.LocalAddr())
-	if refuses(t.Context(), addr) {
+	if refuses(t.Context(), nil, addr) {
 		t.Error("a port on which somebody listens refuses")
 	}
 	conn.Close()
-	if !refuses(t.Context(), addr) {
+	if !refuses(t.Context(), nil, addr) {
 		t.Error("a closed port does not refuse")
 	}
 }
@@ -36,7 +36,7 @@ func TestNobodyListens(t *testing.T) {
 	onTCP := fmt.Sprintf("/ip4/127.0.0.1/tcp/%d%s", tcp.Addr().(*net.TCPAddr).Port, peer)
 	want := func(want bool, addrs ...string) {
 		t.Helper()
-		if got := NobodyListens(t.Context(), addrs...); got != want {
+		if got := NobodyListens(t.Context(), nil, addrs...); got != want {
 			t.Errorf("%v silent: %v, want %v", addrs, got, want)
 		}
 	}

@@ -84,6 +84,8 @@ type Simulated struct {
 	Listen []ma.Multiaddr
 	// NATs says that there are some: the host relays, reserves and punches holes as on real networks.
 	NATs bool
+	// Closed reports whether the machine at an address says that nobody listens there; nil says nothing.
+	Closed func(at netip.AddrPort) bool
 }
 
 // Host is a running libp2p host with the QUIC connection manager that it was built with.
@@ -91,7 +93,9 @@ type Host struct {
 	host.Host
 	QUIC *quicreuse.ConnManager
 	// TCP is nil where the host does without TCP.
-	TCP       *tcp.Ports
+	TCP *tcp.Ports
+	// Simulated is nil on real networks.
+	Simulated *Simulated
 	shared    []*sharedSocket
 	strangers *strangers
 	own       *ownAddrs
@@ -103,7 +107,7 @@ type Host struct {
 // New starts a host that listens on all the addresses.
 func New(cfg Config) (*Host, error) {
 	smallWindows()
-	h := &Host{strangers: newStrangers(cfg.Peers, cfg.Known), reached: func() {}}
+	h := &Host{Simulated: cfg.Simulated, strangers: newStrangers(cfg.Peers, cfg.Known), reached: func() {}}
 	if cfg.Reached != nil && cfg.Reach != ReachPrivate {
 		h.reached = sync.OnceFunc(cfg.Reached)
 	}

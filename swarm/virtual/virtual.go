@@ -10,8 +10,10 @@ package virtual
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -33,23 +35,38 @@ type Line struct {
 	BitsPerS int           // each way
 }
 
-// Net hands out sockets. Its methods are called from one goroutine.
+// Net hands out sockets. Its methods are called from one goroutine; hosts may open their sockets from others.
 type Net struct {
-	// Loses, if not nil, says of each datagram whether it is lost. It is set before the first host, and called from
-	// any goroutine.
-	Loses func(from, to netip.Addr, datagram []byte) bool
+	// Loses, if not nil, says of each datagram whether it is lost, Delays by how much it is late. Both are set before the
+	// first host, and called from any goroutine.
+	Loses  func(from, to netip.Addr, datagram []byte) bool
+	Delays func(from, to netip.Addr) time.Duration
+	// Closed, if not nil, reports whether the machine at an address says that nobody listens there. It is set as Loses is.
+	Closed func(at netip.Addr) bool
 
 	line  Line
-	net   *simnet.Simnet
 	hosts int
+	mu    sync.Mutex // guards net, to which sockets are added
+	net   *simnet.Simnet
 }
 
 // New starts a network, until Close.
 func New(line Line) *Net {
-	n := &Net{line: line, net: &simnet.Simnet{LatencyFunc: func(*simnet.Packet) time.Duration { return line.Latency }}}
+	n := &Net{line: line}
+	n.net = &simnet.Simnet{LatencyFunc: n.latency, Logger: slog.New(slog.DiscardHandler)}
 	n.net.Start()
 	return n
 }
+
+// latency returns how long a packet is under way.
+func (n *Net) latency(p *simnet.Packet) time.Duration {
+	if n.Delays == nil {
+		return n.line.Latency
+	}
+	return n.line.Latency + n.Delays(addrOf(p.From), addrOf(p.To))
+}
+
+func addrOf(a net.Addr) netip.Addr { return a.(*net.UDPAddr).AddrPort().Addr().Unmap() }
 
 // Close ends the network.
 func (n *Net) Close() { n.net.Close() }
@@ -73,14 +90,18 @@ func (n *Net) Socket(bitsPerS int) net.PacketConn {
 
 func (n *Net) listen(addr *net.UDPAddr, bitsPerS int) net.PacketConn {
 	link := simnet.LinkSettings{BitsPerSecond: bitsPerS}
-	return lossy{n.net.NewEndpoint(addr, simnet.NodeBiDiLinkSettings{Downlink: link, Uplink: link}), addr.AddrPort().Addr().Unmap(), n}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return lossy{n.net.NewEndpoint(addr, simnet.NodeBiDiLinkSettings{Downlink: link, Uplink: link}), addrOf(addr), n}
 }
 
-// Host returns what stands in for the sockets of one more host, at an address of its own.
+// Host returns what stands in for the sockets of one more host, at an address of its own. Processes may use it one after
+// the other.
 func (n *Net) Host() *host.Simulated {
 	addr := n.next()
 	return &host.Simulated{
 		Listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", addr, port))},
+		Closed: func(at netip.AddrPort) bool { return n.Closed != nil && n.Closed(at.Addr()) },
 		QUIC: libp2p.QUICReuse(
 			func(l fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, opts ...quicreuse.Option) (*quicreuse.ConnManager, error) {
 				m, err := quicreuse.NewConnManager(reset, token, opts...)
@@ -103,7 +124,7 @@ type lossy struct {
 }
 
 func (l lossy) WriteTo(b []byte, to net.Addr) (int, error) {
-	if l.on.Loses != nil && l.on.Loses(l.at, to.(*net.UDPAddr).AddrPort().Addr().Unmap(), b) {
+	if l.on.Loses != nil && l.on.Loses(l.at, addrOf(to), b) {
 		return len(b), nil
 	}
 	return l.PacketConn.WriteTo(b, to)

@@ -1,0 +1,327 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pnode/node/api"
+	"pnode/node/config"
+	"pnode/pipeline/model"
+	"pnode/planner/plan"
+	"pnode/swarm"
+	"pnode/swarm/virtual"
+)
+
+// fleetLine lies between any two nodes of a fleet.
+var fleetLine = virtual.Line{Latency: 5 * time.Millisecond, BitsPerS: 100_000_000}
+
+// fleetPort is where each of them listens.
+const fleetPort = 4001
+
+// fleet is a run of whole nodes in virtual time, in one bubble of testing/synctest: emulated devices, simulated sockets,
+// and everything else as in a process. Its methods are called from the test's goroutine.
+type fleet struct {
+	*testing.T
+	ctx     context.Context
+	dir     string
+	size    fleetSize
+	net     *virtual.Net
+	faults  *faults
+	truth   *truth
+	members []*member
+	invite  chan string // the founder's
+}
+
+// fleetSize says what a fleet trains.
+type fleetSize struct {
+	Steps, Stages, Replicas, CheckpointEvery int
+	MinNodes                                 int
+}
+
+// member is one machine of a fleet, with its folder and its address.
+type member struct {
+	*fleet
+	number  int
+	dir     string
+	network *swarm.Simulated
+	process *process // the newest; nil before the first
+}
+
+// process is a node from its start to its end.
+type process struct {
+	node  atomic.Pointer[Node] // nil until its parts are there
+	end   context.CancelFunc
+	ended chan struct{}
+	err   error // once ended is closed
+}
+
+// faults holds what is wrong with the network. It may be used from any goroutine.
+type faults struct {
+	mu   sync.Mutex // guards what follows
+	down map[netip.Addr]bool
+	cut  map[[2]netip.Addr]bool // from, to
+	late map[netip.Addr]time.Duration
+}
+
+// newFleet returns a fleet without members, whose nodes end with the test.
+func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &fleet{
+		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
+		faults: &faults{down: map[netip.Addr]bool{}, cut: map[[2]netip.Addr]bool{}, late: map[netip.Addr]time.Duration{}},
+	}
+	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
+	f.net.Delays = f.faults.delay
+	f.net.Closed = f.faults.closed
+	t.Cleanup(func() {
+		cancel()
+		for _, m := range f.members {
+			if m.process != nil {
+				m.kill()
+			}
+		}
+		f.net.Close()
+	})
+	f.write("device.yaml", "device:\n  model: toy\n  matmul: 0.2GFLOP/s\n  bandwidth: 1GB/s\n  memory: 100MB\n")
+	f.write("text.txt", strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100))
+	return f
+}
+
+// quickDir returns a folder where syncing takes no time, if this machine has one.
+func quickDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pnode-virtual-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func (f *fleet) write(name, text string) {
+	f.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// add makes one more machine.
+func (f *fleet) add() *member {
+	m := &member{fleet: f, number: len(f.members), network: f.net.Host()}
+	m.dir = filepath.Join(f.dir, m.name())
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.members = append(f.members, m)
+	return m
+}
+
+func (m *member) name() string { return fmt.Sprintf("node-%d", m.number) }
+
+func (m *member) addr() netip.Addr { return virtual.Addr(m.number) }
+
+// config returns the settings of a member's node.
+func (m *member) config() config.Config {
+	c := config.Default()
+	c.Dir, c.Name, c.Notices, c.Threads = m.dir, m.name(), "off", 1
+	c.Listen = netip.AddrPortFrom(m.addr(), fleetPort).String()
+	c.Emulate = filepath.Join(m.fleet.dir, "device.yaml")
+	c.Data = []string{filepath.Join(m.fleet.dir, "text.txt")}
+	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros, c.SumGroups = string(plan.VotersAny), 0, 16, 1, 4, 4
+	c.Steps, c.HeldOutEvery, c.CheckpointEvery = m.size.Steps, m.size.Steps, config.Count(m.size.CheckpointEvery)
+	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
+	return c
+}
+
+// fleetModel is small enough for many nodes in one process, and has layers for some.
+var fleetModel = model.Config{Vocab: 256, Context: 16, Blocks: 6, Heads: 2, Channels: 16}
+
+// found has a member begin the run, and returns its invite.
+func (m *member) found() string {
+	m.Helper()
+	m.start(func(ctx context.Context, out Output) error {
+		o := opening{cfg: m.config(), founder: true, membership: membership{Listen: m.config().Listen}}
+		if err := errors.Join(o.settleAddresses(nil, out), o.prepare(out.Log)); err != nil {
+			return err
+		}
+		spec, err := o.specify(ctx, out)
+		if err != nil {
+			return errors.Join(err, o.store.Close())
+		}
+		spec.Model = fleetModel
+		return o.begin(ctx, spec, out)
+	})
+	select {
+	case invite := <-m.invite:
+		return invite
+	case <-m.process.ended:
+		m.Fatalf("the founder has ended: %v", m.process.err)
+	}
+	return ""
+}
+
+// join has a member enter the run by an invite, or come back to it without one.
+func (m *member) join(invite string) {
+	m.start(func(ctx context.Context, out Output) error { return Join(ctx, m.config(), invite, out) })
+}
+
+// start runs a process of the member, which must have none.
+func (m *member) start(run func(context.Context, Output) error) {
+	ctx, end := context.WithCancel(m.ctx)
+	p := &process{end: end, ended: make(chan struct{})}
+	m.process = p
+	m.faults.setDown(m.addr(), false)
+	out := Output{
+		Log:    slog.New(slog.NewTextHandler(&testLog{m}, &slog.HandlerOptions{Level: fleetLogLevel()})),
+		Notice: m.notice,
+		Events: func(e api.Event) { m.truth.see(m.name(), p.node.Load(), e) },
+		simulation: &simulation{
+			network: m.network,
+			opened:  func(n *Node) { p.node.Store(n) },
+		},
+	}
+	go func() {
+		defer close(p.ended)
+		p.err = run(ctx, out)
+	}()
+}
+
+// notice takes the founder's invite out of what people are told.
+func (m *member) notice(line string) {
+	if _, invite, ok := strings.Cut(line, "pnode join "); ok && m.number == 0 {
+		select {
+		case m.invite <- strings.TrimSpace(invite):
+		default: // of a later start
+		}
+	}
+}
+
+// kill ends a member's process as the end of its machine does: nothing comes from it any more, and its machine says that
+// nobody listens. The others' connections over TCP, which a simulated network has not, would break: told says to whom.
+func (m *member) kill(told ...*member) {
+	m.faults.setDown(m.addr(), true)
+	if n := m.process.node.Load(); n != nil {
+		select {
+		case n.broken <- errKilled:
+		default:
+		}
+		for _, other := range told {
+			if o := other.node(); o != nil {
+				o.links.PeerEnded(n.self)
+				o.leader.Ended(n.self)
+				o.raft.Ended(n.self)
+			}
+		}
+	}
+	m.process.end()
+	<-m.process.ended
+}
+
+var errKilled = errors.New("killed")
+
+// node returns the member's running node; nil for none.
+func (m *member) node() *Node {
+	if !m.running() {
+		return nil
+	}
+	return m.process.node.Load()
+}
+
+func (m *member) running() bool {
+	if m.process == nil {
+		return false
+	}
+	select {
+	case <-m.process.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// until waits for something that must come within a time.
+func (f *fleet) until(what string, limit time.Duration, ok func() bool) {
+	f.Helper()
+	for end := time.Now().Add(limit); !ok(); {
+		if time.Now().After(end) {
+			f.Fatalf("after %s: not %s", limit, what)
+		}
+		if err := f.truth.wrong(); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// untilEnded waits for all processes to end by themselves, and returns their errors.
+func (f *fleet) untilEnded(limit time.Duration) (errs []error) {
+	f.Helper()
+	f.until("ended", limit, func() bool {
+		for _, m := range f.members {
+			if m.running() {
+				return false
+			}
+		}
+		return true
+	})
+	for _, m := range f.members {
+		errs = append(errs, m.process.err)
+	}
+	return errs
+}
+
+func (w *faults) loses(from, to netip.Addr) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down[from] || w.down[to] || w.cut[[2]netip.Addr{from, to}]
+}
+
+func (w *faults) delay(from, to netip.Addr) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late[from] + w.late[to]
+}
+
+func (w *faults) closed(at netip.Addr) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down[at]
+}
+
+func (w *faults) setDown(at netip.Addr, down bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down[at] = down
+}
+
+// testLog writes a member's log lines to the test's log.
+type testLog struct{ *member }
+
+func (l *testLog) Write(b []byte) (int, error) {
+	l.Logf("%s %s %s", time.Now().Format("15:04:05.000"), l.name(), strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// fleetLogLevel is errors alone, or what PNODE_VIRTUAL_LOG says.
+func fleetLogLevel() slog.Level {
+	level := slog.LevelError
+	if text := os.Getenv("PNODE_VIRTUAL_LOG"); text != "" && level.UnmarshalText([]byte(text)) != nil {
+		level = slog.LevelDebug
+	}
+	return level
+}

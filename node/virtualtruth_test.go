@@ -1,0 +1,147 @@
+package node
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"reflect"
+	"sync"
+
+	"pnode/node/api"
+	"pnode/node/ledger"
+	"pnode/planner/plan"
+)
+
+// truth checks what every node of a fleet says against a run of one node that nothing disturbs. It may be used from any
+// goroutine.
+type truth struct {
+	commits map[plan.Step]ledger.Commit // of the undisturbed run; empty while it is that run
+	weights map[int][]plan.Hash         // after its last step
+
+	mu      sync.Mutex // guards what follows
+	problem error      // the first
+	plans   map[plan.Generation][sha256.Size]byte
+	newest  plan.Step
+}
+
+func newTruth() *truth { return &truth{plans: map[plan.Generation][sha256.Size]byte{}} }
+
+// again returns what checks another run against the same one.
+func (t *truth) again() *truth {
+	other := newTruth()
+	other.commits, other.weights = t.commits, t.weights
+	return other
+}
+
+// see takes in an event of a node: its losses are the undisturbed run's to the bit, and its plan is everybody's.
+func (t *truth) see(name string, n *Node, e api.Event) {
+	current := n.raft.State().Plan
+	sum := sha256.Sum256(current.Encode())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.plans[current.Generation]; ok && known != sum {
+		t.note("%s has another plan of generation %d than the others", name, current.Generation)
+	}
+	t.plans[current.Generation] = sum
+	if e.Kind != api.KindStep {
+		return
+	}
+	t.newest = max(t.newest, e.Step)
+	if want, known := t.commits[e.Step]; known && math.Float64bits(e.Loss) != want.LossBits {
+		t.note("%s: step %d of generation %d has loss %v, undisturbed %v", name, e.Step, e.Generation, e.Loss, want.Loss())
+	}
+}
+
+// note keeps the first problem; the caller holds mu.
+func (t *truth) note(format string, args ...any) {
+	if t.problem == nil {
+		t.problem = fmt.Errorf(format, args...)
+	}
+}
+
+func (t *truth) wrong() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.problem
+}
+
+// reached returns the newest step that a node has told.
+func (t *truth) reached() plan.Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest
+}
+
+// settle takes what an undisturbed run has left in its folder as the truth.
+func (t *truth) settle(dir string, last plan.Step) error {
+	c, err := ledger.Read(dir)
+	if err != nil {
+		return err
+	}
+	t.commits = map[plan.Step]ledger.Commit{}
+	for _, e := range c.Entries {
+		t.commits[e.Step] = e.Commit
+	}
+	if len(t.commits) != int(last) {
+		return fmt.Errorf("%d commits in the ledger of a run of %d steps", len(t.commits), last)
+	}
+	t.weights, err = weightsOf(dir, last)
+	return err
+}
+
+// weightsOf returns the names of all chunks of the state after a step, by layer, from the store of a stopped node.
+func weightsOf(dir string, step plan.Step) (layers map[int][]plan.Hash, err error) {
+	store, err := OpenStore(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	m, err := store.Manifest(step)
+	if err != nil {
+		return nil, err
+	}
+	layers = map[int][]plan.Hash{}
+	for _, l := range m.Layers {
+		layers[l.Layer] = l.Chunks
+	}
+	return layers, nil
+}
+
+// audit checks the folders of all nodes of a run that has ended: every sample of every step entered once, every commit is
+// the undisturbed run's, the model of the last step has its weights, and it returns how many steps were computed again.
+func (t *truth) audit(dirs []string, owner string, run plan.RunSpec) (redone int, err error) {
+	var nodes []ledger.Node
+	for _, dir := range dirs {
+		c, err := ledger.Read(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // no plan has come there
+		}
+		if err != nil {
+			return 0, err
+		}
+		nodes = append(nodes, ledger.Node{Dir: dir, Contents: c})
+		for _, e := range c.Entries {
+			if want := t.commits[e.Step]; e.Commit != want {
+				return 0, fmt.Errorf("%s: step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.Step, e.Work.Generation, e.Commit, want)
+			}
+		}
+	}
+	report := ledger.Audit(ledger.SizeOf(run), nodes)
+	for _, r := range report.Redone {
+		redone += int(r.Last-r.First) + 1
+	}
+	switch last := plan.Step(len(t.commits)); {
+	case len(report.Problems) > 0 || report.Lost+report.Doubled > 0 || report.Steps != last:
+		return redone, fmt.Errorf("the ledgers: %d steps of %d, %d samples lost, %d doubled: %q", report.Steps, last, report.Lost, report.Doubled, report.Problems)
+	default:
+		got, err := weightsOf(owner, last)
+		if err == nil && !reflect.DeepEqual(got, t.weights) {
+			err = fmt.Errorf("the model of step %d differs from the undisturbed run's", last)
+		}
+		return redone, err
+	}
+}
