@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/node/checkpointer"
@@ -14,8 +15,8 @@ import (
 const (
 	// enrollTimeout bounds getting into the roster of a run that goes on.
 	enrollTimeout = time.Minute
-	// firstProbes bounds measuring links before this node is counted in.
-	firstProbes = 3 * time.Second
+	// firstProbes is how long this node is not counted in because its links are being measured, which goes on afterwards.
+	firstProbes = 6 * time.Second
 )
 
 // bootstrap holds the differences between founding a run, joining it and resuming it.
@@ -103,7 +104,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	if err := saveRun(l.dir, *state.Run); err != nil {
 		return err
 	}
-	if l.announcer.ProbeLinks(ctx, firstProbes) { // so that the plan which follows knows them
+	if l.probeLinks(ctx) { // so that the plan which follows knows them
 		update := consensus.Update{Peer: l.self, ProcessEpoch: l.epoch, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}
 		if err := l.raft.Propose(ctx, update); err != nil {
 			return fmt.Errorf("node: report the links: %w", err)
@@ -113,12 +114,24 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 		return fmt.Errorf("node: become active: %w", err)
 	}
 	l.custody.tellRoom(state, l.out.Notice)
-	l.group.Go(func() error { l.announcer.Run(l.base); return nil })
 	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
 	l.group.Go(func() error { chunks.Mirror(l.base, l.data.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
 	l.enter(Waiting)
 	return nil
+}
+
+// probeLinks starts the announcer, and blocks until it has measured the links, at most for firstProbes. It reports whether
+// the profile has any that are new.
+func (l *loop) probeLinks(ctx context.Context) (fresh bool) {
+	before, probed := l.hardware.Profile().Links, make(chan struct{})
+	l.group.Go(func() error { l.announcer.Run(l.base, func() { close(probed) }); return nil })
+	select {
+	case <-probed:
+	case <-time.After(firstProbes):
+	case <-ctx.Done():
+	}
+	return !slices.Equal(before, l.hardware.Profile().Links)
 }
 
 // enterRoster joins as a member and blocks until the log has come here. The run may have

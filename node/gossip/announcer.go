@@ -17,8 +17,11 @@ const (
 	announceEvery = 30 * time.Second
 	// maxLinks bounds the links that one node measures: those to its likely neighbours.
 	maxLinks = 8
-	// probeTimeout bounds the measuring of links before each profile.
+	// probeTimeout is how long links are measured before each profile: after it no other one is begun.
 	probeTimeout = 15 * time.Second
+	// missedAfter is when links that could not be measured are tried again, as where the other end measured another one. It
+	// doubles each time, up to announceEvery.
+	missedAfter = 4 * time.Second
 	// againAfter is the least time until a link that was measured over a detour is measured anew, which doubles each
 	// time up to againAtMost: relays forward what a probe sends where the direct path does not carry data.
 	againAfter, againAtMost = time.Minute, 16 * time.Minute
@@ -63,24 +66,29 @@ type Machine interface {
 }
 
 // Run announces the profile until ctx ends. It measures links that nobody has measured yet, and
-// the devices again while no plan uses them.
-func (a *Announcer) Run(ctx context.Context) {
-	tick := time.NewTicker(announceEvery)
-	defer tick.Stop()
+// the devices again while no plan uses them. It calls probed after its first round of links.
+func (a *Announcer) Run(ctx context.Context, probed func()) {
+	wait, missed := missedAfter, a.ProbeLinks(ctx, probeTimeout)
+	probed()
 	for {
-		a.ProbeLinks(ctx, probeTimeout)
 		a.Announce(ctx)
+		next := announceEvery
+		if missed {
+			next, wait = wait, min(2*wait, announceEvery)
+		} else {
+			wait = missedAfter
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(next):
 		}
-		if a.State().Plan.Places(a.Self) {
-			continue
+		if next == announceEvery && !a.State().Plan.Places(a.Self) {
+			if _, err := a.Machine.Measure(); err != nil {
+				a.Log.Debug("measure again", "cause", err)
+			}
 		}
-		if _, err := a.Machine.Measure(); err != nil {
-			a.Log.Debug("measure again", "cause", err)
-		}
+		missed = a.ProbeLinks(ctx, probeTimeout)
 	}
 }
 
@@ -98,26 +106,25 @@ func (a *Announcer) Addrs() []string {
 	return addrs[:min(len(addrs), 16)]
 }
 
-// ProbeLinks measures the links that are missing or were measured over a detour that is not needed any more, one after the other, within limit. One that
-// cannot be measured now is left for the next time.
-func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (measured bool) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// ProbeLinks measures the links that are missing or were measured over a detour that is not needed any more, one after the
+// other. It begins none after limit, and ends with ctx. It reports whether it missed one, which is left for the next time.
+func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (missed bool) {
+	end := time.Now().Add(limit)
 	state, own := a.State(), a.Machine.Profile().Links
 	for _, peer := range append(a.detours(state, own, time.Now()), unmeasured(state, a.Self, own)...) {
-		l, err := a.Network.Probe(ctx, peer)
-		if ctx.Err() != nil {
-			return measured
+		if ctx.Err() != nil || !time.Now().Before(end) {
+			return true
 		}
+		l, err := a.Network.Probe(ctx, peer)
 		if err != nil {
 			a.Log.Debug("link not measured", "peer", peer, "cause", err)
+			missed = true
 			continue
 		}
 		a.Machine.AddLink(l)
-		a.Log.Info("measured a link", "peer", peer, "bytes_per_s", l.BytesPerS, "rtt", time.Duration(l.RTTNanos), "jitter", time.Duration(l.JitterNanos))
-		measured = true
+		a.Log.Info("measured a link", "peer", peer, "transport", l.Transport, "bytes_per_s", l.BytesPerS, "rtt", time.Duration(l.RTTNanos), "jitter", time.Duration(l.JitterNanos))
 	}
-	return measured
+	return missed
 }
 
 // detours returns the members whose link this node measured through a relay or a WebSocket, and with whom it has a better

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -95,4 +96,56 @@ func TestALinkIsMeasuredAgainOnceItIsDirect(t *testing.T) {
 			t.Errorf("%+v, %v", machine.links, a.again)
 		}
 	})
+}
+
+// slowNetwork measures a link in a time, and is busy at first.
+type slowNetwork struct {
+	takes time.Duration
+	busy  int
+}
+
+func (n *slowNetwork) Addrs() []string                      { return nil }
+func (n *slowNetwork) ReachedBy(plan.PeerID) plan.Transport { return plan.QUIC }
+func (n *slowNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	time.Sleep(n.takes) // virtual
+	if n.busy--; n.busy >= 0 {
+		return plan.LinkProfile{}, errors.New("busy")
+	}
+	return plan.LinkProfile{Peer: p, BytesPerS: 1}, nil
+}
+
+// quiet is a topic on which nobody hears anything.
+type quiet struct{}
+
+func (quiet) Publish(context.Context, string, []byte) error { return nil }
+func (quiet) Subscribe(string, func(plan.PeerID, []byte) error, func(plan.PeerID, []byte)) error {
+	return nil
+}
+
+// TestMissedLinksAreMeasuredSoon: not with the next profile only, and what came late counts.
+func TestMissedLinksAreMeasuredSoon(t *testing.T) {
+	for name, c := range map[string]struct {
+		network slowNetwork
+		within  time.Duration
+	}{
+		"busy at first": {slowNetwork{takes: time.Second, busy: 1}, time.Second + missedAfter + time.Second},
+		"ends late":     {slowNetwork{takes: probeTimeout + time.Second}, probeTimeout + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				machine, probed := &linkMachine{}, false
+				a := &Announcer{Self: "a", Network: &c.network, Machine: machine, Members: quiet{}, Log: slog.New(slog.DiscardHandler), State: func() consensus.State {
+					return consensus.State{Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: consensus.Active}}}
+				}}
+				ctx, cancel := context.WithCancel(t.Context())
+				go a.Run(ctx, func() { probed = true })
+				time.Sleep(c.within)
+				synctest.Wait()
+				if len(machine.links) != 1 || !probed {
+					t.Errorf("after %v: links %v; the first round is over: %v", c.within, machine.links, probed)
+				}
+				cancel()
+			})
+		})
+	}
 }

@@ -38,6 +38,8 @@ type connection struct {
 	// the first time. They belong to the same goroutine.
 	idle    int
 	carried uint64
+	// Packets sent and lost until the last sample. They belong to the same goroutine.
+	packets, lost uint64
 }
 
 // attach begins to send to r over a connection. It belongs to the goroutine of remote.run.

@@ -27,11 +27,22 @@ func (r *remote) tune() {
 	}
 	now.wall = time.Since(r.begun)
 	s := sample{
-		now.bytes - r.sampled.bytes, now.took - r.sampled.took, now.queue - r.sampled.queue, now.held - r.sampled.held, now.wall - r.sampled.wall,
+		bytes: now.bytes - r.sampled.bytes, took: now.took - r.sampled.took, queue: now.queue - r.sampled.queue,
+		held: now.held - r.sampled.held, wall: now.wall - r.sampled.wall,
 	}
-	slow := s.took >= slowSample && len(r.tuner.others()) > 0
+	for _, c := range r.connections {
+		if c.conn.Transport() == r.tuner.using.over {
+			st := c.conn.Stats()
+			s.packets, s.lost = s.packets+st.PacketsSent-c.packets, s.lost+st.PacketsLost-c.lost
+		}
+	}
+	slow := len(r.tuner.others()) > 0 && (s.took >= slowSample || r.tuner.hurries() || s.lossy())
 	if s.took >= sampleTime && (s.bytes >= sampleBytes || slow) {
 		r.sampled = now
+		for _, c := range r.connections {
+			st := c.conn.Stats()
+			c.packets, c.lost = st.PacketsSent, st.PacketsLost
+		}
 		r.tuner.sample(s)
 	}
 	r.spread()

@@ -15,7 +15,8 @@ import (
 const (
 	sampleTime  = time.Second
 	sampleBytes = 1 << 20
-	// slowSample ends a sample that has fewer bytes, where there is another transport to try.
+	// slowSample ends a sample that has fewer bytes, where there is another transport to try. Where something speaks for that
+	// one, sampleTime does.
 	slowSample  = 4 * time.Second
 	trialFirst  = 1 // samples left out at the beginning of a trial
 	trialCounts = 2 // samples that are measured
@@ -33,6 +34,9 @@ const (
 	trialIdle = 60
 	// trialsApart looks are between the trials of two transports: until then what was not kept is closed.
 	trialsApart = idleLooks + releaseLooks
+	// A transport loses packets where one in lossParts of at least lossPackets was lost.
+	lossParts   = 400
+	lossPackets = 200
 )
 
 // choice says over which transport messages go, and over how many of its connections.
@@ -48,7 +52,11 @@ type way struct {
 	pause int  // length of the rest after the next failure
 	used  int  // looks for which it has served
 	slow  bool // it was tried, and another one carried more
+	early bool // something speaks for it, and it was not tried since
 }
+
+// untried reports whether the transport was neither used nor tried.
+func (w way) untried() bool { return w.n == 0 && w.pause == firstRest }
 
 // tuner chooses over which transport, and over how many of its connections, messages go to a peer.
 //
@@ -65,6 +73,10 @@ type way struct {
 // goodput grows by more than a tenth; one that is better by plan.Transports, and tried whether messages wait or not, if
 // it falls by less than a twentieth. What has failed a trial rests, longer each time. A relay is no competitor: it costs
 // another member's line, and serves where nothing else works.
+//
+// What was never tried rests less where something speaks for it. When the network comes to prefer a worse transport, since it
+// has measured it, that is tried with the next sample, and kept unless a measurement speaks against it. Where the peer has
+// connected over another transport, or the one in use loses packets, the trial comes after a short measurement.
 //
 // A transport without a connection is left at once for another that has one, and tried again like one that has failed a
 // trial; where nothing is sent, it is judged when something is, or taken after trialIdle looks.
@@ -91,9 +103,10 @@ type tuner struct {
 	rest  int           // samples before the next trial of another number
 	pause int           // length of the rest after the next failure
 
-	ways map[plan.Transport]way
-	may  []plan.Transport       // over which the peer may be reached, the network's choice first
-	up   map[plan.Transport]int // connections
+	ways   map[plan.Transport]way
+	may    []plan.Transport       // over which the peer may be reached, the network's choice first
+	up     map[plan.Transport]int // connections
+	urgent plan.Transport         // what the network came to prefer, until it is tried; "" is none
 }
 
 func newTuner(connections int) *tuner {
@@ -104,6 +117,7 @@ func newTuner(connections int) *tuner {
 func (t *tuner) again() *tuner {
 	next := newTuner(t.using.n)
 	next.using, next.goodput, next.why, next.ways = t.using, t.goodput, t.why, maps.Clone(t.ways)
+	next.may, next.urgent = t.may, t.urgent
 	return next
 }
 
@@ -158,6 +172,10 @@ func better(a, b plan.Transport) bool {
 // connected takes in which connections there are, over what there may be some, and why connections of a transport have
 // ended since the last call, nil for those that were silent; errUnused says that the other end does not need them.
 func (t *tuner) connected(up map[plan.Transport]int, may []plan.Transport, ended map[plan.Transport]error) {
+	if len(t.may) > 0 && len(may) > 0 && t.may[0] != may[0] {
+		t.prefer(may[0])
+	}
+	before := t.up
 	t.up, t.may = up, may
 	if t.moving() && up[t.trial.over] < t.trial.n { // some have ended since
 		if t.trial.n = up[t.trial.over]; t.trial.n == 0 {
@@ -187,7 +205,33 @@ func (t *tuner) connected(up map[plan.Transport]int, may []plan.Transport, ended
 	case t.met:
 		t.lose(t.using.over, noAnswer)
 	}
+	for over, n := range up {
+		if n > before[over] && over != t.wanted().over { // the peer has made it
+			t.favour(over)
+		}
+	}
 	t.begin(false)
+}
+
+// favour has a transport that was never tried rest no more, unless it is a relay.
+func (t *tuner) favour(over plan.Transport) {
+	if w := t.way(over); w.untried() && over != plan.Relay && over != t.using.over && t.using.over != "" {
+		w.rest, w.early = 0, true
+		t.ways[over] = w
+	}
+}
+
+// prefer takes in what the network prefers from now on. A better one than the one in use may be preferred for its kind alone.
+func (t *tuner) prefer(over plan.Transport) {
+	t.favour(over)
+	if t.urgent = ""; t.way(over).early && better(t.using.over, over) {
+		t.urgent = over
+	}
+}
+
+// hurries reports whether something speaks for a transport that is not in use, so that short samples count.
+func (t *tuner) hurries() bool {
+	return slices.ContainsFunc(t.others(), func(over plan.Transport) bool { return t.way(over).early })
 }
 
 // lose leaves a transport over which the peer is not reached, for a reason that follows its name; one that has some of
@@ -241,7 +285,7 @@ func (t *tuner) failWay(over plan.Transport, slow bool) {
 	if w.used > 4*w.pause {
 		w.pause = firstRest
 	}
-	w.rest, w.pause, w.used, w.slow = w.pause, min(2*w.pause, lastRest), 0, slow
+	w.rest, w.pause, w.used, w.slow, w.early = w.pause, min(2*w.pause, lastRest), 0, slow, false
 	t.ways[over] = w
 }
 
@@ -249,7 +293,7 @@ func (t *tuner) failWay(over plan.Transport, slow bool) {
 func (t *tuner) move(c choice, goodput int64) {
 	if c.over != t.using.over {
 		old, now := t.way(t.using.over), t.way(c.over)
-		old.n, now.used, now.slow = t.using.n, 0, false
+		old.n, now.used, now.slow, now.early = t.using.n, 0, false, false
 		t.ways[t.using.over], t.ways[c.over] = old, now
 	}
 	t.using, t.goodput, t.met = c, goodput, t.up[c.over] > 0
@@ -276,7 +320,7 @@ func (t *tuner) look() {
 	t.waited++
 	t.quiet++
 	switch {
-	case t.trial.n == 0 || t.trial.over == t.using.over:
+	case !t.tryingWay():
 		for _, over := range t.others() {
 			idle := !t.way(over).slow && t.quiet > trialWait && t.waited >= trialsApart
 			if better(over, t.using.over) && t.way(over).rest == 0 && (idle || t.using.over == plan.Relay) {
@@ -308,10 +352,16 @@ func (t *tuner) others() (all []plan.Transport) {
 
 // sample says how many bytes the peer has acknowledged while messages were under way for the time took. For the time
 // queue, a part of it, some of them were not sent yet; for the time held, a part of that, windows were in their way and
-// not the line. In all the time wall went by.
+// not the line. In all the time wall went by, and packets were sent, some of which the network lost.
 type sample struct {
 	bytes                   uint64
 	took, queue, held, wall time.Duration
+	packets, lost           uint64
+}
+
+// lossy reports whether packets were lost though the line had room: those that a full line loses say nothing against it.
+func (s sample) lossy() bool {
+	return s.packets >= lossPackets && s.lost*lossParts >= s.packets && s.held > s.queue/2
 }
 
 // sample takes in one sample.
@@ -327,6 +377,18 @@ func (t *tuner) sample(s sample) {
 	}
 	t.seen++
 	t.quiet = 0
+	if t.urgent != "" && !t.tryingWay() {
+		over := t.urgent
+		if t.urgent = ""; slices.Contains(t.others(), over) {
+			t.tryWay(over)
+			return
+		}
+	}
+	if s.lossy() {
+		for _, over := range t.others() {
+			t.favour(over)
+		}
+	}
 	if t.seen <= trialFirst {
 		return
 	}
@@ -346,6 +408,12 @@ func (t *tuner) sample(s sample) {
 	if t.trial.n != 0 {
 		return
 	}
+	for _, over := range t.others() {
+		if t.way(over).early && t.waited >= trialsApart {
+			t.tryWay(over)
+			return
+		}
+	}
 	if t.rest -= trialCounts; t.rest <= 0 && t.try(limited) {
 		return
 	}
@@ -360,8 +428,9 @@ func (t *tuner) sample(s sample) {
 	}
 }
 
-// moving reports whether messages go over a transport on trial.
-func (t *tuner) moving() bool { return t.trial.n != 0 && t.begun && t.trial.over != t.using.over }
+// tryingWay reports whether another transport is on trial, moving whether messages go over it.
+func (t *tuner) tryingWay() bool { return t.trial.n != 0 && t.trial.over != t.using.over }
+func (t *tuner) moving() bool    { return t.tryingWay() && t.begun }
 
 // judge ends a trial.
 func (t *tuner) judge(goodput int64, limited bool) {

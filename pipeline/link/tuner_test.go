@@ -342,6 +342,59 @@ func TestSmallMessagesOnABadLineTryAnother(t *testing.T) {
 	t.Errorf("wants %v", s.wanted())
 }
 
+// TestWhatSpeaksForATransport: that the network prefers it after a measurement has it tried with the next sample; that the
+// peer has connected over it, or that packets are lost on a line with room, after a measurement. Any of them but once: what
+// has failed a trial rests.
+func TestWhatSpeaksForATransport(t *testing.T) {
+	quic, both := map[plan.Transport]int{plan.QUIC: 1}, map[plan.Transport]int{plan.QUIC: 1, plan.TCP: 1}
+	usual, other := []plan.Transport{plan.QUIC, plan.TCP, plan.Relay}, []plan.Transport{plan.TCP, plan.QUIC, plan.Relay}
+	calm := sample{bytes: 500e3, took: time.Second, queue: time.Second / 4, wall: 5 * time.Second, packets: 500}
+	lossy := calm
+	lossy.lost, lossy.held = 10, calm.queue
+	full := lossy
+	full.held = 0
+	for _, c := range []struct {
+		name    string
+		up      map[plan.Transport]int
+		may     []plan.Transport
+		s       sample
+		samples int // until TCP is tried; 0 is never
+	}{
+		{"nothing", quic, usual, calm, 0},
+		{"the network's choice", quic, other, calm, 1},
+		{"the peer's connection", both, usual, calm, trialFirst + trialCounts},
+		{"losses", quic, usual, lossy, trialFirst + trialCounts},
+		{"losses on a line that is full", quic, usual, full, 0},
+	} {
+		s := newTuner(1)
+		s.connected(quic, usual, nil)
+		s.look()
+		s.connected(c.up, c.may, nil)
+		got := 0
+		for i := range firstRest {
+			if s.sample(c.s); s.wanted().over == plan.TCP {
+				got = i + 1
+				break
+			}
+		}
+		if got != c.samples {
+			t.Errorf("%s: TCP is tried after %d samples, want %d", c.name, got, c.samples)
+		}
+		if c.samples == 0 {
+			continue
+		}
+		s.lose(plan.TCP, noAnswer)
+		s.connected(quic, usual, nil)
+		s.connected(both, other, nil)
+		for range firstRest {
+			if s.sample(c.s); s.wanted().over == plan.TCP || s.hurries() {
+				t.Errorf("%s: what does not answer is tried again at once", c.name)
+				break
+			}
+		}
+	}
+}
+
 // TestTransportThatComesAndGoes is used less and less often.
 func TestTransportThatComesAndGoes(t *testing.T) {
 	w := newWorld(newTuner(1), plan.QUIC, plan.TCP).with(plan.QUIC, 10e6, 10e6).with(plan.TCP, 10e6, 10e6)

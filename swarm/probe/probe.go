@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +38,8 @@ const (
 	probeLimit   = 10 * time.Second
 	probesServed = 2               // at once
 	probePause   = 3 * time.Second // between two of one peer over one transport
+	// heardTime is how long the rate at which a probe of a peer came in counts.
+	heardTime    = 30 * time.Second
 	dialPatience = 500 * time.Millisecond
 	codeProbe    = transport.Code(4)
 )
@@ -46,9 +50,18 @@ type Prober struct {
 	tasks     *tasks.Group
 	log       *slog.Logger
 	room      chan struct{}
-	// mu guards last, when each peer was served over each transport.
-	mu   sync.Mutex
-	last map[way]time.Time
+	// mu guards the rest: when each peer was served over each transport, how fast its probes came in, and with which peers
+	// this node has compared transports itself.
+	mu       sync.Mutex
+	last     map[way]time.Time
+	heard    map[way]heard
+	compared map[plan.PeerID]bool
+}
+
+// heard is what a probe of a peer showed, and when.
+type heard struct {
+	bytesPerS int64
+	at        time.Time
 }
 
 // way is a transport to a peer.
@@ -61,7 +74,7 @@ type way struct {
 func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Prober {
 	p := &Prober{
 		transport: transport, tasks: group, log: log,
-		room: make(chan struct{}, probesServed), last: map[way]time.Time{},
+		room: make(chan struct{}, probesServed), last: map[way]time.Time{}, heard: map[way]heard{}, compared: map[plan.PeerID]bool{},
 	}
 	group.Run(p.serve)
 	return p
@@ -112,7 +125,10 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 		return plan.LinkProfile{}, errors.Join(errs...)
 	}
 	over, why := choose(measured)
+	r.mu.Lock()
+	r.compared[p] = over != ""
 	r.transport.Choice.Prefer(p, over, why)
+	r.mu.Unlock()
 	for _, l := range measured {
 		if over == "" || l.Transport == over {
 			return l, nil
@@ -311,7 +327,7 @@ func (r *Prober) serve(ctx context.Context) {
 		}
 		r.tasks.Run(func(ctx context.Context) {
 			defer func() { <-r.room }()
-			r.answer(ctx, conn)
+			r.answer(ctx, conn, p)
 		})
 	}
 }
@@ -338,7 +354,7 @@ func (r *Prober) allow(by way, now time.Time) bool {
 }
 
 // answer serves one probe. The prober closes the connection when it has its answer.
-func (r *Prober) answer(ctx context.Context, conn transport.Conn) {
+func (r *Prober) answer(ctx context.Context, conn transport.Conn, p plan.PeerID) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	defer conn.Close(codeProbe, "probe over")
@@ -351,6 +367,7 @@ func (r *Prober) answer(ctx context.Context, conn transport.Conn) {
 	}
 	rate, err := measure(st)
 	if err == nil {
+		r.hear(way{p, conn.Transport()}, int64(min(rate, math.MaxInt64)), time.Now())
 		_, err = st.Write(binary.LittleEndian.AppendUint64(nil, rate))
 	}
 	if err == nil {
@@ -363,6 +380,24 @@ func (r *Prober) answer(ctx context.Context, conn transport.Conn) {
 	select {
 	case <-conn.Context().Done():
 	case <-ctx.Done():
+	}
+}
+
+// hear notes how fast a probe came in. One end alone measures a link: where a peer's probes have come over two transports,
+// this node prefers the better one as well, until it has compared them itself.
+func (r *Prober) hear(by way, bytesPerS int64, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.heard, func(_ way, h heard) bool { return now.Sub(h.at) > heardTime })
+	r.heard[by] = heard{bytesPerS, now}
+	var measured []plan.LinkProfile
+	for _, over := range plan.Transports {
+		if h, ok := r.heard[way{by.peer, over}]; ok {
+			measured = append(measured, plan.LinkProfile{Transport: over, BytesPerS: h.bytesPerS})
+		}
+	}
+	if over, why := choose(measured); over != "" && !r.compared[by.peer] {
+		r.transport.Choice.Prefer(by.peer, over, why+", as the other end measured")
 	}
 }
 

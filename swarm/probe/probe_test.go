@@ -1,10 +1,13 @@
 package probe
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/alpn"
+	"pnode/swarm/choice"
 )
 
 func TestProbeAllow(t *testing.T) {
@@ -60,5 +63,32 @@ func TestChoose(t *testing.T) {
 		if over, why := choose(c.measured); over != c.over || why != c.why {
 			t.Errorf("%v: %s, %q, want %s, %q", c.measured, over, why, c.over, c.why)
 		}
+	}
+}
+
+// The end that answers probes prefers what came in faster, while it has not compared the transports itself, and only
+// within the time that a rate counts for.
+func TestTheOtherEndPrefersToo(t *testing.T) {
+	now := time.Now()
+	r := &Prober{transport: &alpn.Transport{Config: alpn.Config{Choice: choice.New()}}, heard: map[way]heard{}, compared: map[plan.PeerID]bool{"c": true}}
+	first := func(p plan.PeerID) plan.Transport {
+		return r.transport.Choice.Order(p, slices.Clone(plan.Transports))[0]
+	}
+	for _, p := range []plan.PeerID{"a", "b", "c"} {
+		r.hear(way{p, plan.QUIC}, 1e6, now)
+		if first(p) != plan.QUIC {
+			t.Errorf("%s: one rate is a comparison", p)
+		}
+		later := now.Add(time.Second)
+		if p == "b" {
+			later = now.Add(heardTime + time.Second)
+		}
+		r.hear(way{p, plan.TCP}, 9e6, later)
+	}
+	if why := r.transport.Choice.Why("a", plan.TCP); first("a") != plan.TCP || why != "72.0 Mbit/s against 8.0 Mbit/s over QUIC, as the other end measured" {
+		t.Errorf("a: %v first: %q", first("a"), why)
+	}
+	if first("b") != plan.QUIC || first("c") != plan.QUIC {
+		t.Errorf("b: %v first after an old rate; c: %v first though this node has compared", first("b"), first("c"))
 	}
 }

@@ -34,6 +34,7 @@ func (c quicConn) Stats() Stats {
 	return Stats{
 		MinRTT: s.MinRTT, LatestRTT: s.LatestRTT, SmoothedRTT: s.SmoothedRTT, MeanDeviation: s.MeanDeviation,
 		BytesSent: s.BytesSent, BytesReceived: s.BytesReceived, CongestionWindow: s.CongestionWindow,
+		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost,
 	}
 }
 

@@ -73,6 +73,8 @@ type Stats struct {
 	MinRTT, LatestRTT, SmoothedRTT, MeanDeviation time.Duration
 	// BytesSent and BytesReceived count what went over the line, repeated bytes and overhead included, as far as this is known.
 	BytesSent, BytesReceived uint64
+	// PacketsSent and PacketsLost count the packets of QUIC, and those of them that were sent anew; 0 elsewhere.
+	PacketsSent, PacketsLost uint64
 	// CongestionWindow is how many bytes may be under way to the peer.
 	CongestionWindow uint64
 }
