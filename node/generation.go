@@ -181,7 +181,7 @@ func (n *Node) record(p plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 	if r.Final {
 		return
 	}
-	w := ledger.Work{Generation: p.Generation, Worker: id, By: n.self}
+	w := ledger.Work{Generation: p.Generation, Worker: id, By: n.self, Shares: r.Schedule.Micros}
 	for i, s := range r.Stages {
 		w.Stages = append(w.Stages, ledger.StageWork{StageID: s.StageID, Layers: p.At(s.StageID).Layers, Micros: slices.Sorted(slices.Values(r.Added[i]))})
 	}

@@ -212,7 +212,8 @@ func (n *Node) requestLeave(why notice.Notice) {
 	}
 }
 
-// sendHeartbeats publishes a heartbeat every second until ctx ends, and shows when nothing moves.
+// sendHeartbeats publishes a heartbeat every second until ctx ends, and at once where a stage became slower or another
+// schedule is wanted. It shows when nothing moves.
 func (n *Node) sendHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(gossip.Every)
 	defer tick.Stop()
@@ -223,6 +224,8 @@ func (n *Node) sendHeartbeats(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-n.monitor.Slower():
+		case <-n.leader.Wished():
 		}
 	}
 }
@@ -231,7 +234,6 @@ func (n *Node) sendHeartbeats(ctx context.Context) {
 func (n *Node) sendHeartbeat() {
 	b := n.monitor.Heartbeat()
 	n.leader.Fill(&b)
-	b.Links = n.meter.Rates()
 	if whole := n.custody.whole.Copy(); whole != (plan.WholeCopy{}) {
 		b.Whole = &whole
 	}

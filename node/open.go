@@ -250,7 +250,7 @@ func (n *Node) openRooms() {
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, RecoverAfter: n.recoverAfter,
-		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Addrs: n.announcer.Addrs, Log: n.log,
+		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 }
 

@@ -47,11 +47,15 @@ func newProgram(run plan.RunSpec, p plan.Plan, worker plan.WorkerID) (program, e
 	return program{spec: run, plan: p, worker: worker, list: list, number: number}, err
 }
 
-// with returns the program of the same plan under another schedule, in its text form.
+// with returns the program of the same plan under another schedule, in its text form, which may have other shares of
+// the micro-batches.
 func (p program) with(text string) (program, error) {
 	choice, err := plan.ParseScheduleChoice(text)
 	if err == nil {
 		p.plan, err = p.plan.WithSchedule(choice)
+	}
+	if err == nil {
+		err = p.plan.Validate(p.spec.Model.Layers(), p.spec.Train.Sums())
 	}
 	if err != nil {
 		return program{}, fmt.Errorf("%w: %w", ErrBadConfig, err)

@@ -53,6 +53,9 @@ func TestAChangeOfScheduleKeepsTheBits(t *testing.T) {
 	t.Parallel()
 	run := deep()
 	run.Train.Steps, run.Train.CheckpointEvery = 9, 1
+	shares := []string{"1f1b 1,0 1,0 6+2", "zb-h1 2+6", "1f1b 0,0 1,0 1+7", "gpipe 4,0 2,0 5+3", "zb-h1 4+4"}
+	inParts := laned(t, run, "1f1b", 2, 2)
+	inParts.Sharded = plan.LayerRanges{{First: 0, End: run.Model.Layers()}}
 	for _, c := range []struct {
 		name  string
 		plan  plan.Plan
@@ -66,7 +69,9 @@ func TestAChangeOfScheduleKeepsTheBits(t *testing.T) {
 			"breadth-first:v=2", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2",
 		}},
 		{"two in a V", scheduled(t, run, "zb-v", 4), []string{"v-half", "v-min", "hanayo", "zb-v"}},
-		{"both ways", scheduled(t, run, "chimera", 4), []string{"chimera-doubling", "chimera"}},
+		{"both ways", scheduled(t, run, "chimera", 4), []string{"chimera-doubling 4+4", "chimera 4+4"}},
+		{"two replicas with other shares", laned(t, run, "1f1b", 2, 2), shares},
+		{"two replicas with state in parts and other shares", inParts, shares},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := run
@@ -97,6 +102,16 @@ func TestAScheduleThatDoesNotFitIsNotTaken(t *testing.T) {
 	for step, text := range c.went {
 		if text != plan.ScheduleChoice().String() {
 			t.Errorf("step %d went on %q", step, text)
+		}
+	}
+	run.Train.SumGroups = 4 // of two micro-batches
+	p, err := newProgram(run, laned(t, run, "1f1b", 2, 2), plan.Workers()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"zb-h1 6+2": true, "zb-h1 5+3": false, "zb-h1 8+0": false, "zb-h1 4+2": false, "zb-h1 4+2+2": false} {
+		if _, err := p.with(text); (err == nil) != want {
+			t.Errorf("shares of %q: %v", text, err)
 		}
 	}
 }

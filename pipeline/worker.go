@@ -219,7 +219,7 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 }
 
 // reschedule takes the schedule that a commit names, between two steps: all workers take it after the
-// same commit. Stages stay where they are, with as many slots as the new program needs.
+// same commit. Stages stay where they are, with as many slots and partial sums as the new program needs.
 func (w *Worker) reschedule(text string) error {
 	p, err := w.with(text)
 	if err != nil {
@@ -238,7 +238,7 @@ func (w *Worker) reschedule(text string) error {
 	}
 	for _, h := range w.stages {
 		h.use = p.list.Use(w.number, h.Replica, h.Stage)
-		passes := model.Passes{Slots: h.use.Slots, Segments: h.use.Segments, Split: h.use.Split}
+		passes := model.Passes{Slots: h.use.Slots, Segments: h.use.Segments, Split: h.use.Split, Partials: p.spec.Train.Sums().Partials(p.share(h.Replica))}
 		if err := h.stack.Resize(passes); err != nil {
 			return fmt.Errorf("pipeline: %w", err)
 		}

@@ -74,7 +74,7 @@ const (
 	// is considered, GainPercent how much less one must promise.
 	DriftPercent = 20
 	GainPercent  = 10
-	// driftWindows counts windows in a row that must agree: noise does not.
+	// driftWindows counts windows in a row that must agree at first: noise does not.
 	driftWindows = 3
 	// switchNanos is the price of a change that a commit alone cannot make: a checkpoint, and
 	// the fill of new sessions.
@@ -86,6 +86,32 @@ const (
 type Watch struct {
 	generation plan.Generation
 	off        int // windows in a row
+	// slowed counts the slow-downs that were answered in the generation.
+	slowed int
+}
+
+// mostSlowed bounds how often the windows that a change needs are doubled.
+const mostSlowed = 4
+
+// windows returns how many windows in a row must agree. Each slow-down that was answered doubles them: what was slow and
+// is fast again has to stay so before it gets its work back, the longer the more often that happened.
+func (w *Watch) windows() int { return driftWindows << min(w.slowed, mostSlowed) }
+
+// Changed notes that the schedule has changed: windows of before say nothing of it.
+func (w *Watch) Changed() { w.off = 0 }
+
+// Slowed decides at once where a stage or link takes much longer than it used to, for a change that a commit alone can
+// make.
+func (w *Watch) Slowed(current plan.Generation, r Reselection) Decision {
+	if w.generation != current {
+		*w = Watch{generation: current}
+	}
+	if now := r.usual(); !r.InPlace || !gains(now, r.Then) {
+		return Decision{Reason: fmt.Sprintf("slower, but no other schedule that a commit can change to is %d%% better: %s instead of %s", GainPercent, plan.Time(r.Then), plan.Time(now))}
+	}
+	w.off = 0
+	w.slowed++
+	return Decision{Replan: true, Reason: r.Why}
 }
 
 // Note takes a window in and decides; left are the steps that the run still has to do.
@@ -100,15 +126,15 @@ func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Dec
 	now := r.usual()
 	gain := now - r.Then
 	switch {
-	case r.asPromised():
+	case !r.Reshared && r.asPromised():
 		return no("a step takes %s as predicted, %s", plan.Time(r.Measured), plan.Time(r.Promised))
 	case !gains(now, r.Then):
 		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Measured), plan.Time(r.Promised), GainPercent)
 	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
 		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
 	}
-	if w.off++; w.off < driftWindows {
-		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, driftWindows, r.Why)}
+	if w.off++; w.off < w.windows() {
+		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, w.windows(), r.Why)}
 	}
 	return Decision{Replan: true, Reason: r.Why}
 }

@@ -7,7 +7,9 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/partition"
 	"pnode/planner/plan"
 )
 
@@ -24,16 +26,17 @@ type Reselection struct {
 	// Promised is the step that was predicted with the profiles, Measured the time that it took. Now is
 	// the prediction for the schedule that runs and Then that for Plan's, with measured times.
 	Promised, Measured, Now, Then schedule.Nanos
-	// InPlace reports that the plans differ in their schedule alone, which a commit can change.
-	InPlace bool
+	// InPlace reports that the plans differ in their schedule and shares alone, which a commit can change. Reshared
+	// reports that they differ in the shares of the micro-batches.
+	InPlace, Reshared bool
 	// Why describes the change and what bounds it, Reasons explain the new plan.
 	Why     string
 	Reasons plan.Reasons
 }
 
 // Reselect derives the running plan's schedule again from measured times: how much is in
-// flight, and what is recomputed; or, where the planner chose groups, depth and groups, and only
-// then whether to have any. Devices stay, and layers where groups do or there are none. Errors
+// flight, what is recomputed, and how the replicas share the micro-batches; or, where the planner chose groups, depth and
+// groups, and only then whether to have any. Devices stay, and layers where groups do or there are none. Errors
 // wrap plan.ErrBadInput, plan.ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, error) {
 	promised, err := searchFor(in, current)
@@ -69,37 +72,81 @@ type reselection struct {
 }
 
 // otherWarmups is Reselect for warm-ups. It decides for each replica's cut anew, with the times that were
-// measured in place of modelled ones, and times both that and what runs.
+// measured in place of modelled ones, and times both that and what runs. The replicas get other shares of the
+// micro-batches where these gain a margin over the same ones.
 func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 	now, err := r.adopt(r.current)
 	if err != nil {
 		return out, err
 	}
-	then := &candidate{shape: now.shape, order: now.order, model: now.model, shares: now.shares}
 	c := r.cutter(now)
 	for i, p := range now.pipes {
-		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages)
-		p.Costs = c.recomputing(p, problem)
-		chosen, err := c.decideWidened(p, problem)
-		if err != nil {
-			return out, err
-		}
-		c.keepAhead(chosen, p)
-		then.pipes = append(then.pipes, chosen)
+		p.Costs = c.recomputing(p, c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages))
+		p.Period = p.Costs.Period(p.Warmups)
 	}
-	for _, k := range []*candidate{now, then} {
-		if err := r.timed(k); err != nil {
-			return out, err
-		}
+	if err := r.timed(now); err != nil {
+		return out, err
+	}
+	then, err := r.decidedAgain(now, now.model, now.shares)
+	if err != nil {
+		return out, err
+	}
+	other, err := r.otherShares(now)
+	if err != nil {
+		return out, err
+	}
+	if other != nil && gains(then.step(), other.step()) {
+		then, out.Reshared = other, true
 	}
 	out.Now, out.Then = now.step(), then.step()
 	out.Plan = r.reschedule(then)
 	out.InPlace = slices.EqualFunc(out.Plan.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 	slowest := then.result.Slowest
-	out.Why = whyOther(out, "another schedule for the same stages takes") + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
-		out.Plan.Replicas[slowest].Warmups, r.current.Replicas[slowest].Warmups, slowest, periodText(r.problem, then, slowest))
+	if out.Reshared {
+		out.Why = whyOther(out, "other shares of the micro-batches take") + fmt.Sprintf(": %v instead of %v, %s",
+			then.shares, now.shares, periodText(r.problem, then, slowest))
+	} else {
+		out.Why = whyOther(out, "another schedule for the same stages takes") + fmt.Sprintf(": warm-ups %v instead of %v in replica %d, %s",
+			out.Plan.Replicas[slowest].Warmups, r.current.Replicas[slowest].Warmups, slowest, periodText(r.problem, then, slowest))
+	}
 	out.Reasons = explain(r.search, then, nil)
 	return out, nil
+}
+
+// decidedAgain returns a running candidate with other shares of the micro-batches, and with warm-ups, codecs and
+// recomputation as they suit the measured times. Errors wrap partition.NoFit where the model has no room for that.
+func (r *reselection) decidedAgain(now *candidate, m *cost.Model, shares []int) (*candidate, error) {
+	k := &candidate{shape: now.shape, order: now.order, model: m, shares: shares}
+	c := r.cutter(k)
+	for i, p := range now.pipes {
+		chosen, err := c.decideWidened(p, c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages))
+		if err != nil {
+			return nil, err
+		}
+		c.keepAhead(chosen, p)
+		k.pipes = append(k.pipes, chosen)
+	}
+	return k, r.timed(k)
+}
+
+// otherShares returns a running candidate with the shares that suit its replicas' measured speeds, nil where these are
+// the running ones or devices lack memory for the sums that wait.
+func (r *reselection) otherShares(now *candidate) (*candidate, error) {
+	by := sharingOf(r.in.Run.Train, now.order)
+	by.uneven = true // a straggler is, whatever the run begins with
+	shares := by.shares(now)
+	if slices.Equal(shares, now.shares) {
+		return nil, nil
+	}
+	shared, err := r.current.WithShares(shares)
+	if err != nil {
+		return nil, err
+	}
+	k, err := r.decidedAgain(now, r.models.of(r.problem, shared), shares)
+	if no := (*partition.NoFit)(nil); errors.As(err, &no) {
+		return nil, nil
+	}
+	return k, err
 }
 
 // decideWidened decides for given times, with the most exact codecs that hide messages as well.
@@ -126,13 +173,16 @@ func (c cutter) keepAhead(chosen, now *pipe) {
 	}
 }
 
-// reschedule returns the current plan with a candidate's schedule.
+// reschedule returns the current plan with a candidate's schedule and shares.
 func (r *reselection) reschedule(k *candidate) plan.Plan {
 	next := r.current
 	next.Generation, next.Start = r.in.Generation, r.in.Start
 	next.Replicas = slices.Clone(r.current.Replicas)
+	first := plan.Micro(0)
 	for i, p := range k.pipes {
 		pipe := &next.Replicas[i]
+		pipe.FirstMicro, pipe.Micros = first, k.shares[i]
+		first += plan.Micro(pipe.Micros)
 		pipe.Stages, pipe.Warmups = slices.Clone(pipe.Stages), slices.Clone(p.Warmups)
 		for st, w := range p.Warmups {
 			pipe.Warmups[st] = min(w, pipe.Micros-1)

@@ -9,6 +9,7 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/partition"
 	"pnode/planner/plan"
 )
 
@@ -285,5 +286,118 @@ func TestReselectLeavesWhatIsAhead(t *testing.T) {
 		if !r.InPlace || r.Then > r.Now || r.Plan.Replicas[0].Stages[0].Ahead != 1 {
 			t.Errorf("in place: %v, %d instead of %d: %+v", r.InPlace, r.Then, r.Now, r.Plan.Replicas[0])
 		}
+	}
+}
+
+// twoReplicas are two like nodes with the whole model each, and what they show when one takes so many times as long.
+func twoReplicas(t *testing.T) (Input, plan.Plan, func(slow int, times int64, p plan.Plan) Measured) {
+	t.Helper()
+	in := shardInput(1, 1<<30)
+	in.Run.Train.SumGroups = 8
+	p, _, err := Make(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Previous, in.Generation, in.Start = &p, 2, 17
+	return in, p, func(slow int, times int64, p plan.Plan) Measured {
+		seen := Measured{}
+		for r, pipe := range p.Replicas {
+			each := int64(20e6)
+			if r == slow {
+				each *= times
+			}
+			all := each * int64(pipe.Micros)
+			seen.StepNanos = max(seen.StepNanos, all)
+			seen.Stages = append(seen.Stages, MeasuredStage{Replica: plan.Replica(r), ForwardNanos: all / 4, BackwardNanos: all - all/4})
+		}
+		return seen
+	}
+}
+
+// TestReselectGivesAStragglerFewerMicroBatches: the replica that became three times slower gets a fourth of the step, in
+// whole sum groups and in place; back at its speed it gets its half again, though steps take what was predicted.
+func TestReselectGivesAStragglerFewerMicroBatches(t *testing.T) {
+	in, p, seen := twoReplicas(t)
+	steady, err := Reselect(in, p, seen(1, 1, p))
+	if err != nil || steady.Reshared || steady.Plan.ScheduleChoice().String() != "1f1b 0 0 8+8" {
+		t.Fatalf("as planned: %+v, %v", steady, err)
+	}
+	r, err := Reselect(in, p, seen(1, 3, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Reshared || !r.InPlace || r.Plan.ScheduleChoice().String() != "1f1b 0 0 12+4" || r.Then > r.Now*6/10 {
+		t.Fatalf("a slow replica: %s, %d instead of %d, %+v", r.Plan.ScheduleChoice(), r.Then, r.Now, r)
+	}
+	if err := r.Plan.Validate(len(in.Costs), in.Run.Train.Sums()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Why, "other shares of the micro-batches take") || !strings.Contains(r.Why, "[12 4] instead of [8 8]") {
+		t.Error(r.Why)
+	}
+	again, err := Reselect(in, r.Plan, seen(1, 3, r.Plan))
+	if err != nil || again.Reshared {
+		t.Errorf("it changes again: %+v, %v", again, err)
+	}
+	back, err := Reselect(in, r.Plan, seen(1, 1, r.Plan))
+	if err != nil || !back.Reshared || back.Plan.ScheduleChoice().String() != "1f1b 0 0 8+8" {
+		t.Errorf("at its speed again: %s, %v", back.Plan.ScheduleChoice(), err)
+	}
+}
+
+// TestOtherSharesNeedRoomForTheirSums takes memory away until the running shares fit alone: 12 micro-batches at the end of a
+// step need room for one more sum than 8.
+func TestOtherSharesNeedRoomForTheirSums(t *testing.T) {
+	in, p, seen := twoReplicas(t)
+	var fits []bool // other shares, from much memory to little
+	for free := int64(32 << 20); ; free -= 256 << 10 {
+		in.Members[0].Profile.Devices[0].MemoryFreeBytes, in.Members[1].Profile.Devices[0].MemoryFreeBytes = free, free
+		r, err := Reselect(in, p, seen(0, 3, p))
+		if no := (*partition.NoFit)(nil); errors.As(err, &no) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(fits) == 0 || fits[len(fits)-1] != r.Reshared {
+			fits = append(fits, r.Reshared)
+		}
+	}
+	if !slices.Equal(fits, []bool{true, false}) {
+		t.Errorf("other shares with less and less memory: %v", fits)
+	}
+}
+
+// TestWatchAnswersASlowDownAtOnceAndIsSlowToGoBack: a slow-down is answered by its first comparison; the way back needs
+// windows in a row, twice as many after each slow-down.
+func TestWatchAnswersASlowDownAtOnceAndIsSlowToGoBack(t *testing.T) {
+	slow := Reselection{Promised: 100e6, Measured: 300e6, Now: 300e6, Then: 150e6, InPlace: true, Reshared: true}
+	back := Reselection{Promised: 150e6, Measured: 150e6, Now: 150e6, Then: 100e6, InPlace: true, Reshared: true}
+	var w Watch
+	for turn, want := range []int{6, 12, 24, 48, 48} {
+		if d := w.Slowed(1, slow); !d.Replan {
+			t.Fatalf("turn %d: %s", turn, d.Reason)
+		}
+		w.Changed()
+		windows := 1
+		for !w.Note(1, back, 1000).Replan {
+			windows++
+		}
+		if windows != want {
+			t.Errorf("turn %d: back after %d windows, want %d", turn, windows, want)
+		}
+		w.Changed()
+	}
+	for what, r := range map[string]Reselection{
+		"no gain":               {Promised: 100e6, Measured: 300e6, Now: 300e6, Then: 290e6, InPlace: true},
+		"more than a commit":    {Promised: 100e6, Measured: 300e6, Now: 300e6, Then: 100e6},
+		"a model that is wrong": {Promised: 100e6, Measured: 150e6, Now: 300e6, Then: 140e6, InPlace: true},
+	} {
+		if d := w.Slowed(1, r); d.Replan {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+	if d := w.Note(2, back, 1000); d.Replan {
+		t.Errorf("one window of another generation is enough: %+v", d)
 	}
 }

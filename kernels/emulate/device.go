@@ -16,6 +16,9 @@ const DefaultSlack = time.Millisecond
 // else passes between calls is this machine's, not the emulated one's.
 const PacedSlack = 50 * time.Millisecond
 
+// MostPercent bounds how much slower a device gets.
+const MostPercent = 100_000
+
 // Options of a device.
 type Options struct {
 	// Name is unique on a node; empty is the wrapped device's.
@@ -24,6 +27,14 @@ type Options struct {
 	// Slack is how far the device's clock may lag behind real time and still make up for
 	// it; 0 is DefaultSlack.
 	Slack time.Duration
+	// Changes are times from which on calls take longer than the profile says; the last one counts whose time has come.
+	Changes []Change
+}
+
+// Change has calls take Percent of the profile's time, from After on since the device was opened.
+type Change struct {
+	After   time.Duration
+	Percent int64
 }
 
 // Device is an emulated device.
@@ -31,6 +42,8 @@ type Device struct {
 	inner   kernels.Device
 	name    string
 	profile Profile
+	opened  time.Time
+	changes []Change
 	clock   clock
 	// up and down are when the copies each way are done.
 	up, down clock
@@ -51,9 +64,25 @@ func New(inner kernels.Device, o Options) (*Device, error) {
 	if o.Name == "" {
 		o.Name = inner.Name()
 	}
-	d := &Device{inner: inner, name: o.Name, profile: o.Profile, clock: clock{slack: o.Slack}, up: clock{slack: o.Slack}, down: clock{slack: o.Slack}}
+	for _, c := range o.Changes {
+		if c.After < 0 || c.Percent < 1 || c.Percent > MostPercent {
+			return nil, fmt.Errorf("%w: calls take %d%% after %v: want 1%% to %d%%, after 0 s or more", ErrBadProfile, c.Percent, c.After, MostPercent)
+		}
+	}
+	d := &Device{inner: inner, name: o.Name, profile: o.Profile, opened: time.Now(), changes: o.Changes, clock: clock{slack: o.Slack}, up: clock{slack: o.Slack}, down: clock{slack: o.Slack}}
 	d.LimitMemory(o.Profile.MemoryBytes)
 	return d, nil
+}
+
+// duration returns how long a call takes that is enqueued now.
+func (d *Device) duration(now time.Time, c kernels.Call) time.Duration {
+	took := d.profile.Duration(c)
+	for i := len(d.changes) - 1; i >= 0; i-- {
+		if change := d.changes[i]; now.Sub(d.opened) >= change.After {
+			return took * time.Duration(change.Percent) / 100
+		}
+	}
+	return took
 }
 
 // Name returns the name in the options.

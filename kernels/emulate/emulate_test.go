@@ -75,6 +75,24 @@ func TestDurations(t *testing.T) {
 }
 
 // TestQueueIsAsynchronous: calls return at once, Sync waits for the sum of their times.
+// TestADeviceSlowsDownAndRecovers: the last change counts whose time has come.
+func TestADeviceSlowsDownAndRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Profile: kilo, Changes: []Change{{time.Second, 300}, {3 * time.Second, 100}}})
+		for _, c := range []struct{ idle, want time.Duration }{{0, 20 * time.Millisecond}, {time.Second, 60 * time.Millisecond}, {2 * time.Second, 20 * time.Millisecond}} {
+			time.Sleep(c.idle)
+			begin := time.Now()
+			r.q.Do(r.product(20))
+			if r.sync(); time.Since(begin) != c.want {
+				t.Errorf("a product of 20 operations takes %v, want %v", time.Since(begin), c.want)
+			}
+		}
+	})
+	if _, err := New(null.New(), Options{Profile: kilo, Changes: []Change{{0, 0}}}); !errors.Is(err, ErrBadProfile) {
+		t.Errorf("calls that take no time: %v", err)
+	}
+}
+
 func TestQueueIsAsynchronous(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Profile: kilo})

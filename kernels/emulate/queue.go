@@ -30,7 +30,8 @@ func (q *queue) Do(c kernels.Call) {
 		q.err = err
 		return
 	}
-	q.due = q.dev.clock.enqueue(time.Now(), q.due, q.dev.profile.Duration(lowered))
+	now := time.Now()
+	q.due = q.dev.clock.enqueue(now, q.due, q.dev.duration(now, lowered))
 	q.inner.Do(lowered)
 }
 

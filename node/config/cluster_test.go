@@ -28,6 +28,7 @@ devices:
     matmul: 150GFLOP/s
     bandwidth: 20GB/s
     memory: 4GiB
+    slower: [{after: 5m, times: 3}, {after: 9m, times: 1}]
 link: {bandwidth: 1Gbit/s, latency: 1ms}
 links:
   - {between: [0-1, 2], bandwidth: 100Mbit/s, latency: 40ms, jitter: 1.5ms, loss: 0.5%}
@@ -41,7 +42,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t4 := Device{Model: "T4", MatMul: 8_100_000_000_000, Attention: 4_000_000_000_000, Bandwidth: 320_000_000_000, Memory: 16 * GB}
-	laptop := Device{Model: "laptop", Compute: "none", MatMul: 150_000_000_000, Bandwidth: 20_000_000_000, Memory: 4 << 30}
+	laptop := Device{Model: "laptop", Compute: "none", MatMul: 150_000_000_000, Bandwidth: 20_000_000_000, Memory: 4 << 30, Slower: []Slower{{Moment(5 * time.Minute), 3}, {Moment(9 * time.Minute), 1}}}
 	if got, want := c.Nodes(), []Device{t4, t4, laptop}; !reflect.DeepEqual(got, want) {
 		t.Errorf("nodes %+v, want %+v", got, want)
 	}
@@ -173,11 +174,12 @@ func TestBadEmulations(t *testing.T) {
 	const device = "device: {matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB}\n"
 	for content, word := range map[string]string{
 		"seed: 1": "device.matmul",
-		device + "links: [{to: nowhere, latency: 1ms}]":  `links[0].to is "nowhere"`,
-		device + "links: [{too: 127.0.0.1:1}]":           `"to"`,
-		device + "link: [1]":                             "key: value",
-		"device: {matmul: 1GFLOP/s, memory: 1GB}":        "device.bandwidth",
-		"device: {matmul: 1GFLOP/s, bandwidth: 100MB/s}": "device.memory",
+		device + "links: [{to: nowhere, latency: 1ms}]":                                     `links[0].to is "nowhere"`,
+		device + "links: [{too: 127.0.0.1:1}]":                                              `"to"`,
+		device + "link: [1]":                                                                "key: value",
+		"device: {matmul: 1GFLOP/s, memory: 1GB}":                                           "device.bandwidth",
+		"device: {matmul: 1GFLOP/s, bandwidth: 100MB/s, memory: 1GB, slower: [{times: 0}]}": "device.slower[0].times",
+		"device: {matmul: 1GFLOP/s, bandwidth: 100MB/s}":                                    "device.memory",
 	} {
 		if _, err := LoadEmulation(write(t, content)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want %q", content, err, word)

@@ -40,7 +40,18 @@ type Device struct {
 	// HostMemory what the node has for optimizer state; without them the device's is the node's.
 	Copies     Rate  `yaml:"copies"`
 	HostMemory Bytes `yaml:"host_memory"`
+	// Slower are times from which on it computes more slowly; the last one counts whose time has come.
+	Slower []Slower `yaml:"slower"`
 }
+
+// Slower has a device take Times as long as the figures of its file say, from After on since the node's start.
+type Slower struct {
+	After Moment `yaml:"after"`
+	Times int    `yaml:"times"`
+}
+
+// maxSlower bounds how much slower a device gets.
+const maxSlower = 1000
 
 // The values of Device.Compute.
 const (
@@ -111,6 +122,11 @@ func (d Device) validate() error {
 		return errors.New("copies is missing, which host_memory needs: want their rate each way, such as 12GB/s")
 	case d.Copies > 0 && d.HostMemory == 0:
 		return errors.New("host_memory is missing, which copies needs: want what the node has for optimizer state, such as 16GB")
+	}
+	for i, s := range d.Slower {
+		if s.Times < 1 || s.Times > maxSlower {
+			return fmt.Errorf("slower[%d].times is %d: want 1 to %d", i, s.Times, maxSlower)
+		}
 	}
 	return nil
 }

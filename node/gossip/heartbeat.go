@@ -44,6 +44,9 @@ type Heartbeat struct {
 	// StepNanos is the duration of Step here; Links are the rates seen on the way.
 	StepNanos int64      `json:"step_nanos,omitempty"`
 	Links     []LinkRate `json:"links,omitempty"`
+	// Slower is the newest step of Generation by which a stage or a link of the sender had become slower than it used to
+	// be; 0 is none.
+	Slower plan.Step `json:"slower,omitempty"`
 	// Schedule is the text of the plan.ScheduleChoice of Step.
 	Schedule string `json:"course,omitempty"`
 	// Kept is the first step of that generation of which the sender keeps all messages that it sent; 0: it keeps none.

@@ -13,10 +13,10 @@ import (
 // Tracker remembers the newest heartbeat of every peer and when it came. Its methods may be
 // called concurrently.
 type Tracker struct {
-	news  chan struct{}
-	ended chan struct{}
-	mu    sync.Mutex // guards heard
-	heard map[plan.PeerID]heard
+	news   chan struct{}
+	urgent chan struct{}
+	mu     sync.Mutex // guards heard
+	heard  map[plan.PeerID]heard
 }
 
 type heard struct {
@@ -28,14 +28,15 @@ type heard struct {
 
 // NewTracker returns a tracker that has heard nobody.
 func NewTracker() *Tracker {
-	return &Tracker{news: make(chan struct{}, 1), ended: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
+	return &Tracker{news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
 }
 
 // News receives a value after heartbeats were noted. It has one reader.
 func (t *Tracker) News() <-chan struct{} { return t.news }
 
-// Ended receives a value after a peer has said anything new about a generation that has ended for it. It has one reader.
-func (t *Tracker) Ended() <-chan struct{} { return t.ended }
+// Urgent receives a value after a peer has said anything new about a generation that has ended for it, or that something
+// became slower. It has one reader.
+func (t *Tracker) Urgent() <-chan struct{} { return t.urgent }
 
 // Note takes in a heartbeat that came at a time.
 func (t *Tracker) Note(b Heartbeat, now time.Time) {
@@ -51,8 +52,8 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	old := t.heard[b.Peer].beat
 	t.heard[b.Peer] = h
 	stir(t.news)
-	if old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
-		stir(t.ended)
+	if old.Slower != b.Slower || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
+		stir(t.urgent)
 	}
 }
 
@@ -230,14 +231,15 @@ func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
 }
 
 // Seen returns the stage times and link rates of a plan's newest step. It is not ok while those
-// of a stage are missing.
+// of a stage are missing, or of a step on another schedule.
 func (t *Tracker) Seen(plan plan.Plan) (out planner.Measured, ok bool) {
+	schedule := plan.ScheduleChoice().String()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var took []int64
 	for _, peer := range plan.Peers() {
 		b := t.heard[peer].beat
-		if b.Generation != plan.Generation {
+		if b.Generation != plan.Generation || b.Schedule != "" && b.Schedule != schedule {
 			return out, false
 		}
 		seen := b.Measured(plan)
@@ -252,4 +254,17 @@ func (t *Tracker) Seen(plan plan.Plan) (out planner.Measured, ok bool) {
 		stages += len(pipe.Stages)
 	}
 	return out, len(out.Stages) == stages && out.StepNanos > 0
+}
+
+// Slower returns by which steps of a plan's generation its members had become slower, those that had.
+func (t *Tracker) Slower(p plan.Plan) map[plan.PeerID]plan.Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	said := map[plan.PeerID]plan.Step{}
+	for _, peer := range p.Peers() {
+		if b := t.heard[peer].beat; b.Generation == p.Generation && b.Slower != 0 {
+			said[peer] = b.Slower
+		}
+	}
+	return said
 }

@@ -29,7 +29,11 @@ func openEmulated(ctx context.Context, o Options) (*devices.Set, error) {
 		}
 		inner = set.Devices[0].Device
 	}
-	d, err := emulate.New(inner, emulate.Options{Name: devices.CPU, Profile: emulatedProfile(o.Emulation.Device), Slack: emulate.PacedSlack})
+	options := emulate.Options{Name: devices.CPU, Profile: emulatedProfile(o.Emulation.Device), Slack: emulate.PacedSlack}
+	for _, s := range o.Emulation.Device.Slower {
+		options.Changes = append(options.Changes, emulate.Change{After: time.Duration(s.After), Percent: 100 * int64(s.Times)})
+	}
+	d, err := emulate.New(inner, options)
 	if err != nil {
 		return nil, errors.Join(err, inner.Close())
 	}

@@ -17,6 +17,7 @@ type growth struct {
 	*Leader
 	spawn      spawn
 	generation plan.Generation
+	shares     []int // of the micro-batches, by replica
 	newest     plan.Step
 	samples    []sample
 	window     *future[claims.Window]
@@ -33,13 +34,17 @@ type sample struct {
 
 // look takes in the newest step, and returns an entry where there is something to write down.
 func (g *growth) look(state consensus.State, in func() planner.Input) (e consensus.Shown, ok bool) {
-	p := state.Plan
+	p, known := g.shared(state.Plan)
 	if g.generation != p.Generation {
 		g.generation, g.newest, g.samples, g.window, g.verdicts = p.Generation, p.Start+1, nil, nil, nil // the first step warms up
 	}
-	if p.Generation == 0 || state.Paused() || state.Finished || !anyStranger(state) {
+	if shares := p.ScheduleChoice().Micros; !known || !slices.Equal(shares, g.shares) {
+		g.shares, g.samples, g.window = shares, nil, nil // what was seen was of other work
+	}
+	if p.Generation == 0 || !known || state.Paused() || state.Finished || !anyStranger(state) {
 		return e, false
 	}
+	state.Plan = p
 	if w, done := g.window.get(); done {
 		g.window, g.samples, g.verdicts = nil, nil, g.watch.Note(w)
 	}
@@ -58,6 +63,23 @@ func (g *growth) look(state consensus.State, in func() planner.Input) (e consens
 		}
 	}
 	return e, len(e.Members) > 0
+}
+
+// shared returns a plan with the shares of the micro-batches that its steps have. They are not known where the coordinator
+// alone speaks of them: they are neither the plan's nor what this leader asked for.
+func (l *Leader) shared(p plan.Plan) (running plan.Plan, known bool) {
+	running, _ = l.Heartbeats.Running(p)
+	shares := running.ScheduleChoice().Micros
+	if slices.Equal(shares, p.ScheduleChoice().Micros) {
+		return p, true
+	}
+	if w := l.wish.Load(); w != nil && w.Generation == p.Generation {
+		if c, err := plan.ParseScheduleChoice(w.Schedule); err == nil && slices.Equal(c.Micros, shares) {
+			shared, err := p.WithShares(shares)
+			return shared, err == nil
+		}
+	}
+	return p, false
 }
 
 // propose writes down what steps have shown.

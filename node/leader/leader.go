@@ -72,6 +72,7 @@ type Leader struct {
 	found    chan struct{} // receives a value when Run is to look
 	blocked  atomic.Value  // a string: why there is no plan
 	wish     atomic.Pointer[gossip.ScheduleWish]
+	wishes   chan struct{} // receives a value when there is another wish
 	ended    ended
 }
 
@@ -80,7 +81,7 @@ func New(c Config) *Leader {
 	if c.Planner.Make == nil {
 		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect}
 	}
-	l := &Leader{Config: c, found: make(chan struct{}, 1)}
+	l := &Leader{Config: c, found: make(chan struct{}, 1), wishes: make(chan struct{}, 1)}
 	l.searches.SetLimit(maxSearches)
 	return l
 }
@@ -90,6 +91,9 @@ func (l *Leader) Fill(b *gossip.Heartbeat) {
 	b.Blocked, _ = l.blocked.Load().(string)
 	b.Wish = l.wish.Load()
 }
+
+// Wished receives a value when this node's next heartbeat asks for another schedule. It has one reader.
+func (l *Leader) Wished() <-chan struct{} { return l.wishes }
 
 // Ended notes that the process of a member has ended, as its operating system says.
 func (l *Leader) Ended(p plan.PeerID) {
@@ -194,7 +198,7 @@ func (l *Leader) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-changed:
-		case <-l.Heartbeats.Ended():
+		case <-l.Heartbeats.Urgent():
 		case <-l.found:
 		}
 		changed = l.Consensus.Changed() // before the state is read
@@ -319,7 +323,7 @@ func (t *term) compare(state consensus.State) string {
 	if r := (roster{state.Epoch, state.Plan.Generation, namesOf(out)}); t.comparedFor != r {
 		in := NextInput(without(state, out))
 		in.Links = t.schedule.links
-		current, _ := t.Heartbeats.Running(state.Plan)
+		current := t.withOwnShares(state.Plan)
 		t.better = begin(t.search, func(ctx context.Context) planner.Decision {
 			d, err := t.Planner.ShouldReplan(ctx, in, current)
 			d.Replan = d.Replan && err == nil
@@ -440,6 +444,16 @@ const (
 
 // withoutPackage returns an error of the planner as people read it.
 func withoutPackage(err error) string { return strings.TrimPrefix(err.Error(), "planner: ") }
+
+// withOwnShares returns a plan with the schedule that its steps have, and its own shares of the micro-batches: those of the steps
+// follow what devices show, of which other plans know nothing.
+func (l *Leader) withOwnShares(p plan.Plan) plan.Plan {
+	running, _ := l.Heartbeats.Running(p)
+	if own, err := running.WithShares(p.ScheduleChoice().Micros); err == nil {
+		return own
+	}
+	return p
+}
 
 // NextSchedule returns the coordinator's source of the schedule for each next step of a plan: the
 // newest that a leader wanted. When the leader changes, the steps go on as they did.

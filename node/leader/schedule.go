@@ -16,11 +16,15 @@ const windowSteps = 4
 
 // scheduleWatch compares the schedule that runs with the best one for measured times. It takes
 // windows of steps one after the other. For the median times of each it has another goroutine
-// search for the best schedule, and planner.Watch decides whether that is worth a change.
+// search for the best schedule, and planner.Watch decides whether that is worth a change. Where a member says that
+// something became slower, it does not wait for a window.
 type scheduleWatch struct {
 	*Leader
 	spawn spawn // runs the searches
 	watched
+	verdict planner.Watch
+	// slower has by which steps of a generation members had become slower, as far as that was answered.
+	slower slower
 	// links are those of the newest window, of whatever generation: the plan after a change in
 	// place has them too, or it would begin with the schedule before.
 	links []planner.MeasuredLink
@@ -32,7 +36,6 @@ type watched struct {
 	newest  plan.Step          // that was sampled
 	window  []planner.Measured // one step each
 	compare *future[comparison]
-	verdict planner.Watch
 	// wished is the schedule that the coordinator was asked for.
 	wished string
 	// why a new plan is to change the schedule, and the times that say so.
@@ -40,11 +43,29 @@ type watched struct {
 	seen planner.Measured
 }
 
+// slower holds what members of a generation said of their slow-downs.
+type slower struct {
+	generation plan.Generation
+	by         map[plan.PeerID]plan.Step
+}
+
+// news reports whether members say more than s knows.
+func (s slower) news(said map[plan.PeerID]plan.Step) bool {
+	for peer, step := range said {
+		if step > s.by[peer] {
+			return true
+		}
+	}
+	return false
+}
+
 // comparison is the best schedule for the times of a window.
 type comparison struct {
 	best planner.Reselection
 	seen planner.Measured
-	err  error
+	// urgent: it follows from a slow-down.
+	urgent bool
+	err    error
 }
 
 // look takes in the newest step, if there is a new one. Where another schedule is better it
@@ -54,22 +75,45 @@ func (s *scheduleWatch) look(state consensus.State) string {
 	if s.why != "" || state.Paused() {
 		return s.why
 	}
-	if seen, ok := s.Heartbeats.Seen(s.running); ok && step > s.newest && len(s.window) < windowSteps {
+	seen, all := s.Heartbeats.Seen(s.running)
+	if all && s.compare == nil {
+		s.answer(state, seen)
+	}
+	if all && step > s.newest && len(s.window) < windowSteps {
 		s.newest, s.window = step, append(s.window, seen)
 	}
 	if len(s.window) == windowSteps && s.compare == nil {
-		in, running, seen := NextInput(state), s.running, planner.Median(s.window)
-		s.links = seen.Links
-		s.compare = begin(s.spawn, func(context.Context) comparison {
-			best, err := s.Planner.Reselect(in, running, seen)
-			return comparison{best, seen, err}
-		})
+		s.compareWith(state, planner.Median(s.window), false)
 	}
 	if c, ok := s.compare.get(); ok {
 		s.window, s.compare = nil, nil
 		s.conclude(c, state.Run.Train.Steps-s.newest)
 	}
 	return s.why
+}
+
+// answer compares at once where a member says that a stage or link of it became slower.
+func (s *scheduleWatch) answer(state consensus.State, seen planner.Measured) {
+	said := s.Heartbeats.Slower(s.running)
+	if s.slower.generation != s.running.Generation {
+		s.slower = slower{generation: s.running.Generation}
+	}
+	if !s.slower.news(said) {
+		return
+	}
+	if s.compareWith(state, seen, true); s.compare != nil {
+		s.slower.by = said
+	}
+}
+
+// compareWith has the best schedule searched for with measured times.
+func (s *scheduleWatch) compareWith(state consensus.State, seen planner.Measured, urgent bool) {
+	in, running := NextInput(state), s.running
+	s.links = seen.Links
+	s.compare = begin(s.spawn, func(context.Context) comparison {
+		best, err := s.Planner.Reselect(in, running, seen)
+		return comparison{best, seen, urgent, err}
+	})
 }
 
 // follow begins anew with another generation, and with another schedule of the same one. It
@@ -83,6 +127,7 @@ func (s *scheduleWatch) follow(p plan.Plan) plan.Step {
 	if from, to := s.running.ScheduleChoice().String(), running.ScheduleChoice().String(); from != to {
 		s.Log.Info("the schedule has changed", "step", step, "from", from, "to", to)
 		s.watched = watched{running: running, newest: step, wished: s.wished}
+		s.verdict.Changed()
 	}
 	return step
 }
@@ -93,7 +138,12 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 		s.Log.Debug("schedule not compared", "cause", c.err)
 		return
 	}
-	d := s.verdict.Note(s.running.Generation, c.best, left)
+	var d planner.Decision
+	if c.urgent {
+		d = s.verdict.Slowed(s.running.Generation, c.best)
+	} else {
+		d = s.verdict.Note(s.running.Generation, c.best, left)
+	}
 	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
 	if !d.Replan {
@@ -101,12 +151,24 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 	}
 	s.Log.Info("the schedule is to change", "why", d.Reason)
 	schedule := c.best.Plan.ScheduleChoice().String()
+	if c.urgent && schedule == s.wished {
+		return // the coordinator has still to hear of it
+	}
 	if c.best.InPlace && schedule != s.wished && len(schedule) <= gossip.MaxScheduleBytes {
 		s.wished = schedule
-		s.wish.Store(&gossip.ScheduleWish{Generation: s.running.Generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
+		s.want(&gossip.ScheduleWish{Generation: s.running.Generation, Schedule: schedule, Why: wire.Clip(d.Reason, gossip.MaxWhyBytes)})
 		return
 	}
 	s.why, s.seen = d.Reason, c.seen // the coordinator cannot make this change, or did not
+}
+
+// want has this node's heartbeats ask the coordinator for a schedule, the next one at once.
+func (l *Leader) want(w *gossip.ScheduleWish) {
+	l.wish.Store(w)
+	select {
+	case l.wishes <- struct{}{}:
+	default: // there is word of an earlier one
+	}
 }
 
 // planner returns the search for a next generation that is wanted for a reason: the same devices

@@ -77,6 +77,8 @@ type rehearsal struct {
 	net       *link.Emulated
 	endpoints []*link.Endpoint
 	device    emulate.Profile
+	changes   map[plan.PeerID][]emulate.Change // of devices' speeds
+	slow      map[plan.PeerID]*gossip.SlowDowns
 	keeper    *states
 	leader    *Leader
 	state     consensus.State
@@ -104,11 +106,11 @@ func rehearsedRun() plan.RunSpec {
 	}
 }
 
-// newRehearsal makes as many nodes as the run has stages.
+// newRehearsal makes as many nodes as the run has stages in all replicas.
 func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	t.Helper()
 	shape := link.LinkConditions{BytesPerS: 3_125_000, Delay: 5 * time.Millisecond}
-	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages, Seed: 3, Conditions: shape})
+	net, err := link.NewEmulated(link.EmulatedOptions{Peers: run.Train.Stages * run.Train.Replicas, Seed: 3, Conditions: shape})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,9 @@ func newRehearsal(t *testing.T, run plan.RunSpec) *rehearsal {
 	inline := func(search func(context.Context)) bool { search(t.Context()); return true }
 	r.watch = scheduleWatch{Leader: r.leader, spawn: inline}
 	r.state.Run = &run
+	r.changes, r.slow = map[plan.PeerID][]emulate.Change{}, map[plan.PeerID]*gossip.SlowDowns{}
 	for i, peer := range net.Peers() {
+		r.slow[peer] = gossip.NewSlowDowns()
 		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
 			{Name: "cpu", MatMulFLOPS: r.device.MatMulFLOPS, MemoryBytesPerS: r.device.MemoryBytesPerS, MemoryFreeBytes: r.device.MemoryBytes},
 		}}}
@@ -166,7 +170,7 @@ func (r *rehearsal) generation(ctx context.Context) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		device, err := emulate.New(inner, emulate.Options{Profile: r.device})
+		device, err := emulate.New(inner, emulate.Options{Profile: r.device, Changes: r.changes[peer]})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -219,6 +223,8 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	for _, t := range s.Stages {
 		b.Stages = append(b.Stages, gossip.TimesOf(t))
 	}
+	r.slow[peer].Note(b.Generation, s, b.Links, gossip.Work{Micros: r.state.Run.Train.Micros, MessageBytes: 8 << 10})
+	r.slow[peer].Fill(&b)
 	r.leader.Heartbeats.Note(b, time.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,9 +232,14 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 		r.Errorf("step %d: losses %v and %v", s.Step, math.Float64frombits(bits), s.Loss)
 	}
 	r.losses[s.Step] = math.Float64bits(s.Loss)
-	if peer == r.state.Plan.Coordinator().Peer {
+	coordinates := peer == r.state.Plan.Coordinator().Peer
+	if coordinates {
 		r.took, r.course = append(r.took, s.Total), append(r.course, s.Schedule.String())
+	}
+	if coordinates || b.Slower == s.Step { // who became slower wakes the leader
 		r.why = r.watch.look(r.long())
+	}
+	if coordinates {
 		r.onStep(s.Step)
 	}
 }
@@ -275,8 +286,8 @@ func (r *rehearsal) mean(first, last int) time.Duration {
 }
 
 // TestScheduleChangesWithTheLink slows the middle link of a running pipeline down, from
-// 25 Mbit/s and 5 ms to 5 Mbit/s and 60 ms, in virtual time. The planner notices within
-// a few steps, all stages go on with another schedule from the same step, which is faster;
+// 25 Mbit/s and 5 ms to 5 Mbit/s and 60 ms, in virtual time. The planner answers within
+// five steps, all stages go on with another schedule from the same step, which is faster;
 // and no loss differs from those of a run in which nothing happened.
 func TestScheduleChangesWithTheLink(t *testing.T) {
 	t.Parallel()
@@ -317,8 +328,63 @@ func TestScheduleChangesWithTheLink(t *testing.T) {
 		if slow < fast*5/4 || again > slow*9/10 {
 			t.Errorf("a step takes %v, %v over the slow link and %v after the change", fast, slow, again)
 		}
-		if late := changed - slowAfter; late > 4*windowSteps {
+		if late := changed - slowAfter; late > 5 {
 			t.Errorf("%d steps until the change", late)
+		}
+	})
+}
+
+// TestAStragglerGetsLessWorkWithinFiveSteps has one of two replicas become three times slower, in virtual time, and be fast
+// again later. Within five steps the other replica takes more of the micro-batches, and steps are faster than with even shares.
+// Back at its speed the straggler gets its share again, once. All that is one generation, with the losses of a run in which
+// nothing happened.
+func TestAStragglerGetsLessWorkWithinFiveSteps(t *testing.T) {
+	t.Parallel()
+	alone := rehearsedRun()
+	alone.Train.Stages, alone.Train.Micros, alone.Train.Steps = 1, 16, 56
+	want := map[plan.Step]uint64{}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRehearsal(t, alone)
+		r.train(func(plan.Step) {})
+		maps.Copy(want, r.losses)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		run := alone
+		run.Train.Replicas = 2
+		r := newRehearsal(t, run)
+		const slowAfter, fastAfter = 8 * time.Second, 26 * time.Second
+		r.changes[r.net.Peers()[1]] = []emulate.Change{{After: slowAfter, Percent: 300}, {After: fastAfter, Percent: 100}}
+		var ended []time.Duration // by step
+		begun := time.Now()
+		plans := r.train(func(plan.Step) { ended = append(ended, time.Since(begun)) })
+		if !maps.Equal(r.losses, want) {
+			t.Errorf("losses of %d steps, some differ from those of %d without a change", len(r.losses), len(want))
+		}
+		if len(plans) != 1 {
+			t.Fatalf("%d plans: %v", len(plans), plans)
+		}
+		first := func(after int, is func(step int) bool) int { // step that is so, from 1
+			for step := after; step <= len(ended); step++ {
+				if is(step) {
+					return step
+				}
+			}
+			t.Fatalf("never after step %d: %q", after, r.course)
+			return 0
+		}
+		slow := first(1, func(s int) bool { return ended[s-1] > slowAfter })
+		answered := first(1, func(s int) bool { return r.course[s-1] != r.course[0] })
+		back := first(answered, func(s int) bool { return r.course[s-1] != r.course[answered-1] })
+		even, late, shared := r.mean(3, slow-1), r.mean(slow+1, answered-1), r.mean(answered+1, back-1)
+		t.Logf("steps of %v on %q; %v from step %d on; %v on %q from step %d on; back from step %d on", even, r.course[0], late, slow, shared, r.course[answered-1], answered, back)
+		if answered-slow > 5 {
+			t.Errorf("slower from step %d on, other shares from step %d on", slow, answered)
+		}
+		if late < 2*even || shared > late*7/10 {
+			t.Errorf("a step takes %v, %v with a straggler and %v with other shares", even, late, shared)
+		}
+		if last := r.course[len(r.course)-1]; last != r.course[0] || slices.ContainsFunc(r.course[back-1:], func(c string) bool { return c != last }) {
+			t.Errorf("courses by step: %q", r.course)
 		}
 	})
 }

@@ -189,13 +189,16 @@ func (a *audit) count(counted map[plan.Step]plan.Generation) {
 }
 
 // tally counts micro-batches that did not enter some layer's gradient, or entered one twice. A worker of the plan without a
-// report is vouched for by the commit.
+// report is vouched for by the commit: it had its replica's share of the step.
 func (a *audit) tally(p plan.Plan, reports []report) tally {
 	works := map[plan.WorkerID]*Work{}
 	key := fmt.Sprint(p.Generation)
 	for _, r := range reports {
 		if !r.Work.Replayed() {
 			works[r.Work.Worker] = r.Work
+		}
+		if shared, err := p.WithShares(r.Work.Shares); err == nil {
+			p = shared // as the step had them
 		}
 	}
 	workers := p.Workers()

@@ -53,6 +53,10 @@ func steps(r *Recorder, p plan.Plan, peer plan.PeerID, first, last plan.Step, mi
 
 func TestAudit(t *testing.T) {
 	one, two, again := planOf(1, 0, "a", "b"), planOf(2, 6, "a", "c"), planOf(3, 4, "a", "c")
+	whole := func(p plan.PeerID) []plan.Placement {
+		return []plan.Placement{{Peer: p, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 4}}}
+	}
+	replicas := plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: 2, Stages: whole("a")}, {FirstMicro: 2, Micros: 2, Stages: whole("b")}}}
 	all := []plan.Micro{0, 1, 2, 3}
 	tests := map[string]struct {
 		a, b, c func(*Recorder)
@@ -68,6 +72,16 @@ func TestAudit(t *testing.T) {
 			},
 			c:    func(r *Recorder) { r.Plan(two, nil); steps(r, two, "c", 7, 9, all...) },
 			want: Report{Steps: 9, Samples: 72, Recorded: 24},
+		},
+		"a replica is lost with its folder, after the shares had changed": {
+			a: func(r *Recorder) {
+				r.Plan(replicas, nil)
+				steps(r, replicas, "a", 1, 2, 0, 1)
+				w := Work{Generation: 1, Worker: plan.WorkerID{Peer: "a", Device: "cpu"}, By: "a", Shares: []int{3, 1}}
+				w.Stages = []StageWork{{plan.StageID{}, plan.LayerRange{First: 0, End: 4}, []plan.Micro{0, 1, 2}}}
+				r.Step(w, CommitOf(3, 3, 1))
+			},
+			want: Report{Steps: 3, Samples: 24, Recorded: 14},
 		},
 		"steps are redone": {
 			a: func(r *Recorder) {

@@ -64,7 +64,9 @@ type Work struct {
 	Generation plan.Generation `json:"generation"`
 	Worker     plan.WorkerID   `json:"worker"`
 	// By is the node that did it, another one than the worker's where the worker was lost and its steps were replayed.
-	By     plan.PeerID `json:"by"`
+	By plan.PeerID `json:"by"`
+	// Shares counts the micro-batches of each replica in the step, where there are several.
+	Shares []int       `json:"shares,omitempty"`
 	Stages []StageWork `json:"stages"`
 }
 
@@ -235,8 +237,8 @@ func (c *Contents) add(kind byte, payload []byte, works map[uint64]*Work) error 
 }
 
 func (w *Work) check() error {
-	if len(w.Stages) > maxStages {
-		return fmt.Errorf("%w: work on %d stages, at most %d", errRecord, len(w.Stages), maxStages)
+	if len(w.Stages) > maxStages || len(w.Shares) > maxMicros {
+		return fmt.Errorf("%w: work on %d stages of %d shares, at most %d and %d", errRecord, len(w.Stages), len(w.Shares), maxStages, maxMicros)
 	}
 	for _, s := range w.Stages {
 		if len(s.Micros) > maxMicros || s.Layers.First < 0 || s.Layers.End < s.Layers.First {

@@ -43,8 +43,10 @@ type Config struct {
 	Peers        Peers
 	Store        *checkpoint.Store
 	Living       func() []plan.PeerID // may be asked
-	Addrs        func() []string
-	Log          *slog.Logger
+	// Links returns the rates of this node's links.
+	Links func() []gossip.LinkRate
+	Addrs func() []string
+	Log   *slog.Logger
 }
 
 // Consensus is the replicated state of the run; *consensus.Node implements it.
@@ -67,6 +69,7 @@ type Monitor struct {
 	Config
 	api.Hub // of what happens on this node
 	steps   steps
+	slow    *gossip.SlowDowns
 	view    viewCache
 	roster  roster            // the run loop's
 	rulings []consensus.Blame // known to the run loop; nil before its first look
@@ -91,7 +94,7 @@ type Monitor struct {
 // New returns the monitor of a node that joins. It answers other nodes' questions about steps
 // and losses from now on.
 func New(c Config) *Monitor {
-	m := &Monitor{Config: c, phase: phaseJoining}
+	m := &Monitor{Config: c, phase: phaseJoining, slow: gossip.NewSlowDowns()}
 	m.steps.log.publish = m.Publish
 	if l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
 		m.Recall(l)
@@ -188,6 +191,11 @@ func (m *Monitor) Saved(e api.Event) {
 // Step takes in a step of one of this node's workers. It is the workers' OnStep.
 func (m *Monitor) Step(r pipeline.StepResult) {
 	state := m.Consensus.State()
+	if !r.Final {
+		train, model := state.Run.Train, state.Run.Model
+		work := gossip.Work{Micros: train.Micros, MessageBytes: 4 * train.MicroBatch * model.Context * model.Channels}
+		m.slow.Note(state.Plan.Generation, r, m.Links(), work)
+	}
 	left := m.steps.report(r, tokensPerStep(*state.Run), time.Now())
 	if left == "" {
 		return
@@ -201,13 +209,18 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 	m.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
 }
 
+// Slower receives a value when a stage or a link here has become slower, which others should hear of at once. It has one
+// reader.
+func (m *Monitor) Slower() <-chan struct{} { return m.slow.News() }
+
 // NewestStep returns the newest committed step of the current generation.
 func (m *Monitor) NewestStep() plan.Step { return m.steps.current().Step }
 
 // Heartbeat returns what this node's next heartbeat reports of its work and the newest step.
 func (m *Monitor) Heartbeat() gossip.Heartbeat {
-	b := gossip.Heartbeat{Peer: m.Self}
+	b := gossip.Heartbeat{Peer: m.Self, Links: m.Links()}
 	m.steps.fillHeartbeat(&b)
+	m.slow.Fill(&b)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b.Phase, b.Stalled, b.Retained = m.phase, m.stalled, m.retained

@@ -83,12 +83,12 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 
 // lasting returns the arenas that outlive a Resize, on the device and in host memory.
 func (m *memory) lasting() []*arena {
-	return []*arena{&m.params, &m.copies, &m.grads, &m.partials, &m.moments, &m.windows, &m.hosted}
+	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.hosted}
 }
 
-// passing returns the arenas of slots and passes.
+// passing returns the arenas of slots, passes and partial sums, which hold nothing between two steps.
 func (m *memory) passing() []*arena {
-	return []*arena{&m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ahead, &m.aheadHalves, &m.ids, &m.tables}
+	return []*arena{&m.partials, &m.saved, &m.savedHalves, &m.deltas, &m.layer, &m.layerHalves, &m.ahead, &m.aheadHalves, &m.ids, &m.tables}
 }
 
 // bind allocates all arenas or none.
@@ -106,7 +106,7 @@ func (m *memory) bind(d kernels.Device, h *host.Memory) error {
 	return nil
 }
 
-// replace frees the arenas of slots and passes and allocates them in the sizes of another stack,
+// replace frees the arenas that hold nothing between two steps and allocates them in the sizes of another stack,
 // whose lasting memory becomes that of m. After an error there is less; free takes it.
 func (m *memory) replace(other memory, d kernels.Device) error {
 	for i, a := range other.lasting() {

@@ -51,22 +51,22 @@ func (s *Stack) identify(err error) error {
 	return fmt.Errorf("model: layers [%d,%d) with %d slots in %v on %s: %w", c.First, c.End, c.Slots, c.Storage, c.Device.Name(), err)
 }
 
-// Passes says for which passes a stack has slots: so many micro-batches in flight, with a split backward
-// or not, by segments or not. See StackConfig.
+// Passes says for which passes a stack has room: so many micro-batches in flight, with a split backward
+// or not, by segments or not, and so many partial sums of gradients. See StackConfig.
 type Passes struct {
-	Slots, Segments int
-	Split           bool
+	Slots, Segments, Partials int
+	Split                     bool
 }
 
-// Resize replaces the stack's slots by slots for other passes. Parameters, gradients and moments
+// Resize replaces the stack's slots and partial sums by those for other passes. Parameters, gradients and moments
 // stay as they are; no queue may have calls pending but those that read parameters and moments.
 // After an error the stack has lost its slots: Close it.
 func (s *Stack) Resize(to Passes) error {
-	if to == (Passes{Slots: s.cfg.Slots, Segments: s.cfg.Segments, Split: s.cfg.SplitBackward}) {
+	if to == (Passes{Slots: s.cfg.Slots, Segments: s.cfg.Segments, Partials: s.cfg.Partials, Split: s.cfg.SplitBackward}) {
 		return nil
 	}
 	cfg := s.cfg
-	cfg.Slots, cfg.Segments, cfg.SplitBackward = to.Slots, to.Segments, to.Split
+	cfg.Slots, cfg.Segments, cfg.Partials, cfg.SplitBackward = to.Slots, to.Segments, to.Partials, to.Split
 	if err := cfg.validate(); err != nil {
 		return err
 	}

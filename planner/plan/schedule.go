@@ -158,18 +158,21 @@ func (p Plan) Elastic() bool {
 	return p.Schedule == ScheduleName && len(p.Workers()) == stages
 }
 
-// ScheduleChoice is the order in which the workers of a plan compute, which may change between two
-// steps of a generation. Its text form is the schedule's, followed by the warm-ups of each replica for
-// 1f1b and gpipe: `zb-h1`, `1f1b 3,2,1,0 3,2,1,0`.
+// ScheduleChoice is the order in which the workers of a plan compute, and how the replicas share the
+// micro-batches. It may change between two steps of a generation. Its text form is the schedule's, followed by the
+// warm-ups of each replica for 1f1b and gpipe, and by the shares of several replicas: `zb-h1`, `1f1b 3,2,1,0`,
+// `1f1b 1,0 1,0 12+4`.
 type ScheduleChoice struct {
 	Schedule string
 	Warmups  [][]int // by replica and stage
+	// Micros counts the micro-batches of each replica; nil leaves them as they are.
+	Micros []int
 }
 
 // Bounds of the text form of a choice.
 const (
 	MaxScheduleChoiceBytes = 1 << 16
-	maxWarmup              = 1 << 20
+	maxNumber              = 1 << 20 // a warm-up or a share
 )
 
 // ScheduleChoice returns the choice that the plan begins with.
@@ -179,17 +182,25 @@ func (p Plan) ScheduleChoice() ScheduleChoice {
 		if pipe.Warmups != nil {
 			c.Warmups = append(c.Warmups, pipe.Warmups)
 		}
+		if len(p.Replicas) > 1 {
+			c.Micros = append(c.Micros, pipe.Micros)
+		}
 	}
 	return c
 }
 
 // WithSchedule returns the plan with another choice. The error wraps ErrBadPlan. It does not check
-// whether the schedule fits the plan's stages: Programs does.
+// whether the schedule fits the plan's stages, as Programs does, nor whether the shares are whole sum groups, as
+// Validate does.
 func (p Plan) WithSchedule(c ScheduleChoice) (Plan, error) {
 	if c.Warmups != nil && len(c.Warmups) != len(p.Replicas) {
 		return Plan{}, fmt.Errorf("%w: schedule %s has warm-ups of %d replicas, the plan has %d", ErrBadPlan, c, len(c.Warmups), len(p.Replicas))
 	}
-	p.Schedule, p.Replicas = c.Schedule, slices.Clone(p.Replicas)
+	p, err := p.WithShares(c.Micros)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Schedule = c.Schedule
 	for r := range p.Replicas {
 		p.Replicas[r].Warmups = nil
 		if c.Warmups != nil {
@@ -202,16 +213,45 @@ func (p Plan) WithSchedule(c ScheduleChoice) (Plan, error) {
 	return p, nil
 }
 
+// WithShares returns the plan with so many of its micro-batches for each replica, in order; nil leaves them. The error
+// wraps ErrBadPlan. It does not check whether the shares are whole sum groups, as Validate does.
+func (p Plan) WithShares(micros []int) (Plan, error) {
+	p.Replicas = slices.Clone(p.Replicas)
+	if micros == nil {
+		return p, nil
+	}
+	if len(micros) != len(p.Replicas) {
+		return Plan{}, fmt.Errorf("%w: shares of %d replicas, the plan has %d", ErrBadPlan, len(micros), len(p.Replicas))
+	}
+	all, next := 0, Micro(0)
+	for r := range p.Replicas {
+		pipe := &p.Replicas[r]
+		all += pipe.Micros
+		pipe.FirstMicro, pipe.Micros = next, micros[r]
+		next += Micro(micros[r])
+	}
+	if int(next) != all || slices.Min(micros) < 1 {
+		return Plan{}, fmt.Errorf("%w: the replicas share %s as %v", ErrBadPlan, Count(all, "micro-batch"), micros)
+	}
+	return p, nil
+}
+
 // String returns the text form.
 func (c ScheduleChoice) String() string {
 	b := []byte(c.Schedule)
 	for _, warmups := range c.Warmups {
-		for i, w := range warmups {
-			b = append(b, " ,"[min(i, 1)])
-			b = strconv.AppendInt(b, int64(w), 10)
-		}
+		b = appendNumbers(b, warmups, ',')
 	}
-	return string(b)
+	return string(appendNumbers(b, c.Micros, '+'))
+}
+
+// appendNumbers appends a blank and numbers with a mark between them, or nothing without numbers.
+func appendNumbers(b []byte, numbers []int, mark byte) []byte {
+	for i, n := range numbers {
+		b = append(b, []byte{' ', mark}[min(i, 1)])
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return b
 }
 
 // ParseScheduleChoice reads the text form, canonical text of at most MaxScheduleChoiceBytes. The error
@@ -229,15 +269,23 @@ func ParseScheduleChoice(text string) (ScheduleChoice, error) {
 		return c, nil
 	}
 	for part := range strings.SplitSeq(rest, " ") {
+		mark := ","
+		if strings.Contains(part, "+") {
+			mark = "+"
+		}
 		var list []int
-		for word := range strings.SplitSeq(part, ",") {
+		for word := range strings.SplitSeq(part, mark) {
 			n, err := strconv.Atoi(word)
-			if err != nil || n < 0 || n > maxWarmup {
-				return ScheduleChoice{}, fmt.Errorf("%w: warm-up %.20q, want 0 to %d", ErrBadPlan, word, maxWarmup)
+			if err != nil || n < 0 || n > maxNumber {
+				return ScheduleChoice{}, fmt.Errorf("%w: %.20q in a schedule, want 0 to %d", ErrBadPlan, word, maxNumber)
 			}
 			list = append(list, n)
 		}
-		c.Warmups = append(c.Warmups, list)
+		if mark == "+" {
+			c.Micros = list // of several, the text is not canonical
+		} else {
+			c.Warmups = append(c.Warmups, list)
+		}
 	}
 	if c.String() != text {
 		return ScheduleChoice{}, fmt.Errorf("%w: schedule %.40q is not in canonical form", ErrBadPlan, text)
