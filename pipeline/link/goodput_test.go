@@ -29,8 +29,13 @@ var lines = []struct {
 
 const goodputBytes = 1 << 18
 
-// stream sends messages without end, and has them received, until ctx ends.
+// stream sends messages without end from the first peer to the second, and has them received, until ctx ends.
 func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
+	return streamBetween(ctx, c, sessions, 0, 1)
+}
+
+// streamBetween does what stream does, from any peer to any other.
+func streamBetween(ctx context.Context, c *cluster, sessions []*Session, from, to int) func() {
 	message := payload(goodputBytes, 1)
 	done := make(chan error, 2)
 	run := func(f func(i int) error) {
@@ -42,10 +47,10 @@ func stream(ctx context.Context, c *cluster, sessions []*Session) func() {
 		}
 	}
 	go run(func(i int) error {
-		return sessions[0].Send(ctx, c.ids[1], wire.Frame{Tag: activation(1, plan.Step(i), 0), Payload: message})
+		return sessions[from].Send(ctx, c.ids[to], wire.Frame{Tag: activation(1, plan.Step(i), 0), Payload: message})
 	})
 	go run(func(i int) error {
-		_, err := sessions[1].Receive(ctx, c.ids[0], activation(1, plan.Step(i), 0))
+		_, err := sessions[to].Receive(ctx, c.ids[from], activation(1, plan.Step(i), 0))
 		return err
 	})
 	return func() {
@@ -110,6 +115,31 @@ func TestGoodput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAcksPassBulk: while both ends send all that the line takes, what they acknowledge comes through: no direction waits for the
+// other one to pause.
+func TestAcksPassBulk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shape := LinkConditions{BytesPerS: 1_250_000, Delay: 5 * time.Millisecond}
+		c, _ := emulated(t, 2, shape, Options{QueueBytes: 8 * goodputBytes})
+		defer c.close()
+		c.spread(0, 1, 1)
+		c.spread(1, 0, 1)
+		sessions := c.sessions(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, wait := range []func(){streamBetween(ctx, c, sessions, 0, 1), streamBetween(ctx, c, sessions, 1, 0)} {
+			defer wait()
+		}
+		defer cancel()
+		time.Sleep(2 * time.Second)
+		for i, s := range sessions {
+			if part := rate(s, 4*time.Second) / float64(shape.BytesPerS); part < 0.8 {
+				t.Errorf("%.1f%% of the line arrive at peer %d while it sends too", 100*part, i)
+			}
+		}
+	})
 }
 
 // TestConnectionsClimb: a long line that loses packets carries little on one connection, and is

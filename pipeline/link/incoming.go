@@ -141,6 +141,7 @@ func (r *remote) read(p incoming) {
 	defer end()
 	defer context.AfterFunc(r.ctx, func() { cut(p.stream, streamLeft) })()
 	defer context.AfterFunc(p.conn.Context(), end)() // it may be waiting for room
+	p.stream.SetUrgency(urgency[wire.Control])       // this end writes acknowledgements on it, for which the peer's messages wait
 	acks := &acks{stream: p.stream, wake: make(chan struct{}, 1)}
 	r.session.spawn(func() { acks.send(ctx) })
 	err := r.readPieces(ctx, p, acks)

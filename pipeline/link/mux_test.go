@@ -130,7 +130,7 @@ func TestOverMux(t *testing.T) {
 		"under way": TestMessagesUnderWayAreBounded, "readers": TestBrokenConnectionsLeaveNoReaders, "control": TestBlockedClassesLetControlPass,
 		"missing": TestFetchPassesOverMissingChunks, "refusals": TestFetchRefusals, "limited": TestChunkStreamsAreLimited,
 		"request": TestCorruptChunkRequestClosesTheConnection, "fetch": TestFetchBesideASession, "bulk": TestBulkLetsOthersPass,
-		"rate": TestQueuedMessagesTellWhatALinkCarries, "goodput": goodputOverMux,
+		"acks": TestAcksPassBulk, "rate": TestQueuedMessagesTellWhatALinkCarries, "goodput": goodputOverMux,
 	} {
 		t.Run(name, test)
 	}
