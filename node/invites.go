@@ -29,6 +29,7 @@ type ownership struct {
 	owner admission.Owner // what invites are signed with; zero where this node is no owner
 	swarm *swarm.Swarm
 	log   *consensus.Node
+	now   func() time.Time
 }
 
 // Invite makes an invite to the run and returns it when the log knows it; only an owner's node can.
@@ -41,7 +42,7 @@ func (o *ownership) Invite(ctx context.Context, r api.InviteRequest) (string, er
 	case !state.Owner(o.self):
 		return "", onlyOwners(state, "make invites")
 	}
-	made := time.Now()
+	made := o.now()
 	v, err := o.owner.Invite(admission.InviteOptions{Run: o.run, Addrs: addrs, Owner: r.Owner, TTL: r.TTL, Uses: r.Uses}, made)
 	if err != nil {
 		return "", err

@@ -28,6 +28,7 @@ import (
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/clock"
 	"pnode/swarm/consensus"
 	"pnode/swarm/door"
 )
@@ -77,6 +78,7 @@ type Node struct {
 	name       string // of the machine, for people
 	epoch      uint64 // of this process: larger each time it starts
 	started    time.Time
+	clock      *clock.Clock
 	membership membership
 	// recoverAfter is how long no leader may be known until this node recovers the run; 0 is never.
 	recoverAfter time.Duration
@@ -220,6 +222,7 @@ func (n *Node) sendHeartbeats(ctx context.Context) {
 	for {
 		n.sendHeartbeat()
 		n.monitor.ShowWaiting(time.Now())
+		n.monitor.ShowClocks(n.clock.Astray())
 		select {
 		case <-ctx.Done():
 			return

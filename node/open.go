@@ -29,6 +29,7 @@ import (
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/announce"
+	"pnode/swarm/clock"
 	"pnode/swarm/consensus"
 	"pnode/swarm/door"
 	"pnode/swarm/listen"
@@ -91,10 +92,11 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("node: the run's folder: %w", err)
 	}
+	times := clock.New(nil, o.returning)
 	n := &Node{
 		log: out.Log, out: out, dir: dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
-		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(),
-		door:    door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted),
+		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(), clock: times,
+		door:    door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted, times.Now),
 		started: time.Now(), recoverAfter: time.Duration(o.cfg.OnLostMajority),
 		leaving: make(chan notice.Notice, 4), broken: make(chan error, 1),
 	}
@@ -146,7 +148,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
 		Epoch: n.epoch, Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
-		Heard: n.heardAgo, RecoverAfter: n.recoverAfter,
+		Heard: n.heardAgo, RecoverAfter: n.recoverAfter, Now: n.clock.Now,
 		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
 	})
 	if err != nil {
@@ -157,7 +159,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	if err != nil {
 		return err
 	}
-	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft}
+	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft, now: n.clock.Now}
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{
 		Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
 	})
@@ -175,6 +177,7 @@ func (n *Node) lastStep() plan.Step {
 // listen hears the members' gossip, and takes the port of the local interface.
 func (n *Node) listen() (err error) {
 	members := n.swarm.Topics()
+	n.heartbeats.Clock = n.clock
 	hear := func(p gossip.Profile) { n.leader.Hear(n.base, p) }
 	if err := errors.Join(n.heartbeats.Listen(members, n.lastStep), gossip.ListenToProfiles(members, hear)); err != nil {
 		return err
@@ -224,7 +227,7 @@ func (n *Node) openRooms() {
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
 	n.leader = leader.New(leader.Config{
-		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Log: n.log,
+		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
 		Losses: func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
 	})
 	n.custody = &custody{
@@ -261,7 +264,7 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	cfg := swarm.Config{
 		Identity: o.identity, Epoch: n.epoch, Run: m.Run, OwnerKey: m.OwnerKey, Capability: m.Capability, Bootstrap: m.Known,
 		MDNS: n.out.simulation == nil, Announce: o.announce, Logger: n.log, Admit: n.door.Admit, Offer: n.door.Offer, Socket: n.hardware.Socket(),
-		RelayBytesPerS: o.relay.BytesPerS(), Simulated: n.out.simulated(),
+		RelayBytesPerS: o.relay.BytesPerS(), Simulated: n.out.simulated(), Clock: n.clock,
 	}
 	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)

@@ -14,6 +14,7 @@ import (
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/announce"
+	"pnode/swarm/clock"
 	"pnode/swarm/host"
 	"pnode/swarm/listen"
 )
@@ -62,6 +63,9 @@ type Config struct {
 	// does without TCP, which would go past them.
 	Socket func(net.PacketConn) net.PacketConn
 
+	// Clock says what time it is: memberships end by it. Nil is this machine's own.
+	Clock *clock.Clock
+
 	Logger *slog.Logger
 
 	// Simulated, if not nil, replaces sockets, in tests.
@@ -73,6 +77,9 @@ type Config struct {
 
 // fill checks the configuration and completes it with defaults.
 func (c *Config) fill(now time.Time) (err error) {
+	if c.Clock == nil {
+		c.Clock = clock.New(nil, false)
+	}
 	if c.Identity.Key() == nil {
 		return fmt.Errorf("swarm: config: no identity")
 	}
@@ -80,7 +87,7 @@ func (c *Config) fill(now time.Time) (err error) {
 		return fmt.Errorf("swarm: config: %w", err)
 	}
 	_, err = admission.Decide(admission.Question{
-		Run: admission.Run{ID: c.Run, OwnerKey: c.OwnerKey}, Peer: c.Identity.ID(), Capability: c.Capability, Now: now,
+		Run: admission.Run{ID: c.Run, OwnerKey: c.OwnerKey}, Peer: c.Identity.ID(), Capability: c.Capability, Now: c.Clock.Earliest(),
 		Admit: func(admission.Capability) error { return nil },
 	})
 	if err != nil {

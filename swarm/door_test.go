@@ -91,7 +91,7 @@ func (n *virtualNet) newcomer(t *testing.T, v admission.Invite) (*resident, erro
 // run starts the parts of a resident, for the first time or again.
 func (r *resident) run(founds bool) {
 	r.t.Helper()
-	d := door.New(admission.Run{ID: testRun, OwnerKey: r.cfg.OwnerKey}, r.kept)
+	d := door.New(admission.Run{ID: testRun, OwnerKey: r.cfg.OwnerKey}, r.kept, time.Now)
 	r.cfg.Admit, r.cfg.Offer = d.Admit, d.Offer
 	r.Swarm = start(r.t, r.cfg)
 	var err error

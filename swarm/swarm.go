@@ -106,10 +106,11 @@ func (s *Swarm) start() (err error) {
 	s.streams = &streams.Streams{Host: s.host, Peers: s.peers, Tasks: s.tasks, Log: log}
 	s.mesh = mesh.New(mesh.Config{
 		Host: s.host, RunKeys: run, MaxMembers: s.cfg.MaxMesh, Streams: s.streams,
-		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs, Drop: s.drop,
+		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs, Drop: s.drop, Now: s.cfg.Clock.Earliest,
 	})
 	s.topics, err = topics.New(topics.Config{
 		Run: s.cfg.Run, Epoch: s.cfg.Epoch, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
+		Now: s.cfg.Clock.Earliest,
 	})
 	if err != nil {
 		return err
@@ -167,7 +168,7 @@ func (s *Swarm) start() (err error) {
 	}
 	err = handshake.Start(handshake.Config{
 		Host: s.host, Run: run, Capability: s.cfg.Capability, Admit: s.cfg.Admit, Offer: s.cfg.Offer,
-		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Lost,
+		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Lost, Now: s.cfg.Clock.Earliest,
 		Joined: func(p peer.ID) {
 			s.alone.end()
 			s.host.Admitted(p)

@@ -12,6 +12,8 @@ const (
 	maxStep  plan.Step = 1 << 40
 	maxNanos int64     = 1 << 50 // 13 days
 	maxRate            = 1e15    // tokens per second, nats, and parts of one
+
+	maxUnixMillis int64 = 1 << 43 // in the year 2248
 )
 
 // times returns the times of a heartbeat, in nanoseconds, and the rates of its links, in bytes per second.
@@ -59,6 +61,9 @@ func (b Heartbeat) check() error {
 	if b.Step > maxStep || b.Slower > b.Step || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
 		return fmt.Errorf("step %d, slower by %d, finished at %d, messages kept from %d on, want at most %d", b.Step, b.Slower, b.Finished, b.Kept, maxStep)
 	}
+	if b.UnixMillis < 0 || b.UnixMillis > maxUnixMillis {
+		return fmt.Errorf("the time of %d ms, want 0 to %d", b.UnixMillis, maxUnixMillis)
+	}
 	if b.Whole != nil {
 		if err := b.Whole.Check(); err != nil {
 			return err
@@ -102,6 +107,7 @@ func (b Heartbeat) check() error {
 
 // clamp keeps what was measured here within the bounds of check: a clock may go back.
 func (b *Heartbeat) clamp() {
+	b.UnixMillis = min(max(b.UnixMillis, 0), maxUnixMillis)
 	nanos, rates := b.times()
 	for _, n := range nanos {
 		*n = min(max(*n, 0), maxNanos)

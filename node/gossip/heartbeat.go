@@ -18,7 +18,9 @@ import (
 // Heartbeat reports that its sender lives, and what it is doing. Every member gossips one
 // each second; the leader's view of who lives and every node's status come from them.
 type Heartbeat struct {
-	Peer       plan.PeerID     `json:"peer"`
+	Peer plan.PeerID `json:"peer"`
+	// UnixMillis is the time by the sender's clock; 0 says nothing.
+	UnixMillis int64           `json:"unix_ms,omitempty"`
 	Phase      string          `json:"phase"`
 	Generation plan.Generation `json:"generation"`
 	// Stalled is the generation that the sender had to give up, for Reason; 0 is none.
@@ -207,6 +209,9 @@ func (t *Tracker) Listen(members Topics, steps func() plan.Step) error {
 			}
 		}
 		t.Note(b, time.Now())
+		if t.Clock != nil && b.UnixMillis != 0 {
+			t.Clock.Note(b.Peer, time.UnixMilli(b.UnixMillis))
+		}
 	})
 }
 
@@ -230,5 +235,8 @@ func listen[M any](members Topics, topic string, decode func([]byte) (M, error),
 // Send notes this node's own heartbeat and publishes it.
 func (t *Tracker) Send(ctx context.Context, members Topics, b Heartbeat) error {
 	t.Note(b, time.Now())
+	if t.Clock != nil {
+		b.UnixMillis = t.Clock.Own().UnixMilli()
+	}
 	return members.Publish(ctx, topics.Events, b.Encode())
 }

@@ -8,11 +8,14 @@ import (
 
 	"pnode/planner"
 	"pnode/planner/plan"
+	"pnode/swarm/clock"
 )
 
 // Tracker remembers the newest heartbeat of every peer and when it came. Its methods may be
 // called concurrently.
 type Tracker struct {
+	// Clock learns what time members say it is; nil learns nothing. It is set before the first heartbeat.
+	Clock  *clock.Clock
 	news   chan struct{}
 	urgent chan struct{}
 	mu     sync.Mutex // guards heard

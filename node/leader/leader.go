@@ -37,7 +37,9 @@ type Config struct {
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
 	// Planner searches for plans; zero means package planner.
 	Planner Planner
-	Log     *slog.Logger
+	// Now returns the time by which members are left out; nil is this machine's clock.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Consensus is the replicated state and its elected leader; *consensus.Node implements it.
@@ -80,6 +82,9 @@ type Leader struct {
 func New(c Config) *Leader {
 	if c.Planner.Make == nil {
 		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	l := &Leader{Config: c, found: make(chan struct{}, 1), wishes: make(chan struct{}, 1)}
 	l.searches.SetLimit(maxSearches)
@@ -228,7 +233,7 @@ func (l *Leader) Run(ctx context.Context) {
 
 // grow writes down what steps have shown of members' claims.
 func (t *term) grow(ctx context.Context, state consensus.State) error {
-	e, ok := t.growth.look(state, func() planner.Input { return NextInput(without(state, leftOut(state, time.Now()))) })
+	e, ok := t.growth.look(state, func() planner.Input { return NextInput(without(state, leftOut(state, t.Now()))) })
 	if !ok {
 		return nil
 	}
@@ -285,7 +290,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		v.Stall.Fallback = state.Older[0].Step
 	}
 	v.Orphaned = orphaned(state)
-	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), seen.last)
+	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), t.Now())
 	v.Ruled = t.ruled(state)
 	t.viewSalvage(state, &v, seen.last)
 	v.Jump, _ = t.losses.look(state, t.Losses)
@@ -319,7 +324,7 @@ func (t *term) compare(state consensus.State) string {
 	if state.Plan.Generation == 0 {
 		return ""
 	}
-	out := leftOut(state, time.Now())
+	out := leftOut(state, t.Now())
 	if r := (roster{state.Epoch, state.Plan.Generation, namesOf(out)}); t.comparedFor != r {
 		in := NextInput(without(state, out))
 		in.Links = t.schedule.links
@@ -386,7 +391,7 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 
 // nextPlan returns the next generation for a reason once a search has made it. It does not wait for the search.
 func (t *term) nextPlan(state consensus.State, why string) (made, bool) {
-	out := leftOut(state, time.Now())
+	out := leftOut(state, t.Now())
 	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, why}
 	if t.madeFor != o || t.made == nil {
 		search := t.schedule.planner(why)

@@ -59,7 +59,7 @@ func (t *term) proposeRuling(ctx context.Context, state consensus.State, r rulin
 	e.Generation, e.Step = state.Plan.Generation, min(e.Step, state.Run.Train.Steps)
 	if r.Out {
 		m, _ := state.Member(e.Peer)
-		e.Until = time.Now().Add(leftOutFor(m.Faults)).Unix()
+		e.Until = t.Now().Add(leftOutFor(m.Faults)).Unix()
 	}
 	if e.Kind != plan.LossJump {
 		t.links = nil

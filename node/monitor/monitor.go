@@ -76,6 +76,8 @@ type Monitor struct {
 	// names knows the voters of a run whose state has not come yet; named is done when it is set.
 	names consensus.State
 	named sync.Once
+	// clocks belongs to whoever calls ShowClocks.
+	clocks clockWatch
 
 	mu       sync.Mutex // guards what follows
 	phase    string
@@ -94,7 +96,7 @@ type Monitor struct {
 // New returns the monitor of a node that joins. It answers other nodes' questions about steps
 // and losses from now on.
 func New(c Config) *Monitor {
-	m := &Monitor{Config: c, phase: phaseJoining, slow: gossip.NewSlowDowns()}
+	m := &Monitor{Config: c, phase: phaseJoining, slow: gossip.NewSlowDowns(), clocks: clockWatch{}}
 	m.steps.log.publish = m.Publish
 	if l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
 		m.Recall(l)

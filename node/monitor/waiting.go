@@ -7,6 +7,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/planner/plan"
+	"pnode/swarm/clock"
 	"pnode/swarm/consensus"
 )
 
@@ -64,13 +65,13 @@ type awayVoter struct {
 	Never bool
 }
 
-const clock = "15:04"
+const timeOfDay = "15:04"
 
 func (a awayVoter) String() string {
 	if a.Never {
-		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, a.Since.Format(clock))
+		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, a.Since.Format(timeOfDay))
 	}
-	return fmt.Sprintf("%s since %s", a.Name, a.Since.Format(clock))
+	return fmt.Sprintf("%s since %s", a.Name, a.Since.Format(timeOfDay))
 }
 
 // why returns the reason why nothing moves, in one sentence for people. It is empty when things
@@ -132,7 +133,7 @@ func (v waitView) wayOut() string {
 	case len(v.Trying) > 0:
 		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
 	}
-	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(clock))
+	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(timeOfDay))
 }
 
 // waiting returns why nothing moves as far as this node knows.
@@ -193,6 +194,14 @@ func (m *Monitor) ShowWaiting(now time.Time) {
 	state := m.Consensus.State()
 	if why := m.waiting(state, now); m.mayShow(why, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
+	}
+}
+
+// ShowClocks publishes once of each clock that it is off. Only one goroutine calls it.
+func (m *Monitor) ShowClocks(off []clock.Astray) {
+	state := m.Consensus.State()
+	for _, a := range m.clocks.news(off, time.Now()) {
+		m.Publish(api.Event{Kind: api.KindError, Generation: state.Plan.Generation, Message: clockText(a, state.NameOf(a.Member))})
 	}
 }
 

@@ -40,6 +40,8 @@ type Config struct {
 	// RecoverAfter is how long no leader may be known until this node recovers the run by itself, as Recover does; 0 is
 	// never.
 	RecoverAfter time.Duration
+	// Now returns the time by which invites end; nil is this machine's clock.
+	Now func() time.Time
 	// Logger is where to log; nil is slog.Default.
 	Logger *slog.Logger
 }
@@ -89,6 +91,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	if config.Owner == nil {
 		config.Owner = func(plan.PeerID, []byte) error { return errNoOwner }
+	}
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	if config.Epoch == 0 {
 		config.Epoch = uint64(time.Now().UnixMicro())

@@ -93,10 +93,10 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		err = Author{Peer: p.author}.refused(n.State(), p.entry, "the leader")
 	}
 	if redeem, ok := p.entry.(Redeem); err == nil && ok {
-		err = redeem.overdue(n.State(), time.Now())
+		err = redeem.overdue(n.State(), n.config.Now())
 	}
 	if invite, ok := p.entry.(Invite); err == nil && ok {
-		err = invite.misdated(n.State(), time.Now())
+		err = invite.misdated(n.State(), n.config.Now())
 	}
 	if err != nil {
 		n.config.Logger.Warn("consensus: a proposal is refused", "said to be by", p.author, "cause", err)

@@ -23,15 +23,16 @@ type Log interface {
 type Door struct {
 	run  admission.Run
 	kept []plan.PeerID
+	now  func() time.Time
 	// log may be read when opened is closed.
 	opened chan struct{}
 	log    Log
 }
 
 // New returns the door of a node in a run, which is shut until Open. kept are the peers that belonged to the run when this
-// node was last in it; none for a node that never was.
-func New(run admission.Run, kept []plan.PeerID) *Door {
-	return &Door{run: run, kept: kept, opened: make(chan struct{})}
+// node was last in it; none for a node that never was. Invites end by the time that now returns.
+func New(run admission.Run, kept []plan.PeerID, now func() time.Time) *Door {
+	return &Door{run: run, kept: kept, now: now, opened: make(chan struct{})}
 }
 
 // Open has the door ask the log from now on. It is called once.
@@ -53,14 +54,14 @@ func (d *Door) Admit(ctx context.Context, c admission.Capability) error {
 		if len(d.kept) == 0 || slices.Contains(d.kept, c.Peer) {
 			return nil // a node without the log believes signatures
 		}
-	} else if err := judge(state, c); err != nil || state.Admitted(c.Peer) && (c.Role != admission.RoleOwner || state.Owner(c.Peer)) {
+	} else if err := judge(state, c, d.now()); err != nil || state.Admitted(c.Peer) && (c.Role != admission.RoleOwner || state.Owner(c.Peer)) {
 		return err
 	}
 	err := d.log.Propose(ctx, consensus.Redeem{Serial: uint64(c.Serial), Peer: c.Peer, Signature: c.Signature()})
 	if err == nil {
 		return nil
 	}
-	if why := judge(d.log.State(), c); why != nil {
+	if why := judge(d.log.State(), c, d.now()); why != nil {
 		return why // the same as the log says, with its sentinel
 	}
 	switch {
@@ -74,7 +75,7 @@ func (d *Door) Admit(ctx context.Context, c admission.Capability) error {
 
 // judge returns why a peer does not come in, as far as this node knows. An invite that is unknown here may be known to
 // the leader.
-func judge(s consensus.State, c admission.Capability) error {
+func judge(s consensus.State, c admission.Capability, now time.Time) error {
 	if r, revoked := s.Revocation(c.Peer); revoked {
 		return admission.Removed(s.Removal(r))
 	}
@@ -85,7 +86,7 @@ func judge(s consensus.State, c admission.Capability) error {
 	case string(g.Signed) != string(c.Grant.Encode()):
 		return admission.ErrSignature
 	}
-	return usable(g, time.Now())
+	return usable(g, now)
 }
 
 // usable returns why nobody new comes in by an invite; nil while somebody may.
@@ -118,7 +119,7 @@ func (d *Door) Offer(newcomer plan.PeerID, bearer []byte) (admission.Offer, bool
 	if r, revoked := state.Revocation(newcomer); revoked {
 		return admission.RefuseClaim(admission.Removed(state.Removal(r))), true
 	}
-	if err := usable(g, time.Now()); err != nil && !slices.Contains(g.Peers, newcomer) {
+	if err := usable(g, d.now()); err != nil && !slices.Contains(g.Peers, newcomer) {
 		return admission.RefuseClaim(err), true
 	}
 	grant, err := admission.DecodeGrant(g.Signed)

@@ -69,7 +69,7 @@ func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
 		"new, by a used invite": {[]consensus.Grant{used}, nil, rejected, admission.ErrInviteUsed},
 		"new, and is rejected":  {nil, nil, rejected, admission.ErrRefused},
 	} {
-		d, log := New(admission.Run{ID: "run", OwnerKey: owner.PublicKey()}, nil), &fakeLog{err: tt.err}
+		d, log := New(admission.Run{ID: "run", OwnerKey: owner.PublicKey()}, nil, time.Now), &fakeLog{err: tt.err}
 		log.state = consensus.State{Run: &plan.RunSpec{}, Owners: []plan.PeerID{"owner"}, Grants: tt.grants, Revoked: tt.revoked}
 		d.Open(log)
 		if err := d.Admit(t.Context(), c); !errors.Is(err, tt.want) {

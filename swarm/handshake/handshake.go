@@ -54,6 +54,8 @@ type Config struct {
 	// Joined is called with each new member, Left when one has left.
 	Joined func(peer.ID)
 	Left   func()
+	// Now returns the time by which memberships end; nil is this machine's clock.
+	Now func() time.Time
 }
 
 // Greeter greets the peers that this node dials, answers those that dial it, and disconnects who is not
@@ -66,6 +68,9 @@ type Greeter struct {
 
 // Start greets and answers until the swarm closes.
 func Start(cfg Config) error {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	g := &Greeter{Config: cfg, limits: newLimits()}
 	if _, err := rand.Read(g.instance[:]); err != nil {
 		return fmt.Errorf("swarm: start: %w", err)
@@ -246,9 +251,8 @@ func (g *Greeter) dropOlder(p peer.ID, newest network.Conn) {
 func (g *Greeter) judge(ctx context.Context, p peer.ID, h admission.Hello, conn network.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, admitTime)
 	defer cancel()
-	now := time.Now()
 	c, err := admission.Decide(admission.Question{
-		Run: g.Run, Peer: p, Capability: h.Capability, Blocked: g.Peers.Removal(p), Now: now,
+		Run: g.Run, Peer: p, Capability: h.Capability, Blocked: g.Peers.Removal(p), Now: g.Now(),
 		Admit: func(c admission.Capability) error { return g.Admit(ctx, c) },
 	})
 	if err != nil {
@@ -266,7 +270,7 @@ func (g *Greeter) judge(ctx context.Context, p peer.ID, h admission.Hello, conn 
 		}
 	}
 	if g.Store.Learn(c, peerstore.Believable(h.Addrs, conn.RemoteMultiaddr())) {
-		g.Store.Tried(p, nil, now)
+		g.Store.Tried(p, nil, time.Now())
 	}
 	if first {
 		g.Log.Info("swarm: member connected", "peer", p, "addr", conn.RemoteMultiaddr())

@@ -51,7 +51,9 @@ type Config struct {
 	Belongs func(plan.PeerID) (belongs, told bool)
 	// Drop closes all connections with a peer, whose membership has expired.
 	Drop func(peer.ID)
-	Log  *slog.Logger
+	// Now returns the time by which memberships end.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Mesh keeps this node connected: it dials known members until MaxMembers are connected, and bootstrap addresses,
@@ -61,13 +63,14 @@ type Mesh struct {
 	Config
 	// wake makes the loop look at the store at once.
 	wake chan struct{}
-	// lost is when a member was lost last, in nanoseconds since 1970.
-	lost atomic.Int64
+	// begun is when the mesh was made, lost how long after that a member was lost last, in nanoseconds; 0 is never.
+	begun time.Time
+	lost  atomic.Int64
 }
 
 // New answers members that ask for peers. Run does the rest.
 func New(cfg Config) *Mesh {
-	m := &Mesh{Config: cfg, wake: make(chan struct{}, 1)}
+	m := &Mesh{Config: cfg, wake: make(chan struct{}, 1), begun: time.Now()}
 	m.Host.SetStreamHandler(peersProtocol, m.Streams.MembersOnly(func(st network.Stream) {
 		defer st.Close()
 		if err := st.SetDeadline(time.Now().Add(admission.TimeLimit)); err != nil {
@@ -105,7 +108,8 @@ func (m *Mesh) Run(ctx context.Context) {
 			return
 		case <-exchange.C:
 			now := time.Now()
-			if now.Sub(asked) < exchangeEvery && now.Sub(time.Unix(0, m.lost.Load())) > searchFor {
+			lost := time.Duration(m.lost.Load())
+			if now.Sub(asked) < exchangeEvery && (lost == 0 || now.Sub(m.begun)-lost > searchFor) {
 				continue
 			}
 			asked = now
@@ -116,7 +120,7 @@ func (m *Mesh) Run(ctx context.Context) {
 		case <-tick.C:
 		case <-m.wake:
 		}
-		for _, p := range m.Store.Expire(time.Now()) {
+		for _, p := range m.Store.Expire(m.Now()) {
 			m.Log.Info("swarm: membership expired", "peer", p)
 			m.Drop(p)
 		}
@@ -126,7 +130,7 @@ func (m *Mesh) Run(ctx context.Context) {
 
 // Lost has Run look at once whom to dial, and ask the others for a while where a member may have gone.
 func (m *Mesh) Lost() {
-	m.lost.Store(time.Now().UnixNano())
+	m.lost.Store(int64(time.Since(m.begun)))
 	m.Hurry()
 }
 
@@ -200,7 +204,7 @@ func (m *Mesh) FetchPeers(ctx context.Context, p peer.ID) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("peer %s: %w", p, err)
 	}
-	now, n := time.Now(), 0
+	now, n := m.Now(), 0
 	for _, r := range records {
 		c, err := admission.DecodeCapability(r.Capability)
 		if err == nil {

@@ -71,7 +71,9 @@ type Config struct {
 	Peers   *admission.Peers
 	Store   *peerstore.Store
 	Tasks   *tasks.Group
-	Log     *slog.Logger
+	// Now returns the time by which memberships end.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 var (
@@ -137,7 +139,7 @@ func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsu
 	}
 	// Not reject: the one who passed it on may know of a member we have yet to hear of.
 	c, known := g.Store.Capability(author)
-	if !known || g.Peers.Blocked(author) || !time.Now().Before(c.Expires) {
+	if !known || g.Peers.Blocked(author) || !g.Now().Before(c.Expires) {
 		return pubsub.ValidationIgnore
 	}
 	g.mu.Lock()
