@@ -89,6 +89,13 @@ func (t *Tracker) Silent(peer plan.PeerID, since, now time.Time) time.Duration {
 	return now.Sub(at)
 }
 
+// Heard returns when a peer was heard of last; zero if it never was.
+func (t *Tracker) Heard(peer plan.PeerID) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard[peer].at
+}
+
 // Ago returns the time since a peer was heard, if it ever was.
 func (t *Tracker) Ago(peer plan.PeerID, now time.Time) (time.Duration, bool) {
 	t.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/pipeline/link/silence"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -15,9 +16,9 @@ const (
 	// DeadAfter bounds the silence of a member before the leader asks its host whether the
 	// process still runs, and counts it as gone if not.
 	DeadAfter = 5 * time.Second
-	// UnreachableAfter bounds the silence of a member whose host is silent too: links bridge
-	// that time, as pipeline/link's Options.PeerTimeout says.
-	UnreachableAfter = 15 * time.Second
+	// UnreachableAfter bounds the silence of a member whose host is silent too, where its heartbeats
+	// have taught no shorter bound: links bridge that time, as pipeline/link's Options.PeerTimeout says.
+	UnreachableAfter = silence.Most
 	// stallGrace is the first patience with a generation that was given up: a lost peer may show
 	// before the same members are planned again.
 	stallGrace = 3 * time.Second
@@ -40,9 +41,11 @@ type memberView struct {
 	Leaving bool // draining
 	// Restarted after the plan was made, so not carrying it out.
 	Restarted bool
-	Silent    time.Duration
-	Ended     bool // its process, as its operating system says
-	Devices   int  // that it computes on
+	// Silent is for how long it has given no sign of life. It is suspected after Suspicious, and lost after Lost; the zero
+	// value of each stands for UnreachableAfter.
+	Silent, Suspicious, Lost time.Duration
+	Ended                    bool // its process, as its operating system says
+	Devices                  int  // that it computes on
 }
 
 // view is the input to a decision, all of it plain values.
@@ -109,9 +112,11 @@ type verdict struct {
 	Gone  plan.PeerID // mark this member gone
 	Doubt bool        // but only if its host says that the process has ended
 	Ended bool        // which it has said
-	// Salvage has the state that the living have in memory saved; nil is no. Prepare has the next plan looked for meanwhile.
+	// Salvage has the state that the living have in memory saved; nil is no. Prepare has the next plan looked for
+	// meanwhile, as it will be once Suspect is gone, if there is one.
 	Salvage  *consensus.Salvage
 	Prepare  bool
+	Suspect  plan.PeerID
 	Pause    bool      // have the newest step saved, a new plan follows it
 	Rollback plan.Step // give the newest checkpoint up for this one; 0 is no
 	Rule     ruling    // write down whose fault it was; zero is no
@@ -219,23 +224,38 @@ func savePatience(step time.Duration) time.Duration {
 // nameOf returns what people call a peer.
 func (v view) nameOf(peer plan.PeerID) string { return cmp.Or(v.Names[peer], peer.Short()) }
 
+// lost returns the silence after which the member is gone, suspicious that after which it is suspected.
+func (m memberView) lost() time.Duration       { return cmp.Or(m.Lost, UnreachableAfter) }
+func (m memberView) suspicious() time.Duration { return cmp.Or(m.Suspicious, UnreachableAfter) }
+
 // silent marks a member gone whose process has ended, or from which nothing is heard. Members come first that were
-// away for longer than a link may be.
+// away for longer than they ever are.
 func (v view) silent() (gone verdict, ok bool) {
 	for _, m := range v.Members {
 		if m.Ended {
 			return verdict{Gone: m.Peer, Ended: true, Why: "its process has ended"}, true
 		}
 	}
-	for _, limit := range []time.Duration{UnreachableAfter, DeadAfter} {
+	for _, limit := range []func(memberView) time.Duration{memberView.lost, func(memberView) time.Duration { return DeadAfter }} {
 		for _, m := range v.Members {
-			if m.Silent > limit {
+			if m.Silent > limit(m) {
 				why := fmt.Sprintf("no sign of life for %v", m.Silent.Round(time.Second/10))
-				return verdict{Gone: m.Peer, Doubt: m.Silent <= UnreachableAfter, Why: why}, true
+				return verdict{Gone: m.Peer, Doubt: m.Silent <= m.lost(), Why: why}, true
 			}
 		}
 	}
 	return verdict{}, false
+}
+
+// suspected has the plan looked for that follows the loss of a member of this one, where one is silent for longer than it
+// ever is. Nothing else comes of it: the member may be back at any time.
+func (v view) suspected() verdict {
+	for _, m := range v.Members {
+		if m.Silent > m.suspicious() && slices.Contains(v.Plan.Peers(), m.Peer) {
+			return verdict{Prepare: true, Suspect: m.Peer, Why: v.nameOf(m.Peer) + " is gone"}
+		}
+	}
+	return verdict{}
 }
 
 // fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
@@ -309,7 +329,7 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 	}
 	switch {
 	case why == "":
-		return verdict{}
+		return v.suspected()
 	case !v.Paused:
 		return verdict{Pause: true, Why: why}
 	case v.Saved:

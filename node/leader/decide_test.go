@@ -36,6 +36,12 @@ func TestDecide(t *testing.T) {
 	silent[1].Silent = UnreachableAfter + time.Second
 	quiet := alive("a", "b", "c")
 	quiet[1].Silent = DeadAfter + time.Second
+	steady := alive("a", "b", "c")
+	steady[1].Silent, steady[1].Suspicious, steady[1].Lost = 2100*time.Millisecond, 2*time.Second, 3*time.Second
+	spare := alive("a", "b", "c")
+	spare[2].Silent, spare[2].Suspicious, spare[2].Lost = 2100*time.Millisecond, 2*time.Second, 3*time.Second
+	missed := slices.Clone(steady)
+	missed[1].Silent = 3100 * time.Millisecond
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second
 	over := slices.Clone(worse)
@@ -53,6 +59,10 @@ func TestDecide(t *testing.T) {
 		{"leaves a good plan alone", view{Plan: running, Members: alive("a", "b")}, verdict{}},
 		{"marks the silent gone before anything else", view{Plan: running, Members: silent, Better: "c helps"}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
 		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, Better: "c helps"}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
+		{"prepares for the loss of one that is never silent for so long", view{Plan: running, Members: steady}, verdict{Prepare: true, Suspect: "b", Why: "b is gone"}},
+		{"not of one without a part in the plan", view{Plan: running, Members: spare}, verdict{}},
+		{"and not while another plan is under way", view{Plan: running, Members: steady, Better: "c helps"}, verdict{Pause: true, Why: "c helps"}},
+		{"marks it gone long before a stranger", view{Plan: running, Members: missed}, verdict{Gone: "b", Why: "no sign of life for 3.1s"}},
 		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
 		{"doubts no end of a process, and marks it first", view{Plan: running, Members: over}, verdict{Gone: "b", Ended: true, Why: "its process has ended"}},
 		{"hears what the living have left", view{Plan: running, Members: alive("a", "c")}, verdict{}},

@@ -7,7 +7,7 @@
 //   - view and verdict: plain values into and out of decide, the pure rule.
 //   - trial and ruling: the same for judge, the rule of whose fault it was that a generation ended.
 //   - lossWatch: finds jumps of the loss, for which the run goes back.
-//   - sightings: since when this node has listened for each member, so that it blames nobody for
+//   - sightings: since when this node has heard nothing of each member, so that it blames nobody for
 //     what it missed itself.
 //   - scheduleWatch: compares the schedule that runs with the best one for measured times.
 //   - growth: has the log say what steps show of the speeds that members claim. Plans count on that, see planner/claims.

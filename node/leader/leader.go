@@ -151,6 +151,8 @@ type term struct {
 	quit     plan.PeerID
 	quits    int
 	restarts restarts
+	// suspect is the process whose loss was prepared for last.
+	suspect process
 	// unruled is the generation whose ruling the log does not take.
 	unruled plan.Generation
 	// better compares the best plan for a roster with the one that runs.
@@ -208,7 +210,7 @@ func (l *Leader) Run(ctx context.Context) {
 		}
 		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
-		seen.look(state.Members, now)
+		seen.look(state.Members, l.Heartbeats.Heard, now)
 		_, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil
@@ -228,6 +230,7 @@ func (l *Leader) Run(ctx context.Context) {
 		if err := errors.Join(t.carryOut(ctx, state, verdict), t.grow(ctx, state)); err != nil && ctx.Err() == nil {
 			l.Log.Warn("leader", "cause", err)
 		}
+		seen.busy = time.Since(now)
 	}
 }
 
@@ -267,14 +270,14 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		if m.State == consensus.Gone {
 			continue
 		}
-		silent := time.Duration(0)
-		if m.Peer != t.Self {
-			silent = t.Heartbeats.Silent(m.Peer, seen.since[process{m.Peer, m.ProcessEpoch}], seen.last)
-		}
-		v.Members = append(v.Members, memberView{
-			Peer: m.Peer, Silent: silent, Ended: t.ended.has(process{m.Peer, m.ProcessEpoch}), Devices: planner.Member{Peer: m.Peer, Profile: m.Profile}.Devices(),
+		member := memberView{
+			Peer: m.Peer, Ended: t.ended.has(process{m.Peer, m.ProcessEpoch}), Devices: planner.Member{Peer: m.Peer, Profile: m.Profile}.Devices(),
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Restarted: state.Reborn(m),
-		})
+		}
+		if m.Peer != t.Self {
+			member.Silent, member.Suspicious, member.Lost = seen.silent(m)
+		}
+		v.Members = append(v.Members, member)
 	}
 	if state.Checkpoint.Step != t.countedAt {
 		if s := state.Salvage; s == nil || s.Step != state.Checkpoint.Step { // else the generation has not come so far by itself
@@ -305,6 +308,20 @@ type seenPause struct {
 	generation plan.Generation
 	count      uint64
 	at         time.Time
+}
+
+// stateWithout returns the state that the log comes to when it marks a suspected member gone next.
+func (t *term) stateWithout(state consensus.State, suspect plan.PeerID) consensus.State {
+	m, _ := state.Member(suspect)
+	if id := (process{suspect, m.ProcessEpoch}); t.suspect != id {
+		t.suspect = id
+		t.Log.Info("a node is silent: looking for a plan without it", "peer", suspect)
+	}
+	next, err := consensus.Apply(state, consensus.SetMemberState{Peer: suspect, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone})
+	if err != nil {
+		t.Log.Debug("no plan ahead", "cause", err)
+	}
+	return next
 }
 
 // pausedFor returns how long the plan has been paused as this leader saw it, 0 while it is not.
@@ -371,6 +388,9 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		}
 		return nil
 	case v.Prepare:
+		if v.Suspect != "" {
+			state = t.stateWithout(state, v.Suspect)
+		}
 		t.nextPlan(state, v.Why)
 		return nil
 	case v.Pause:

@@ -1,11 +1,19 @@
 package leader
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"pnode/node/gossip"
+	"pnode/pipeline/link/silence"
 	"pnode/planner"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -16,26 +24,160 @@ func TestNoPlanIsToldWithoutThePackage(t *testing.T) {
 	}
 }
 
+// watcher looks at one member, b, whose process is the first.
+type watcher struct {
+	sightings
+	now   time.Time
+	heard time.Time
+	b     consensus.Member
+}
+
+func newWatcher() *watcher {
+	return &watcher{now: time.Unix(1000, 0), b: consensus.Member{Peer: "b", ProcessEpoch: 1}}
+}
+
+// look lets time pass and looks.
+func (w *watcher) look(after time.Duration) (silent, lost time.Duration) {
+	w.now = w.now.Add(after)
+	w.sightings.look([]consensus.Member{w.b}, func(plan.PeerID) time.Time { return w.heard }, w.now)
+	silent, _, lost = w.silent(w.b)
+	return silent, lost
+}
+
+// listen looks on while b is heard every second.
+func (w *watcher) listen(s int) {
+	for range s {
+		w.look(decideEvery)
+		w.look(decideEvery)
+		w.heard = w.now
+	}
+	w.look(0)
+}
+
+func TestSilenceCountsFromTheNewestWord(t *testing.T) {
+	w := newWatcher()
+	w.heard = w.now.Add(-time.Hour) // of an earlier process
+	if silent, lost := w.look(0); silent != 0 || lost != silence.Most {
+		t.Errorf("at the first look: silent for %v, lost after %v", silent, lost)
+	}
+	if silent, _ := w.look(decideEvery); silent != decideEvery {
+		t.Errorf("never heard: silent for %v", silent)
+	}
+	w.listen(20)
+	w.look(decideEvery)
+	if silent, lost := w.look(decideEvery); silent != 2*decideEvery || lost != silence.Least {
+		t.Errorf("heard every second: silent for %v, lost after %v", silent, lost)
+	}
+	w.b.ProcessEpoch = 2
+	if silent, lost := w.look(decideEvery); silent != 0 || lost != silence.Most {
+		t.Errorf("started again: silent for %v, lost after %v", silent, lost)
+	}
+}
+
 func TestWhoSleptBlamesNobody(t *testing.T) {
-	members := []consensus.Member{{Peer: "a", ProcessEpoch: 1}, {Peer: "b", ProcessEpoch: 1}}
-	start := time.Unix(1000, 0)
-	var s sightings
-	for i := range 10 {
-		s.look(members, start.Add(time.Duration(i)*decideEvery))
+	w := newWatcher()
+	w.listen(20)
+	if silent, lost := w.look(8 * time.Hour); silent > lookCounts || lost != silence.Least {
+		t.Errorf("b is blamed for %v of sleep, and lost after %v", silent, lost)
 	}
-	a := process{"a", 1}
-	if s.since[a] != start {
-		t.Errorf("a was seen first at %v, want %v", s.since[a], start)
+	w.listen(20)
+	if _, lost := w.look(0); lost > 4*lookCounts { // twice what was counted of the sleep, and a second
+		t.Errorf("after the sleep b is lost after %v", lost)
 	}
-	members[0].ProcessEpoch = 2
-	later := s.last.Add(decideEvery)
-	s.look(members, later)
-	if _, kept := s.since[a]; kept || s.since[process{"a", 2}] != later || s.since[process{"b", 1}] != start {
-		t.Errorf("after a restart of a: %v", s.since)
+}
+
+// TestWhoIsStarvedMissesTheDead: one whose looks are always late needs longer, but not for ever.
+func TestWhoIsStarvedMissesTheDead(t *testing.T) {
+	const late = 5 * decideEvery
+	w := newWatcher()
+	w.listen(20)
+	looks := 0
+	for silent, lost := w.look(late); silent <= lost; silent, lost = w.look(late) {
+		if looks++; looks > 10 {
+			t.Fatalf("after %d looks b is silent for %v, lost after %v", looks, silent, lost)
+		}
 	}
-	woken := later.Add(maxNap + 1)
-	s.look(members, woken)
-	if s.since[process{"b", 1}] != woken {
-		t.Errorf("b is blamed for %v of sleep", woken.Sub(s.since[process{"b", 1}]))
+	if looks < 2 {
+		t.Error("b is lost at the first look")
 	}
+}
+
+// TestWhoWaitsForAnswersIsNoSleeper: the time in which the silent are asked counts.
+func TestWhoWaitsForAnswersIsNoSleeper(t *testing.T) {
+	w := newWatcher()
+	w.look(0)
+	w.busy = time.Second
+	if silent, _ := w.look(2 * time.Second); silent != 2*time.Second {
+		t.Errorf("silent for %v of 2s", silent)
+	}
+	w.busy = time.Hour
+	if silent, _ := w.look(time.Hour); silent != 2*time.Second+lookCounts+mostBusy {
+		t.Errorf("silent for %v after an hour's answer", silent)
+	}
+}
+
+// silentHosts says of no host that a process has ended.
+type silentHosts struct{}
+
+func (silentHosts) Refuses(context.Context, plan.PeerID) bool { return false }
+
+// TestASilentHostIsMissedSoon: a machine that was heard of every second goes silent, without a word from its host. The
+// plan without it is looked for before it counts as gone, which is long before UnreachableAfter, and none is looked for again.
+func TestASilentHostIsMissedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		run.Train.Stages = 0
+		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Members: []consensus.Member{
+			{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "dead", State: consensus.Active, Profile: withDevices(1)},
+		}}}
+		var mu sync.Mutex
+		var searched []time.Time
+		beats := gossip.NewTracker()
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: silentHosts{}, Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					searched = append(searched, time.Now())
+					p := plan.Plan{Generation: plan.Generation(len(searched)), Replicas: make([]plan.Pipeline, 1)}
+					for _, m := range in.Members {
+						p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: m.Peer, Device: "cpu"})
+					}
+					return p, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, errors.New("not asked for here")
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		state := func() consensus.State { synctest.Wait(); return log.State() }
+		for range 20 {
+			beats.Note(gossip.Heartbeat{Peer: "dead", Generation: state().Plan.Generation}, time.Now())
+			time.Sleep(time.Second)
+		}
+		silent := time.Now().Add(-time.Second)
+		for time.Since(silent) < silence.Least+2*decideEvery {
+			time.Sleep(decideEvery / 4)
+			if m, _ := state().Member("dead"); m.State == consensus.Gone {
+				break
+			}
+		}
+		gone := time.Now()
+		if m, _ := state().Member("dead"); m.State != consensus.Gone || gone.Sub(silent) < silence.Least {
+			t.Errorf("after %v of silence the member is %s", gone.Sub(silent), m.State)
+		}
+		time.Sleep(salvageGrace + 3*decideEvery)
+		if p := state().Plan; p.Generation != 2 || p.Places("dead") {
+			t.Errorf("the plan is %+v", p)
+		}
+		cancel()
+		<-ended
+		if len(searched) != 2 || !searched[1].Before(gone) {
+			t.Errorf("plans were looked for at %v, the member was gone at %v", searched, gone)
+		}
+	})
 }

@@ -1,0 +1,58 @@
+// Package silence learns how long a peer's silence may last before it says that the peer is lost: from the times between its
+// signs of life, as an accrual failure detector does (Hayashibara et al., "The phi accrual failure detector", SRDS 2004).
+// A peer that speaks every second is missed soon, one on a starved machine or a poor line later.
+//
+// [Times] is the only noun. It takes times as arguments, computes in integers, and has no lock. The data plane has
+// one for each peer, and so has the leader for each member. It imports nothing of this project.
+package silence
+
+import "time"
+
+const (
+	// Least and Most bound what is learned. Most holds for a peer of which little is known.
+	Least = 3 * time.Second
+	Most  = 15 * time.Second
+
+	// newest is how many times are remembered, enough how many tell something.
+	newest = 64
+	enough = 8
+	// A silence counts once it exceeds the mean time by deviations mean deviations: 6.4 standard deviations of a normal
+	// distribution, which is a phi of 10. It exceeds the longest time remembered by a factor, too: the times of a
+	// starved machine are no normal distribution.
+	deviations = 8
+	longest    = 2
+)
+
+// Times holds the newest times between signs of life of one peer, none of which counts for more than Most. The zero value
+// knows none.
+type Times struct {
+	gaps  [newest]time.Duration
+	count int // of all that were noted
+}
+
+// Note takes in the time between two signs of life.
+func (t *Times) Note(gap time.Duration) {
+	t.gaps[t.count%newest] = min(max(gap, 0), Most)
+	t.count++
+}
+
+// Bound returns the silence after which the peer counts as lost, between Least and Most.
+func (t *Times) Bound() time.Duration {
+	if t.count < enough {
+		return Most
+	}
+	known := t.gaps[:min(t.count, newest)]
+	var sum, spread, most time.Duration
+	for _, gap := range known {
+		sum, most = sum+gap, max(most, gap)
+	}
+	mean := sum / time.Duration(len(known))
+	for _, gap := range known {
+		spread += max(gap-mean, mean-gap)
+	}
+	bound := max(mean+deviations*spread/time.Duration(len(known)), longest*most)
+	return min(max(bound, Least), Most)
+}
+
+// Suspicion returns the silence after which an answer to the peer's loss is to be prepared.
+func (t *Times) Suspicion() time.Duration { return t.Bound() * 2 / 3 }
