@@ -165,7 +165,7 @@ func (r *remote) read(p incoming) {
 // readPieces reads pieces until the stream ends.
 func (r *remote) readPieces(ctx context.Context, p incoming, acks *acks) error {
 	in := heardReader{r, p.stream}
-	r.heard.Store(time.Now().UnixNano())
+	r.hear()
 	r.warmUp.met.give()
 	padded := false
 	var front [wire.PieceBytes]byte
@@ -260,7 +260,7 @@ type heardReader struct {
 func (h heardReader) Read(b []byte) (int, error) {
 	n, err := h.in.Read(b)
 	if n > 0 {
-		h.remote.heard.Store(time.Now().UnixNano())
+		h.remote.hear()
 	}
 	return n, err
 }

@@ -25,7 +25,7 @@ type remote struct {
 	ctx, flush     context.Context
 	endCtx, endAll context.CancelFunc
 	epoch          atomic.Uint64 // the process epoch of the peer's endpoint, 0 until it is known
-	heard          atomic.Int64  // when the last byte of a frame came, Unix nanoseconds; 0 is never
+	heard          atomic.Int64  // when the last byte of a frame came, in nanoseconds after begun, which no clock moves; 0 is never
 	left           atomic.Bool   // the peer has closed its session
 	want           atomic.Int32  // how many connections are to send
 	counts         traffic
@@ -91,7 +91,7 @@ func (r *remote) run() {
 				r.silent = false
 			}
 			if r.heard.Load() != 0 { // a replaced connection gives the peer its time to be heard
-				r.heard.Store(seen.UnixNano())
+				r.hear()
 			}
 		}
 		if closing == nil && len(r.connections) > 0 {
@@ -238,12 +238,15 @@ func (r *remote) look(seen *time.Time) error {
 		return fmt.Errorf("nothing came for %v", d)
 	}
 	heard := r.heard.Load() // 0 while the peer may not have opened its session yet
-	d := now.Sub(time.Unix(0, heard))
+	d := now.Sub(r.begun) - time.Duration(heard)
 	if heard != 0 && lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
 		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
 	}
 	return nil
 }
+
+// hear notes that a byte of a frame has come now.
+func (r *remote) hear() { r.heard.Store(max(1, int64(time.Since(r.begun)))) }
 
 // closeSilent closes the connections that are silent when the session ends for another reason: the
 // next one dials anew.

@@ -1,0 +1,123 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/pipeline/link"
+	"pnode/pipeline/wire"
+	"pnode/planner/plan"
+	"pnode/swarm/host"
+	"pnode/swarm/virtual"
+)
+
+// oneWay is two members that send each other a message every 100 ms over a link, and a third that relays. The line from
+// the first to the second may be dead while the other direction works.
+type oneWay struct {
+	dead     atomic.Bool
+	swarms   []*Swarm // the third is the relay
+	sessions []*link.Session
+}
+
+func newOneWay(t *testing.T, ctx context.Context) *oneWay {
+	t.Helper()
+	n, o, w := newVirtualNet(t), testOwner(t), &oneWay{}
+	n.Loses = func(from, to netip.Addr, _ []byte) bool {
+		return w.dead.Load() && from == virtual.Addr(1) && to == virtual.Addr(2)
+	}
+	var all []*Swarm
+	for i := range 3 {
+		cfg := testMember(t, o, testRun)
+		cfg.Listen, cfg.Simulated = []string{"0.0.0.0:0"}, n.Host()
+		if i == 0 {
+			cfg.Reach, cfg.RelayBytesPerS = host.ReachPublic, relayedBytesPerS
+		} else {
+			cfg.Bootstrap = all[0].Addrs()
+		}
+		all = append(all, start(t, cfg))
+	}
+	for _, s := range all {
+		waitMembers(t, ctx, s, 2)
+	}
+	time.Sleep(time.Second) // until all have told each other what they speak
+	w.swarms = []*Swarm{all[1], all[2], all[0]}
+	running, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	for _, s := range w.swarms[:2] {
+		e := link.NewEndpoint(s.Data(), link.Options{Log: testLogger(t)})
+		work.Go(func() {
+			if err := e.Run(running); err != nil {
+				t.Error(err)
+			}
+		})
+		w.sessions = append(w.sessions, e.Session(1, []plan.PeerID{w.swarms[0].ID(), w.swarms[1].ID()}))
+	}
+	t.Cleanup(func() { stop(); work.Wait() })
+	return w
+}
+
+// exchange sends for a time in both directions and returns the longest wait for a message at each end.
+func (w *oneWay) exchange(t *testing.T, ctx context.Context, d time.Duration) (longest [2]time.Duration) {
+	t.Helper()
+	var work sync.WaitGroup
+	for i := range 2 {
+		me, other := w.sessions[i], w.swarms[1-i].ID()
+		tag := func(n int) wire.Tag { return wire.Tag{Kind: wire.Activation, Generation: 1, Step: plan.Step(n)} }
+		messages := int(d / (100 * time.Millisecond))
+		work.Go(func() {
+			for n := range messages {
+				if err := me.Send(ctx, other, wire.Frame{Tag: tag(n), Payload: make([]byte, 1000)}); err != nil {
+					t.Errorf("send %d from %d: %v", n, i, err)
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		work.Go(func() {
+			last := time.Now()
+			for n := range messages {
+				if _, err := me.Receive(ctx, other, tag(n)); err != nil {
+					if !errors.Is(err, net.ErrClosed) {
+						t.Errorf("receive %d at %d: %v", n, i, err)
+					}
+					longest[i] = max(longest[i], d)
+					return
+				}
+				longest[i] = max(longest[i], time.Since(last))
+				last = time.Now()
+			}
+		})
+	}
+	work.Wait()
+	return longest
+}
+
+// TestVirtualOneWayLink: a link that is dead in one direction for 25 s goes on through the relay.
+func TestVirtualOneWayLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		t.Cleanup(cancel)
+		w := newOneWay(t, ctx)
+		time.AfterFunc(5*time.Second, func() { w.dead.Store(true) })
+		time.AfterFunc(30*time.Second, func() { w.dead.Store(false) })
+		longest := w.exchange(t, ctx, 40*time.Second)
+		t.Logf("the longest wait for a message at either end: %v", longest)
+		for i, d := range longest {
+			if d > 6*time.Second {
+				t.Errorf("end %d waited %v for a message", i, d)
+			}
+			select {
+			case <-w.sessions[i].Lost():
+				t.Errorf("end %d lost its peer", i)
+			default:
+			}
+		}
+	})
+}
