@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -134,6 +136,58 @@ func TestScriptsParse(t *testing.T) {
 		cmd.Stdin = strings.NewReader(content)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestLinksSayWhatTheyGoOver where Node.js is there: the nodes' section names the transport of each link, and why where there
+// is something to say.
+func TestLinksSayWhatTheyGoOver(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no Node.js")
+	}
+	dir := t.TempDir()
+	for name, content := range contents(t) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{"package.json": `{"type": "module"}`, "show.js": `
+		// An element that keeps its text, which is all that is looked at.
+		class Element {
+			children = [];
+			style = {};
+			setAttribute() {}
+			append(...children) { this.children.push(...children); }
+			replaceChildren(...children) { this.children = children; }
+			get text() { return this.children.map((child) => child.text ?? child).join(''); }
+		}
+		const elements = {};
+		globalThis.document = { createElement: () => new Element(), getElementById: (id) => elements[id] ??= new Element() };
+		const { showSeats } = await import('./seats.js');
+		const seat = (peer, first) => ({ peer, device: 'cpu', model: '', holds: [{ replica: 0, stage: first, layers: { first, end: first + 1 } }],
+			parameters: 1, memory_bytes: 1, free_bytes: 2 });
+		const member = (peer, name) => ({ peer, name, state: 'active', device: 'cpu' });
+		showSeats({ peer: 'p', leader: 'p', roster: [member('p', 'desk'), member('q', 'spot')], seats: [seat('p', 0), seat('q', 1)], links: [
+			{ from: 'p', to: 'q', bytes_per_s: 1e6, rtt_ms: 40, transport: 'tcp', transport_reason: 'UDP gets no answer', live: true },
+			{ from: 'q', to: 'p', bytes_per_s: 1e6, rtt_ms: 40, transport: 'relay', transport_reason: 'no hole <b>fits</b>' },
+		] });
+		console.log(elements.seats.text);
+	`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), node, "show.js")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"desk → spot on TCP: UDP gets no answer", "spot → desk through a relay: no hole <b>fits</b>", "20 msTCP", "20 msthrough a relay"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the page does not say %q:\n%s", want, out)
 		}
 	}
 }
