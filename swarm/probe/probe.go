@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -32,15 +33,16 @@ const (
 	probeEchoes  = 8
 	probeEcho    = 8
 	probeMax     = 16 << 20
-	probeBlock   = 64 << 10
+	probeBlock   = 16 << 10
 	probeTime    = time.Second
-	probeMin     = 256 << 10 // sent however long it takes, within probeLimit
+	probeMin     = 128 << 10 // sent however long it takes, within probeLimit
 	probeLimit   = 10 * time.Second
-	probesServed = 2               // at once
+	probesServed = 4               // at once: of two peers, each over QUIC and TCP
 	probePause   = 3 * time.Second // between two of one peer over one transport
 	// heardTime is how long the rate at which a probe of a peer came in counts.
-	heardTime    = 30 * time.Second
-	dialPatience = 500 * time.Millisecond
+	heardTime = 30 * time.Second
+	// dialPatience is how much longer than the others a transport may take to connect.
+	dialPatience = time.Second
 	codeProbe    = transport.Code(4)
 )
 
@@ -83,7 +85,7 @@ func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Probe
 // Probe measures the link from this node to a member: the round trip, its jitter, and the rate at which the
 // member received, over at most 16 MiB or about a second. It measures QUIC and TCP, where both work, and over something
 // else only where neither does. The better one is what the link has, and what its connections try first from then on: a
-// worse transport has to be 10% faster. The member serves two probes at once, and one of a peer over each transport in 3
+// worse transport has to be 10% faster. The member serves four probes at once, and one of a peer over each transport in 3
 // seconds; beyond that the error wraps ErrBusy, also where another transport was measured.
 func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit+probeLimit)
@@ -166,68 +168,74 @@ type dialed struct {
 	err  error
 }
 
-// probeAll measures a peer over some transports, one after the other. Each is dialed when the one before has been
-// measured, has failed, or is slow. One that has not answered a second after the others are measured is left.
-func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transport) (measured []plan.LinkProfile, errs []error) {
-	results, waiting := make(chan dialed), map[plan.Transport]bool{}
+// outcome is what a probe over one transport found, or why there is nothing.
+type outcome struct {
+	link plan.LinkProfile
+	err  error
+}
+
+// probeAll measures a peer over some transports: their round trips at the same time, their rates one after the other. One that
+// has not answered a second after the others are measured is left.
+func (r *Prober) probeAll(ctx context.Context, p plan.PeerID, ways []plan.Transport) (all []plan.LinkProfile, errs []error) {
+	dials, results, waiting, measuring := make(chan dialed), make(chan outcome, len(ways)), map[plan.Transport]bool{}, 0
+	var line sync.RWMutex // shared by round trips, owned by a rate
 	over := make(chan struct{})
 	defer close(over)
-	dial := func(way plan.Transport) {
-		waiting[way] = true
-		begun := r.tasks.Run(func(tasks context.Context) { // goes on after the probe: what it finds counts for the next
+	for _, way := range ways {
+		waiting[way] = r.tasks.Run(func(tasks context.Context) { // goes on after the probe: what it finds counts for the next
 			conn, err := r.transport.Dial(tasks, p, way)
 			select {
-			case results <- dialed{way, conn, err}:
+			case dials <- dialed{way, conn, err}:
 			case <-over:
 				if conn != nil {
 					conn.Close(0, "")
 				}
 			}
 		})
-		if !begun {
-			delete(waiting, way)
+		if !waiting[way] {
+			return nil, []error{net.ErrClosed}
 		}
 	}
-	for len(ways) > 0 || len(waiting) > 0 {
-		if len(ways) > 0 {
-			dial(ways[0])
-			ways = ways[1:]
-		}
+	for len(waiting) > 0 || measuring > 0 {
 		var slow <-chan time.Time
-		switch {
-		case len(ways) > 0:
+		if len(all) > 0 && measuring == 0 {
 			slow = time.After(dialPatience)
-		case len(measured) > 0:
-			slow = time.After(2 * dialPatience)
 		}
 		select {
-		case d := <-results:
-			delete(waiting, d.over)
-			l, err := plan.LinkProfile{}, d.err
-			if err == nil {
-				l, err = r.measure(ctx, p, d.conn)
-			}
-			if err != nil {
-				errs = append(errs, err)
+		case d := <-dials:
+			if delete(waiting, d.over); d.err != nil {
+				errs = append(errs, d.err)
 				continue
 			}
-			measured = append(measured, l)
-		case <-slow:
-			if len(ways) == 0 {
-				for way := range waiting {
-					r.transport.Choice.Slow(p, way)
-				}
-				return measured, errs
+			begun := r.tasks.Run(func(context.Context) {
+				l, err := r.measure(ctx, p, d.conn, &line)
+				results <- outcome{l, err}
+			})
+			if !begun {
+				d.conn.Close(0, "")
+				return nil, []error{net.ErrClosed}
 			}
+			measuring++
+		case m := <-results:
+			if measuring--; m.err != nil {
+				errs = append(errs, m.err)
+				continue
+			}
+			all = append(all, m.link)
+		case <-slow:
+			for way := range waiting {
+				r.transport.Choice.Slow(p, way)
+			}
+			return all, errs
 		case <-ctx.Done():
-			return measured, append(errs, ctx.Err())
+			return all, append(errs, ctx.Err())
 		}
 	}
-	return measured, errs
+	return all, errs
 }
 
 // measure makes a probe on a connection, and closes it.
-func (r *Prober) measure(ctx context.Context, p plan.PeerID, conn transport.Conn) (plan.LinkProfile, error) {
+func (r *Prober) measure(ctx context.Context, p plan.PeerID, conn transport.Conn, line *sync.RWMutex) (plan.LinkProfile, error) {
 	defer conn.Close(0, "")
 	stop := context.AfterFunc(ctx, func() { conn.Close(0, "") })
 	defer stop()
@@ -235,11 +243,15 @@ func (r *Prober) measure(ctx context.Context, p plan.PeerID, conn transport.Conn
 	if err != nil {
 		return plan.LinkProfile{}, probeError(ctx, err)
 	}
+	line.RLock()
 	trips, err := echo(st)
+	line.RUnlock()
 	if err != nil {
 		return plan.LinkProfile{}, probeError(ctx, err)
 	}
+	line.Lock()
 	bytesPerS, err := push(st)
+	line.Unlock()
 	if err != nil {
 		return plan.LinkProfile{}, probeError(ctx, err)
 	}

@@ -13,9 +13,9 @@ import (
 func TestProbeAllow(t *testing.T) {
 	a, b, c := way{"a", plan.QUIC}, way{"b", plan.QUIC}, way{"a", plan.TCP}
 	now := time.Now()
-	r := &Prober{room: make(chan struct{}, probesServed), last: map[way]time.Time{}}
+	r := &Prober{room: make(chan struct{}, 2), last: map[way]time.Time{}}
 	if !r.allow(a, now) || r.allow(a, now.Add(probePause-1)) || !r.allow(b, now) {
-		t.Error("one probe of a peer in the pause, two peers at once")
+		t.Error("one probe of a peer over a transport in the pause, two at once")
 	}
 	if r.allow(c, now) {
 		t.Error("a third at once")
