@@ -116,10 +116,10 @@ func (d *SlowDowns) Note(g plan.Generation, r pipeline.StepResult, links []LinkR
 func (d *SlowDowns) Fill(b *Heartbeat) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b.Generation != d.generation {
+	if b.Generation != d.generation || d.newest == 0 || d.newest > b.Step {
 		return
 	}
-	if b.Slower = d.newest; b.Slower == 0 || b.Slower != b.Step {
+	if b.Slower = d.newest; b.Slower != b.Step {
 		return
 	}
 	for i, s := range b.Stages {

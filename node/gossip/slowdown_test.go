@@ -75,6 +75,10 @@ func TestSlowDownsAreToldOnce(t *testing.T) {
 	if d.Fill(&b); b.Slower != 15 || b.Stages[0].BackwardNanos != 16e9 {
 		t.Errorf("the heartbeat says %d, %+v", b.Slower, b.Stages)
 	}
+	before := Heartbeat{Generation: 1, Step: 14}
+	if d.Fill(&before); before.Slower != 0 {
+		t.Errorf("a heartbeat of the step before says %d", before.Slower)
+	}
 	later, other := Heartbeat{Generation: 1, Step: 16, Stages: []StageTimes{{BackwardNanos: 1}}}, Heartbeat{Generation: 2, Step: 15}
 	if d.Fill(&later); later.Slower != 15 || later.Stages[0].BackwardNanos != 1 {
 		t.Errorf("the heartbeat after it says %d, %+v", later.Slower, later.Stages)

@@ -193,12 +193,12 @@ func (m *Monitor) Saved(e api.Event) {
 // Step takes in a step of one of this node's workers. It is the workers' OnStep.
 func (m *Monitor) Step(r pipeline.StepResult) {
 	state := m.Consensus.State()
-	if !r.Final {
+	left := m.steps.report(r, tokensPerStep(*state.Run), time.Now())
+	if !r.Final { // after the report: the heartbeat that tells of it is of this step
 		train, model := state.Run.Train, state.Run.Model
 		work := gossip.Work{Micros: train.Micros, MessageBytes: 4 * train.MicroBatch * model.Context * model.Channels}
 		m.slow.Note(state.Plan.Generation, r, m.Links(), work)
 	}
-	left := m.steps.report(r, tokensPerStep(*state.Run), time.Now())
 	if left == "" {
 		return
 	}
