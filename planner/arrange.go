@@ -155,7 +155,8 @@ func layoutOfPipes(sums plan.Sums, k *candidate) *layout.Layout {
 	return l
 }
 
-// widen takes the most exact codecs that hide messages as well for a candidate.
+// widen takes the most exact codec that hides the messages of all boundaries of a candidate as well as the narrowest. One
+// codec counts for all: a boundary that is cut elsewhere by a later plan sends as many bits.
 func (s *search) widen(k *candidate) error {
 	switch {
 	case s.widest == s.narrowest:
@@ -164,14 +165,52 @@ func (s *search) widen(k *candidate) error {
 		if err := layout.Widen(k.model, k.layout, s.widest, s.narrowest); err != nil {
 			return err
 		}
+		codec := narrowestOf(s.widest, k.layout.Codecs...)
+		for r, codecs := range k.layout.Codecs {
+			for b := range codecs {
+				if codecs[b] != codec {
+					codecs[b] = codec
+					delete(k.layout.Exposed, layout.Boundary{Replica: r, Stage: b})
+				}
+			}
+		}
+		if err := k.layout.Time(k.model); err != nil {
+			return err
+		}
 	default:
+		wider, codec := make([]elastic.Decision, len(k.pipes)), s.widest
 		for i, p := range k.pipes {
-			wider, err := elastic.Widen(p.problem, p.Decision)
+			var err error
+			if wider[i], err = elastic.Widen(p.problem, p.Decision); err != nil {
+				return err
+			}
+			codec = narrowestOf(codec, wider[i].Codecs)
+		}
+		for i, p := range k.pipes {
+			problem := p.problem
+			problem.Widest, problem.Narrowest = codec, codec
+			one, err := elastic.Choose(problem)
 			if err != nil {
 				return err
 			}
-			k.pipes[i] = &pipe{p.devices, p.ends, p.problem, wider}
+			one.Exposed = wider[i].Exposed
+			for b, c := range wider[i].Codecs {
+				if c != codec {
+					one.Exposed[b] = 0 // not the reason
+				}
+			}
+			k.pipes[i] = &pipe{p.devices, p.ends, problem, one}
 		}
 	}
 	return s.timed(k)
+}
+
+// narrowestOf returns the codec of the fewest bits.
+func narrowestOf(codec plan.Codec, more ...[]plan.Codec) plan.Codec {
+	for _, codecs := range more {
+		for _, c := range codecs {
+			codec = max(codec, c)
+		}
+	}
+	return codec
 }

@@ -17,13 +17,16 @@ type drafts struct {
 	programs map[programKey]schedule.Schedule
 }
 
-// write returns a candidate as a plan, without holders.
+// write returns a candidate as a plan, without holders. Its stages have one codec, see widen.
 func (d *drafts) write(k *candidate) (plan.Plan, error) {
 	p, err := d.skeleton(k)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	d.writeChoices(&p, k)
+	if p.Codec = d.settled; d.in.Run.Train.Codec.Auto() && p.Crosses() {
+		p.Codec = p.Replicas[0].Stages[0].Codec
+	}
 	if d.in.Run.Train.Storage.Auto {
 		for r, row := range k.layout.Rows {
 			for st, at := range row {

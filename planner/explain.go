@@ -200,7 +200,10 @@ func (e explainer) choices(device int) (text string) {
 		return text + fmt.Sprintf(", in %v: halves were not measured", storage)
 	}
 	why := ":"
-	if (storage == model.StorageF32) != (e.fastest()(d.peer, d.profile) == model.StorageF32) {
+	switch {
+	case e.in.Previous != nil:
+		why = " since the run began:"
+	case storage != e.storages()[0]:
 		why = " for its memory, although"
 	}
 	var rates []string
@@ -212,40 +215,40 @@ func (e explainer) choices(device int) (text string) {
 	return text + fmt.Sprintf(", in %v%s it multiplies %s", storage, why, strings.Join(rates, ", "))
 }
 
-// codecs says why boundaries send fewer bits.
-func (e explainer) codecs() (out []plan.Reason) {
+// codecs says why stages send fewer bits to each other.
+func (e explainer) codecs() []plan.Reason {
 	for r, codecs := range e.k.layout.Codecs {
 		for b, codec := range codecs {
-			if codec == plan.CodecF32 {
-				continue
-			}
-			unit, period := "a step", e.k.layout.End
-			if !e.k.programmed() {
-				unit, period = "a micro-batch", e.k.pipes[r].Period
-			}
+			exposed := e.k.layout.Exposed[layout.Boundary{Replica: r, Stage: b}]
 			why := "asked for"
-			if exposed := e.k.layout.Exposed[layout.Boundary{Replica: r, Stage: b}]; exposed > 0 {
-				why = fmt.Sprintf("in %v its messages would be exposed, %s %s instead of %s", codec-1, plan.Time(exposed), unit, plan.Time(period))
+			switch {
+			case codec == plan.CodecF32:
+				return nil
+			case e.settled != "":
+				why = "chosen when the run first had a boundary"
+			case e.in.Run.Train.Codec.Auto() && exposed == 0:
+				continue // another boundary is the reason
+			case e.in.Run.Train.Codec.Auto():
+				unit, period := "a step", e.k.layout.End
+				if !e.k.programmed() {
+					unit, period = "a micro-batch", e.k.pipes[r].Period
+				}
+				why = fmt.Sprintf("in %v the messages of replica %d boundary %d → %d would be exposed, %s %s instead of %s; later plans have the same codec",
+					codec-1, r, b, b+1, plan.Time(exposed), unit, plan.Time(period))
 			}
-			out = append(out, plan.Reason{Kind: plan.ReasonCodec, Text: fmt.Sprintf("replica %d boundary %d → %d: tensors travel in %v: %s", r, b, b+1, codec, why)})
+			return []plan.Reason{{Kind: plan.ReasonCodec, Text: fmt.Sprintf("tensors travel in %v between all stages: %s", codec, why)}}
 		}
 	}
-	return out
+	return nil
 }
 
 // precision says what halves by the planner's choice mean for losses; empty where there are none.
 func (e explainer) precision() []plan.Reason {
-	counts := plan.StorageCounts{}
-	for _, row := range e.k.layout.Rows {
-		for _, at := range row {
-			counts[e.k.model.Devices[at.Device].Storage]++
-		}
-	}
-	text := counts.Text()
-	if text == "" || !e.in.Run.Train.Storage.Auto {
+	storage := e.k.model.Devices[e.k.layout.Rows[0][0].Device].Storage
+	if storage == model.StorageF32 || !e.in.Run.Train.Storage.Auto {
 		return nil
 	}
-	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: text + ": losses differ from those in f32 by rounding, and otherwise after a plan that has layers in another precision; parameters, gradients, their sums and checkpoints are f32 in every stage"}}
+	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: fmt.Sprintf("%v in all stages, of later plans too: losses differ from those in f32 by rounding; parameters, gradients, their sums and checkpoints are f32", storage)}}
 }
 
 // claims names the nodes that are counted on with less than they claim.

@@ -47,9 +47,9 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has)}, offload)
 }
 
-// costModel returns the cost model of the devices in a precision, with all optimizer state on them.
+// costModel returns the cost model of the devices in a storage, with all optimizer state on them.
 // Errors wrap plan.ErrBadInput.
-func (p *problem) costModel(as precision) (*cost.Model, error) {
+func (p *problem) costModel(as model.Storage) (*cost.Model, error) {
 	run := p.in.Run
 	t := cost.Training{
 		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
@@ -61,7 +61,7 @@ func (p *problem) costModel(as precision) (*cost.Model, error) {
 	}
 	m := cost.NewModel(cost.NewMemory(t), p.link)
 	for _, d := range p.devices {
-		device, err := m.Memory.NewDevice(d.profile, as(d.peer, d.profile))
+		device, err := m.Memory.NewDevice(d.profile, as)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", plan.ErrBadInput, err)
 		}

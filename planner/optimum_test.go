@@ -31,7 +31,7 @@ func TestBestOfAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newSearch(p, p.precisions()[0])
+		c, err := newSearch(p, p.storages()[0])
 		if err != nil {
 			t.Fatal(err)
 		}

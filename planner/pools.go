@@ -21,7 +21,7 @@ func Devices(in Input) (int, error) {
 		return 0, err
 	}
 	most := 0
-	for _, as := range p.precisions() {
+	for _, as := range p.storages() {
 		m, err := p.costModel(as)
 		if err != nil {
 			return 0, err

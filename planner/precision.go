@@ -1,86 +1,64 @@
 package planner
 
 import (
-	"slices"
-
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
-// precision returns in which precision a device's stages store what products read.
-type precision func(plan.PeerID, plan.DeviceProfile) model.Storage
-
-// precisions returns what a plan may have, the best first: the first with which anything fits is
-// taken. A stage in halves has more per parameter, for their copies, and less per micro-batch in
-// flight.
-func (p *problem) precisions() []precision {
+// storages returns in which precision the stages of a plan may store what products read, the best first: the first with
+// which anything fits is taken. A stage in halves has more per parameter, for their copies, and less per micro-batch in
+// flight. The first plan of a run decides: later ones have its storage, so that no change of plan changes how steps round.
+func (p *problem) storages() []model.Storage {
 	rule := p.in.Run.Train.Storage
-	always := func(s model.Storage) precision {
-		return func(plan.PeerID, plan.DeviceProfile) model.Storage { return s }
-	}
+	half := p.half()
 	switch {
 	case !rule.Auto:
-		return []precision{always(rule.Storage)}
-	case p.in.HalfCosts == nil || !slices.ContainsFunc(p.in.Members, func(m Member) bool {
-		return slices.ContainsFunc(m.Profile.Devices, func(d plan.DeviceProfile) bool { return max(d.MatMulBF16FLOPS, d.MatMulF16FLOPS) > 0 })
-	}):
-		return []precision{always(model.StorageF32)}
+		return []model.Storage{rule.Storage}
+	case p.in.Previous != nil:
+		return []model.Storage{p.in.Previous.Storage()}
+	case p.in.HalfCosts == nil || half == model.StorageF32:
+		return []model.Storage{model.StorageF32}
+	case outruns(p.rate(half), p.rate(model.StorageF32)):
+		return []model.Storage{half, model.StorageF32}
 	}
-	now := func(plan.PeerID, plan.DeviceProfile) model.Storage { return model.StorageF32 }
-	if p.in.Previous != nil {
-		now = p.precisionOf(*p.in.Previous)
-	}
-	halves := func(peer plan.PeerID, d plan.DeviceProfile) model.Storage { return half(d, now(peer, d)) }
-	return []precision{p.fastest(), halves, always(model.StorageF32)}
+	return []model.Storage{model.StorageF32, half}
 }
 
-// fastest has halves where a device multiplies them faster than float32.
-func (p *problem) fastest() precision {
-	now := func(plan.PeerID, plan.DeviceProfile) model.Storage { return model.StorageF32 }
-	if p.in.Previous != nil {
-		now = p.precisionOf(*p.in.Previous)
-	}
-	return func(peer plan.PeerID, d plan.DeviceProfile) model.Storage {
-		is := now(peer, d)
-		if h := half(d, is); outruns(d.Products(h), d.MatMulFLOPS, is == h) {
-			return h
+// rate returns how fast the devices multiply in a storage together, in operations a second: one on which nobody measured it
+// as fast as in float32.
+func (p *problem) rate(s model.Storage) (sum int64) {
+	for _, d := range p.devices {
+		rate := d.profile.Products(s)
+		if rate <= 0 {
+			rate = d.profile.MatMulFLOPS
 		}
-		return model.StorageF32
+		sum += min(rate, plan.MaxFLOPS)
 	}
+	return sum
 }
 
-// half returns what a device stores where it does not store float32, by what was measured: BF16, or
-// F16 where that is worth its narrow range, or float32 where neither was measured. now is what it
-// stores in the plan in force.
-func half(d plan.DeviceProfile, now model.Storage) model.Storage {
+// half returns what a run stores that does not store float32, by what was measured: BF16, or F16 where that is worth its
+// narrow range, or float32 where neither was measured.
+func (p *problem) half() model.Storage {
+	known := func(s model.Storage) bool {
+		for _, d := range p.devices {
+			if d.profile.Products(s) > 0 {
+				return true
+			}
+		}
+		return false
+	}
 	switch {
-	case d.MatMulF16FLOPS > 0 && outruns(d.MatMulF16FLOPS, d.MatMulBF16FLOPS, now == model.StorageF16):
+	case known(model.StorageF16) && (!known(model.StorageBF16) || outruns(p.rate(model.StorageF16), p.rate(model.StorageBF16))):
 		return model.StorageF16
-	case d.MatMulBF16FLOPS > 0:
+	case known(model.StorageBF16):
 		return model.StorageBF16
-	default:
-		return model.StorageF32
 	}
+	return model.StorageF32
 }
 
-// outruns reports whether a rate is at least 1.5 times another, which takes matrix units. What is
-// so in the plan in force stays so down to 1.25 times: bits should not change because a measurement
-// did.
-func outruns(rate, other int64, now bool) bool {
+// outruns reports whether a rate is at least 1.5 times another, which takes matrix units.
+func outruns(rate, other int64) bool {
 	// Quotients: products of rates that somebody made up could overflow.
-	gain := rate/4 - other/4
-	return gain >= other/8 || now && gain >= other/16
-}
-
-// precisionOf returns the precision of a plan's stages, and float32 elsewhere.
-func (p *problem) precisionOf(of plan.Plan) precision {
-	at := map[plan.WorkerID]model.Storage{}
-	for _, pipe := range of.Replicas {
-		for _, place := range pipe.Stages {
-			at[place.Worker()] = p.in.Run.Train.Storage.Of(place)
-		}
-	}
-	return func(peer plan.PeerID, d plan.DeviceProfile) model.Storage {
-		return at[plan.WorkerID{Peer: peer, Device: d.Name}]
-	}
+	return rate/4-other/4 >= other/8
 }

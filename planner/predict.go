@@ -11,7 +11,7 @@ import (
 	"pnode/planner/sim"
 )
 
-// searchFor begins a search in the precision of a plan. Errors wrap plan.ErrBadInput.
+// searchFor begins a search in the storage and the codec of a plan. Errors wrap plan.ErrBadInput.
 func searchFor(in Input, p plan.Plan) (*search, error) {
 	if err := in.check(); err != nil {
 		return nil, err
@@ -20,7 +20,14 @@ func searchFor(in Input, p plan.Plan) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSearch(problem, problem.precisionOf(p))
+	if err := problem.keepCodec(p.Codec); err != nil {
+		return nil, err
+	}
+	storage := in.Run.Train.Storage.Storage
+	if in.Run.Train.Storage.Auto {
+		storage = p.Storage()
+	}
+	return newSearch(problem, storage)
 }
 
 func (s *search) predict(p plan.Plan) (sim.Result, error) {

@@ -156,8 +156,10 @@ type problem struct {
 	members int   // of the input, all of them
 	devices []device
 	links   links
-	// widest and narrowest are the codecs that messages of the run fit with.
+	// widest and narrowest are the codecs that messages of the run fit with; settled is the one of the plans before, empty
+	// where none was chosen.
 	widest, narrowest plan.Codec
+	settled           string
 	// idle are members that no device of can be planned with. Those of them whose profile cannot be are not among
 	// the input's members.
 	idle  []idleMember
@@ -192,7 +194,11 @@ func newProblem(in Input) (*problem, error) {
 	p := &problem{in: in, members: len(in.Members), index: map[plan.WorkerID]int{}}
 	p.in.Members = p.accept(in.Members)
 	p.links = newLinks(p.in.Members).with(in.Links)
-	p.widest, p.narrowest = in.Run.CodecBounds()
+	if p.widest, p.narrowest = in.Run.CodecBounds(); in.Previous != nil {
+		if err := p.keepCodec(in.Previous.Codec); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range p.in.Members {
 		devices, before := slices.Clone(m.Profile.Devices), len(p.devices)
 		slices.SortFunc(devices, func(a, b plan.DeviceProfile) int { return cmp.Compare(a.Name, b.Name) })
@@ -217,6 +223,20 @@ func newProblem(in Input) (*problem, error) {
 		return p, nil
 	}
 	return p.after(*in.Previous)
+}
+
+// keepCodec leaves no codec but the one that plans before have chosen; empty changes nothing. Errors wrap plan.ErrBadInput.
+func (p *problem) keepCodec(name string) error {
+	if name == "" {
+		return nil
+	}
+	codec, err := plan.ParseCodec(name)
+	if err != nil {
+		return fmt.Errorf("%w: previous plan: %w", plan.ErrBadInput, err)
+	}
+	p.settled, p.in.Run.Train.Codec = name, plan.OneCodec(codec)
+	p.widest, p.narrowest = codec, codec
+	return nil
 }
 
 // accept returns the members that may be planned with, sorted by peer. The others are idle.

@@ -41,18 +41,6 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	if err != nil {
 		return Decision{}, err
 	}
-	as := s.precisionOf(current)
-	if slices.ContainsFunc(current.Workers(), func(w plan.WorkerID) bool {
-		d := s.find(w)
-		return d >= 0 && s.models.whole().Devices[d].Storage != as(w.Peer, plan.DeviceProfile{Name: w.Device})
-	}) {
-		other, err := newSearch(s.problem, as)
-		if err != nil {
-			return Decision{}, err
-		}
-		other.order = s.order
-		s = other
-	}
 	now, err := s.predict(current)
 	if errors.Is(err, plan.ErrBadPlan) {
 		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil

@@ -113,13 +113,13 @@ func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 	return out, nil
 }
 
-// decidedAgain returns a running candidate with other shares of the micro-batches, and with warm-ups, codecs and
+// decidedAgain returns a running candidate with other shares of the micro-batches, and with warm-ups and
 // recomputation as they suit the measured times. Errors wrap partition.NoFit where the model has no room for that.
 func (r *reselection) decidedAgain(now *candidate, m *cost.Model, shares []int) (*candidate, error) {
 	k := &candidate{shape: now.shape, order: now.order, model: m, shares: shares}
 	c := r.cutter(k)
 	for i, p := range now.pipes {
-		chosen, err := c.decideWidened(p, c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages))
+		chosen, err := c.decide(p, c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages))
 		if err != nil {
 			return nil, err
 		}
@@ -147,15 +147,6 @@ func (r *reselection) otherShares(now *candidate) (*candidate, error) {
 		return nil, nil
 	}
 	return k, err
-}
-
-// decideWidened decides for given times, with the most exact codecs that hide messages as well.
-func (c cutter) decideWidened(cut *pipe, problem elastic.Problem) (*pipe, error) {
-	p, err := c.decide(cut, problem)
-	if err == nil {
-		p.Decision, err = elastic.Widen(p.problem, p.Decision)
-	}
-	return p, err
 }
 
 // keepAhead has the stages of a chosen pipe recompute as little ahead of the gradient as they do
@@ -271,7 +262,7 @@ func (r *reselection) ungrouped(now *candidate) (*candidate, error) {
 	for i, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.devices))
 		problem := c.measuredStages(p, plan.Replica(i), now.shares[i], joined(now, plan.Replica(i), len(p.devices), r.measured.Stages))
-		chosen, err := c.decideWidened(p, problem)
+		chosen, err := c.decide(p, problem)
 		if err != nil {
 			return nil, r.noFit(k.model, p.devices, err)
 		}

@@ -203,14 +203,14 @@ func TestMedianOfSamples(t *testing.T) {
 	}
 }
 
-// TestReselectNarrowsAnExposedBoundary: where the run allows it, the boundary whose link became
-// slow sends fewer bits, and the others go on as they did.
-func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
+// TestReselectKeepsTheCodec that the run began with, though a link became so slow that another one would hide its messages.
+func TestReselectKeepsTheCodec(t *testing.T) {
 	in, p := fourNodes(t)
 	var err error
 	if in.Run.Train.Codec, err = plan.ParseCodecRule("auto"); err != nil {
 		t.Fatal(err)
 	}
+	p.Codec = "f32"
 	r, err := Reselect(in, p, measured(t, in, p, slowMiddle(p)))
 	if err != nil {
 		t.Fatal(err)
@@ -219,11 +219,8 @@ func TestReselectNarrowsAnExposedBoundary(t *testing.T) {
 	for _, place := range r.Plan.Replicas[0].Stages {
 		codecs = append(codecs, place.Codec)
 	}
-	if !slices.Equal(codecs, []string{"f32", "bf16", "f32", ""}) || r.InPlace {
-		t.Errorf("codecs %v, in place: %t", codecs, r.InPlace)
-	}
-	if exact := 32 * schedule.Nanos(80e6); r.Then >= exact {
-		t.Errorf("a step of %d ns, in f32 the messages alone take %d", r.Then, exact)
+	if !slices.Equal(codecs, []string{"f32", "f32", "f32", ""}) || r.Plan.Codec != "f32" {
+		t.Errorf("codecs %v, of the plan %q", codecs, r.Plan.Codec)
 	}
 }
 

@@ -30,6 +30,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	link FROM TO mbps=100 rtt_us=2000
 //	drop NAME, drain NAME
 //	disk NAME mib=1024 (free on its disk), name NAME MACHINE (what people call it)
+//	begin     forget the plans so far, as another run would
 //	plan      make the next generation and print it with its reasons
 //	replan    ask whether a new plan is worth it
 type scenario struct {
@@ -92,6 +93,8 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 			s.in.Costs = append(s.in.Costs, k)
 		}
 		s.in.Costs[len(s.in.Costs)-1].BoundaryBytes = 0
+	case "begin":
+		s.plan = plan.Plan{}
 	case "halves":
 		s.in.HalfCosts = slices.Clone(s.in.Costs)
 		for l := range s.in.HalfCosts {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/layout"
@@ -51,7 +52,7 @@ type orderKey struct {
 }
 
 // newSearch begins a search of a problem in a precision. Errors wrap plan.ErrBadInput.
-func newSearch(p *problem, as precision) (*search, error) {
+func newSearch(p *problem, as model.Storage) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
 	if err != nil {
 		return nil, fmt.Errorf("%w: schedule is %.60q: %w", plan.ErrBadInput, p.in.Run.Train.Schedule, err)

@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,124 +21,72 @@ func unlikePrecision() Input {
 	return in
 }
 
-func storages(p plan.Plan) (all string) {
-	for _, pipe := range p.Replicas {
-		for _, place := range pipe.Stages {
-			all += " " + string(place.Peer) + "=" + place.Storage.String()
-		}
+// inForce returns the input for the plan after one that was made while b multiplied at these rates.
+func inForce(t *testing.T, in Input, bf16, f16 int64) Input {
+	t.Helper()
+	b := &in.Members[1].Profile.Devices[0]
+	was := *b
+	b.MatMulBF16FLOPS, b.MatMulF16FLOPS = bf16, f16
+	p, _, err := Make(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return all
+	*b = was
+	in.Previous, in.Generation = &p, 2
+	return in
 }
 
-// TestStorageFollowsTheProfile: the gain that matrix units bring decides, and of one that is
-// near the threshold what the plan in force has.
-func TestStorageFollowsTheProfile(t *testing.T) {
+// TestStorageFollowsTheProfiles: the gain that matrix units bring decides for all stages of the first plan, which later ones
+// follow whatever is measured then.
+func TestStorageFollowsTheProfiles(t *testing.T) {
+	const f32, bf16, f16 = model.StorageF32, model.StorageBF16, model.StorageF16
 	for _, tc := range []struct {
-		flops int64 // in bf16, of 1e10 in f32
-		now   string
-		want  model.Storage
+		bf16, f16 int64 // of b, in place of 1e10 in f32; a has 1e10 in all
+		want      model.Storage
 	}{
-		{0, "", model.StorageF32},
-		{1e10, "", model.StorageF32},
-		{14e9, "", model.StorageF32},
-		{15e9, "", model.StorageBF16},
-		{8e10, "", model.StorageBF16},
-		{14e9, "bf16", model.StorageBF16},
-		{12e9, "bf16", model.StorageF32},
-		{14e9, "f32", model.StorageF32},
-	} {
-		in := unlikePrecision()
-		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = 8e10
-		if tc.now != "" {
-			in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = map[string]int64{"bf16": 8e10, "f32": 1e10}[tc.now]
-			p, _, err := Make(t.Context(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in.Previous, in.Generation = &p, 2
-		}
-		in.Members[1].Profile.Devices[0].MatMulBF16FLOPS = tc.flops
-		p, _, err := Make(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := storages(p); !strings.Contains(got, "b="+tc.want.String()) || !strings.Contains(got, "a=f32") {
-			t.Errorf("%d with %q in force:%s, want %v on b and f32 on a", tc.flops, tc.now, got, tc.want)
-		}
-	}
-}
-
-// TestF16WhereBF16IsSlow: cards whose matrix units know no BF16 store F16, all others BF16 if they
-// know that, and what is nearly the same stays as it is.
-func TestF16WhereBF16IsSlow(t *testing.T) {
-	for _, tc := range []struct {
-		f16, bf16 int64 // of 1e10 in f32
-		now, want model.Storage
-	}{
-		{8e10, 11e9, model.StorageF32, model.StorageF16},
-		{8e10, 0, model.StorageF32, model.StorageF16},
-		{8e10, 8e10, model.StorageF32, model.StorageBF16},
-		{82e9, 8e10, model.StorageF32, model.StorageBF16},
-		{14e9, 11e9, model.StorageF32, model.StorageF32},
-		{14e9, 11e9, model.StorageF16, model.StorageF16},
-		{11e10, 8e10, model.StorageF16, model.StorageF16},
-		{11e10, 8e10, model.StorageBF16, model.StorageBF16},
-		{12e10, 8e10, model.StorageBF16, model.StorageF16},
-		{0, 8e10, model.StorageF16, model.StorageBF16},
+		{0, 0, f32},
+		{1e10, 0, f32},
+		{19e9, 0, f32},
+		{2e10, 0, bf16},
+		{8e10, 0, bf16},
+		{0, 8e10, f16},
+		{11e9, 8e10, f16},
+		{8e10, 8e10, bf16},
+		{8e10, 11e10, bf16},
+		{19e9, 19e9, f32},
 	} {
 		in := unlikePrecision()
 		b := &in.Members[1].Profile.Devices[0]
-		if tc.now != model.StorageF32 {
-			b.MatMulBF16FLOPS, b.MatMulF16FLOPS = 1e10, 1e10
-			if tc.now == model.StorageBF16 {
-				b.MatMulBF16FLOPS = 8e10
-			} else {
-				b.MatMulF16FLOPS = 8e10
-			}
-			p, _, err := Make(t.Context(), in)
-			if err != nil || !strings.Contains(storages(p), "b="+tc.now.String()) {
-				t.Fatalf("%s, %v", storages(p), err)
-			}
-			in.Previous, in.Generation = &p, 2
-		}
 		b.MatMulBF16FLOPS, b.MatMulF16FLOPS = tc.bf16, tc.f16
 		p, reasons, err := Make(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := storages(p); !strings.Contains(got, "b="+tc.want.String()) || !strings.Contains(got, "a=f32") {
-			t.Errorf("f16 at %d, bf16 at %d with %v in force:%s, want %v on b and f32 on a", tc.f16, tc.bf16, tc.now, got, tc.want)
+		if p.Storage() != tc.want {
+			t.Errorf("bf16 at %d, f16 at %d: %v, want %v", tc.bf16, tc.f16, p.Storage(), tc.want)
 		}
-		if text := about(reasons, plan.ReasonPrecision); tc.want == model.StorageF16 && !strings.HasPrefix(text, "mixed precision, f16 in ") {
+		if text := about(reasons, plan.ReasonPrecision); tc.want != f32 && !strings.HasPrefix(text, tc.want.String()+" in all stages, of later plans too") {
 			t.Errorf("precision is told as %q", text)
 		}
-	}
-}
-
-// TestPrecisionText counts stages.
-func TestPrecisionText(t *testing.T) {
-	const f32, bf16, f16 = model.StorageF32, model.StorageBF16, model.StorageF16
-	for want, n := range map[string]plan.StorageCounts{
-		"": {f32: 2}, "bf16 in all stages": {bf16: 1}, "f16 in all stages": {f16: 3},
-		"mixed precision, bf16 in 1, f16 in 2 of 5 stages and f32 in the others": {f32: 2, bf16: 1, f16: 2},
-		"mixed precision, bf16 in 1 and f16 in 1 of 2 stages":                    {bf16: 1, f16: 1},
-	} {
-		if got := n.Text(); got != want {
-			t.Errorf("%v: %q, want %q", n, got, want)
+		for _, before := range [][2]int64{{0, 0}, {8e10, 0}, {0, 8e10}} {
+			next := inForce(t, in, before[0], before[1])
+			p, _, err := Make(t.Context(), next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Storage() != next.Previous.Storage() {
+				t.Errorf("bf16 at %d, f16 at %d: %v after %v", tc.bf16, tc.f16, p.Storage(), next.Previous.Storage())
+			}
 		}
 	}
 }
 
-// TestAnUnlikePlanIsPredictedAsItIs: with the storage that it has, not the one that a new plan
-// would have.
-func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
+// TestAPlanIsPredictedAsItIs: with the storage that it has, not the one that a run would begin with.
+func TestAPlanIsPredictedAsItIs(t *testing.T) {
 	in := unlikePrecision()
-	mixed, reasons, err := Make(t.Context(), in)
+	halves, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if text := about(reasons, plan.ReasonPrecision); !strings.HasPrefix(text, "mixed precision, bf16 in 1 of 2 stages and f32 in the others") {
-		t.Errorf("precision is told as %q", text)
 	}
 	in.Run.Train.Storage = plan.Storage(model.StorageF32)
 	floats, _, err := Make(t.Context(), in)
@@ -152,14 +101,13 @@ func TestAnUnlikePlanIsPredictedAsItIs(t *testing.T) {
 	if got, err := predicted(in, floats); err != nil || got.Step != want.Step {
 		t.Errorf("f32 takes %d by a run on auto (%v), %d by one in f32", got.Step, err, want.Step)
 	}
-	if got, err := predicted(in, mixed); err != nil || got.Step >= want.Step {
-		t.Errorf("the mixed plan takes %d (%v), f32 %d", got.Step, err, want.Step)
+	if got, err := predicted(in, halves); err != nil || got.Step >= want.Step {
+		t.Errorf("halves take %d (%v), f32 %d", got.Step, err, want.Step)
 	}
-	if d, err := ShouldReplan(t.Context(), in, floats); err != nil || !d.Replan {
-		t.Errorf("a plan in f32 stays: %+v, %v", d, err)
-	}
-	if d, err := ShouldReplan(t.Context(), in, mixed); err != nil || d.Replan {
-		t.Errorf("the best plan is replaced: %+v, %v", d, err)
+	for _, p := range []plan.Plan{floats, halves} {
+		if d, err := ShouldReplan(t.Context(), in, p); err != nil || d.Replan {
+			t.Errorf("a plan in %v is replaced, for one in the same storage: %+v, %v", p.Storage(), d, err)
+		}
 	}
 }
 
@@ -199,15 +147,15 @@ func TestStorageRulesSurviveTheirText(t *testing.T) {
 	}
 }
 
-func TestStorageOfOneDeviceIsOne(t *testing.T) {
+func TestStorageOfAPlanIsOne(t *testing.T) {
 	in := unlikePrecision()
 	p, _, err := Make(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Replicas[0].Stages[1].Peer, p.Replicas[0].Stages[1].Device = p.Replicas[0].Stages[0].Peer, p.Replicas[0].Stages[0].Device
-	if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage a device") {
-		t.Errorf("two storages on one device: %v", err)
+	p.Replicas[0].Stages[1].Storage = model.StorageF16
+	if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage") {
+		t.Errorf("two storages: %v", err)
 	}
 	in.HalfCosts = in.HalfCosts[1:]
 	if _, _, err := Make(t.Context(), in); !errors.Is(err, plan.ErrBadInput) {
@@ -219,4 +167,63 @@ func TestStorageOfOneDeviceIsOne(t *testing.T) {
 			t.Errorf("no costs in %v: %v", half, err)
 		}
 	}
+}
+
+// TestDeathsChangeNoRounding: whoever dies, and whatever links and devices are measured at by then, the storage and the codec that
+// the run began with stay.
+func TestDeathsChangeNoRounding(t *testing.T) {
+	for _, tc := range []struct {
+		bytesPerS int64
+		codec     string
+	}{{12e9, "f32"}, {1e6, "int8"}} {
+		in := lossy(tc.bytesPerS)
+		first, _, err := Make(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Codec != tc.codec || first.Storage() != model.StorageBF16 {
+			t.Fatalf("at %d bytes a second: %q, %v", tc.bytesPerS, first.Codec, first.Storage())
+		}
+		for dead := range in.Members {
+			next := lossy([]int64{1e6, 12e9, 125e6}[dead])
+			next.Members = slices.Delete(next.Members, dead, dead+1)
+			next.Members[0].Profile.Devices[0].MatMulBF16FLOPS = 0
+			next.Previous, next.Generation = &first, 2
+			for range 2 { // the second one comes after a plan without a boundary, perhaps
+				p, _, err := Make(t.Context(), next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				codecs, err := p.Replicas[0].Codecs()
+				if err != nil || p.Codec != tc.codec || p.Storage() != model.StorageBF16 || slices.ContainsFunc(codecs, func(c plan.Codec) bool { return c.String() != tc.codec }) {
+					t.Errorf("without %s: codec %q in %v, storage %v, %v", in.Members[dead].Peer, p.Codec, codecs, p.Storage(), err)
+				}
+				next.Run.Train.Stages = 1
+				next.Previous, next.Generation = &p, next.Generation+1
+			}
+		}
+	}
+}
+
+// lossy are three nodes with like links that leave storage and codec to the planner.
+func lossy(bytesPerS int64) Input {
+	in := shardInput(1, 1<<30)
+	in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.Storage = 1, 2, plan.StorageAuto
+	in.Run.Train.Codec, _ = plan.ParseCodecRule("auto")
+	in.HalfCosts = in.Run.Model.Costs(in.Run.Train.MicroBatch, model.StorageBF16)
+	third := in.Members[0]
+	third.Peer = "c"
+	in.Members = append(in.Members, third)
+	for i := range in.Members {
+		m := &in.Members[i]
+		m.Profile.Devices = slices.Clone(m.Profile.Devices)
+		m.Profile.Devices[0].MatMulBF16FLOPS = 8e10
+		m.Profile.Links = nil
+		for _, o := range in.Members {
+			if o.Peer != m.Peer {
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: o.Peer, RTTNanos: 1e6, BytesPerS: bytesPerS})
+			}
+		}
+	}
+	return in
 }

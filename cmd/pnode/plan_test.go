@@ -28,7 +28,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	}
 }
 
-// TestPlanOfUnlikePrecision has matrix units on one device of two: its stage is in bf16, unless the
+// TestPlanOfUnlikePrecision has matrix units on one device of two: all stages are in bf16, unless the
 // run says otherwise.
 func TestPlanOfUnlikePrecision(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
@@ -42,7 +42,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	}
 	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "1", "--stages", "2"}
 	code, out, stderr := pnode(t, args...)
-	for _, want := range []string{"mixed precision, bf16 in", "in bf16: it multiplies bf16 at 80.0 GFLOP/s, f32 at 10.0 GFLOP/s", "in f32: halves were not measured"} {
+	for _, want := range []string{"bf16 in all stages, of later plans too", "in bf16: it multiplies bf16 at 80.0 GFLOP/s, f32 at 10.0 GFLOP/s", "in bf16: halves were not measured"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q: %s%s", code, want, out, stderr)
 		}

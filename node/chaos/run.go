@@ -96,7 +96,8 @@ func lossesOf(nodes int) int {
 	return 2
 }
 
-// trainArgs returns the settings that both runs share. Codec and storage are the exact ones: a choice could differ.
+// trainArgs returns the settings that both runs share. Storage is the exact one: either run would choose for itself. With
+// another codec losses depend on the cut, and the run without faults has none.
 func (o Options) trainArgs() []string {
 	return append([]string{"--steps", trainSteps, "--sample-bytes", "0", "--data-limit", "2MB", "--codec", "f32", "--storage", "f32"}, o.Train...)
 }

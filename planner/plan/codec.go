@@ -74,8 +74,8 @@ func (c Codec) Bytes(elements int64) int64 {
 }
 
 // CodecRule says in which codecs boundary tensors may travel between stages. The zero value
-// is F32 everywhere, which changes no loss. Under a rule of several codecs the plan has for
-// each boundary the most exact one that hides its messages as well as any of them.
+// is F32 everywhere, which changes no loss. Of a rule of several codecs the run's first plan with boundaries takes the most
+// exact one that hides the messages of all boundaries as well as any of them. Later plans have the same.
 type CodecRule struct {
 	// widest is the most exact codec, narrowest the one of the fewest bits; zero is F32.
 	widest, narrowest Codec
@@ -114,6 +114,17 @@ func ParseCodecRule(text string) (CodecRule, error) {
 	}
 	return rule, nil
 }
+
+// OneCodec returns the rule of one codec for all boundaries.
+func OneCodec(c Codec) CodecRule {
+	if c == CodecF32 {
+		return CodecRule{}
+	}
+	return CodecRule{c, c}
+}
+
+// Auto reports whether the first plan with a boundary between workers chooses.
+func (r CodecRule) Auto() bool { return r.widest != r.narrowest }
 
 // Bounds returns the most exact codec that the rule allows and the one of the fewest bits.
 func (r CodecRule) Bounds() (widest, narrowest Codec) {

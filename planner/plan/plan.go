@@ -125,6 +125,9 @@ type Plan struct {
 	// Sharded lists the layers whose optimizer state the replicas hold in parts, each replica
 	// one: ranges in order, with layers between them.
 	Sharded LayerRanges `json:"sharded,omitempty"`
+	// Codec is the one of all boundaries, where the run leaves that to the planner. It is empty until a plan has a
+	// boundary between workers; later plans keep it.
+	Codec string `json:"codec,omitempty"`
 }
 
 // ScheduleName names the schedule of plans of runs that ask for none, unless groups end sooner.
@@ -162,7 +165,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := errors.Join(p.checkSharded(layers), p.checkStorage()); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkStorage(), p.checkCodec()); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)
@@ -251,6 +254,26 @@ func (p Plan) StagesOf(worker WorkerID) []StageID {
 		}
 	}
 	return held
+}
+
+// Storage returns the precision of all stages where the run leaves that to the planner; float32 without stages.
+func (p Plan) Storage() model.Storage {
+	if len(p.Replicas) == 0 || len(p.Replicas[0].Stages) == 0 {
+		return model.StorageF32
+	}
+	return p.Replicas[0].Stages[0].Storage
+}
+
+// Crosses reports whether some boundary between stages lies between workers.
+func (p Plan) Crosses() bool {
+	for _, pipe := range p.Replicas {
+		for s := 1; s < len(pipe.Stages); s++ {
+			if pipe.Stages[s-1].Worker() != pipe.Stages[s].Worker() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // StageCount counts the stages of all replicas.

@@ -181,17 +181,16 @@ func (r *ShardRule) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// StorageRule says in which precision stages store what matrix products read: one for all, or, on
-// auto, for each the one that suits its device. The zero value is float32 for all.
+// StorageRule says in which precision stages store what matrix products read: a given one or, on auto, the one that suits
+// the devices that the run begins with. The zero value is float32.
 type StorageRule struct {
 	Auto    bool
 	Storage model.Storage
 }
 
-// StorageAuto has the planner choose: float32, and BF16 on devices whose profiles say that they
-// multiply it faster, or where nothing would fit otherwise; F16 in its place on devices whose matrix
-// units do not know BF16. A device without measured products of either, such as the processor, has
-// float32.
+// StorageAuto has the run's first plan choose: float32, and BF16 where the profiles say that the devices multiply it
+// faster together, or where nothing would fit otherwise; F16 in its place where matrix units do not know BF16. Later plans
+// keep that. Processors without measured products of either have float32.
 var StorageAuto = StorageRule{Auto: true}
 
 // Storage returns the rule of one storage for all stages.
@@ -255,54 +254,40 @@ func (r StorageRule) Always(storages ...model.Storage) bool {
 // Allows reports whether some stage may have a storage.
 func (r StorageRule) Allows(s model.Storage) bool { return r.Auto || r.Storage == s }
 
-// checkStorage returns an error unless all stages of a device have one storage.
+// checkStorage returns an error unless all stages have one storage.
 func (p Plan) checkStorage() error {
-	at := map[WorkerID]model.Storage{}
 	for r, pipe := range p.Replicas {
 		for s, place := range pipe.Stages {
-			if before, ok := at[place.Worker()]; ok && before != place.Storage {
-				return fmt.Errorf("%w: replica %d stage %d stores %v, another stage on %s of %s %v: want one storage a device", ErrBadPlan, r, s, place.Storage, place.Device, place.Peer.Short(), before)
+			if place.Storage != p.Storage() {
+				return fmt.Errorf("%w: replica %d stage %d stores %v, the first stage %v: want one storage", ErrBadPlan, r, s, place.Storage, p.Storage())
 			}
-			at[place.Worker()] = place.Storage
 		}
 	}
 	return nil
 }
 
-// StorageCounts counts the stages of each storage.
-type StorageCounts map[model.Storage]int
-
-// PrecisionText says in how many stages of a plan halves were chosen; empty where in none.
-func (p Plan) PrecisionText() string {
-	counts := StorageCounts{}
-	for _, pipe := range p.Replicas {
-		for _, place := range pipe.Stages {
-			counts[place.Storage]++
+// checkCodec returns an error unless all boundaries have the plan's codec, where it has one.
+func (p Plan) checkCodec() error {
+	if p.Codec == "" {
+		return nil
+	}
+	if _, err := ParseCodec(p.Codec); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadPlan, err)
+	}
+	for r, pipe := range p.Replicas {
+		for s, place := range pipe.Stages[:max(0, len(pipe.Stages)-1)] {
+			if place.Codec != p.Codec {
+				return fmt.Errorf("%w: replica %d boundary %d sends %q, the plan has %q for all", ErrBadPlan, r, s, place.Codec, p.Codec)
+			}
 		}
 	}
-	return counts.Text()
+	return nil
 }
 
-// Text says how many stages have halves; empty where none has.
-func (n StorageCounts) Text() string {
-	floats := n[model.StorageF32]
-	stages := floats + n[model.StorageBF16] + n[model.StorageF16]
-	var parts []string
-	for _, half := range []model.Storage{model.StorageBF16, model.StorageF16} {
-		switch n[half] {
-		case 0:
-		case stages:
-			return fmt.Sprintf("%v in all stages", half)
-		default:
-			parts = append(parts, fmt.Sprintf("%v in %d", half, n[half]))
-		}
+// PrecisionText says which halves were chosen for a plan; empty for none.
+func (p Plan) PrecisionText() string {
+	if s := p.Storage(); s != model.StorageF32 {
+		return fmt.Sprintf("%v in all stages", s)
 	}
-	switch {
-	case parts == nil:
-		return ""
-	case floats == 0:
-		return fmt.Sprintf("mixed precision, %s of %s", strings.Join(parts, " and "), Count(stages, "stage"))
-	default:
-		return fmt.Sprintf("mixed precision, %s of %s and f32 in the others", strings.Join(parts, ", "), Count(stages, "stage"))
-	}
+	return ""
 }

@@ -27,7 +27,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums()), e.Plan.CheckTied(s.Run.Model)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
-	if err := e.checkPlacements(s); err != nil {
+	if err := errors.Join(e.checkPlacements(s), e.checkSettled(s)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
 	if len(e.Reasons) > maxReasons || slices.ContainsFunc(e.Reasons, func(r string) bool { return len(r) > maxText }) {
@@ -78,6 +78,22 @@ func (e SetPlan) checkPlacements(s State) error {
 				return fmt.Errorf("replica %d stage %d: device name of %d bytes, want 1 to %d", r, i, len(p.Device), maxName)
 			}
 		}
+	}
+	return nil
+}
+
+// checkSettled wants the storage and the codec of the plans before, where the run left them to its first plan: they decide
+// how steps round, which no change of plan may change.
+func (e SetPlan) checkSettled(s State) error {
+	was, train := s.Plan, s.Run.Train
+	switch {
+	case train.Storage.Auto && was.Generation != 0 && e.Plan.Storage() != was.Storage():
+		return fmt.Errorf("its stages store %v, those of the plan before %v, and a run keeps one storage", e.Plan.Storage(), was.Storage())
+	case !train.Codec.Auto():
+	case was.Codec != "" && e.Plan.Codec != was.Codec:
+		return fmt.Errorf("its codec is %q, that of the plan before %q, and a run keeps one codec", wire.Clip(e.Plan.Codec, maxName), was.Codec)
+	case e.Plan.Codec == "" && e.Plan.Crosses():
+		return errors.New("it names no codec for the boundaries between its workers")
 	}
 	return nil
 }

@@ -412,3 +412,49 @@ func TestAbsurdProfilesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestNoPlanChangesHowStepsRound: what the run leaves to its first plan stays as that has it, a codec also over plans without
+// boundaries.
+func TestNoPlanChangesHowStepsRound(t *testing.T) {
+	s := planned(t)
+	spec := *s.Run
+	spec.Train.Storage = plan.StorageAuto
+	spec.Train.Codec, _ = plan.ParseCodecRule("auto")
+	s.Run = &spec
+	set := func(storage model.Storage, codec string, ends ...int) error {
+		pipe, first := plan.Pipeline{Micros: 2}, 0
+		for i, end := range ends {
+			place := plan.Placement{Peer: "a", Device: fmt.Sprintf("cuda:%d", i), Layers: plan.LayerRange{First: first, End: end}, Storage: storage}
+			if first = end; end < 3 {
+				place.Codec = codec
+			}
+			pipe.Stages, pipe.Warmups = append(pipe.Stages, place), append(pipe.Warmups, 0)
+		}
+		next, err := Apply(s, SetPlan{Epoch: s.Epoch, Term: 1, Plan: plan.Plan{
+			Run: "run", Generation: s.Plan.Generation + 1, Schedule: "1f1b", Codec: codec, Replicas: []plan.Pipeline{pipe},
+		}})
+		s = next
+		return err
+	}
+	for i, c := range []struct {
+		storage model.Storage
+		codec   string
+		ends    []int
+		refusal string
+	}{
+		{model.StorageBF16, "", []int{3}, "a run keeps one storage"},
+		{model.StorageF32, "", []int{1, 3}, "it names no codec"},
+		{model.StorageF32, "", []int{3}, ""},
+		{model.StorageF32, "int8", []int{1, 3}, ""},
+		{model.StorageF32, "f32", []int{1, 3}, "a run keeps one codec"},
+		{model.StorageF32, "", []int{3}, "a run keeps one codec"},
+		{model.StorageF32, "int8", []int{3}, ""},
+		{model.StorageF32, "bf16", []int{2, 3}, "a run keeps one codec"},
+		{model.StorageF32, "int8", []int{2, 3}, ""},
+	} {
+		err := set(c.storage, c.codec, c.ends...)
+		if c.refusal == "" && err != nil || c.refusal != "" && (!errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), c.refusal)) {
+			t.Errorf("plan %d: %v, want %q", i, err, c.refusal)
+		}
+	}
+}
