@@ -29,23 +29,28 @@ func replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
 	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0
 }
 
-// replay computes the steps of lost workers again here, as a salvage has this node do, and saves their state. The
-// workers of all members that are gone are run, since they may have sent messages to each other.
+// lostPeers returns whose workers are run in a replay: of those that the salvage has replayed, and of all other members that are
+// gone, since they may have sent messages to each other.
+func lostPeers(state consensus.State, p plan.Plan, parts []consensus.SalvagePart) []plan.PeerID {
+	return slices.DeleteFunc(p.Peers(), func(peer plan.PeerID) bool {
+		m, ok := state.Member(peer)
+		asked := slices.ContainsFunc(parts, func(part consensus.SalvagePart) bool {
+			return p.Has(peer, plan.StageID{Replica: part.Replica, Stage: part.Stage})
+		})
+		return ok && m.State != consensus.Gone && !state.Reborn(m) && !asked
+	})
+}
+
+// replay computes the steps of lost workers again here, as a salvage has this node do, and saves their state.
 func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 	parts := replayed(r.plan, s, r.self)
 	if len(parts) == 0 {
 		return nil
 	}
 	state := r.raft.State()
-	var lost, living []plan.PeerID
-	for _, peer := range r.plan.Peers() {
-		if m, ok := state.Member(peer); !ok || m.State == consensus.Gone || state.Reborn(m) {
-			lost = append(lost, peer)
-		} else {
-			living = append(living, peer)
-		}
-	}
 	p := r.plan
+	lost := lostPeers(state, p, parts)
+	living := p.Senders(lost, state.Run.Model.Tied())
 	p.Start = parts[0].From
 	commits, err := r.commitsOf(p, s.Step)
 	if err != nil {

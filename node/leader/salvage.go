@@ -187,12 +187,11 @@ func (t *term) offers(state consensus.State) (all []offer) {
 	return append(all, t.replays(state, all)...)
 }
 
-// replays returns which members can bring the workers of those that do not live to newer steps: whoever has not failed to, as
-// long as all that live have the messages that they sent since the checkpoint. One that holds a copy of such a stage comes
-// first.
+// replays returns which member can bring the workers of those that do not live to newer steps: of those that have not failed to
+// the one that holds copies of most of these stages. All that sent messages to the lost must have them since the checkpoint.
 func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 	if len(state.Plan.Sharded) > 0 {
-		return nil // no single one has a stage's optimizer state
+		return nil // of what the living hold in parts nobody has all
 	}
 	living := map[plan.PeerID]bool{}
 	for _, o := range own {
@@ -200,23 +199,26 @@ func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 	}
 	var able []plan.PeerID
 	for peer := range living {
-		b, _ := t.Heartbeats.Last(peer)
-		if b.Kept == 0 || b.Kept > state.Checkpoint.Step+1 {
-			return nil
-		}
-		if !b.NoReplay {
+		if b, _ := t.Heartbeats.Last(peer); !b.NoReplay {
 			able = append(able, peer)
 		}
 	}
 	holds := map[plan.PeerID]int{} // stages that are lost
 	var lost []plan.StageID
+	var gone []plan.PeerID
 	for r, pipe := range state.Plan.Replicas {
 		for s, place := range pipe.Stages {
 			if !living[place.Peer] {
 				id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}
 				lost = append(lost, id)
+				gone = append(gone, place.Peer)
 				holds[state.Holder(id)]++
 			}
+		}
+	}
+	for _, peer := range state.Plan.Senders(gone, state.Run.Model.Tied()) {
+		if b, _ := t.Heartbeats.Last(peer); b.Kept == 0 || b.Kept > state.Checkpoint.Step+1 {
+			return nil
 		}
 	}
 	if len(able) == 0 {

@@ -167,3 +167,83 @@ func TestSalvageRule(t *testing.T) {
 		}
 	})
 }
+
+// TestReplays: who is asked to replay a lost stage, and when nobody can.
+func TestReplays(t *testing.T) {
+	var line plan.Plan // a to e, a layer each; e's copies are with d, all others' with a
+	line.Generation, line.Start = 3, 30
+	for i, peer := range []plan.PeerID{"a", "b", "c", "d", "e"} {
+		place := plan.Placement{Peer: peer, Device: "cpu", Holder: "a", Layers: plan.LayerRange{First: i, End: i + 1}}
+		if peer == "e" {
+			place.Holder = "d"
+		}
+		if i == 0 {
+			line.Replicas = []plan.Pipeline{{Micros: 2}}
+		}
+		line.Replicas[0].Stages = append(line.Replicas[0].Stages, place)
+	}
+	for _, c := range []struct {
+		name   string
+		dead   plan.PeerID
+		tied   bool
+		change func(beats map[plan.PeerID]*gossip.Heartbeat, p *plan.Plan)
+		want   plan.PeerID // that replays; empty: nobody
+	}{
+		{"whoever has the copy", "e", false, nil, "d"},
+		{"another holder", "c", false, nil, "a"},
+		{"a second one where the first has failed", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) { b["a"].NoReplay = true }, "b"},
+		{"a third one", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) {
+			b["a"].NoReplay, b["b"].NoReplay = true, true
+		}, "d"},
+		{"nobody is left", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) {
+			for _, beat := range b {
+				beat.NoReplay = true
+			}
+		}, ""},
+		{"a neighbour has forgotten what it sent", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) { b["d"].Kept = 32 }, ""},
+		{"or keeps nothing", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) { b["b"].Kept = 0 }, ""},
+		{"who sent the lost nothing may forget", "c", false, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) {
+			b["a"].Kept, b["e"].Kept = 0, 35
+		}, "a"},
+		{"unless both ends of the model share parameters", "e", true, func(b map[plan.PeerID]*gossip.Heartbeat, _ *plan.Plan) { b["a"].Kept = 35 }, ""},
+		{"optimizer state in parts", "c", false, func(_ map[plan.PeerID]*gossip.Heartbeat, p *plan.Plan) {
+			p.Sharded = plan.LayerRanges{{First: 0, End: 1}}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := line
+			state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Checkpoint: consensus.Checkpoint{Step: 30}}
+			state.Run.Model.UntiedHead = !c.tied
+			beats := map[plan.PeerID]*gossip.Heartbeat{}
+			for i, peer := range line.Peers() {
+				m := consensus.Member{Peer: peer, State: consensus.Active}
+				if peer == c.dead {
+					m.State = consensus.Gone
+				} else {
+					beats[peer] = &gossip.Heartbeat{Peer: peer, Generation: 3, Stalled: 3, Kept: 31, Retained: []gossip.RetainedStage{{Stage: plan.Stage(i), Step: 37}}}
+				}
+				state.Members = append(state.Members, m)
+			}
+			if c.change != nil {
+				c.change(beats, &p)
+			}
+			state.Plan = p
+			tracker := gossip.NewTracker()
+			for _, b := range beats {
+				tracker.Note(*b, time.Now())
+			}
+			var by plan.PeerID
+			for _, o := range (&term{Leader: &Leader{Config: Config{Heartbeats: tracker}}}).offers(state) {
+				if o.Replay {
+					by = o.By
+					if o.From != 30 || p.At(o.StageID).Peer != c.dead {
+						t.Errorf("got %+v", o)
+					}
+				}
+			}
+			if by != c.want {
+				t.Errorf("%q replays, want %q", by, c.want)
+			}
+		})
+	}
+}

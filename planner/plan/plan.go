@@ -338,6 +338,43 @@ func (p Plan) Neighbours(of PeerID) []PeerID {
 	return slices.Compact(peers)
 }
 
+// Senders returns the other peers whose messages the workers of some peers need for a step, sorted: of those with a stage next
+// to one of theirs, and with some of the same layers in another replica. Where parameters are tied, both ends of the model
+// add up their gradients too.
+func (p Plan) Senders(to []PeerID, tied bool) []PeerID {
+	var peers []PeerID
+	for _, peer := range to {
+		peers = append(peers, p.Neighbours(peer)...)
+	}
+	for _, own := range p.placements() {
+		if !slices.Contains(to, own.Peer) {
+			continue
+		}
+		for _, o := range p.placements() {
+			meet := own.Layers.First < o.Layers.End && o.Layers.First < own.Layers.End
+			if meet || tied && p.atEnd(own) && p.atEnd(o) {
+				peers = append(peers, o.Peer)
+			}
+		}
+	}
+	slices.Sort(peers)
+	return slices.DeleteFunc(slices.Compact(peers), func(o PeerID) bool { return slices.Contains(to, o) })
+}
+
+// placements returns the stages of all replicas.
+func (p Plan) placements() (all []Placement) {
+	for _, pipe := range p.Replicas {
+		all = append(all, pipe.Stages...)
+	}
+	return all
+}
+
+// atEnd reports whether a stage has the first or the last layer.
+func (p Plan) atEnd(at Placement) bool {
+	stages := p.Replicas[0].Stages
+	return at.Layers.First == 0 || at.Layers.End == stages[len(stages)-1].Layers.End
+}
+
 // InParts reports whether the replicas hold a layer's optimizer state in parts.
 func (p Plan) InParts(layer int) bool { return p.Sharded.Contains(layer) }
 

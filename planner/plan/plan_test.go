@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -33,5 +34,38 @@ func TestRangesAreSets(t *testing.T) {
 	}
 	if text := (LayerRanges{{0, 2}, {5, 6}}).String(); text != "[0,2) and [5,6)" {
 		t.Error(text)
+	}
+}
+
+// TestSenders: neighbours, whoever has the same layers in another replica, and the other end where parameters are tied.
+func TestSenders(t *testing.T) {
+	stages := func(peers string, ends ...int) (pipe Pipeline) {
+		first := 0
+		for i, end := range ends {
+			pipe.Stages = append(pipe.Stages, Placement{Peer: PeerID(peers[i : i+1]), Layers: LayerRange{First: first, End: end}})
+			first = end
+		}
+		return pipe
+	}
+	line := Plan{Replicas: []Pipeline{stages("abcd", 1, 2, 3, 4)}}
+	two := Plan{Replicas: []Pipeline{stages("abc", 1, 3, 4), stages("def", 2, 3, 4)}}
+	for _, c := range []struct {
+		of   Plan
+		lost []PeerID
+		tied bool
+		want string
+	}{
+		{line, nil, true, "[]"},
+		{line, []PeerID{"b"}, true, "[a c]"},
+		{line, []PeerID{"d"}, false, "[c]"},
+		{line, []PeerID{"d"}, true, "[a c]"},
+		{line, []PeerID{"b", "c"}, false, "[a d]"},
+		{two, []PeerID{"b"}, false, "[a c d e]"},
+		{two, []PeerID{"a"}, false, "[b d]"},
+		{two, []PeerID{"a"}, true, "[b c d f]"},
+	} {
+		if got := fmt.Sprint(c.of.Senders(c.lost, c.tied)); got != c.want {
+			t.Errorf("to %v of %v: %s, want %s", c.lost, c.of.Peers(), got, c.want)
+		}
 	}
 }

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// TestLostPeers: who is gone, was started again, or does not give what it has, is replayed.
+func TestLostPeers(t *testing.T) {
+	p := plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{}}}
+	state := consensus.State{PlanEpoch: 5}
+	for _, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+		p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer})
+		state.Members = append(state.Members, consensus.Member{Peer: peer, State: consensus.Active, Since: 5})
+	}
+	for _, c := range []struct {
+		change func(*consensus.State) []consensus.SalvagePart
+		want   []plan.PeerID
+	}{
+		{func(*consensus.State) []consensus.SalvagePart { return nil }, nil},
+		{func(s *consensus.State) []consensus.SalvagePart { s.Members[1].State = consensus.Gone; return nil }, []plan.PeerID{"b"}},
+		{func(s *consensus.State) []consensus.SalvagePart { s.Members[2].Since = 6; return nil }, []plan.PeerID{"c"}},
+		{func(s *consensus.State) []consensus.SalvagePart { s.Members = s.Members[:3]; return nil }, []plan.PeerID{"d"}},
+		{func(s *consensus.State) []consensus.SalvagePart {
+			s.Members[1].State = consensus.Gone
+			return []consensus.SalvagePart{{Stage: 3, By: "a"}}
+		}, []plan.PeerID{"b", "d"}},
+	} {
+		s := state
+		s.Members = slices.Clone(state.Members)
+		if parts := c.change(&s); !slices.Equal(lostPeers(s, p, parts), c.want) {
+			t.Errorf("lost are %v, want %v", lostPeers(s, p, parts), c.want)
+		}
+	}
+}
