@@ -54,14 +54,7 @@ func answering(t *testing.T, contact admission.Identity, begins time.Time, chang
 
 // TestAFailedJoinNamesWhatIsInTheWay: by the tests made after it, with what to do, and without the invite's secret.
 func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
-	owner, err := admission.CreateOwner(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	contact, err := admission.LoadIdentity(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner, contact := testOwner(t), testIdentity(t)
 	nobody := func() string {
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
@@ -105,10 +98,7 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 
 // TestAContactThatAnswersTheTestsAlone: why it did not answer before is told in words for people, on one line.
 func TestAContactThatAnswersTheTestsAlone(t *testing.T) {
-	contact, err := admission.LoadIdentity(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	contact := testIdentity(t)
 	at := netip.MustParseAddrPort(answering(t, contact, time.Now(), func(*tls.Config) {}))
 	addr := fmt.Sprintf("/ip4/%s/udp/%d/quic-v1/p2p/%s", at.Addr(), at.Port(), contact.Peer())
 	raw := &libp2pswarm.DialError{Cause: errors.New("all dials failed"), DialErrors: []libp2pswarm.TransportError{

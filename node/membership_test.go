@@ -16,14 +16,7 @@ import (
 
 // TestAMembershipWithTooManyAddressesIsReadAgain: whatever others told of, a node finds back to its run.
 func TestAMembershipWithTooManyAddressesIsReadAgain(t *testing.T) {
-	owner, err := admission.CreateOwner(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	identity, err := admission.LoadIdentity(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner, identity := testOwner(t), testIdentity(t)
 	capability, err := owner.Capability("run", identity, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,26 @@ func told() (Output, *[]string) {
 	return Output{Events: func(api.Event) {}, Notice: notice, Log: slog.New(slog.DiscardHandler)}, &lines
 }
 
+// testOwner returns the owner of a run, from a folder of its own.
+func testOwner(t *testing.T) admission.Owner {
+	t.Helper()
+	owner, err := admission.CreateOwner(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner
+}
+
+// testIdentity returns the identity of a node, from a folder of its own.
+func testIdentity(t *testing.T) admission.Identity {
+	t.Helper()
+	id, err := admission.LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // TestFirstLinesSayWhatMembersSee: before anything else of a run that others can join, and never of one on loopback.
 func TestFirstLinesSayWhatMembersSee(t *testing.T) {
 	for listen, says := range map[string]bool{
@@ -41,14 +61,7 @@ func TestFirstLinesSayWhatMembersSee(t *testing.T) {
 
 // TestMembersAreToldWhatOthersSee: of a run that reaches beyond this machine, a node that comes back included.
 func TestMembersAreToldWhatOthersSee(t *testing.T) {
-	owner, err := admission.CreateOwner(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := admission.LoadIdentity(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner, id := testOwner(t), testIdentity(t)
 	own, err := owner.Capability("run", id, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -74,14 +87,7 @@ func TestMembersAreToldWhatOthersSee(t *testing.T) {
 
 // TestNewMemberIsToldBeforeItContactsAnybody: the first contact sees this machine's address.
 func TestNewMemberIsToldBeforeItContactsAnybody(t *testing.T) {
-	owner, err := admission.CreateOwner(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	contact, err := admission.LoadIdentity(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner, contact := testOwner(t), testIdentity(t)
 	addr := "/ip4/192.0.2.7/udp/9/quic-v1/p2p/" + string(contact.Peer())
 	invite, err := owner.Invite(admission.InviteOptions{Run: "run", Addrs: []string{addr}, TTL: time.Hour, Uses: 1}, time.Now())
 	if err != nil {

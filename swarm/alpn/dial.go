@@ -374,7 +374,7 @@ func (t *Transport) dialAddr(ctx context.Context, p peer.ID, a ma.Multiaddr, ove
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a, err)
 	}
-	t.remember(conn, p, a)
+	t.proved.remember(conn, p, a)
 	return conn, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -17,7 +16,6 @@ import (
 	"pnode/swarm/admission"
 	"pnode/swarm/host"
 	"pnode/swarm/neterr"
-	"pnode/swarm/transport"
 )
 
 // refusalTime bounds how long a host's word that a port is closed is waited for.
@@ -35,7 +33,7 @@ func (t *Transport) Refuses(ctx context.Context, p plan.PeerID) bool {
 	if err != nil {
 		return false
 	}
-	proved := t.listensAt(id)
+	proved := t.proved.listensAt(id)
 	for over, at := range proved {
 		if over == plan.TCP && !refusesTCP(ctx, at.String()) || over == plan.QUIC && !refuses(ctx, t.Host.Simulated, at) {
 			return false
@@ -68,7 +66,7 @@ func (t *Transport) RefusesTCP(ctx context.Context, p plan.PeerID) bool {
 	if err != nil {
 		return false
 	}
-	proved := t.listensAt(id)
+	proved := t.proved.listensAt(id)
 	if at, ok := proved[plan.TCP]; ok {
 		return refusesTCP(ctx, at.String())
 	}
@@ -95,60 +93,6 @@ func endpoint(a ma.Multiaddr) (netip.AddrPort, error) {
 		return netip.AddrPort{}, err
 	}
 	return addrPort(at), nil
-}
-
-// listensAt returns the addresses at which p was reached last over each transport, if p announces that it listens there and
-// did not only call from there.
-func (t *Transport) listensAt(p peer.ID) map[plan.Transport]netip.AddrPort {
-	t.mu.Lock()
-	proved := maps.Clone(t.proved[p])
-	t.mu.Unlock()
-	out := map[plan.Transport]netip.AddrPort{}
-	for over, at := range proved {
-		announced := func(a ma.Multiaddr) bool {
-			its, err := endpoint(a)
-			return err == nil && its == at.addr && (over != plan.QUIC || isQUIC(a))
-		}
-		if at.announced || slices.ContainsFunc(t.Host.Peerstore().Addrs(p), announced) {
-			out[over] = at.addr
-		}
-	}
-	return out
-}
-
-// provedAddress says where a peer has proved its identity.
-type provedAddress struct {
-	addr      netip.AddrPort
-	announced bool // by the peer, when it was dialed there
-}
-
-// remember notes where p has proved its identity: at the other end of a connection, which was dialed at an address unless
-// that is nil, and where libp2p dialed it.
-func (t *Transport) remember(conn transport.Conn, p peer.ID, dialed ma.Multiaddr) {
-	announced := func(a ma.Multiaddr) bool { return slices.ContainsFunc(t.Host.Peerstore().Addrs(p), a.Equal) }
-	if over := conn.Transport(); over == plan.QUIC || over == plan.TCP && dialed != nil {
-		t.prove(p, over, provedAddress{addrPort(conn.RemoteAddr()), dialed != nil && announced(dialed)})
-	}
-	for _, c := range t.Host.Network().ConnsToPeer(p) {
-		if t.Host.TCP == nil || c.Stat().Direction != network.DirOutbound || !t.Host.TCP.CanConnect(c.RemoteMultiaddr()) {
-			continue
-		}
-		if at, err := manet.ToNetAddr(c.RemoteMultiaddr()); err == nil {
-			t.prove(p, plan.TCP, provedAddress{addrPort(at), announced(c.RemoteMultiaddr())})
-		}
-	}
-}
-
-func (t *Transport) prove(p peer.ID, over plan.Transport, at provedAddress) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if old := t.proved[p][over]; old.addr == at.addr {
-		at.announced = at.announced || old.announced
-	}
-	if t.proved[p] == nil {
-		t.proved[p] = map[plan.Transport]provedAddress{}
-	}
-	t.proved[p][over] = at
 }
 
 func addrPort(a net.Addr) netip.AddrPort {

@@ -227,7 +227,7 @@ func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
 	}
 	closed := ln.Addr().(*net.TCPAddr).AddrPort()
 	ln.Close()
-	a.prove(p, plan.TCP, provedAddress{closed, true})
+	a.proved.note(p, plan.TCP, provedAddr{closed, true})
 	if a.Refuses(ctx, b.id.Peer()) {
 		t.Error("a peer is dead over UDP that was never tried")
 	}
@@ -238,7 +238,7 @@ func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
 		t.Error("a peer is alive of which everything has failed")
 	}
 	a.mu.Lock()
-	delete(a.proved, p)
+	delete(a.proved.addrs, p)
 	a.mu.Unlock()
 	for _, c := range a.Host.Network().ConnsToPeer(p) {
 		c.Close()
@@ -248,11 +248,11 @@ func TestRefusesWhereAnotherTransportIsLeft(t *testing.T) {
 	if _, err := a.dialAddr(ctx, p, at, plan.TCP, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.listensAt(p); len(got) > 0 {
+	if got := a.proved.listensAt(p); len(got) > 0 {
 		t.Errorf("asks at %v, which the peer does not announce", got)
 	}
 	a.Host.Peerstore().AddAddr(p, at, time.Hour)
-	if got := a.listensAt(p); len(got) != 1 {
+	if got := a.proved.listensAt(p); len(got) != 1 {
 		t.Errorf("asks at %v, of one address that the peer announces", got)
 	}
 }
@@ -354,7 +354,7 @@ func TestRefusesOverTCP(t *testing.T) {
 	if a.Refuses(ctx, b.id.Peer()) {
 		t.Error("a live peer refuses")
 	}
-	at := a.listensAt(b.id.ID())
+	at := a.proved.listensAt(b.id.ID())
 	if !at[plan.TCP].IsValid() {
 		t.Fatalf("peer proved at %v, want a TCP address", at)
 	}

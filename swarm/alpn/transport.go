@@ -51,10 +51,10 @@ type Transport struct {
 	listeners []quicreuse.Listener
 	queue     chan accepted
 	late      lateConns
-	// mu guards conns, the open connections, proved, where a peer was last, and how many connections wait.
+	proved    *provedAddrs
+	// mu guards conns, the open connections, and how many connections wait.
 	mu      sync.Mutex
 	conns   map[transport.Conn]peer.ID
-	proved  map[peer.ID]map[plan.Transport]provedAddress
 	pending map[peer.ID]int
 	waiting int
 }
@@ -97,7 +97,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}
 	t := &Transport{
-		Config: cfg, identity: identity, conns: map[transport.Conn]peer.ID{}, proved: map[peer.ID]map[plan.Transport]provedAddress{},
+		Config: cfg, identity: identity, conns: map[transport.Conn]peer.ID{}, proved: newProvedAddrs(cfg.Host),
 		queue: make(chan accepted, maxQueued), pending: map[peer.ID]int{},
 	}
 	if t.Choice == nil {
@@ -296,7 +296,7 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 		}
 	}
 	t.track(conn, p)
-	t.remember(conn, p, nil)
+	t.proved.remember(conn, p, nil)
 	t.Choice.Arrived(plan.PeerID(p.String()), conn.Transport())
 	select {
 	case t.queue <- accepted{conn, p}:
