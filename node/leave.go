@@ -32,6 +32,8 @@ const (
 	farewellTimeout = 2 * leader.UnreachableAfter
 	// leastFarewell is for how long a node tries to give its vote away even when its time is over.
 	leastFarewell = time.Second
+	// quickStop is how long a stop may take before people are told what it waits for.
+	quickStop = time.Second
 	// readyTimeout bounds telling the platform that this node is ready to go.
 	readyTimeout = 2 * time.Second
 )
@@ -86,13 +88,36 @@ func (l *loop) drain(now time.Time) drainView {
 // showDrain tells people how far the way out has come.
 func (l *loop) showDrain(now time.Time) {
 	state := l.raft.State()
-	if !l.exit.leaving || l.exit.over || !othersActive(state, l.self) || state.Finished {
+	if !l.exit.leaving || l.exit.over || state.Finished {
 		return
 	}
-	if text := l.drain(now).text(); text != l.exit.shown {
+	var text string
+	switch {
+	case othersActive(state, l.self):
+		text = l.drain(now).text()
+	case l.exit.since.IsZero() || now.Sub(l.exit.since) < quickStop:
+		return
+	default:
+		b, _ := l.heartbeats.Last(l.self)
+		text = stopText(l.exit.notice.Why, l.monitor.NewestStep(), l.generation != nil, time.Duration(b.StepNanos))
+	}
+	if text != l.exit.shown {
 		l.exit.shown = text
 		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text})
 	}
+}
+
+// stopText tells people what a node waits for that stops the run: the step under way, of which the newest took so long, and
+// its checkpoint.
+func stopText(why string, newest plan.Step, running bool, took time.Duration) string {
+	if !running {
+		return fmt.Sprintf("stopping (%s): step %d is being saved", why, newest)
+	}
+	long := ""
+	if took > 0 {
+		long = fmt.Sprintf(" (one takes %.1f s)", took.Seconds())
+	}
+	return fmt.Sprintf("stopping (%s): waiting for the end of step %d%s, then it is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, newest+1, long, leaveTimeout.Minutes())
 }
 
 // giveUp ends the way out though not all is handed over: the others go on without it.

@@ -3,7 +3,20 @@ package node
 import (
 	"errors"
 	"testing"
+	"time"
 )
+
+func TestStopText(t *testing.T) {
+	for want, got := range map[string]string{
+		"stopping (Ctrl-C): waiting for the end of step 13 (one takes 40.0 s), then it is saved; after 2 minutes without that the run goes on from the checkpoint before": stopText("Ctrl-C", 12, true, 40*time.Second),
+		"stopping (Ctrl-C): waiting for the end of step 1, then it is saved; after 2 minutes without that the run goes on from the checkpoint before":                     stopText("Ctrl-C", 0, true, 0),
+		"stopping (SIGTERM): step 13 is being saved": stopText("SIGTERM", 13, false, time.Second),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
 
 // TestAFailedSampleIsToldOnce however often the run's end is proposed.
 func TestAFailedSampleIsToldOnce(t *testing.T) {

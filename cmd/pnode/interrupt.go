@@ -77,7 +77,7 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 			kill, drain := i.kill, i.drain
 			i.mu.Unlock()
 			if drain != nil {
-				fmt.Fprintf(stderr, "\npnode: ending at once. Given up: %s. Nothing committed is lost: the others go on from the newest state that they have, the checkpoint of step %d at the oldest\n", drain.Message, drain.Step)
+				fmt.Fprintf(stderr, "\npnode: ending at once. Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step %d at the oldest\n", drain.Message, drain.Step)
 			}
 			if kill != nil {
 				kill()
