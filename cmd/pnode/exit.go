@@ -228,6 +228,9 @@ func sentence(err error) string {
 			lines = append(lines, line)
 		}
 	}
+	if limit, ok := openFiles(); ok && errors.Is(err, syscall.EMFILE) {
+		lines = append(lines, fmt.Sprintf("this process may open %d files at once: raise the limit (`ulimit -n`)", limit))
+	}
 	return strings.Join(lines, "; ")
 }
 
