@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -336,6 +337,7 @@ func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (over p
 		Links []struct {
 			From      string
 			Transport plan.Transport
+			Reason    string `json:"transport_reason"`
 		}
 	}
 	if err := json.Unmarshal(p.stdout.Bytes(), &said); err != nil {
@@ -347,7 +349,7 @@ func spoke(t *testing.T, host *netlab.Host, member *process, dir string) (over p
 		}
 		if logged := dataLink.FindAllStringSubmatch(member.stderr.String(), -1); logged != nil {
 			last := logged[len(logged)-1]
-			return plan.Transport(strings.ToLower(last[1])), last[2]
+			return plan.Transport(strings.ToLower(last[1])), cmp.Or(last[2], l.Reason)
 		}
 		if l.Transport == plan.QUIC {
 			return plan.QUIC, ""

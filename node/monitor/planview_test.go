@@ -152,6 +152,8 @@ func TestThePlanViewGoesByWhatIsSeen(t *testing.T) {
 		}
 		if i > 0 {
 			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[i-1].Peer, BytesPerS: 250_000, RTTNanos: 40e6, Transport: plan.TCP, Reason: "UDP gets no answer"}}
+		} else { // which was connected to, and does not know why over TCP
+			b.Links = []gossip.LinkRate{{Peer: state.Plan.Workers()[1].Peer, BytesPerS: 250_000, RTTNanos: 40e6, Transport: plan.TCP}}
 		}
 		n.Beats.Note(b, before.until)
 	}

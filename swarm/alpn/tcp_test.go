@@ -159,8 +159,8 @@ func TestTCPWhereUDPIsSilent(t *testing.T) {
 	if _, _, err := b.Accept(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Why(a.id.Peer(), plan.TCP); got != "UDP was no way here for the peer" {
-		t.Errorf("%q, at the end that was dialed", got)
+	if got := b.Why(a.id.Peer(), plan.TCP); got != "" {
+		t.Errorf("%q, at the end that was dialed, which tried nothing", got)
 	}
 	if got := a.Transports(b.id.Peer()); got[0] != plan.TCP {
 		t.Errorf("transports %v after UDP has failed", got)

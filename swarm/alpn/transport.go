@@ -297,7 +297,6 @@ func (t *Transport) welcome(ctx context.Context, conn transport.Conn, p peer.ID)
 	}
 	t.track(conn, p)
 	t.proved.remember(conn, p, nil)
-	t.Choice.Arrived(plan.PeerID(p.String()), conn.Transport())
 	select {
 	case t.queue <- accepted{conn, p}:
 	case <-conn.Context().Done():

@@ -32,8 +32,6 @@ type known struct {
 	// better is the transport that a probe found to be the best, empty for none, and why.
 	better plan.Transport
 	why    string
-	// came holds over what connections of the peer have come in.
-	came map[plan.Transport]bool
 }
 
 // try is how the newest try of a transport ended: with why if it failed.
@@ -48,7 +46,7 @@ func New() *Choice { return &Choice{peers: map[plan.PeerID]*known{}} }
 // of returns what is known of a peer. Callers hold mu.
 func (c *Choice) of(p plan.PeerID) *known {
 	if c.peers[p] == nil {
-		c.peers[p] = &known{tried: map[plan.Transport]try{}, came: map[plan.Transport]bool{}}
+		c.peers[p] = &known{tried: map[plan.Transport]try{}}
 	}
 	return c.peers[p]
 }
@@ -71,13 +69,6 @@ func (c *Choice) Slow(p plan.PeerID, over plan.Transport) {
 	if newest := tried[over]; newest.why == "" && time.Since(newest.at) > pendingTime {
 		tried[over] = try{time.Now(), "has not answered yet"}
 	}
-}
-
-// Arrived notes over what a connection of a peer came in.
-func (c *Choice) Arrived(p plan.PeerID, over plan.Transport) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.of(p).came[over] = true
 }
 
 // Prefer has a transport to a peer tried first from now on, or none with "". The reason is for people:
@@ -116,8 +107,8 @@ func (c *Choice) Order(p plan.PeerID, all []plan.Transport) []plan.Transport {
 	return all
 }
 
-// Why returns why a transport is used rather than a better one, as in "UDP gets no answer"; empty where nothing is to be
-// said.
+// Why returns why a transport is used rather than a better one, as in "UDP gets no answer"; empty where this node has found
+// nothing, as when the peer chose the transport.
 func (c *Choice) Why(p plan.PeerID, over plan.Transport) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +120,7 @@ func (c *Choice) Why(p plan.PeerID, over plan.Transport) string {
 		if best == over {
 			break
 		}
-		if why := known.against(best); why != "" {
+		if why := known.tried[best].why; why != "" {
 			if best == plan.QUIC {
 				return "UDP " + why
 			}
@@ -137,18 +128,4 @@ func (c *Choice) Why(p plan.PeerID, over plan.Transport) string {
 		}
 	}
 	return ""
-}
-
-// against returns what is known against a transport, to follow its name; empty for nothing. A peer that has come in
-// over worse ones only has its reasons.
-func (k *known) against(over plan.Transport) string {
-	if tried, known := k.tried[over]; known || len(k.came) == 0 {
-		return tried.why
-	}
-	for came := range k.came {
-		if slices.Index(plan.Transports, came) <= slices.Index(plan.Transports, over) {
-			return ""
-		}
-	}
-	return "was no way here for the peer"
 }

@@ -65,8 +65,7 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// A reason is what a probe measured, else what is known against a better transport, else that the peer came in over worse
-// ones alone.
+// A reason is what a probe measured, else what is known against a better transport.
 func TestWhy(t *testing.T) {
 	c := New()
 	expect := func(over plan.Transport, want string) {
@@ -76,12 +75,7 @@ func TestWhy(t *testing.T) {
 		}
 	}
 	expect(plan.Relay, "")
-	c.Arrived("p", plan.TCP)
-	expect(plan.TCP, "UDP was no way here for the peer")
-	expect(plan.QUIC, "")
-	c.Arrived("p", plan.QUIC)
-	c.Arrived("p", plan.WebSocket)
-	expect(plan.WebSocket, "")
+	expect(plan.TCP, "")
 	c.Failed("p", plan.TCP, "is refused: nobody listens")
 	expect(plan.WebSocket, plan.TCP.String()+" is refused: nobody listens")
 	expect(plan.TCP, "")
