@@ -22,27 +22,32 @@ const (
 	lastRetry  = time.Second
 )
 
-// connect returns a live connection with id: the newest there is over the transport that messages go over, the newest of
-// all, or a new one. It tries until PeerTimeout is over.
+// connect returns a live connection with id: over the transport that messages go over, or without any over the one that the
+// network prefers, which it dials once; else the newest of all, or a new one. It tries until PeerTimeout is over.
 func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
 	again := time.NewTimer(0)
 	defer again.Stop()
-	ready, retry := true, firstRetry
+	ready, retry, chosen := true, firstRetry, false
 	var last error
 	for {
 		conns, changed := e.connections(id)
 		if len(conns) > 0 {
-			e.mu.Lock()
-			over := e.peer(id).over
-			e.mu.Unlock()
+			over, dials := e.chunksOver(id)
 			for _, c := range slices.Backward(conns) {
 				if c.Transport() == over {
 					return c, nil
 				}
 			}
-			return conns[len(conns)-1], nil
+			if !dials || chosen {
+				return conns[len(conns)-1], nil
+			}
+			chosen = true
+			if conn, err := e.dial(ctx, id, over); err == nil {
+				return conn, nil
+			}
+			continue
 		}
 		if ready {
 			conn, err := e.dial(ctx, id, "")
@@ -66,6 +71,18 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, erro
 			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))
 		}
 	}
+}
+
+// chunksOver returns the transport for what is no message: that of the messages, or without any, "" or the one that the network
+// prefers. A relay is not dialed while there is anything else.
+func (e *Endpoint) chunksOver(id plan.PeerID) (over plan.Transport, dials bool) {
+	e.mu.Lock()
+	over = e.peer(id).over
+	e.mu.Unlock()
+	if all := e.net.Transports(id); over == "" && len(all) > 0 && all[0] != plan.Relay {
+		return all[0], true
+	}
+	return over, false
 }
 
 // connections returns the live connections with a peer, the oldest first, and a channel that is closed

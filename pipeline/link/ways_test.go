@@ -259,6 +259,43 @@ func TestPreferenceThatChangesIsFollowed(t *testing.T) {
 	}
 }
 
+// TestChunksGoOverWhatTheNetworkPrefers, also where a connection of another transport stands and no session is open. Where
+// that cannot be dialed they come over the connection that stands.
+func TestChunksGoOverWhatTheNetworkPrefers(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, tcp := twoWays(t, fast, fast, Options{})
+			defer c.close()
+			tcp.Cut(c.ids[0], c.ids[1], dead)
+			c.endpoints[1].ServeChunks(library(1000))
+			fetch := func() (over []plan.Transport) {
+				err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(3), func(plan.Hash, []byte) error { return nil })
+				if err != nil {
+					t.Error(err)
+				}
+				conns, _ := c.endpoints[0].connections(c.ids[1])
+				for _, conn := range conns {
+					over = append(over, conn.Transport())
+				}
+				return over
+			}
+			if got := fetch(); !slices.Equal(got, []plan.Transport{plan.QUIC}) {
+				t.Errorf("connected over %v first", got)
+			}
+			c.endpoints[0].net.(*ways).prefer(plan.TCP)
+			want := []plan.Transport{plan.QUIC, plan.TCP}
+			if dead {
+				want = want[:1]
+			}
+			for range 2 {
+				if got := fetch(); !slices.Equal(got, want) {
+					t.Errorf("TCP is dead: %v; connected over %v, want %v", dead, got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestTransportThatDiesIsReplaced: with messages under way both ways all arrive, once, after a stall that is shorter than
 // that of a connection; when QUIC answers again, it is used again.
 func TestTransportThatDiesIsReplaced(t *testing.T) {
