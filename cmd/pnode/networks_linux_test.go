@@ -154,6 +154,9 @@ func (o outcome) fault() string {
 	if ways := o.a.ways(o.b); !slices.Contains(ways, o.over) {
 		return fmt.Sprintf("over %q, though the networks let %v through", o.over, ways)
 	}
+	if o.over != plan.QUIC && o.reason == "" { // the cause of what is worse than QUIC, or how much faster it is
+		return fmt.Sprintf("over %q without a reason", o.over)
+	}
 	return ""
 }
 
