@@ -37,6 +37,7 @@ type loop struct {
 	exit        exit
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
+	cutOff      cutOff
 }
 
 // single runs one thing at a time in the background.
@@ -126,6 +127,8 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	if _, revoked := state.Revocation(l.self); current && me.State == consensus.Gone && !l.exit.leaving && !revoked {
 		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, me.Reason) })
+	} else if current && !l.exit.leaving && !revoked {
+		l.followOthers(ctx, state, time.Now())
 	}
 	l.followExit(ctx, state)
 }

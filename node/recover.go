@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -58,4 +60,59 @@ func changeText(c consensus.ChangeOver, now consensus.State, saved plan.Step) st
 			c.Before.Incarnation, max(saved, c.Before.Checkpoint.Step))
 	}
 	return text
+}
+
+const (
+	// leaderlessAfter is how long no leader may be known before a node believes others that the run went on without it: an
+	// election takes less.
+	leaderlessAfter = 10 * time.Second
+	// freshFor is how long a member's newest heartbeat counts for that.
+	freshFor = 5 * gossip.Every
+)
+
+// cutOff notes that this node was cut off from the run, which went on without it. Who was counted as gone gets no entries of
+// the log any more, not even the one that says so.
+type cutOff struct {
+	leaderless time.Time // since when no leader is known; zero while one is
+}
+
+// heardBeat is a member's newest heartbeat and its age.
+type heardBeat struct {
+	gossip.Heartbeat
+	ago time.Duration
+}
+
+// look reports whether a node with a state has to join again.
+func (c *cutOff) look(leader plan.PeerID, state consensus.State, heard []heardBeat, now time.Time) bool {
+	switch {
+	case leader != "":
+		c.leaderless = time.Time{}
+		return false
+	case c.leaderless.IsZero():
+		c.leaderless = now
+	}
+	if now.Sub(c.leaderless) < leaderlessAfter {
+		return false
+	}
+	for _, b := range heard {
+		if b.ago <= freshFor && (b.Generation > state.Plan.Generation || b.Finished > 0 && !state.Finished) {
+			return true
+		}
+	}
+	return false
+}
+
+// followOthers joins the run again where it went on without this node.
+func (l *loop) followOthers(ctx context.Context, state consensus.State, now time.Time) {
+	var heard []heardBeat
+	for _, m := range state.Members {
+		if b, ok := l.heartbeats.Last(m.Peer); ok && m.Peer != l.self {
+			ago, _ := l.heartbeats.Ago(m.Peer, now)
+			heard = append(heard, heardBeat{b, ago})
+		}
+	}
+	leader, _, _ := l.raft.Leader()
+	if l.cutOff.look(leader, state, heard, now) {
+		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, "it was cut off, and the run went on") })
+	}
 }
