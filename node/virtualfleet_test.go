@@ -22,8 +22,9 @@ import (
 	"pnode/swarm/virtual"
 )
 
-// fleetLine lies between any two nodes of a fleet.
-var fleetLine = virtual.Line{Latency: 5 * time.Millisecond, BitsPerS: 100_000_000}
+// fleetLine lies between any two nodes of a fleet. It is slow, as each of them measures the lines to all others: packets are
+// what virtual time costs.
+var fleetLine = virtual.Line{Latency: 5 * time.Millisecond, BitsPerS: 4_000_000}
 
 // fleetPort is where each of them listens.
 const fleetPort = 4001
@@ -67,9 +68,11 @@ type process struct {
 
 // faults holds what is wrong with the network. It may be used from any goroutine.
 type faults struct {
-	mu   sync.Mutex // guards what follows
-	down map[netip.Addr]bool
-	cut  map[[2]netip.Addr]bool // from, to
+	mu   sync.Mutex             // guards what follows
+	down map[netip.Addr]bool    // no process runs there
+	mute map[netip.Addr]bool    // nothing comes from there
+	deaf map[netip.Addr]bool    // nothing gets there
+	cut  map[[2]netip.Addr]bool // nothing gets from the one to the other
 	late map[netip.Addr]time.Duration
 }
 
@@ -79,8 +82,9 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fleet{
 		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
-		faults: &faults{down: map[netip.Addr]bool{}, cut: map[[2]netip.Addr]bool{}, late: map[netip.Addr]time.Duration{}},
+		faults: &faults{down: map[netip.Addr]bool{}},
 	}
+	f.faults.heal()
 	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
 	f.net.Delays = f.faults.delay
 	f.net.Closed = f.faults.closed
@@ -93,7 +97,7 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 		}
 		f.net.Close()
 	})
-	f.write("device.yaml", "device:\n  model: toy\n  matmul: 0.2GFLOP/s\n  bandwidth: 1GB/s\n  memory: 100MB\n")
+	f.write("device.yaml", "device:\n  model: toy\n  matmul: 0.004GFLOP/s\n  bandwidth: 1GB/s\n  memory: 100MB\n")
 	f.write("text.txt", strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100))
 	return f
 }
@@ -197,6 +201,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 	}
 	go func() {
 		defer close(p.ended)
+		defer m.faults.setDown(m.addr(), true)
 		p.err = run(ctx, out)
 	}()
 }
@@ -288,7 +293,22 @@ func (f *fleet) untilEnded(limit time.Duration) (errs []error) {
 func (w *faults) loses(from, to netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.down[from] || w.down[to] || w.cut[[2]netip.Addr{from, to}]
+	return w.down[from] || w.down[to] || w.mute[from] || w.deaf[to] || w.cut[[2]netip.Addr{from, to}]
+}
+
+// heal ends all faults of the network.
+func (w *faults) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute, w.deaf = map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	w.cut, w.late = map[[2]netip.Addr]bool{}, map[netip.Addr]time.Duration{}
+}
+
+// set begins faults of the network.
+func (w *faults) set(begin func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begin()
 }
 
 func (w *faults) delay(from, to netip.Addr) time.Duration {
