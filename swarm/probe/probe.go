@@ -60,7 +60,7 @@ type Prober struct {
 	compared map[plan.PeerID]bool
 }
 
-// heard is what a probe of a peer showed, and when.
+// heard holds what a probe of a peer showed, and when.
 type heard struct {
 	bytesPerS int64
 	at        time.Time
@@ -168,7 +168,7 @@ type dialed struct {
 	err  error
 }
 
-// outcome is what a probe over one transport found, or why there is nothing.
+// outcome holds what a probe over one transport found, or why there is nothing.
 type outcome struct {
 	link plan.LinkProfile
 	err  error
