@@ -84,6 +84,7 @@ func (l *loop) run(ctx context.Context) error {
 		case why := <-l.leaving:
 			l.startLeaving(why, time.Now())
 		case <-loaded:
+			l.monitor.Interruption.Load(time.Now())
 			l.generation.loaded = nil
 			l.enter(Training)
 		case <-changed:
@@ -215,9 +216,11 @@ func (l *loop) stopGeneration(cause error) {
 	if l.generation == nil {
 		return
 	}
-	if err := l.generation.stop(cause); err != nil && !errors.Is(err, cause) {
+	err := l.generation.stop(cause)
+	if err != nil && !errors.Is(err, cause) {
 		l.log.Info("generation ended", "generation", l.generation.plan.Generation, "cause", err)
 	}
+	l.monitor.Interruption.End(l.generation.state, err == nil, time.Now())
 	newRemains(l.generation).close()
 	l.generation = nil
 }
@@ -240,6 +243,7 @@ func (l *loop) followLoss(state consensus.State) {
 // node gives up, the others go on without it.
 func (l *loop) ended(err error) error {
 	generation, state := l.generation.plan.Generation, l.raft.State()
+	l.monitor.Interruption.End(state, err == nil, time.Now())
 	l.remains, l.generation = newRemains(l.generation), nil
 	switch {
 	case err == nil:

@@ -77,6 +77,10 @@ func (r *remains) follow(ctx context.Context, state consensus.State) *remains {
 		r.stop()
 		ctx, cancel := context.WithCancel(ctx)
 		r.asked, r.cancel, r.done = s, cancel, make(chan struct{})
+		replays := slices.ContainsFunc(s.Parts, func(p consensus.SalvagePart) bool {
+			return !r.plan.Has(p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage})
+		})
+		r.monitor.Interruption.Salvage(replays, time.Now())
 		r.group.Go(func() error {
 			defer close(r.done)
 			r.carryOut(ctx, *s)

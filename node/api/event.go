@@ -35,6 +35,9 @@ const (
 	KindWaiting Kind = "waiting"
 	// KindMember is a change of the roster: who joined, leaves or is gone, and why, in Message.
 	KindMember Kind = "member"
+	// KindInterruption says in Interruption, and for people in Message, how long it took from the newest step of a plan
+	// to the first step of the next one. Step is the latter.
+	KindInterruption Kind = "interruption"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"
 )
@@ -58,6 +61,8 @@ type Event struct {
 	HeldOutF32 *float64 `json:"heldout_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	Message    string   `json:"message,omitempty"`
+	// Interruption is there with KindInterruption alone.
+	Interruption *Interruption `json:"interruption,omitempty"`
 }
 
 // plainEvent is an Event without its methods.

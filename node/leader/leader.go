@@ -161,6 +161,8 @@ type term struct {
 	// made is the next plan, for a state and a reason.
 	madeFor occasion
 	made    *future[made]
+	// ahead holds the plans for the loss of single members.
+	ahead *ahead
 	// schedule follows the steps of the running plan.
 	schedule scheduleWatch
 	// losses follows the steps of the run.
@@ -188,6 +190,7 @@ type made struct {
 	plan  plan.Plan
 	lines []string // why it is as it is
 	err   error
+	took  time.Duration
 }
 
 // Run carries out the leader's duties on whichever node is elected, until ctx ends. It returns
@@ -198,6 +201,8 @@ func (l *Leader) Run(ctx context.Context) {
 	defer tick.Stop()
 	var t *term
 	var seen sightings
+	var losses ahead
+	search := func(f func(context.Context)) bool { return l.search(ctx, f) }
 	changed := l.Consensus.Changed()
 	for {
 		select {
@@ -211,24 +216,30 @@ func (l *Leader) Run(ctx context.Context) {
 		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
 		seen.look(state.Members, l.Heartbeats.Heard, now)
-		_, number, self := l.Consensus.Leader()
+		leader, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil
 			l.blocked.Store("")
 			l.wish.Store(nil)
+			if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished { // this node may lead next
+				losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.Planner.Make)
+			}
 			continue
 		}
 		if t == nil || t.number != number {
-			search := func(f func(context.Context)) bool { return l.search(ctx, f) }
-			t = &term{Leader: l, number: number, search: search, schedule: scheduleWatch{Leader: l, spawn: search}, growth: growth{Leader: l, spawn: search}}
+			t = &term{Leader: l, number: number, search: search, ahead: &losses, schedule: scheduleWatch{Leader: l, spawn: search}, growth: growth{Leader: l, spawn: search}}
 			l.Log.Info("this node is the leader", "term", number)
 		}
 		if state.Run == nil {
 			continue
 		}
-		verdict := decide(t.view(state, seen))
-		if err := errors.Join(t.carryOut(ctx, state, verdict), t.grow(ctx, state)); err != nil && ctx.Err() == nil {
+		next := decide(t.view(state, seen))
+		if err := errors.Join(t.carryOut(ctx, state, next), t.grow(ctx, state)); err != nil && ctx.Err() == nil {
 			l.Log.Warn("leader", "cause", err)
+		}
+		if next == (verdict{}) && state.Plan.Generation != 0 && !state.Paused() {
+			others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == l.Self })
+			losses.look(state, leftOut(state, l.Now()), others, search, t.schedule.planner(""))
 		}
 		seen.busy = time.Since(now)
 	}
@@ -414,25 +425,37 @@ func (t *term) nextPlan(state consensus.State, why string) (made, bool) {
 	out := leftOut(state, t.Now())
 	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, why}
 	if t.madeFor != o || t.made == nil {
-		search := t.schedule.planner(why)
-		t.madeFor, t.made = o, begin(t.search, func(ctx context.Context) made {
-			p, reasons, in, told, err := searchWithout(ctx, state, out, search)
-			if errors.Is(err, planner.ErrNoFit) { // better a plan that may break than none
-				p, reasons, in, told, err = searchWithout(ctx, state.BelieveMemory(), out, search)
-			}
-			lines := append([]string{why}, told...)
-			if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
-				lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in), "device")))
-			}
-			lines = append(lines, reasons.Lines()...)
-			lines = lines[:min(len(lines), maxReasons)]
-			for i, line := range lines {
-				lines[i] = wire.Clip(line, maxReasonBytes)
-			}
-			return made{p, lines, err}
-		})
+		t.madeFor, t.made = o, t.ahead.take(state, out)
+		if t.made == nil {
+			search := t.schedule.planner(why)
+			t.made = begin(t.search, func(ctx context.Context) made { return makePlan(ctx, state, out, search) })
+		}
 	}
 	return t.made.get()
+}
+
+// makePlan searches for the plan of the next generation without the members that are left out.
+func makePlan(ctx context.Context, state consensus.State, out []consensus.Member, search searchFunc) made {
+	begun := time.Now()
+	p, reasons, in, told, err := searchWithout(ctx, state, out, search)
+	if errors.Is(err, planner.ErrNoFit) { // better a plan that may break than none
+		p, reasons, in, told, err = searchWithout(ctx, state.BelieveMemory(), out, search)
+	}
+	lines := told
+	if asked := state.Run.Train; asked.Stages != in.Run.Train.Stages || asked.Replicas != in.Run.Train.Replicas {
+		lines = append(lines, fmt.Sprintf("the cut that was asked for needs more than %s, which is what there is", plan.Count(devicesOf(in), "device")))
+	}
+	return made{p, append(lines, reasons.Lines()...), err, time.Since(begun)}
+}
+
+// reasons returns why the plan is made and why it is as it is, in the bounds of the log.
+func (m made) reasons(why string) []string {
+	lines := append([]string{why}, m.lines...)
+	lines = lines[:min(len(lines), maxReasons)]
+	for i, line := range lines {
+		lines[i] = wire.Clip(line, maxReasonBytes)
+	}
+	return lines
 }
 
 // proposePlan commits the next generation once there is one for this state. A refusal for age is no error: the next
@@ -449,7 +472,7 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	}
 	t.blocked.Store("")
 	m.plan.Start = state.Checkpoint.Step // a search ahead knew an older one
-	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.lines})
+	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.reasons(why)})
 	if err == nil {
 		t.plans++
 		t.noteLinks(state)

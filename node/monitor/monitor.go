@@ -70,9 +70,11 @@ type Monitor struct {
 	api.Hub // of what happens on this node
 	steps   steps
 	slow    *gossip.SlowDowns
-	view    viewCache
-	roster  roster            // the run loop's
-	rulings []consensus.Blame // known to the run loop; nil before its first look
+	// Interruption follows the way from one plan to the next.
+	Interruption Interruption
+	view         viewCache
+	roster       roster            // the run loop's
+	rulings      []consensus.Blame // known to the run loop; nil before its first look
 	// names knows the voters of a run whose state has not come yet; named is done when it is set.
 	names consensus.State
 	named sync.Once
@@ -140,6 +142,7 @@ func (m *Monitor) Begin(state consensus.State) {
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
 	})
+	m.Interruption.plan(state, m.Self, time.Now())
 	m.steps.begin(state.Plan, state.Run.Train.Steps)
 }
 
@@ -187,6 +190,7 @@ func (m *Monitor) Saved(e api.Event) {
 		delete(m.saved, slices.Min(slices.Collect(maps.Keys(m.saved))))
 	}
 	m.mu.Unlock()
+	m.Interruption.save(time.Now())
 	m.Publish(e)
 }
 
@@ -198,6 +202,9 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 		train, model := state.Run.Train, state.Run.Model
 		work := gossip.Work{Micros: train.Micros, MessageBytes: 4 * train.MicroBatch * model.Context * model.Channels}
 		m.slow.Note(state.Plan.Generation, r, m.Links(), work)
+	}
+	if told, ok := m.Interruption.step(r.Step, time.Now()); ok {
+		m.Publish(api.Event{Kind: api.KindInterruption, Generation: state.Plan.Generation, Step: r.Step, Message: told.Text(), Interruption: &told})
 	}
 	if left == "" {
 		return

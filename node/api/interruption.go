@@ -1,0 +1,80 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+
+	"pnode/planner/plan"
+)
+
+// Rung names what a plan goes on from after an interruption.
+type Rung string
+
+// The rungs, the cheapest loss first.
+const (
+	RungPause      Rung = "pause"      // the plan before ended in order, after a step that was saved
+	RungMemory     Rung = "memory"     // from the newest step, which the living had in memory
+	RungReplay     Rung = "replay"     // the same, with lost workers' steps computed again by one member
+	RungCheckpoint Rung = "checkpoint" // from an older checkpoint: some steps are done again
+)
+
+// Interruption says where the time went from the newest step of one plan to the first step of the next, as a node saw it
+// that has a part in both. The parts follow each other and add up to TotalS.
+type Interruption struct {
+	Rung Rung   `json:"rung"`
+	Why  string `json:"why"` // there is another plan
+	// Last is the newest step of the plan before that this node took. Redone counts the steps up to it that are done again.
+	Last   plan.Step `json:"last"`
+	Redone plan.Step `json:"redone"`
+	TotalS float64   `json:"total_s"`
+	// DetectS is until the work on the old plan ended here: it has the step under way. AgreeS is then until the log named
+	// who saves what of the newest step, SaveS until the log had the checkpoint, PlanS until it had the plan, LoadS until
+	// the state was in place, and StepS until the first step was committed.
+	DetectS float64 `json:"detect_s"`
+	AgreeS  float64 `json:"agree_s"`
+	SaveS   float64 `json:"save_s"`
+	PlanS   float64 `json:"plan_s"`
+	LoadS   float64 `json:"load_s"`
+	StepS   float64 `json:"step_s"`
+}
+
+// Text tells people where the time went: "back after 0.62 s: 0.05 s until it was noticed, ...".
+func (i Interruption) Text() string {
+	var parts []string
+	for _, p := range []struct {
+		seconds float64
+		what    string
+	}{
+		{i.DetectS, "until it was noticed"},
+		{i.AgreeS, "to agree"},
+		{i.SaveS, "to save"},
+		{i.PlanS, "for the plan"},
+		{i.LoadS, "to load"},
+		{i.StepS, "for the first step"},
+	} {
+		if p.seconds >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%.2f s %s", p.seconds, p.what))
+		}
+	}
+	text := fmt.Sprintf("back after %.2f s", i.TotalS)
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	text += "; from " + i.rungText()
+	if i.Redone > 0 {
+		text += fmt.Sprintf(", %s done again", plan.Count(int(i.Redone), "step"))
+	}
+	return text
+}
+
+func (i Interruption) rungText() string {
+	switch i.Rung {
+	case RungPause:
+		return "a pause"
+	case RungReplay:
+		return "a replay"
+	case RungCheckpoint:
+		return "a checkpoint"
+	}
+	return "memory"
+}

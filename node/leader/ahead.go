@@ -1,0 +1,104 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+const (
+	// maxAhead bounds the losses whose answers are searched for ahead.
+	maxAhead = 32
+	// aheadRest is how many times as long as the last search took none is begun: searches ahead take at most one part in
+	// 1+aheadRest of a processor's time.
+	aheadRest = 19
+	// aheadAge is when an answer is searched for again: what is measured changes.
+	aheadAge = 2 * time.Minute
+)
+
+// ahead holds the answers to the loss of single members of a plan, searched for before any of them is lost, one after the
+// other. The leader answers the loss of each other member, everybody else that of the leader.
+type ahead struct {
+	generation plan.Generation
+	answers    map[string]answer // by the members that are left
+	searching  *future[made]     // the newest search; nil once its result was seen
+	resting    time.Time         // nothing is searched for before
+}
+
+// answer is the next plan when a member is lost.
+type answer struct {
+	next  *future[made]
+	begun time.Time
+}
+
+// look begins the next search for the loss of one of some members of the state's plan, unless one is under way. out are the
+// members that plans do without now.
+func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.PeerID, on spawn, search searchFunc) {
+	now := time.Now()
+	if a.generation != state.Plan.Generation {
+		*a = ahead{generation: state.Plan.Generation, resting: a.resting}
+	}
+	if a.searching != nil {
+		m, ok := a.searching.get()
+		if !ok {
+			return
+		}
+		a.searching, a.resting = nil, now.Add(aheadRest*m.took)
+	}
+	if now.Before(a.resting) {
+		return
+	}
+	known := a.answers
+	a.answers = map[string]answer{}
+	for _, p := range lost[:min(len(lost), maxAhead)] {
+		left := remaining(state, out, p)
+		old, ok := known[left]
+		if ok {
+			a.answers[left] = old
+		}
+		if a.searching != nil || ok && now.Sub(old.begun) < aheadAge {
+			continue
+		}
+		after := without(state, []consensus.Member{{Peer: p}})
+		rest := slices.DeleteFunc(slices.Clone(out), func(m consensus.Member) bool { return m.Peer == p })
+		if a.searching = begin(on, func(ctx context.Context) made { return makePlan(ctx, after, rest, search) }); a.searching != nil {
+			a.answers[left] = answer{a.searching, now}
+		}
+	}
+}
+
+// take returns the answer for the members that a state has, which may still be searched for; nil where nobody looked for it.
+func (a *ahead) take(state consensus.State, out []consensus.Member) *future[made] {
+	if a.generation != state.Plan.Generation {
+		return nil
+	}
+	left := remaining(state, out, "")
+	found := a.answers[left].next
+	delete(a.answers, left)
+	return found
+}
+
+// remaining names the members that are left without one, as far as a plan depends on them: their processes, their devices,
+// and who is left out.
+func remaining(state consensus.State, out []consensus.Member, lost plan.PeerID) string {
+	var b strings.Builder
+	for _, m := range state.Members {
+		if m.Peer == lost || m.State == consensus.Gone {
+			continue
+		}
+		fmt.Fprintf(&b, "%q %d %s %d", m.Peer, m.ProcessEpoch, m.State, m.Shown.MemoryHalvings())
+		for _, d := range m.Profile.Devices {
+			fmt.Fprintf(&b, " %q", d.Name)
+		}
+		if slices.ContainsFunc(out, func(o consensus.Member) bool { return o.Peer == m.Peer }) {
+			b.WriteString(" out")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,132 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// TestPlansAhead: the loss of each member is answered before it happens, within a share of time; when one is lost its answer
+// is taken without another search, and after a change of the others it is not.
+func TestPlansAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = time.Second // of a search
+		var mu sync.Mutex        // guards searched
+		var searched []string
+		search := func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+			time.Sleep(took)
+			var names []string
+			for _, m := range in.Members {
+				names = append(names, string(m.Peer))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			searched = append(searched, strings.Join(names, ""))
+			return plan.Plan{Generation: in.Generation}, plan.Reasons{}, nil
+		}
+		on := func(f func(context.Context)) bool { go f(t.Context()); return true }
+		run := rehearsedRun()
+		member := func(p plan.PeerID) consensus.Member {
+			return consensus.Member{Peer: p, State: consensus.Active, Profile: withDevices(1)}
+		}
+		state := consensus.State{Run: &run, Members: []consensus.Member{member("a"), member("b"), member("c")}, Plan: plan.Plan{Generation: 3}}
+		var a ahead
+		begun := time.Now()
+		for time.Since(begun) < 2*(1+aheadRest)*took {
+			a.look(state, nil, []plan.PeerID{"b", "c"}, on, search)
+			time.Sleep(decideEvery)
+			synctest.Wait()
+		}
+		if want := []string{"ac", "ab"}; !slices.Equal(searched, want) {
+			t.Fatalf("searched for %v in %v, want %v, one after the other", searched, time.Since(begun), want)
+		}
+		lost := state
+		lost.Epoch++
+		lost.Members = slices.Clone(state.Members)
+		lost.Members[1].State = consensus.Gone
+		changed := lost
+		changed.Members = slices.Clone(lost.Members)
+		changed.Members[2].Profile = withDevices(2)
+		if a.take(changed, nil) != nil {
+			t.Error("an answer was taken though another member has other devices by now")
+		}
+		next := lost
+		next.Plan.Generation++
+		if a.take(next, nil) != nil {
+			t.Error("an answer of the plan before was taken")
+		}
+		m, ok := a.take(lost, nil).get()
+		if !ok || m.plan.Generation != 4 || m.err != nil {
+			t.Errorf("the answer to the loss of b is %+v, known %t", m, ok)
+		}
+		if a.take(lost, nil) != nil {
+			t.Error("an answer was taken twice")
+		}
+		time.Sleep(aheadAge)
+		a.look(state, nil, []plan.PeerID{"c"}, on, search)
+		time.Sleep(2 * took)
+		synctest.Wait()
+		if len(searched) != 3 || searched[2] != "ab" {
+			t.Errorf("searched for %v, want the loss of c answered anew", searched)
+		}
+	})
+}
+
+// TestALossIsAnsweredWithoutASearch: the leader plans for a loss as soon as it knows of it, with the plan of before.
+func TestALossIsAnsweredWithoutASearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		run.Train.Stages = 0
+		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}, {Peer: "b", Device: "cpu"}}}}}
+		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
+			{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
+		}}}
+		var mu sync.Mutex // guards searches
+		searches := 0
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if searches++; searches > 1 {
+						return plan.Plan{}, plan.Reasons{}, errors.New("not asked for again")
+					}
+					return plan.Plan{Generation: in.Generation, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, nil
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		time.Sleep(4 * decideEvery)
+		synctest.Wait()
+		mu.Lock()
+		if searches != 1 {
+			t.Errorf("%d searches before a loss, want one for the loss of b", searches)
+		}
+		mu.Unlock()
+		l.Ended("b")
+		time.Sleep(salvageGrace + 4*decideEvery)
+		synctest.Wait()
+		if now := log.State(); now.Plan.Generation != 2 {
+			t.Errorf("generation %d, want the plan that was made ahead", now.Plan.Generation)
+		}
+		cancel()
+		<-ended
+	})
+}
