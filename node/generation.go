@@ -66,7 +66,7 @@ func (n *Node) startGeneration(ctx context.Context, state consensus.State) *gene
 	g := &generation{
 		Node: n, state: state, plan: state.Plan, end: end,
 		done: make(chan error, 1), loaded: make(chan struct{}),
-		sent: n.replayer.Begin(state.Plan), cadence: checkpointer.NewCadence(),
+		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(),
 	}
 	n.group.Go(func() error {
 		err := g.run(ctx)
@@ -201,12 +201,12 @@ func (g *generation) settle(ctx context.Context) {
 
 // due reports to the coordinator whether the state after a step is to be saved.
 func (g *generation) due(step plan.Step) bool {
-	newest := g.raft.State().Checkpoint.Step
+	state := g.raft.State()
 	forgets := slices.ContainsFunc(g.plan.Peers(), func(p plan.PeerID) bool {
 		b, _ := g.heartbeats.Last(p)
-		return b.Generation == g.plan.Generation && b.Kept > newest+1
+		return b.Generation == g.plan.Generation && b.Kept > state.Checkpoint.Step+1
 	})
-	return g.cadence.Due(step, newest, forgets || g.sent.Full())
+	return g.cadence.Due(step, state, forgets || g.sent.Full())
 }
 
 // runSteps returns when all workers have finished their steps, or one of them or a link fails.

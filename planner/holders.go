@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
@@ -41,6 +43,8 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 					Peer: m.Peer, Shared: holders.Common(p.ties(place.Peer), m.Ties), Near: of.Near(id, m.Peer),
 					Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
+				link, _ := p.links.between(place.Peer, m.Peer)
+				o.Slow = (holders.Copy{StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
 				roomy = append(roomy, o)
 				o.Full = measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
 				options = append(options, o)
@@ -85,13 +89,83 @@ func (p *problem) holderText(id plan.StageID, need int64, holder holders.Option,
 	return ""
 }
 
-// checkpointBytes returns the size of the checkpoints of some layers on one disk: parameters and
-// moments in float32, as often as the run keeps checkpoints.
-func (p *problem) checkpointBytes(layers plan.LayerRange) (bytes int64) {
+// copyReason says how often copies of the stages' state are made, by the stage whose copy takes the longest; nil where nobody
+// keeps copies. A step takes so long.
+func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
+	worst, text := int64(-1), ""
+	for s, place := range of.Replicas[0].Stages { // the others do not save
+		if place.Holder == "" {
+			continue
+		}
+		link, measured := p.links.between(place.Peer, place.Holder)
+		c := holders.Copy{
+			StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS,
+			BusyBytesPerS: int64(cost.MulDiv(schedule.Nanos(p.traffic(of, place.Peer, place.Holder)), 1e9, max(step, 1))),
+		}
+		if took := c.Nanos(); took > worst {
+			worst = took
+			text = fmt.Sprintf("%s of replica 0 stage %d take %s to %s over the %s that steps leave of %s", plan.Size(c.StateBytes), s,
+				plan.Time(schedule.Nanos(took)), p.label(place.Holder), plan.Bandwidth(c.LeftOver()), plan.Bandwidth(c.BytesPerS))
+			if !measured {
+				text += ", as assumed"
+			}
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	every := holders.Every(worst, holders.Rate{}.Between())
+	often := fmt.Sprintf("every %s (%s) or so, more often where nodes are lost often", plan.Time(schedule.Nanos(every)), plan.Count(int(holders.Steps(every, int64(step))), "step"))
+	if asked := p.in.Run.Train.CheckpointEvery; asked > 0 {
+		often = fmt.Sprintf("every %s as asked", plan.Count(int(asked), "step"))
+	}
+	return []plan.Reason{{Kind: plan.ReasonHolder, Text: fmt.Sprintf("checkpoints with copies %s: the %s", often, text)}}
+}
+
+// mostTraffic bounds bytes of a step so that sums of them do not overflow.
+const mostTraffic = 1 << 52
+
+// traffic returns how many bytes the steps of a plan send from one peer to another in a step: tensors between stages, and
+// gradients that replicas of a layer add up.
+func (p *problem) traffic(of plan.Plan, from, to plan.PeerID) (bytes int64) {
+	for _, pipe := range of.Replicas {
+		for s := 1; s < len(pipe.Stages); s++ {
+			a, b := pipe.Stages[s-1], pipe.Stages[s]
+			if a.Peer == from && b.Peer == to || a.Peer == to && b.Peer == from {
+				codec, _ := plan.ParseCodec(a.Codec) // none is float32
+				each := codec.Bytes(cost.Elements(p.in.Costs[a.Layers.End-1].BoundaryBytes))
+				bytes += min(min(each, mostTraffic>>20)*int64(pipe.Micros), mostTraffic)
+			}
+		}
+	}
+	for r, pipe := range of.Replicas {
+		for q, other := range of.Replicas {
+			for _, a := range pipe.Stages {
+				for _, b := range other.Stages {
+					if r != q && a.Peer == from && b.Peer == to {
+						for l := max(a.Layers.First, b.Layers.First); l < min(a.Layers.End, b.Layers.End); l++ {
+							bytes += 2 * min(p.in.Costs[l].ParamBytes, mostTraffic>>20) // sums one way, results the other
+						}
+					}
+				}
+			}
+		}
+	}
+	return min(bytes, mostTraffic)
+}
+
+// stateBytes returns the size of one checkpoint of some layers: parameters and moments in float32.
+func (p *problem) stateBytes(layers plan.LayerRange) (bytes int64) {
 	for _, k := range p.in.Costs[layers.First:layers.End] {
 		bytes += k.ParamBytes + plan.MomentVectors*(k.ParamBytes-k.FrozenBytes)
 	}
-	return bytes * int64(max(1, min(p.in.Run.Train.KeepCheckpoints, 1<<10)))
+	return bytes
+}
+
+// checkpointBytes returns the size of the checkpoints of some layers on one disk: one, as often as the run keeps
+// checkpoints.
+func (p *problem) checkpointBytes(layers plan.LayerRange) int64 {
+	return p.stateBytes(layers) * int64(max(1, min(p.in.Run.Train.KeepCheckpoints, 1<<10)))
 }
 
 // keeps reports whether a peer has checkpoints of the same stage under the plan in force, its own or

@@ -21,6 +21,7 @@ func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
 		return plan.Plan{}, nil, err
 	}
 	reasons := append(explain(s, best, others), s.assignHolders(&p)...)
+	reasons = append(reasons, s.copyReason(p, best.step())...)
 	if err := p.Validate(s.layers(), in.Run.Train.Sums()); err != nil {
 		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
 	}

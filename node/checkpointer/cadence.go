@@ -4,25 +4,26 @@ import (
 	"sync"
 	"time"
 
+	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 const (
-	// leastInterval is the least time between two checkpoints.
-	leastInterval = 5 * time.Second
-	// restShare is how many times as long as the last checkpoint took to be committed none is made.
-	restShare = 9
-	// forgetRestShare is the same where messages are forgotten.
+	// forgetRestShare is how many times as long as the last checkpoint took to be committed none is made where messages
+	// are forgotten.
 	forgetRestShare = 3
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
 )
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode. A checkpoint
-// is made in the background, so its cost is bandwidth, of disks and lines: at most one part in 1+restShare of the
-// time goes into it. It is due earlier where messages can no longer be kept for a replay, for then more than its cost
-// is at stake.
+// is made in the background, so its cost is bandwidth, of disks and lines: package holders says what part of the time it may
+// take, from a tenth where members are lost often to a hundredth where they are not. It is due earlier where messages can no
+// longer be kept for a replay, for then more than its cost is at stake.
 type Cadence struct {
+	losses *losses
+
 	mu        sync.Mutex // guards the rest
 	asked     plan.Step  // of the checkpoint under way; 0: none is
 	since     time.Time  // when that was asked for
@@ -31,29 +32,66 @@ type Cadence struct {
 }
 
 // NewCadence returns the cadence of a generation that begins now.
-func NewCadence() *Cadence { return &Cadence{committed: time.Now()} }
+func (c *Checkpointer) NewCadence() *Cadence {
+	return &Cadence{losses: &c.losses, committed: time.Now()}
+}
 
-// Due reports whether the state after a step is to be saved, given the step of the run's newest checkpoint and
-// whether messages are about to be forgotten. A save is under way from then on.
-func (c *Cadence) Due(step, newest plan.Step, forgets bool) bool {
+// Due reports whether the state after a step is to be saved, given the run's state and whether messages are about to be
+// forgotten. A save is under way from then on.
+func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	rate := c.losses.look(state.Members, now)
 	if c.asked != 0 {
 		switch {
-		case newest >= c.asked:
+		case state.Checkpoint.Step >= c.asked:
 			c.took, c.committed, c.asked = now.Sub(c.since), now, 0
 		case now.Sub(c.since) < lostAfter:
 			return false
 		}
 	}
-	rest := time.Duration(restShare)
+	rest := time.Duration(holders.Every(int64(c.took), rate.Between()))
 	if forgets {
-		rest = forgetRestShare
+		rest = max(time.Duration(holders.LeastNanos), forgetRestShare*c.took)
 	}
-	if now.Sub(c.committed) < max(leastInterval, rest*c.took) {
+	if now.Sub(c.committed) < rest {
 		return false
 	}
 	c.asked, c.since = step, now
 	return true
+}
+
+// losses counts the members whose processes were lost while this node looked.
+type losses struct {
+	mu    sync.Mutex // guards the rest
+	begun time.Time
+	known map[plan.PeerID]life
+	count int
+}
+
+// life is the process of a member, as it was seen last.
+type life struct {
+	epoch uint64
+	gone  bool
+}
+
+// look takes the roster in and returns how often members were lost so far. Who left by itself was not lost.
+func (l *losses) look(members []consensus.Member, now time.Time) holders.Rate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.begun = now
+	}
+	next := make(map[plan.PeerID]life, len(members))
+	for _, m := range members {
+		is := life{m.ProcessEpoch, m.State == consensus.Gone}
+		was, known := l.known[m.Peer]
+		if known && !was.gone && (is.gone && m.Reason != consensus.ReasonLeft || is.epoch != was.epoch) {
+			l.count++
+		}
+		next[m.Peer] = is
+	}
+	l.known = next
+	return holders.Rate{SeenNanos: int64(now.Sub(l.begun)), Losses: l.count}
 }

@@ -5,30 +5,38 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
-// TestCheckpointsTakeATenthOfTheTime: one is due when the last one is committed and its rest is over, sooner where
+// TestCheckpointsTakeAShareOfTheTime: one is due when the last one is committed and its rest is over, sooner where
 // messages are forgotten, and never two at once.
-func TestCheckpointsTakeATenthOfTheTime(t *testing.T) {
+func TestCheckpointsTakeAShareOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCadence()
+		c := (&Checkpointer{}).NewCadence()
+		begun := time.Now()
 		want := func(due bool, step, newest int, forgets bool) {
 			t.Helper()
-			if got := c.Due(plan.Step(step), plan.Step(newest), forgets); got != due {
+			state := consensus.State{Checkpoint: consensus.Checkpoint{Step: plan.Step(newest)}}
+			if got := c.Due(plan.Step(step), state, forgets); got != due {
 				t.Errorf("after step %d: %t, want %t", step, got, due)
 			}
 		}
+		rest := func(took time.Duration) time.Duration {
+			seen := holders.Rate{SeenNanos: int64(time.Since(begun))}
+			return time.Duration(holders.Every(int64(took), seen.Between()))
+		}
 		want(false, 1, 0, false)
-		time.Sleep(leastInterval)
+		time.Sleep(time.Duration(holders.LeastNanos))
 		want(true, 2, 0, false)
 		time.Sleep(20 * time.Second)
 		want(false, 3, 0, true) // it is under way
 		time.Sleep(10 * time.Second)
 		want(false, 4, 2, false) // it took 30 s
-		time.Sleep(restShare*30*time.Second - time.Second)
+		time.Sleep(rest(30*time.Second) - time.Second)
 		want(false, 5, 2, false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute) // the more time without losses the longer the rest
 		want(true, 6, 2, false)
 		time.Sleep(30 * time.Second)
 		want(false, 7, 6, true)
@@ -39,4 +47,31 @@ func TestCheckpointsTakeATenthOfTheTime(t *testing.T) {
 		time.Sleep(time.Second)
 		want(true, 10, 6, true) // the one before never came
 	})
+}
+
+// TestLossesAreCounted: of processes that end without a word, once each, whichever generation runs.
+func TestLossesAreCounted(t *testing.T) {
+	now := time.Unix(0, 0)
+	var l losses
+	member := func(epoch uint64, state consensus.MemberState, reason string) consensus.Member {
+		return consensus.Member{Peer: "a", ProcessEpoch: epoch, State: state, Reason: reason}
+	}
+	for i, c := range []struct {
+		member consensus.Member
+		want   int
+	}{
+		{member(1, consensus.Active, ""), 0},
+		{member(1, consensus.Gone, "its process has ended"), 1},
+		{member(1, consensus.Gone, "its process has ended"), 1},
+		{member(2, consensus.Joining, ""), 1},
+		{member(3, consensus.Active, ""), 2}, // started again before anybody said that it is gone
+		{member(3, consensus.Draining, ""), 2},
+		{member(3, consensus.Gone, consensus.ReasonLeft), 2},
+		{member(4, consensus.Active, ""), 2},
+	} {
+		now = now.Add(time.Minute)
+		if got := l.look([]consensus.Member{c.member}, now); got != (holders.Rate{SeenNanos: int64(i) * int64(time.Minute), Losses: c.want}) {
+			t.Errorf("%d: %+v, want %d", i, got, c.want)
+		}
+	}
 }

@@ -49,11 +49,14 @@ type Peers interface {
 
 // Checkpointer moves layer states between stages, the local store, other nodes and the log.
 // Its methods may be called concurrently.
-type Checkpointer struct{ Config }
+type Checkpointer struct {
+	Config
+	losses losses
+}
 
 // New returns a Checkpointer that holds copies for other members from now on.
 func New(c Config) *Checkpointer {
-	made := &Checkpointer{c}
+	made := &Checkpointer{Config: c}
 	c.Peers.Serve(protocolCopy, made.hold)
 	return made
 }
@@ -116,7 +119,11 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 			return err
 		}
 	}
-	holder := s.copy(ctx, request)
+	patience := slowCopyTimeout
+	if state.Last || s.Consensus.State().Run.Train.CheckpointEvery > 0 {
+		patience = copyTimeout
+	}
+	holder := s.copy(ctx, request, patience)
 	return s.reportCopy(ctx, saved, holder)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -11,14 +12,14 @@ import (
 
 // copy has a stage's holder fetch a copy, and returns the holder; empty without a copy. Where the holder is lost meanwhile,
 // the one that takes its place is asked.
-func (s PlanSaver) copy(ctx context.Context, request copyRequest) plan.PeerID {
+func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.Duration) plan.PeerID {
 	var lost []plan.PeerID
 	for {
 		holder := s.Consensus.State().Holder(request.stage())
 		if holder == "" || slices.Contains(lost, holder) {
 			return ""
 		}
-		asking, free := s.untilPause(ctx, request, holder)
+		asking, free := s.untilPause(ctx, request, holder, patience)
 		_, err := s.Peers.Ask(asking, holder, protocolCopy, request)
 		gone := errors.Is(context.Cause(asking), errGone)
 		free()
@@ -45,11 +46,11 @@ var (
 	errGone = errors.New("checkpointer: the other node of the copy is gone")
 )
 
-// untilPause returns a context that ends after copyTimeout, when the other end of a copy is gone, and when its plan is over, or
+// untilPause returns a context that ends after some time, when the other end of a copy is gone, and when its plan is over, or
 // about to be. The copies of the last step of a plan are wanted even then, and those of the run's first checkpoint: there is none to go
 // back to.
-func (c *Checkpointer) untilPause(ctx context.Context, r copyRequest, other plan.PeerID) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithTimeout(ctx, copyTimeout)
+func (c *Checkpointer) untilPause(ctx context.Context, r copyRequest, other plan.PeerID, patience time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithTimeout(ctx, patience)
 	ctx, end := context.WithCancelCause(ctx)
 	now := c.Consensus.State()
 	wanted := now.Paused() || now.Checkpoint.Step == 0
@@ -174,7 +175,7 @@ func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
 		if holder := s.Consensus.State().Holder(st.request.stage()); holder == "" || heldBy(st.saved.Layers, holder) {
 			continue
 		}
-		if holder := s.copy(ctx, st.request); holder != "" {
+		if holder := s.copy(ctx, st.request, slowCopyTimeout); holder != "" {
 			if err := s.reportCopy(ctx, st.saved, holder); err != nil {
 				return err
 			}

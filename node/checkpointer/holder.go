@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/pipeline/wire/strict"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -24,8 +25,10 @@ type copyRequest struct {
 
 const (
 	protocolCopy = "/pnode/copy/1"
-	// copyTimeout bounds one copy. After it the stage is reported with one holder.
-	copyTimeout = time.Minute
+	// copyTimeout bounds one copy that something waits for: the end of a plan, or the next checkpoint of a run that says how
+	// often. After it the stage is reported with one holder. slowCopyTimeout bounds those that nothing waits for.
+	copyTimeout     = time.Minute
+	slowCopyTimeout = time.Duration(holders.SlowNanos)
 	// planPatience bounds the holder's wait for what the asking node has read of the log already.
 	planPatience = 5 * time.Second
 )
@@ -100,7 +103,7 @@ func pinStep(name string) (plan.Step, bool) {
 
 // hold answers a copyRequest. It returns when the copy is durable.
 func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, slowCopyTimeout)
 	defer cancel()
 	r, err := decodeCopyRequest(request)
 	if err != nil {
@@ -113,7 +116,7 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	if err := c.Store.Pin(r.pin(), r.Chunks); err != nil {
 		return nil, err
 	}
-	fetching, free := c.untilPause(ctx, r, from)
+	fetching, free := c.untilPause(ctx, r, from, slowCopyTimeout)
 	defer free()
 	return nil, c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
 }

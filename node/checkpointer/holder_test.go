@@ -58,7 +58,7 @@ func TestAnotherMemberHoldsForOneThatIsGone(t *testing.T) {
 			Plan:    plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}}}}},
 		}
 		log := &fakeLog{changed: make(chan struct{}), state: state}
-		c := &Checkpointer{Config{Self: "c", Consensus: log}}
+		c := &Checkpointer{Config: Config{Self: "c", Consensus: log}}
 		request := copyRequest{Generation: 3, Step: 50}
 		if err := c.await(t.Context(), request, "a"); !errors.Is(err, errEarly) {
 			t.Errorf("what b holds: %v", err)
@@ -94,8 +94,8 @@ func FuzzDecodeCopyRequest(f *testing.F) {
 // A copy ends with the other node's death, which the log tells before the connection does, also where it is wanted most.
 func TestACopyEndsWithTheOtherNode(t *testing.T) {
 	log := &fakeLog{changed: make(chan struct{}), state: consensus.State{Members: []consensus.Member{{Peer: "holder", State: consensus.Active}}}}
-	c := &Checkpointer{Config{Consensus: log}}
-	ctx, free := c.untilPause(t.Context(), copyRequest{}, "holder")
+	c := &Checkpointer{Config: Config{Consensus: log}}
+	ctx, free := c.untilPause(t.Context(), copyRequest{}, "holder", time.Hour)
 	defer free()
 	if ctx.Err() != nil {
 		t.Fatal(context.Cause(ctx))

@@ -18,7 +18,7 @@ func TestTheWayBackIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	c := &Checkpointer{Config{Self: "a", Store: store}}
+	c := &Checkpointer{Config: Config{Self: "a", Store: store}}
 	at := func(g plan.Generation, step plan.Step, older ...plan.Step) {
 		t.Helper()
 		s := consensus.State{Run: &plan.RunSpec{Run: "r", Train: plan.TrainSpec{KeepCheckpoints: 1}}, Checkpoint: consensus.Checkpoint{Step: step, Generation: g}}

@@ -232,7 +232,7 @@ func TestAReportTheLogRefusesNamesNoHolder(t *testing.T) {
 		{fmt.Errorf("%w: %w", consensus.ErrRejected, consensus.ErrStale), []string{"report 7 of 3: [me b]"}},
 	} {
 		log := &told{refuses: c.refusal}
-		saver := PlanSaver{Checkpointer: &Checkpointer{Config{Self: "me", Consensus: log, Log: slog.New(slog.DiscardHandler)}}}
+		saver := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "me", Consensus: log, Log: slog.New(slog.DiscardHandler)}}}
 		err := saver.reportCopy(t.Context(), consensus.StageSaved{Step: 7, Generation: 3, Layers: make([]consensus.LayerRef, 1)}, "b")
 		if !slices.Equal(log.acts, c.want) || (err == nil) != (len(c.want) == 2) {
 			t.Errorf("%q, %v; want %q", log.acts, err, c.want)

@@ -10,8 +10,8 @@ import (
 // Option is a member that may keep the copy of a stage.
 type Option struct {
 	Peer plan.PeerID
-	// Full reports that its disk has no room for the copy.
-	Full bool
+	// Full reports that its disk has no room for the copy, Slow that a copy takes longer than SlowNanos to get there.
+	Full, Slow bool
 	// Shared counts what it has in common with the stage's node, see Common: the same event may take both away. It
 	// does not matter for who is Laden and keeps its Share of copies already.
 	Shared int
@@ -25,7 +25,7 @@ type Option struct {
 // compare orders options, the better first.
 func (o Option) compare(b Option) int {
 	return cmp.Or(
-		number(o.Full)-number(b.Full), cmp.Compare(o.Shared, b.Shared),
+		number(o.Full)-number(b.Full), number(o.Slow)-number(b.Slow), cmp.Compare(o.Shared, b.Shared),
 		number(o.Near)-number(b.Near), cmp.Compare(o.Copies, b.Copies), cmp.Compare(o.Peer, b.Peer),
 	)
 }

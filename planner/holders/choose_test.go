@@ -20,6 +20,7 @@ func TestBest(t *testing.T) {
 		{"another network and owner before another network", []Option{{Peer: "a", Shared: 1}, {Peer: "b", Shared: 0}}, "b"},
 		{"not all with the one elsewhere", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Shared: 2}}, "b"},
 		{"but all with one, where that does not matter", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Near: true}}, "a"},
+		{"who is in reach before who is elsewhere", []Option{{Peer: "a", Slow: true}, {Peer: "b", Shared: 2}}, "b"},
 		{"who has room before all else", []Option{{Peer: "a", Full: true}, {Peer: "b", Shared: 2, Near: true, Copies: 9}}, "b"},
 	} {
 		if got, ok := Best(c.options); got.Peer != c.want || ok != (c.want != "") {

@@ -1,4 +1,4 @@
-// Package holders says which members keep the copies of stages' checkpoints.
+// Package holders says which members keep the copies of stages' checkpoints, and how often copies are made.
 //
 // A stage's state is lost with its node unless another one has a copy. The next node should not be lost together with the
 // first: by the same power cut, router or owner.
@@ -6,8 +6,13 @@
 // # Nouns
 //
 //   - Option: a member that may keep the copy of a stage, with what counts for it. [Best] chooses.
+//
 //   - Ties: names of what a member may be lost with, such as its network. [Common] counts those that two share.
 //
+//   - Copy: a stage's state and the line that it crosses. [Every] is the time from one copy to the next.
+//
+//   - Rate: how often members were lost.
+//
 // The package is pure. Package planner chooses the holders of a plan, swarm/consensus those that take the place of a
-// holder that is gone. It imports nothing of the project but planner/plan.
+// holder that is gone, and node/checkpointer keeps the interval. It imports nothing of the project but planner/plan.
 package holders

@@ -38,7 +38,8 @@ const (
 	ReasonAssumed ReasonKind = "assumed"
 	// ReasonRelayed names a pair of neighbours whose messages go through another member.
 	ReasonRelayed ReasonKind = "relayed"
-	// ReasonHolder names a node that keeps copies because another one's disk has no room for them.
+	// ReasonHolder says how often copies are made, or names a node that keeps them because another one's disk has no
+	// room for them.
 	ReasonHolder ReasonKind = "holder"
 	// ReasonMoved says how much state changes its node.
 	ReasonMoved ReasonKind = "moved"

@@ -1,0 +1,94 @@
+package holders
+
+import (
+	"math"
+	"math/bits"
+
+	"pnode/planner/plan"
+)
+
+const (
+	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have a
+	// tenth of a line's time at most, and a hundredth where losses are rare.
+	leastRests, mostRests = 9, 99
+	// LeastNanos is the least time between two copies.
+	LeastNanos = int64(5e9)
+	// SlowNanos is how long a copy may take before a member counts as too far away to keep one.
+	SlowNanos = int64(600e9)
+	// leftOverShare is the part of a line, in one of so many, that copies have where activations need all of it.
+	leftOverShare = 20
+
+	milli = int64(1e6)
+	// mostMillis bounds times so that no product of two overflows: 11 days.
+	mostMillis = int64(1e9)
+)
+
+// Every returns how long to wait from one copy to the next where one takes copyNanos and a node is lost every lossNanos.
+// It is the interval that loses the least time if a copy cost all of its own (Young, "A first order approximation to
+// the optimum checkpoint interval", 1974): the root of twice the product. A copy in the background costs less, and a
+// replay makes up for what a copy lacks, so the rest is bounded on both sides.
+func Every(copyNanos, lossNanos int64) int64 {
+	took, losses := millis(copyNanos), millis(lossNanos)
+	best := root(2 * took * losses)
+	return max(LeastNanos, min(max(best, leastRests*took), mostRests*took)*milli)
+}
+
+// millis returns a time in milliseconds, bounded.
+func millis(nanos int64) int64 { return min(max(nanos, 0)/milli, mostMillis) }
+
+// root returns the integer square root of n, which is at least 0.
+func root(n int64) int64 {
+	r := int64(math.Sqrt(float64(n))) // off by one at most, on any machine
+	for r > 0 && r*r > n {
+		r--
+	}
+	for (r+1)*(r+1) <= n {
+		r++
+	}
+	return r
+}
+
+// Copy is a stage's state and the line to its holder.
+type Copy struct {
+	StateBytes int64
+	// BytesPerS is what the line carries, BusyBytesPerS how much of that the steps need.
+	BytesPerS, BusyBytesPerS int64
+}
+
+// LeftOver returns how many bytes a second are left for copies, at least a twentieth of the line.
+func (c Copy) LeftOver() int64 {
+	return max(c.BytesPerS-c.BusyBytesPerS, c.BytesPerS/leftOverShare, 1)
+}
+
+// Nanos returns how long a copy takes.
+func (c Copy) Nanos() int64 {
+	left := c.LeftOver()
+	whole, rest := c.StateBytes/left, c.StateBytes%left
+	if whole >= math.MaxInt64/int64(1e9) {
+		return math.MaxInt64
+	}
+	high, low := bits.Mul64(uint64(rest), 1e9)
+	part, _ := bits.Div64(high, low, uint64(left)) // less than a second, since rest < left
+	return whole*1e9 + int64(part)
+}
+
+// Steps returns how many steps pass from one copy to the next.
+func Steps(everyNanos, stepNanos int64) plan.Step {
+	step := max(stepNanos, 1)
+	return plan.Step(max(1, (everyNanos+step-1)/step))
+}
+
+// Rate is how often nodes are lost, as far as one has seen.
+type Rate struct {
+	// SeenNanos is for how long one has looked, Losses how many nodes were lost in that time.
+	SeenNanos int64
+	Losses    int
+}
+
+// priorNanos is in what time a node is expected to be lost before any was seen.
+const priorNanos = int64(4 * 3600e9)
+
+// Between returns the mean time between two losses: what was seen, and one loss more in priorNanos.
+func (r Rate) Between() int64 {
+	return (min(max(r.SeenNanos, 0), math.MaxInt64/2) + priorNanos) / int64(max(r.Losses, 0)+1)
+}
