@@ -22,8 +22,8 @@
 //
 // # Goroutines
 //
-// Run is one loop. Each process has one goroutine that reads its steps and waits for its end, each cloud those of its
-// server. All processes end when their standard inputs do, so that none outlives this one.
+// Run is one loop. Each process has one goroutine that reads its steps and waits for its end, and two that hear of its
+// interruptions; each cloud has those of its server. All processes end when their standard inputs do, so that none outlives this one.
 //
 // The package looks at runs from the outside: through processes, node/api, node/ledger and stopped stores. cmd/pnode calls it.
 // It alone uses swarm/netlab outside of tests.

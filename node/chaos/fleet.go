@@ -39,6 +39,8 @@ type fleet struct {
 	lines   network
 	members []*member
 	steps   chan progress
+	told    chan told
+	heard   []told
 	over    chan struct{} // closed when nobody reads steps any more
 	invite  string
 	newest  progress
@@ -62,7 +64,7 @@ type span struct {
 
 // newFleet returns the nodes of a run, none of which is started, with a cloud for each.
 func newFleet(o Options, n network) (*fleet, error) {
-	f := &fleet{Options: o, lines: n, steps: make(chan progress, 1024), over: make(chan struct{})}
+	f := &fleet{Options: o, lines: n, steps: make(chan progress, 1024), told: make(chan told, 64), over: make(chan struct{})}
 	for i := range o.Nodes + 1 {
 		m := &member{number: i, dir: config.NodeDir(o.Dir, i), at: n.machine(i)}
 		l, err := m.at.listen()
@@ -149,6 +151,9 @@ func (f *fleet) start(m *member, invite string, args []string) (err error) {
 	m.run, err = launch{on: m.at, binary: f.Binary, dir: m.dir, args: args, env: env}.begin(f.over, f.steps)
 	m.told = false
 	f.changed(1)
+	if err == nil {
+		go f.hear(m, m.run)
+	}
 	return err
 }
 
@@ -218,6 +223,7 @@ func (f *fleet) stop(ctx context.Context) error {
 		select {
 		case p := <-f.steps:
 			f.took(p)
+		case <-f.told:
 		case <-left[0].run.ended:
 		case <-late.C:
 			for _, m := range left {

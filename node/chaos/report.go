@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/ledger"
 	"pnode/planner/plan"
 )
@@ -22,7 +23,10 @@ type Injected struct {
 	// PauseS is the longest time between two new steps from the fault to the next one, in seconds.
 	PauseS float64 `json:"pause_s"`
 	// NextS is the time from the fault to the first step of a later plan, in seconds; 0 where none came before the next fault.
-	NextS      float64 `json:"next_s"`
+	NextS float64 `json:"next_s"`
+	// Interruption says where the time went on the way to that plan; nil where no node has told.
+	Interruption *api.Interruption `json:"interruption,omitempty"`
+
 	generation plan.Generation
 	at         time.Time
 }
@@ -56,6 +60,7 @@ type Report struct {
 	Emulated bool       `json:"emulated"`
 	Faults   []Injected `json:"faults"`
 	Times    []Times    `json:"times"`
+	Parts    []Parts    `json:"parts"`
 	// Seconds from the end of the quiet start to the end of the faults, and Steps committed within.
 	Seconds float64   `json:"seconds"`
 	Steps   plan.Step `json:"steps"`
@@ -165,6 +170,14 @@ func timesOf(faults []Injected) (all []Times) {
 	return all
 }
 
+// nameOf returns the kind, and whether the node led.
+func nameOf(k Kind, leader bool) string {
+	if leader {
+		return string(k) + ", leader"
+	}
+	return string(k)
+}
+
 func threeOf(values []float64) Three {
 	n := len(values)
 	if n == 0 {
@@ -180,12 +193,14 @@ func (r Report) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "seed %d, %d nodes, %s: %s in %.0f s, %d steps\n", r.Seed, r.Nodes, r.Network, plan.Count(len(r.Faults), "fault"), r.Seconds, r.Steps)
 	fmt.Fprintf(&b, "%-15s %6s   longest time without a step: median, 95%%, worst; to the first step of a later plan\n", "fault", "count")
 	for _, x := range r.Times {
-		name := string(x.Kind)
-		if x.Leader {
-			name += ", leader"
-		}
-		fmt.Fprintf(&b, "%-15s %6d   %6.2f s %6.2f s %6.2f s; %6.2f s %6.2f s %6.2f s\n", name, x.Pause.Count,
+		fmt.Fprintf(&b, "%-15s %6d   %6.2f s %6.2f s %6.2f s; %6.2f s %6.2f s %6.2f s\n", nameOf(x.Kind, x.Leader), x.Pause.Count,
 			x.Pause.Median, x.Pause.P95, x.Pause.Worst, x.Next.Median, x.Next.P95, x.Next.Worst)
+	}
+	if len(r.Parts) > 0 {
+		fmt.Fprintf(&b, "%-27s %6s   median s: in all; noticed, agreed, saved, planned, loaded, first step\n", "to the later plan, from", "count")
+	}
+	for _, p := range r.Parts {
+		fmt.Fprintf(&b, "%-27s %6d   %6.2f; %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f\n", p.name(), p.Count, p.Total, p.Detect, p.Agree, p.Save, p.Plan, p.Load, p.Step)
 	}
 	fmt.Fprintf(&b, "throughput kept: %.1f%% of what the nodes alive at each moment could give (%.3f s a step in the quiet start)\n", 100*r.Kept, r.QuietStepS)
 	fmt.Fprintf(&b, "steps redone: %d; nodes that left without handing over: %d\n", r.Redone, r.Early)

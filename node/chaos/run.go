@@ -133,6 +133,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		r.problem("%v", err)
 	}
 	r.measure(f)
+	r.explain(f.heard)
 	r.Early = f.early
 	stopping, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
@@ -172,6 +173,9 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			if first.Step == 0 {
 				first = f.newest
 			}
+			continue
+		case t := <-f.told:
+			f.heard = append(f.heard, t)
 			continue
 		case <-ctx.Done():
 			return ctx.Err()

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/notice"
+	"pnode/planner/plan"
 )
 
 func TestSchedule(t *testing.T) {
@@ -180,5 +182,22 @@ func TestCloud(t *testing.T) {
 	notice.Watch(ctx, setting, slog.New(slog.DiscardHandler), func(n notice.Notice) { heard = n; cancel() })
 	if late := ends.Sub(heard.At); heard.Hint || late < 0 || late > time.Second {
 		t.Errorf("a notice of %v is heard as %+v", ends, heard)
+	}
+}
+
+// TestExplain: the interruption of a fault is that of the plan that followed first, by the node that waited longest.
+func TestExplain(t *testing.T) {
+	start := time.Now()
+	at := func(s int, g plan.Generation, total, load float64) told {
+		return told{api.Interruption{Rung: api.RungMemory, TotalS: total, LoadS: load}, g, start.Add(time.Duration(s) * time.Second)}
+	}
+	kill := func(s int, g plan.Generation) Injected {
+		return Injected{Fault: Fault{Kind: Kill}, generation: g, at: start.Add(time.Duration(s) * time.Second)}
+	}
+	r := Report{Faults: []Injected{kill(0, 1), kill(10, 3), kill(20, 4), kill(30, 4)}}
+	r.explain([]told{at(1, 1, 9, 9), at(3, 2, 2, 1), at(3, 2, 3, 2), at(5, 3, 8, 8), at(12, 4, 1, 0), at(33, 5, 5, 1)})
+	want := []Parts{{Kind: Kill, Rung: api.RungMemory, Count: 3, Total: 3, Load: 1}}
+	if !reflect.DeepEqual(r.Parts, want) || r.Faults[2].Interruption != nil {
+		t.Errorf("%+v, want %+v", r.Parts, want)
 	}
 }
