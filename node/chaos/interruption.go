@@ -11,7 +11,7 @@ import (
 // dialEvery is the time between two attempts to reach a node that starts.
 const dialEvery = 200 * time.Millisecond
 
-// told is what a node tells of the way to a plan's first step.
+// told holds the way to the first step of a plan, as a node has told it.
 type told struct {
 	api.Interruption
 	generation plan.Generation
