@@ -54,8 +54,8 @@
 // memory (salvage.go). All that live can be brought to one step, the newest that one of them has
 // taken. Where they have all layers together the leader has the log name who saves which
 // (consensus.Salvage), and nothing is done twice. It marks the dead gone and commits a plan for those
-// that are left, from the newest committed checkpoint: what was salvaged, else an older one; nodes fetch
-// the state that they lack and go on. Where nobody has all of that checkpoint any more, the run goes
+// that are left, from the newest committed checkpoint: what was salvaged, else an older one; workers take over the
+// state that their device has in memory (pipeline.Retained.Keep), nodes fetch what they lack and go on. Where nobody has all of that checkpoint any more, the run goes
 // back to one before. A change that can wait first has the
 // newest step saved, and starts from there: the plan is searched for while the steps go on, each
 // stage is saved where it is, and whoever gets layers fetches them there. A search for plans may take

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,8 @@ type generation struct {
 	loaded  chan struct{}        // closed when every worker here has its state
 	loading atomic.Int32         // workers here that do not
 	held    []*pipeline.Retained // what is left once done has its result
+	from    []*pipeline.Retained // what the generation before has left, until workers here take it over
+	kept    int                  // layers here whose state stayed in memory; valid once loaded is closed
 	sent    *replay.Log          // what workers here send to other nodes
 	cadence *checkpointer.Cadence
 }
@@ -60,11 +63,12 @@ func (g *generation) lost(session *link.Session, peer plan.PeerID) error {
 }
 
 // startGeneration begins to carry the state's plan out. The result on done is nil when all
-// workers here finished or stopped on a commit.
-func (n *Node) startGeneration(ctx context.Context, state consensus.State) *generation {
+// workers here finished or stopped on a commit. The generation goes on with the state that the workers of from have in
+// memory.
+func (n *Node) startGeneration(ctx context.Context, state consensus.State, from []*pipeline.Retained) *generation {
 	ctx, end := context.WithCancelCause(ctx)
 	g := &generation{
-		Node: n, state: state, plan: state.Plan, end: end,
+		Node: n, state: state, plan: state.Plan, end: end, from: from,
 		done: make(chan error, 1), loaded: make(chan struct{}),
 		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(),
 	}
@@ -93,8 +97,13 @@ func (g *generation) run(ctx context.Context) error {
 	defer session.Close()
 	defer g.meter.Follow(session.Stats)()
 	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
-	if g.plan.Start > 0 {
-		g.checkpointer.For(g.plan).Fetch(ctx)
+	defer func() {
+		for _, r := range g.from {
+			r.Close()
+		}
+	}()
+	if lacking := g.keep(); g.plan.Start > 0 {
+		g.checkpointer.For(g.plan).Fetch(ctx, lacking)
 	}
 	here := slices.DeleteFunc(g.plan.Workers(), func(id plan.WorkerID) bool { return id.Peer != g.self })
 	g.loading.Store(int32(len(here)))
@@ -110,6 +119,7 @@ func (g *generation) run(ctx context.Context) error {
 			return hardware.ExplainMemory(err)
 		}
 		workers = append(workers, w)
+		g.kept += w.TookOver()
 	}
 	err := g.runSteps(ctx, workers, session)
 	if err != nil {
@@ -136,6 +146,51 @@ func (g *generation) run(ctx context.Context) error {
 	return nil
 }
 
+// keep frees what the generation before has left, but for state that the plan has on the same devices. It returns the layers
+// that stages here lack.
+func (g *generation) keep() (lacking []int) {
+	kept := map[plan.StageID][]int{}
+	for _, r := range g.from {
+		maps.Copy(kept, r.Keep(g.plan))
+	}
+	for _, id := range g.plan.Workers() {
+		if id.Peer != g.self {
+			continue
+		}
+		for _, at := range g.plan.StagesOf(id) {
+			for l := g.plan.At(at).Layers.First; l < g.plan.At(at).Layers.End; l++ {
+				if !slices.Contains(kept[at], l) {
+					lacking = append(lacking, l)
+				}
+			}
+		}
+	}
+	return lacking
+}
+
+// keptLayers returns how many layers here have the state that was in memory, of how many, once all have loaded at a moment.
+func (g *generation) keptLayers() (kept, layers int, now time.Time) {
+	for _, id := range g.plan.Workers() {
+		for _, at := range g.plan.StagesOf(id) {
+			if id.Peer == g.self {
+				layers += g.plan.At(at).Layers.Len()
+			}
+		}
+	}
+	return g.kept, layers, time.Now()
+}
+
+// before returns what the generation before has left on a device, for its worker to take over; nil where that is nothing.
+func (g *generation) before(id plan.WorkerID) *pipeline.Retained {
+	i := slices.IndexFunc(g.from, func(r *pipeline.Retained) bool { return r.Worker() == id })
+	if i < 0 {
+		return nil
+	}
+	r := g.from[i]
+	g.from = slices.Delete(g.from, i, i+1)
+	return r
+}
+
 // retain takes workers over that have ended, with an error perhaps.
 func retain(workers []*pipeline.Worker, err error) ([]*pipeline.Retained, error) {
 	var held []*pipeline.Retained
@@ -154,7 +209,7 @@ func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 	}
 	before, _ := g.heartbeats.Last(g.self)
 	return pipeline.New(pipeline.Config{
-		Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
+		From: g.before(id), Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(session)), Due: g.due,
 		Next: g.leader.NextSchedule(g.plan), OnStep: func(r pipeline.StepResult) { g.record(g.plan, id, r); g.monitor.Step(r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: &g.commits,
 		OnLoaded: func() {

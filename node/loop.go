@@ -84,7 +84,7 @@ func (l *loop) run(ctx context.Context) error {
 		case why := <-l.leaving:
 			l.startLeaving(why, time.Now())
 		case <-loaded:
-			l.monitor.Interruption.Load(time.Now())
+			l.monitor.Interruption.Load(l.generation.keptLayers())
 			l.generation.loaded = nil
 			l.enter(Training)
 		case <-changed:
@@ -199,16 +199,19 @@ func (l *loop) keep(state consensus.State, given checkpointer.ID) {
 // switchTo ends the running generation and begins the state's plan.
 func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	l.stopGeneration(errReplaced)
-	l.remains.close() // before others need the memory
+	held := l.remains.handOver(state.Plan)
 	l.remains, l.completed = nil, false
 	l.monitor.Begin(state)
 	l.ledger.Plan(state.Plan, state.Reasons)
 	if !state.Plan.Places(l.self) {
+		for _, w := range held {
+			w.Close()
+		}
 		l.enter(Waiting)
 		return
 	}
 	l.enter(Loading)
-	l.generation = l.startGeneration(ctx, state)
+	l.generation = l.startGeneration(ctx, state, held)
 }
 
 // stopGeneration ends the running generation, if there is one, and waits for it.
@@ -221,8 +224,7 @@ func (l *loop) stopGeneration(cause error) {
 		l.log.Info("generation ended", "generation", l.generation.plan.Generation, "cause", err)
 	}
 	l.monitor.Interruption.End(l.generation.state, err == nil, time.Now())
-	newRemains(l.generation).close()
-	l.generation = nil
+	l.remains, l.generation = newRemains(l.generation, err), nil
 }
 
 // followLoss ends the running generation when the roster has lost a member of its plan: links may notice later.
@@ -244,7 +246,7 @@ func (l *loop) followLoss(state consensus.State) {
 func (l *loop) ended(err error) error {
 	generation, state := l.generation.plan.Generation, l.raft.State()
 	l.monitor.Interruption.End(state, err == nil, time.Now())
-	l.remains, l.generation = newRemains(l.generation), nil
+	l.remains, l.generation = newRemains(l.generation, err), nil
 	switch {
 	case err == nil:
 		l.completed = true

@@ -36,6 +36,8 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) {
 	l.lineage = lineageOf(change.Recovery)
 	if change.Discarded {
 		l.stopGeneration(errReplaced)
+		l.remains.close() // its steps do not count
+		l.remains = nil
 		l.followed = 0 // generations are counted anew from where the lineages parted
 	}
 	l.monitor.Publish(api.Event{Kind: api.KindError, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: changeText(change, state, l.kept.Step)})

@@ -17,11 +17,13 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// remains holds what the workers here have left of a generation that ended, until the next plan begins or the newest
-// step of it is in a checkpoint. The loop owns it. A nil remains has nothing.
+// remains holds what the workers here have left of a generation that ended, until the next plan takes it over. The loop
+// owns it. A nil remains has nothing.
 type remains struct {
 	*Node
 	plan   plan.Plan
+	whole  bool               // the generation ended in order, its newest step is saved
+	told   bool               // the others know of it
 	asked  *consensus.Salvage // acted upon
 	cancel context.CancelFunc // ends what is done about it
 	done   chan struct{}      // closed once nothing is
@@ -37,9 +39,9 @@ func retains(err error, self plan.PeerID) bool {
 	return err == nil || errors.Is(err, link.ErrLost) || errors.Is(err, link.ErrLeft)
 }
 
-// newRemains returns what a generation has left.
-func newRemains(g *generation) *remains {
-	r := &remains{Node: g.Node, plan: g.plan, held: g.held, cancel: func() {}, done: make(chan struct{})}
+// newRemains returns what a generation has left that ended with an error, or nil.
+func newRemains(g *generation, err error) *remains {
+	r := &remains{Node: g.Node, plan: g.plan, whole: err == nil, held: g.held, cancel: func() {}, done: make(chan struct{})}
 	close(r.done)
 	return r
 }
@@ -55,21 +57,27 @@ func (r *remains) tell() {
 			stages = append(stages, gossip.RetainedStage{Replica: at.Replica, Stage: at.Stage, Step: at.Step, Pending: at.Pending})
 		}
 	}
+	r.told = true
 	r.monitor.SetRetained(stages)
 	r.sendHeartbeat()
 }
 
-// follow does what the log wants of what is left here, and gives it up once a checkpoint has it.
+// follow does what the log wants of what is left here. Once a checkpoint has it the others need not know of it any more. It is
+// given up where no plan is to follow: then the finished model needs the memory.
 func (r *remains) follow(ctx context.Context, state consensus.State) *remains {
 	if r == nil {
 		return nil
 	}
+	if state.Finished || state.Checkpoint.Step == state.Run.Train.Steps {
+		r.close()
+		r.monitor.SetRetained(nil)
+		return nil
+	}
 	select {
 	case <-r.done:
-		if r.saved(state.Checkpoint.Step) {
-			r.close()
+		if r.told && r.saved(state.Checkpoint.Step) {
+			r.told = false
 			r.monitor.SetRetained(nil)
-			return nil
 		}
 	default:
 	}
@@ -118,8 +126,25 @@ func (r *remains) close() {
 	r.held = nil
 }
 
-// carryOut brings what is held here to a salvage's step and saves it: also what another replica saves, so that the
-// next plan finds as much as possible where it was. A worker that cannot do its part is given up, as the others learn.
+// handOver ends what is done here, and returns the workers whose state the next plan may go on with: the log has a
+// checkpoint of their newest step, of the same bits, and the plan starts there. The others are closed.
+func (r *remains) handOver(next plan.Plan) []*pipeline.Retained {
+	if r == nil {
+		return nil
+	}
+	r.stop()
+	held := r.held
+	if r.plan.Generation+1 != next.Generation || !r.whole && (r.asked == nil || r.asked.Step != next.Start) {
+		r.close()
+		return nil
+	}
+	r.held = nil
+	return held
+}
+
+// carryOut brings what is held here to a salvage's step and saves what the log has this node save. What another one saves
+// stays in memory, for a next plan that leaves it where it is. A worker that cannot do its part is given up, as the others
+// learn.
 func (r *remains) carryOut(ctx context.Context, s consensus.Salvage) {
 	var work sync.WaitGroup
 	failed := make([]bool, len(r.held))
@@ -151,18 +176,20 @@ func (r *remains) carryOut(ctx context.Context, s consensus.Salvage) {
 	}
 }
 
-// save saves the stages of one worker.
+// save saves the parts of a salvage that one worker here has.
 func (r *remains) save(ctx context.Context, w *pipeline.Retained, s consensus.Salvage) error {
 	if slices.ContainsFunc(w.Reach(), func(at pipeline.Reach) bool { return at.Pending == s.Step }) {
 		if err := r.bring(ctx, w, s.Step); err != nil {
 			return err
 		}
 	}
-	for _, at := range w.Reach() {
-		if at.Step != s.Step {
+	for _, part := range s.Parts {
+		id := plan.StageID{Replica: part.Replica, Stage: part.Stage}
+		mine := func(at pipeline.Reach) bool { return at.StageID == id && at.Step == s.Step }
+		if part.By != r.self || !slices.ContainsFunc(w.Reach(), mine) {
 			continue
 		}
-		if err := w.Save(ctx, r.checkpointer.Salvage(r.plan).Save, at.StageID, r.plan.At(at.StageID).Layers); err != nil {
+		if err := w.Save(ctx, r.checkpointer.Salvage(r.plan).Save, id, part.Layers); err != nil {
 			return err
 		}
 	}

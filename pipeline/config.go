@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -70,6 +70,9 @@ type Config struct {
 	Replay []wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits
+	// From holds the worker of the generation before on the device, after Keep. State that the plan has here unchanged
+	// stays in memory: it is neither allocated nor loaded. Nil: all is loaded.
+	From *Retained
 	// Usual is what a step took in the generation before; 0 where nobody here knows.
 	Usual  time.Duration
 	OnStep func(StepResult)

@@ -5,16 +5,18 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/quant"
+	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // checkMemory refuses a plan whose stages here want more memory than the device or the host may give,
 // before any of it is taken. The error wraps kernels.ErrOutOfMemory.
-func (w *Worker) checkMemory() error {
+func (w *Worker) checkMemory(donors map[plan.StageID]map[int]*model.Stack) error {
 	device, host := w.squaresBytes(), int64(0)
 	for _, at := range w.plan.StagesOf(w.worker) {
 		stack := w.spec.StageStack(w.plan, at, w.list.Use(w.number, at.Replica, at.Stage))
-		stack.Device = w.cfg.Device
+		stack.Device, stack.Host, stack.From = w.cfg.Device, w.cfg.Host, donors[at]
 		need, err := stack.Memory()
 		if err != nil {
 			return err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -38,12 +41,17 @@ func (w *Worker) Retain() (*Retained, error) {
 // Worker returns which worker of the plan it was.
 func (r *Retained) Worker() plan.WorkerID { return r.worker.worker }
 
-// Reach returns the stages whose state is whole. Where replicas have optimizer state in parts no single one is:
-// parts of parameters may be with others, too.
+// whole reports whether a stage has its whole state. Where replicas have optimizer state in parts none has: parts of
+// parameters may be with others, too.
+func (r *Retained) whole(h *StageRuntime) bool {
+	return r.worker.loaded && !h.torn && len(h.layersInParts()) == 0
+}
+
+// Reach returns the stages whose state is whole.
 func (r *Retained) Reach() (all []Reach) {
 	w := r.worker
 	for _, h := range w.stages {
-		if !w.loaded || h.torn || len(h.layersInParts()) > 0 {
+		if !r.whole(h) {
 			continue
 		}
 		at := Reach{StageID: h.StageID, Step: h.step}
@@ -99,5 +107,50 @@ func (r *Retained) Save(ctx context.Context, save func(context.Context, State) e
 	return fmt.Errorf("pipeline: replica %d stage %d is not on %s", at.Replica, at.Stage, w.worker.Device)
 }
 
-// Close frees the device memory.
-func (r *Retained) Close() { r.worker.Close() }
+// donors returns the stacks here that have the state which a plan starts from, for each stage that the plan puts on the
+// same device and by layer. A layer's state goes to one stage. A nil Retained has none.
+func (r *Retained) donors(next plan.Plan) map[plan.StageID]map[int]*model.Stack {
+	if r == nil {
+		return nil
+	}
+	given, all := map[int]bool{}, map[plan.StageID]map[int]*model.Stack{}
+	for _, at := range next.StagesOf(r.worker.worker) {
+		all[at] = map[int]*model.Stack{}
+		for _, h := range r.worker.stages {
+			for _, l := range h.layers() {
+				if r.whole(h) && h.step == next.Start && next.At(at).Layers.Contains(l) && !given[l] {
+					all[at][l], given[l] = h.stack, true
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Keep frees everything but the state that the next plan has on the same device unchanged, for Config.From. It returns the
+// layers of each stage of that plan whose state is kept. Nothing else can be done with the Retained then but to close it.
+func (r *Retained) Keep(next plan.Plan) map[plan.StageID][]int {
+	donors, kept := r.donors(next), map[plan.StageID][]int{}
+	for at, stacks := range donors {
+		kept[at] = slices.Sorted(maps.Keys(stacks))
+	}
+	for _, h := range r.worker.stages {
+		h.freeSpare()
+		h.stack.Shrink(func(layer int) bool {
+			for _, stacks := range donors {
+				if stacks[layer] == h.stack {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	return kept
+}
+
+// Close frees the device memory. A nil Retained has none.
+func (r *Retained) Close() {
+	if r != nil {
+		r.worker.Close()
+	}
+}

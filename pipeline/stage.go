@@ -43,15 +43,15 @@ type StageRuntime struct {
 	sentForward, sentBack CodecUse
 }
 
-// newStageRuntime allocates a stage for the use that a worker's program makes of it. On an error it
-// returns what is there, to be closed.
-func newStageRuntime(cfg *Config, p *program, at plan.StageID) (*StageRuntime, error) {
+// newStageRuntime allocates a stage for the use that a worker's program makes of it. It takes the state of layers over from
+// donors. On an error it returns what is there, to be closed.
+func newStageRuntime(cfg *Config, p *program, at plan.StageID, donors map[int]*model.Stack) (*StageRuntime, error) {
 	h := &StageRuntime{
 		StageID: at, pipe: p.plan.Replicas[at.Replica], place: p.plan.At(at), shares: p.plan.Shares(at),
 		use: p.list.Use(p.number, at.Replica, at.Stage),
 	}
 	stack := p.spec.StageStack(p.plan, at, h.use)
-	stack.Device, stack.Host = cfg.Device, cfg.Host
+	stack.Device, stack.Host, stack.From = cfg.Device, cfg.Host, donors
 	var err error
 	if h.codecs, err = boundaryCodecs(h.pipe); err != nil {
 		return h, err

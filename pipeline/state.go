@@ -220,15 +220,17 @@ func (p *program) source() string {
 	return fmt.Sprintf("the checkpoint of step %d, layer %%d", p.plan.Start)
 }
 
-// load fills the state of the stages here: at step 0 the initial model, from the seed or as the run
-// names it, and the keeper's copy else.
+// load fills the state of the stages here, but for layers whose state was taken over: at step 0 the initial model, from the
+// seed or as the run names it, and the keeper's copy else.
 func (w *Worker) load(ctx context.Context) error {
 	for _, h := range w.stages {
 		for _, l := range h.layers() {
 			var err error
-			if w.plan.Start == 0 {
+			switch {
+			case h.stack.TookOver(l):
+			case w.plan.Start == 0:
 				err = w.loadInitial(ctx, h, l)
-			} else {
+			default:
 				err = w.fetch(ctx, l, h.views(w.spec.Model, l)...)
 			}
 			if err != nil {

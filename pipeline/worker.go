@@ -33,8 +33,9 @@ type Worker struct {
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
-// no step allocates on the device.
+// no step allocates on the device. It takes over what Config.From has of the state, and closes that.
 func New(cfg Config) (*Worker, error) {
+	defer cfg.From.Close()
 	p, err := newProgram(cfg.Run, cfg.Plan, cfg.Worker)
 	if err != nil {
 		return nil, err
@@ -52,11 +53,13 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() (err error) {
-	if err := w.checkMemory(); err != nil {
+	donors := w.cfg.From.donors(w.plan)
+	w.cfg.From = nil
+	if err := w.checkMemory(donors); err != nil {
 		return err
 	}
 	for _, at := range w.plan.StagesOf(w.worker) {
-		h, err := newStageRuntime(&w.cfg, &w.program, at)
+		h, err := newStageRuntime(&w.cfg, &w.program, at, donors[at])
 		w.stages = append(w.stages, h)
 		if err != nil {
 			return err
@@ -72,6 +75,18 @@ func (w *Worker) build() (err error) {
 		return err
 	}
 	return w.prepare()
+}
+
+// TookOver returns how many layers here have their state from Config.From.
+func (w *Worker) TookOver() (layers int) {
+	for _, h := range w.stages {
+		for _, l := range h.layers() {
+			if h.stack.TookOver(l) {
+				layers++
+			}
+		}
+	}
+	return layers
 }
 
 // Run loads the state of the stages here and trains from the plan's start step to the run's last one,

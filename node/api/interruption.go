@@ -36,6 +36,9 @@ type Interruption struct {
 	PlanS   float64 `json:"plan_s"`
 	LoadS   float64 `json:"load_s"`
 	StepS   float64 `json:"step_s"`
+	// Kept counts the layers here whose state stayed in memory, of Layers.
+	Kept   int `json:"kept"`
+	Layers int `json:"layers"`
 }
 
 // Text tells people where the time went: "back after 0.62 s: 0.05 s until it was noticed, ...".
@@ -60,7 +63,7 @@ func (i Interruption) Text() string {
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	}
-	text += "; from " + i.rungText()
+	text += fmt.Sprintf("; from %s, %d of %s stayed in memory here", i.rungText(), i.Kept, plan.Count(i.Layers, "layer"))
 	if i.Redone > 0 {
 		text += fmt.Sprintf(", %s done again", plan.Count(int(i.Redone), "step"))
 	}

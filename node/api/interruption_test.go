@@ -4,8 +4,8 @@ import "testing"
 
 func TestInterruptionText(t *testing.T) {
 	for want, i := range map[string]Interruption{
-		"back after 0.62 s: 0.05 s until it was noticed, 0.30 s to save, 0.27 s for the first step; from memory": {Rung: RungMemory, TotalS: .62, DetectS: .05, SaveS: .3, StepS: .27},
-		"back after 9.00 s: 9.00 s for the first step; from a checkpoint, 7 steps done again":                    {Rung: RungCheckpoint, TotalS: 9, StepS: 9, Redone: 7},
+		"back after 0.62 s: 0.05 s until it was noticed, 0.30 s to save, 0.27 s for the first step; from memory, 2 of 3 layers stayed in memory here": {Rung: RungMemory, TotalS: .62, DetectS: .05, SaveS: .3, StepS: .27, Kept: 2, Layers: 3},
+		"back after 9.00 s: 9.00 s for the first step; from a checkpoint, 0 of 1 layer stayed in memory here, 7 steps done again":                     {Rung: RungCheckpoint, TotalS: 9, StepS: 9, Redone: 7, Layers: 1},
 	} {
 		if got := i.Text(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

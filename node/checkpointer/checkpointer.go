@@ -173,23 +173,17 @@ func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holde
 	return nil
 }
 
-// Fetch brings the state of this node's stages here, from several holders at the same time where layers are with
-// different ones. What it cannot get Load asks everybody for.
-func (s PlanSaver) Fetch(ctx context.Context) {
+// Fetch brings the state of layers here, from several holders at the same time where layers are with different ones. What
+// it cannot get Load asks everybody for.
+func (s PlanSaver) Fetch(ctx context.Context, wanted []int) {
 	layers, err := s.layersAt(s.plan.Start)
 	if err != nil {
 		return
 	}
 	chunks := map[plan.PeerID][]plan.Hash{}
-	for _, pipe := range s.plan.Replicas {
-		for _, place := range pipe.Stages {
-			for _, l := range layers {
-				if place.Peer == s.Self && place.Layers.First <= l.Layer && l.Layer < place.Layers.End {
-					if from := s.Fetcher.order(l.Holders); len(from) > 0 {
-						chunks[from[0]] = append(chunks[from[0]], s.Fetcher.Missing(l.Chunks)...)
-					}
-				}
-			}
+	for _, l := range layers {
+		if from := s.Fetcher.order(l.Holders); len(from) > 0 && slices.Contains(wanted, l.Layer) {
+			chunks[from[0]] = append(chunks[from[0]], s.Fetcher.Missing(l.Chunks)...)
 		}
 	}
 	var fetching errgroup.Group

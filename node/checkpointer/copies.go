@@ -94,17 +94,25 @@ func (c *Checkpointer) superseded(g plan.Generation) bool {
 // that, the stage is reported without the copy.
 func (s PlanSaver) reportCopy(ctx context.Context, saved consensus.StageSaved, holder plan.PeerID) error {
 	if holder != "" {
-		err := s.report(ctx, saved, s.Self, holder)
-		if !errors.Is(err, consensus.ErrRejected) || errors.Is(err, consensus.ErrStale) {
+		if taken, err := s.reportHolders(ctx, saved, s.Self, holder); taken || err != nil {
 			return err
 		}
-		s.Log.Info("the log does not take this stage's copy", "step", saved.Step, "holder", holder, "cause", err)
 	}
 	return s.report(ctx, saved, s.Self)
 }
 
-// Settle tells the log that this node has the layers of its stages that it has loaded, and then has their holders
-// fetch copies. A member that leaves goes once others are known to have what it had.
+// reportHolders reports a stage with a copy. It returns false where the log has another holder by now and refuses that.
+func (s PlanSaver) reportHolders(ctx context.Context, saved consensus.StageSaved, holders ...plan.PeerID) (taken bool, err error) {
+	err = s.report(ctx, saved, holders...)
+	if errors.Is(err, consensus.ErrRejected) && !errors.Is(err, consensus.ErrStale) {
+		s.Log.Info("the log does not take this stage's copy", "step", saved.Step, "holders", holders, "cause", err)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Settle tells the log which of its stages' layers this node has stored, now that it has them, and then has their holders
+// fetch copies, from whoever has stored them. A member that leaves goes once others are known to have what it had.
 func (s PlanSaver) Settle(ctx context.Context) error {
 	start := s.Consensus.State().Checkpoint
 	if start.Step != s.plan.Start || start.Step == 0 {
@@ -112,7 +120,7 @@ func (s PlanSaver) Settle(ctx context.Context) error {
 	}
 	own := s.own(start)
 	for _, st := range own {
-		if !heldBy(st.saved.Layers, s.Self) {
+		if !heldBy(st.saved.Layers, s.Self) && len(s.Fetcher.Missing(st.request.Chunks)) == 0 { // some may be in memory alone
 			if err := s.report(ctx, st.saved, s.Self); err != nil {
 				return err
 			}
@@ -176,7 +184,7 @@ func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
 			continue
 		}
 		if holder := s.copy(ctx, st.request, slowCopyTimeout); holder != "" {
-			if err := s.reportCopy(ctx, st.saved, holder); err != nil {
+			if _, err := s.reportHolders(ctx, st.saved, holder); err != nil {
 				return err
 			}
 		}

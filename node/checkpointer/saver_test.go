@@ -123,21 +123,33 @@ func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 		name    string
 		step    plan.Step
 		holders [3][]plan.PeerID // by layer
+		memory  bool             // the state of layer 2 is in memory alone
 		want    []string
 	}{
-		{"the leaver had all", 23, [3][]plan.PeerID{{"leaver"}, {"b"}, {"leaver"}}, []string{
-			"report 23 of 3: [me]", "report 23 of 3: [me]", "copy of 23 to b", "report 23 of 3: [me b]", "copy of 23 to b", "report 23 of 3: [me b]",
+		{"the leaver had all", 23, [3][]plan.PeerID{{"leaver"}, {"b"}, {"leaver"}}, false, []string{
+			"report 23 of 3: [me]", "report 23 of 3: [me]", "copy of 23 to b", "report 23 of 3: [b]", "copy of 23 to b", "report 23 of 3: [b]",
 		}},
-		{"all is where it belongs", 23, [3][]plan.PeerID{{"me", "b"}, {"b"}, {"b", "me"}}, nil},
-		{"the run went back", 10, [3][]plan.PeerID{{"leaver"}, {"b"}, {"leaver"}}, nil},
+		{"some stayed in memory", 23, [3][]plan.PeerID{{"leaver"}, {"b"}, {"leaver"}}, true, []string{
+			"report 23 of 3: [me]", "copy of 23 to b", "report 23 of 3: [b]", "copy of 23 to b", "report 23 of 3: [b]",
+		}},
+		{"all is where it belongs", 23, [3][]plan.PeerID{{"me", "b"}, {"b"}, {"b", "me"}}, false, nil},
+		{"the run went back", 10, [3][]plan.PeerID{{"leaver"}, {"b"}, {"leaver"}}, false, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			made := consensus.Checkpoint{Step: c.step, Generation: 3}
 			for i, h := range c.holders {
 				made.Layers = append(made.Layers, consensus.LayerRef{Layer: i, Holders: h})
 			}
+			store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if c.memory {
+				made.Layers[2].Chunks = []plan.Hash{{7}}
+			}
 			log := &told{state: consensus.State{Plan: next, Checkpoint: made, Members: members("b", "me")}}
-			saver := New(Config{Self: "me", Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
+			saver := New(Config{Self: "me", Fetcher: Fetcher{Store: store}, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
 			if err := saver.Settle(t.Context()); err != nil || !slices.Equal(log.acts, c.want) {
 				t.Errorf("%v, %v; want %v", log.acts, err, c.want)
 			}

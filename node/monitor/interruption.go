@@ -92,11 +92,11 @@ func (i *Interruption) plan(state consensus.State, self plan.PeerID, now time.Ti
 	}
 }
 
-// Load notes that the state is in place here.
-func (i *Interruption) Load(now time.Time) {
+// Load notes that the state is in place here, which stayed in memory for some of the layers.
+func (i *Interruption) Load(kept, layers int, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.marks[loaded] = now
+	i.marks[loaded], i.told.Kept, i.told.Layers = now, kept, layers
 }
 
 // step takes in a step of a worker here. It returns the whole interruption with the first step of the plan that follows.

@@ -29,28 +29,28 @@ func TestInterruption(t *testing.T) {
 			i.Salvage(false, at(.5))
 			i.save(at(1))
 			i.plan(state(20, 2), "me", at(1.25))
-			i.Load(at(2.25))
-		}, api.Interruption{Rung: api.RungMemory, Last: 20, TotalS: 4, DetectS: .25, AgreeS: .25, SaveS: .5, PlanS: .25, LoadS: 1, StepS: 1.75}},
+			i.Load(2, 3, at(2.25))
+		}, api.Interruption{Rung: api.RungMemory, Last: 20, TotalS: 4, DetectS: .25, AgreeS: .25, SaveS: .5, PlanS: .25, LoadS: 1, StepS: 1.75, Kept: 2, Layers: 3}},
 		"replayed, the checkpoint and the plan at once": {func(i *Interruption) {
 			i.End(state(10, 1), false, at(1))
 			i.Salvage(true, at(1.5))
 			i.plan(state(20, 2), "me", at(2))
 			i.save(at(2.5))
-			i.Load(at(3))
-		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, LoadS: 1, StepS: 1}},
+			i.Load(0, 3, at(3))
+		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, LoadS: 1, StepS: 1, Layers: 3}},
 		"an older checkpoint, and a plan that ends without a step": {func(i *Interruption) {
 			i.End(state(10, 1), false, at(1))
 			i.plan(state(10, 2), "me", at(1.5))
 			i.End(state(10, 2), false, at(2))
 			i.plan(state(10, 3), "me", at(2.5))
-			i.Load(at(3))
-		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, Redone: 10, TotalS: 4, DetectS: 1, PlanS: 1.5, LoadS: .5, StepS: 1}},
+			i.Load(0, 3, at(3))
+		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, Redone: 10, TotalS: 4, DetectS: 1, PlanS: 1.5, LoadS: .5, StepS: 1, Layers: 3}},
 		"a pause": {func(i *Interruption) {
 			i.End(state(10, 1), true, at(0))
 			i.save(at(1))
 			i.plan(state(20, 2), "me", at(2))
-			i.Load(at(2))
-		}, api.Interruption{Rung: api.RungPause, Last: 20, TotalS: 4, SaveS: 1, PlanS: 1, StepS: 2}},
+			i.Load(3, 3, at(2))
+		}, api.Interruption{Rung: api.RungPause, Last: 20, TotalS: 4, SaveS: 1, PlanS: 1, StepS: 2, Kept: 3, Layers: 3}},
 	} {
 		var i Interruption
 		i.step(20, begun)

@@ -15,6 +15,10 @@ type arena struct {
 	most    int // elements of a buffer, but for a view that has more; 0: no such limit
 	regions []region
 	at      int // the region from which views are taken
+	// apart gives each view a region of its own, so that another stack can take it over; next names it, and packed has the
+	// next view share the region of the one before.
+	apart, packed bool
+	next          part
 	// A bounded arena gives what is in its regions and no more; short reports that more was asked for.
 	bounded, short bool
 }
@@ -23,7 +27,14 @@ type arena struct {
 type region struct {
 	buf  kernels.Buffer
 	used int
-	peak int // most elements that were used at a time
+	peak int  // most elements that were used at a time
+	part part // what an apart region holds
+}
+
+// part names a vector of a layer. A tied one of the head has the embedding's behind it.
+type part struct {
+	layer, vector int
+	tied          bool
 }
 
 // arenaAlign is in bytes: a cache line and the widest vector.
@@ -63,12 +74,18 @@ func (a *arena) region(n int) *region {
 		a.short = true
 		return &region{}
 	}
-	if len(a.regions) > 0 && a.most > 0 && a.regions[a.at].used > 0 && n > a.most-a.regions[a.at].used {
-		a.at++
+	if len(a.regions) > 0 && a.regions[a.at].used > 0 {
+		if a.most > 0 && n > a.most-a.regions[a.at].used || a.apart && !a.packed && n > 0 {
+			a.at++
+		}
 	}
 	if a.at == len(a.regions) {
 		a.regions = append(a.regions, region{})
 	}
+	if n > 0 && !a.packed {
+		a.regions[a.at].part = a.next
+	}
+	a.packed = false
 	return &a.regions[a.at]
 }
 
@@ -87,6 +104,7 @@ func (a *arena) takePacked(n, behind int) kernels.View {
 	r := a.region(n + behind)
 	v := kernels.View{Buf: r.buf, Off: r.used, Len: n}
 	r.use(r.used + n)
+	r.part.tied, a.packed = true, true
 	return v
 }
 
@@ -129,8 +147,8 @@ func (a *arena) bind(from allocator) error {
 	}
 	for i := range a.regions {
 		r := &a.regions[i]
-		if r.peak == 0 {
-			continue
+		if r.peak == 0 || r.buf != nil {
+			continue // nothing is in it, or it was taken over
 		}
 		buf, err := from.Alloc(a.dtype, r.peak)
 		if err != nil {
@@ -143,9 +161,12 @@ func (a *arena) bind(from allocator) error {
 	return nil
 }
 
-func (a *arena) free() {
+func (a *arena) free() { a.freeBut(func(region) bool { return false }) }
+
+// freeBut frees the regions that are not to be kept.
+func (a *arena) freeBut(keep func(region) bool) {
 	for i := range a.regions {
-		if r := &a.regions[i]; r.buf != nil {
+		if r := &a.regions[i]; r.buf != nil && !keep(*r) {
 			r.buf.Free()
 			r.buf = nil
 		}

@@ -109,7 +109,7 @@ func (d *Decoder) bind() error {
 // build binds layers and activations to memory.
 func (d *Decoder) build() {
 	m, state := d.model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
-	d.params = state.vectors(&d.mem.params, m.LayerLen, state.SharedTail())
+	d.params = state.vectors(&d.mem.params, 0, m.LayerLen, state.SharedTail())
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
 	r, f := d.cfg.Rows, &d.mem.layer
 	d.a = decoderActivations{

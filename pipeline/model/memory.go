@@ -31,7 +31,7 @@ func (m Memory) Total() int64 {
 	return m.Params + m.Copies + m.Grads + m.Partials + m.Moments + m.Windows + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
-// Memory is exactly what NewStack would allocate; it needs no device, unless that has a largest
+// Memory returns exactly what NewStack would allocate beyond what it takes over; it needs no device, unless that has a largest
 // size of buffers. The error wraps
 // ErrBadConfig.
 func (c StackConfig) Memory() (Memory, error) {
@@ -39,6 +39,10 @@ func (c StackConfig) Memory() (Memory, error) {
 		return Memory{}, err
 	}
 	m := &measured(c).mem
+	_, pairs := m.takenOver(c)
+	for _, p := range pairs { // the memory is there
+		p.to.peak = 0
+	}
 	return Memory{
 		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Partials: m.partials.sizeBytes(),
 		Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Host: m.hosted.sizeBytes(),
@@ -56,13 +60,13 @@ type memory struct {
 // newMemory returns arenas for a stack on a device, which may be nil, with halves of a type.
 func newMemory(d kernels.Device, half kernels.DType) memory {
 	m := memory{
-		params:      arena{what: "parameters", dtype: kernels.F32},
+		params:      arena{what: "parameters", dtype: kernels.F32, apart: true},
 		copies:      arena{what: fmt.Sprintf("%v copies of parameters", half), dtype: half},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
 		partials:    arena{what: "partial sums of gradients", dtype: kernels.F32},
-		moments:     arena{what: "optimizer moments", dtype: kernels.F32},
+		moments:     arena{what: "optimizer moments", dtype: kernels.F32, apart: true},
 		windows:     arena{what: "windows to optimizer moments", dtype: kernels.F32},
-		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32},
+		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32, apart: true},
 		saved:       arena{what: "saved activations", dtype: kernels.F32},
 		savedHalves: arena{what: fmt.Sprintf("saved activations in %v", half), dtype: half},
 		deltas:      arena{what: "activation gradients", dtype: kernels.F32},

@@ -18,9 +18,10 @@ type Stack struct {
 	starts   kernels.View
 	slots    []Slot
 	restored *int // the slot that Restore was for, -1: none
+	tookOver map[int]bool
 }
 
-// NewStack allocates a stack with parameters and gradients zero. The error wraps
+// NewStack allocates a stack with parameters and gradients zero, but for parameters that it takes over. The error wraps
 // ErrBadConfig, kernels.ErrOutOfMemory, or kernels.ErrUnsupported when the device lacks
 // a call that a step would make.
 func NewStack(cfg StackConfig) (*Stack, error) {
@@ -34,6 +35,8 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 		return nil, fmt.Errorf("%w: host is nil: give the memory for offloaded optimizer state", ErrBadConfig)
 	}
 	s := measured(cfg)
+	s.tookOver = s.mem.takeOver(cfg)
+	cfg.From = nil // they may be closed
 	if err := s.mem.bind(cfg.Device, cfg.Host); err != nil {
 		return nil, s.identify(err)
 	}

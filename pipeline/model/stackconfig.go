@@ -47,6 +47,9 @@ type StackConfig struct {
 	// Offload keeps that state in Host, with Windows on the device to bring it there.
 	Offload bool
 	Host    *host.Memory
+	// From names stacks by layer, whose memory of that layer's parameters and moments the new stack takes over with what
+	// is in it, where both have it in the same form on the same device. It counts for NewStack and Memory alone.
+	From map[int]*Stack
 	// ForwardOnly stacks have no gradients: their passes are Forward, Loss and Logits.
 	ForwardOnly bool
 }

@@ -23,23 +23,23 @@ func newState(cfg StackConfig, mem *memory) State {
 	s := State{cfg: cfg}
 	m, shared := cfg.Model, s.SharedTail()
 	tied := cfg.share(0).Of(Range{0, min(shared, m.TiedGradLen())})
-	s.params = s.vectors(&mem.params, m.LayerLen, shared)
+	s.params = s.vectors(&mem.params, 0, m.LayerLen, shared)
 	s.grads = make([]kernels.View, len(s.params))
 	if !cfg.ForwardOnly {
-		s.grads = s.vectors(&mem.grads, m.TrainedLen, 0)
+		s.grads = s.vectors(&mem.grads, 0, m.TrainedLen, 0)
 		for range cfg.Partials {
-			s.partials = append(s.partials, s.vectors(&mem.partials, m.TrainedLen, 0))
+			s.partials = append(s.partials, s.vectors(&mem.partials, 0, m.TrainedLen, 0))
 		}
 	}
 	if cfg.Storage != StorageF32 {
-		s.copies = s.vectors(&mem.copies, m.LayerLen, shared)
+		s.copies = s.vectors(&mem.copies, 0, m.LayerLen, shared)
 	}
 	kept := &mem.moments
 	if cfg.Offload {
 		kept = &mem.hosted
 	}
-	for range cfg.Moments {
-		s.moments = append(s.moments, s.vectors(kept, s.shareLen, tied.Len()))
+	for i := range cfg.Moments {
+		s.moments = append(s.moments, s.vectors(kept, i, s.shareLen, tied.Len()))
 	}
 	s.takeWindows(&mem.windows, tied.Len())
 	return s
@@ -55,13 +55,14 @@ func (s *State) SharedTail() int {
 	return s.cfg.Model.TiedLen()
 }
 
-// vectors takes a flat vector of length(layer) for each layer. The head's comes right before the
-// embedding's, so that a shared tail is part of both.
-func (s *State) vectors(a *arena, length func(layer int) int, shared int) []kernels.View {
+// vectors takes a flat vector of length(layer) for each layer, as one of the arena's kinds of them. The head's comes right
+// before the embedding's, so that a shared tail is part of both.
+func (s *State) vectors(a *arena, kind int, length func(layer int) int, shared int) []kernels.View {
 	views := make([]kernels.View, s.cfg.End-s.cfg.First)
 	for k := range views {
 		i := (k + len(views) - 1) % len(views)
 		n := length(s.cfg.First + i)
+		a.next = part{layer: s.cfg.First + i, vector: kind}
 		if shared > 0 && i == len(views)-1 {
 			own := a.takePacked(n-shared, length(s.cfg.First))
 			views[i] = kernels.View{Buf: own.Buf, Off: own.Off, Len: n}
