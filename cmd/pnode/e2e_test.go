@@ -487,7 +487,7 @@ func TestLeavingRedoesNothing(t *testing.T) {
 }
 
 // TestLeavingTooLate: where the time is too short for what a node has, it goes in time, says so by its exit code, and the others
-// go on with the same losses.
+// go on with the same losses. They do no step again, though the messages that it kept went with it.
 func TestLeavingTooLate(t *testing.T) {
 	t.Parallel()
 	const steps = 30
@@ -512,5 +512,8 @@ func TestLeavingTooLate(t *testing.T) {
 	for p.until(p.last.Step+1).Generation <= before {
 	}
 	same(t, "when a node leaves too late", p.finish(0), want)
+	if p.repeated > 0 {
+		t.Errorf("%d steps were done again: what the others had sent to the node is enough to compute its state", p.repeated)
+	}
 	stays.finish(0)
 }

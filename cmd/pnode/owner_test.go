@@ -24,6 +24,16 @@ func TestTheModelReachesItsOwner(t *testing.T) {
 	}
 	others[0].stderr.await(t, "checkpoint: step 20")
 	start(t, "generate", "--dir", dirs[1], "--prompt", "a", "--tokens", "3").finish(0)
+	evaluated := start(t, "eval", "--dir", dirs[1], file)
+	evaluated.finish(0)
+	if told := evaluated.stdout.String(); !strings.Contains(told, "PERPLEXITY") {
+		t.Errorf("pnode eval of a run that goes on says %q", told)
+	}
+	newest := filepath.Join(t.TempDir(), "newest")
+	start(t, "export", newest, "--dir", dirs[1]).finish(0)
+	if _, err := os.Stat(filepath.Join(newest, "model.safetensors")); err != nil {
+		t.Error(err)
+	}
 	fetch := start(t, "fetch", "--dir", dirs[2])
 	fetch.finish(0)
 	if told := fetch.stdout.String(); !strings.Contains(told, "is here: `pnode generate --dir "+dirs[2]) {
