@@ -91,7 +91,7 @@ func TestVirtualWrongClock(t *testing.T) {
 					if got := heard[i].Load() - before; got < 15 {
 						t.Errorf("node %d hears %d messages in 10 s", i, got)
 					}
-					if off := clocks[i].Now().Sub(time.Now()).Abs(); off > 2*time.Second {
+					if off := time.Until(clocks[i].Now()).Abs(); off > 2*time.Second {
 						t.Errorf("node %d is off by %v", i, off)
 					}
 					if got := clocks[i].Astray(); len(got) != 1 || (got[0].Member == "") != (i == 2) || !got[0].Sure || got[0].By.Round(time.Minute) != c.by {
