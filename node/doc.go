@@ -48,7 +48,7 @@
 // idle connection and refuses another one (swarm/lifeline). Elsewhere silence tells.
 // Members send a heartbeat each second (gossip). A member that is silent for 5 s is gone if it
 // does not answer and its host says that its process has ended. If the host is silent too, a link
-// may be down, which has as long to come back as the member's heartbeats teach, 3 to 15 s
+// may be down, which has as long to come back as the member's heartbeats teach, 8 to 15 s
 // (pipeline/link/silence): links resume then and nothing is lost. Links notice a
 // dead neighbour by the same signs: the generation is given up, and its workers' state stays in
 // memory (salvage.go). All that live can be brought to one step, the newest that one of them has

@@ -81,9 +81,14 @@ type Watch struct {
 // mostSlowed bounds how often the windows that a change needs are doubled.
 const mostSlowed = 4
 
-// windows returns how many windows in a row must agree. Each slow-down that was answered doubles them: what was slow and
-// is fast again has to stay so before it gets its work back, the longer the more often that happened.
-func (w *Watch) windows() int { return driftWindows << min(w.slowed, mostSlowed) }
+// windows returns how many windows in a row must agree. Each slow-down that was answered doubles them for changes in place:
+// what was slow and is fast again has to stay so before it gets its work back, the longer the more often that happened.
+func (w *Watch) windows(r Reselection) int {
+	if !r.InPlace {
+		return driftWindows
+	}
+	return driftWindows << min(w.slowed, mostSlowed)
+}
 
 // Changed notes that the schedule has changed: windows of before say nothing of it.
 func (w *Watch) Changed() { w.off = 0 }
@@ -121,8 +126,8 @@ func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Dec
 	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
 		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
 	}
-	if w.off++; w.off < w.windows() {
-		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, w.windows(), r.Why)}
+	if w.off++; w.off < w.windows(r) {
+		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, w.windows(r), r.Why)}
 	}
 	return Decision{Replan: true, Reason: r.Why}
 }

@@ -154,7 +154,7 @@ func TestStorageOfAPlanIsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Replicas[0].Stages[1].Storage = model.StorageF16
-	if err := p.Validate(len(in.Costs), in.Run.Train.Sums()); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage") {
+	if err := p.OneStorage(); !errors.Is(err, plan.ErrBadPlan) || !strings.Contains(err.Error(), "want one storage") {
 		t.Errorf("two storages: %v", err)
 	}
 	in.HalfCosts = in.HalfCosts[1:]

@@ -231,7 +231,7 @@ func TestALostHolderIsReplaced(t *testing.T) {
 	if err := saver.KeepCopies(ctx); err != nil {
 		t.Fatal(err)
 	}
-	want("copy of 20 to c", "copy of 20 to d", "report 20 of 2: [me d]")
+	want("copy of 20 to c", "copy of 20 to d", "report 20 of 2: [d]")
 }
 
 // TestAReportTheLogRefusesNamesNoHolder: the roster may have changed since the copy was asked for.

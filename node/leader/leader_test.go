@@ -81,7 +81,7 @@ func TestWhoSleptBlamesNobody(t *testing.T) {
 		t.Errorf("b is blamed for %v of sleep, and lost after %v", silent, lost)
 	}
 	w.listen(20)
-	if _, lost := w.look(0); lost > 4*lookCounts { // twice what was counted of the sleep, and a second
+	if _, lost := w.look(0); lost > max(silence.Least, 4*lookCounts) { // twice what was counted of the sleep, and a second
 		t.Errorf("after the sleep b is lost after %v", lost)
 	}
 }
@@ -176,7 +176,7 @@ func TestASilentHostIsMissedSoon(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if len(searched) != 2 || !searched[1].Before(gone) {
+		if len(searched) < 2 || !searched[1].Before(gone) {
 			t.Errorf("plans were looked for at %v, the member was gone at %v", searched, gone)
 		}
 	})

@@ -85,7 +85,7 @@
 //     to a newer generation.
 //
 // The leader's own rule has the same signs: a member is silent for 5 s before its host is asked, and for
-// 3 to 15 s, as package silence learns, before silence alone is enough. The peer with the lower ID dials when a session
+// 8 to 15 s, as package silence learns, before silence alone is enough. The peer with the lower ID dials when a session
 // begins, the other one a moment later if nothing has come; Fetch dials when there is no connection.
 //
 // # Bounds

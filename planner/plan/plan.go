@@ -165,7 +165,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := errors.Join(p.checkSharded(layers), p.checkStorage(), p.checkCodec()); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkCodec()); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)

@@ -254,8 +254,8 @@ func (r StorageRule) Always(storages ...model.Storage) bool {
 // Allows reports whether some stage may have a storage.
 func (r StorageRule) Allows(s model.Storage) bool { return r.Auto || r.Storage == s }
 
-// checkStorage returns an error unless all stages have one storage.
-func (p Plan) checkStorage() error {
+// OneStorage returns an error unless all stages have one storage, as the plans of a run have.
+func (p Plan) OneStorage() error {
 	for r, pipe := range p.Replicas {
 		for s, place := range pipe.Stages {
 			if place.Storage != p.Storage() {

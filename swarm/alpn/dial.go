@@ -139,6 +139,9 @@ func (t *Transport) Transports(p plan.PeerID) []plan.Transport {
 // nothing is to be said.
 func (t *Transport) Why(p plan.PeerID, over plan.Transport) string {
 	why := t.Choice.Why(p, over)
+	if id, err := peer.Decode(string(p)); err == nil && why == "" && over != plan.QUIC && t.Choice.Tried(p, over) && len(t.candidates(id, plan.QUIC)) == 0 {
+		why = "UDP " + inWords(plan.QUIC, errNoAddress)
+	}
 	holes := t.open(func(conn transport.Conn, id peer.ID) bool {
 		_, through := conn.RemoteAddr().(hole.Addr)
 		return through && plan.PeerID(id.String()) == p

@@ -80,6 +80,14 @@ func (c *Choice) Prefer(p plan.PeerID, over plan.Transport, why string) {
 	known.better, known.why = over, why
 }
 
+// Tried reports whether a dial over a transport has ended, well or not.
+func (c *Choice) Tried(p plan.PeerID, over plan.Transport) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, tried := c.of(p).tried[over]
+	return tried
+}
+
 // FailedLately reports whether the newest try of a transport failed less than a minute ago.
 func (c *Choice) FailedLately(p plan.PeerID, over plan.Transport) bool {
 	c.mu.Lock()

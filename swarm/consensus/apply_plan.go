@@ -86,6 +86,9 @@ func (e SetPlan) checkPlacements(s State) error {
 // how steps round, which no change of plan may change.
 func (e SetPlan) checkSettled(s State) error {
 	was, train := s.Plan, s.Run.Train
+	if err := e.Plan.OneStorage(); err != nil {
+		return err
+	}
 	switch {
 	case train.Storage.Auto && was.Generation != 0 && e.Plan.Storage() != was.Storage():
 		return fmt.Errorf("its stages store %v, those of the plan before %v, and a run keeps one storage", e.Plan.Storage(), was.Storage())

@@ -9,8 +9,9 @@ package silence
 import "time"
 
 const (
-	// Least and Most bound what is learned. Most holds for a peer of which little is known.
-	Least = 3 * time.Second
+	// Least and Most bound what is learned. A machine that gets another address is silent for up to 6 s, and must not count as
+	// lost then. Most holds for a peer of which little is known.
+	Least = 8 * time.Second
 	Most  = 15 * time.Second
 
 	// newest is how many times are remembered, enough how many tell something.

@@ -23,12 +23,12 @@ func TestBound(t *testing.T) {
 		{"of a stranger", nil, Most},
 		{"of one that was heard of little", times(enough-1, s), Most},
 		{"every second", times(enough, s), Least},
-		{"every two seconds, exactly", times(newest, 2*s), 4 * s},
-		{"once four seconds", times(newest-1, s, 4*s), 8 * s},
-		{"that was long ago", append([]time.Duration{4 * s}, times(newest, s)...), Least},
-		{"one or three seconds", times(2, s, times(enough, 3*s)...), 7720 * time.Millisecond},
+		{"every five seconds, exactly", times(newest, 5*s), 10 * s},
+		{"once six seconds", times(newest-1, s, 6*s), 12 * s},
+		{"that was long ago", append([]time.Duration{6 * s}, times(newest, s)...), Least},
+		{"one or four seconds", times(2, s, times(enough, 4*s)...), 11080 * time.Millisecond},
 		{"an outage", times(enough, s, time.Hour), Most},
-		{"a clock that went back", times(enough, s, -time.Hour), 3 * s},
+		{"a clock that went back", times(enough, s, -time.Hour), Least},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var learned Times
