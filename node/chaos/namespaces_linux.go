@@ -47,7 +47,7 @@ func (n *namespaces) close()                   { n.owner.Close() }
 
 func (n *namespaces) disturb(x Fault) (end func() error, err error) {
 	host := n.hosts[x.Node]
-	begin, mend := func() {}, func() {}
+	var begin, mend func()
 	switch {
 	case x.Kind == Cut:
 		begin = func() { n.lab.Cut(host, nil); n.lab.Cut(nil, host) }
