@@ -44,6 +44,8 @@ const (
 	// queueLen bounds the messages that wait for one subscription's handler; when it is
 	// full the newest is dropped.
 	queueLen = 256
+	// protocolPrefix begins the names of GossipSub's protocols.
+	protocolPrefix = "/meshsub/"
 	// Each author may send messagesPerS messages a second, and messagesBurst at once.
 	messagesPerS, messagesBurst = 20, 100
 )
@@ -105,6 +107,7 @@ func New(cfg Config) (*Topics, error) {
 		pubsub.WithFloodPublish(true),
 		pubsub.WithPeerExchange(false),
 		pubsub.WithDefaultValidator(g.validate, pubsub.WithValidatorInline(true)),
+		pubsub.WithAppSpecificRpcInspector(subscriptionsTo(names).restate),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("swarm: start gossip: %w", err)
@@ -114,6 +117,7 @@ func New(cfg Config) (*Topics, error) {
 			return nil, fmt.Errorf("swarm: join topic %s: %w", topic, err)
 		}
 	}
+	cfg.Tasks.Run(g.repair)
 	return g, nil
 }
 
