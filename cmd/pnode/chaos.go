@@ -27,7 +27,8 @@ nodes that every sample of every step entered once (pnode audit), train the same
 compare all losses and the weights to the bit.
 
 Where this process is root and has ip and nft, each node has a network namespace (--network), and a line
-of its own (--line). On loopback there are no faults of lines: cut and oneway. --emulate gives every node
+of its own (--line), and its folder is on a disk in memory until the end. On loopback there are no faults of lines
+and disks: cut, oneway and full. --emulate gives every node
 the device that a file describes, so that a few cores are enough for many nodes.
 
 One node is away at a time (--at-once), and the founder's folder is never deleted or damaged. A fault

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -45,6 +46,10 @@ func (f *fleet) inject(x Fault) error {
 		}
 		m.absent.back = end
 		return err
+	case Full:
+		end, err := f.lines.disturb(x)
+		m.absent.back = end
+		return err
 	case Cut, OneWay:
 		end, err := f.lines.disturb(x)
 		f.changed(-1)
@@ -57,7 +62,7 @@ func (f *fleet) inject(x Fault) error {
 	m.absent.back = func() error { return f.enter(m) }
 	switch x.Kind {
 	case Wipe:
-		return os.RemoveAll(m.dir)
+		return wipe(m.dir)
 	case Rot:
 		m.rotted = true
 		return rot(filepath.Join(m.dir, "store"), x.Draw)
@@ -103,6 +108,18 @@ func (f *fleet) goOn(m *member, now time.Time) error {
 			return m.run.pause()
 		}
 		return m.run.resume()
+	}
+	return nil
+}
+
+// wipe deletes all that is in a folder, which may be a disk of its own.
+func wipe(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("chaos: delete what a node has: %w", err)
 	}
 	return nil
 }

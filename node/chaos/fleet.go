@@ -67,6 +67,10 @@ func newFleet(o Options, n network) (*fleet, error) {
 	f := &fleet{Options: o, lines: n, steps: make(chan progress, 1024), told: make(chan told, 64), over: make(chan struct{})}
 	for i := range o.Nodes + 1 {
 		m := &member{number: i, dir: config.NodeDir(o.Dir, i), at: n.machine(i)}
+		if err := n.furnish(m.dir); err != nil {
+			f.end()
+			return nil, err
+		}
 		l, err := m.at.listen()
 		if err != nil {
 			f.end()

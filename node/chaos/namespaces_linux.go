@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -18,6 +19,7 @@ type namespaces struct {
 	lab   *netlab.Lab
 	hosts []*netlab.Host
 	line  netlab.Line
+	disks []disk
 }
 
 // openNamespaces makes the namespaces of so many nodes. The error wraps netlab.ErrUnavailable where this machine has none.
@@ -34,8 +36,7 @@ func openNamespaces(nodes int, line Line) (network, error) {
 		}
 	})
 	if err != nil {
-		n.close()
-		return nil, err
+		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
 }
@@ -43,9 +44,28 @@ func openNamespaces(nodes int, line Line) (network, error) {
 func (n *namespaces) machine(node int) machine { return space{n.owner, n.hosts[node]} }
 func (n *namespaces) listenAt() string         { return fmt.Sprintf("0.0.0.0:%d", netlab.Port) }
 func (n *namespaces) lacks(Kind) string        { return "" }
-func (n *namespaces) close()                   { n.owner.Close() }
+
+func (n *namespaces) furnish(dir string) error {
+	d, err := mountDisk(dir)
+	if err == nil {
+		n.disks = append(n.disks, d)
+	}
+	return err
+}
+
+func (n *namespaces) close() error {
+	n.owner.Close()
+	var errs []error
+	for _, d := range n.disks {
+		errs = append(errs, d.keep())
+	}
+	return errors.Join(errs...)
+}
 
 func (n *namespaces) disturb(x Fault) (end func() error, err error) {
+	if x.Kind == Full {
+		return n.disks[x.Node].empty, n.disks[x.Node].fill()
+	}
 	host := n.hosts[x.Node]
 	var begin, mend func()
 	switch {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -88,11 +89,13 @@ type network interface {
 	machine(node int) machine
 	// listenAt is what a node listens on.
 	listenAt() string
+	// furnish makes a node's folder. Where Full is possible it is on a disk of its own until close.
+	furnish(dir string) error
 	// lacks says why a kind of fault cannot be injected here, "" where it can.
 	lacks(k Kind) string
-	// disturb begins a fault of lines and returns what ends it, nil where it can do nothing about them.
+	// disturb begins a fault of lines or disks and returns what ends it, nil where it can do nothing about them.
 	disturb(x Fault) (end func() error, err error)
-	close()
+	close() error
 }
 
 // openNetwork makes the network that is asked for, and returns which one it is.
@@ -122,10 +125,12 @@ type loopback struct{}
 func (loopback) machine(int) machine                 { return here{} }
 func (loopback) listenAt() string                    { return "127.0.0.1:0" }
 func (loopback) disturb(Fault) (func() error, error) { return nil, nil }
-func (loopback) close()                              {}
+func (loopback) close() error                        { return nil }
 
 func (loopback) lacks(k Kind) string {
 	switch {
+	case k.needsDisk():
+		return fmt.Sprintf("nodes share a disk: want --network %s, which needs Linux, root, ip and nft", Namespaces)
 	case k.needsLines():
 		return fmt.Sprintf("loopback has no lines: want --network %s, which needs Linux, root, ip and nft", Namespaces)
 	case (k == Pause || k == Slow) && !pauses:
@@ -133,6 +138,8 @@ func (loopback) lacks(k Kind) string {
 	}
 	return ""
 }
+
+func (loopback) furnish(dir string) error { return os.MkdirAll(dir, 0o700) }
 
 // here is the machine of this process.
 type here struct{}

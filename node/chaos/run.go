@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer lines.close()
+	defer func() { err = errors.Join(err, lines.close()) }()
 	if o.Kinds, err = possible(o.Kinds, lines); err != nil {
 		return r, err
 	}
@@ -236,8 +236,8 @@ func (f *fleet) mend(r *Report, now time.Time) error {
 		// A store that cannot be mended is refused with a sentence that says to join anew.
 		r.Refused = append(r.Refused, why)
 		f.Tell(fmt.Sprintf("node %d does not go on with its damaged store, and joins anew: %s", m.number, why))
-		if err := os.RemoveAll(m.dir); err != nil {
-			return fmt.Errorf("chaos: %w", err)
+		if err := wipe(m.dir); err != nil {
+			return err
 		}
 		m.rotted = false
 		if err := f.enter(m); err != nil {

@@ -33,10 +33,12 @@ const (
 	Slow Kind = "slow"
 	// Notice says, as a cloud does, that the node's machine will be taken away; it hands over, ends, and comes back.
 	Notice Kind = "notice"
+	// Full leaves no room on the node's disk.
+	Full Kind = "full"
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Kill, Pause, Leave, Join, Wipe, Rot, Cut, OneWay, Slow, Notice}
+var Kinds = []Kind{Kill, Pause, Leave, Join, Wipe, Rot, Cut, OneWay, Slow, Notice, Full}
 
 // leastLong is added to the time of kinds that last longer.
 const leastLong = 8 * time.Second
@@ -75,6 +77,9 @@ func (k Kind) spared() bool { return k == Wipe || k == Rot }
 
 // needsLines reports whether a kind is one of the network.
 func (k Kind) needsLines() bool { return k == Cut || k == OneWay }
+
+// needsDisk reports whether a kind is one of a disk that the node has for itself.
+func (k Kind) needsDisk() bool { return k == Full }
 
 // isLong reports whether a kind leaves its node at work, so that it lasts longer.
 func (k Kind) isLong() bool { return k == Join || k == Slow }

@@ -189,8 +189,8 @@ func TestRefusals(t *testing.T) {
 		if n := len(a.Peers.Members()) + len(b.Peers.Members()); n != 0 {
 			t.Errorf("%s: %d members", name, n)
 		}
-		if len(log) != 1 {
-			t.Errorf("%s: refused %d times by the other side, want once", name, len(log))
+		if n := len(log); n < 1 || n > 2 { // where a machine is busy two dials are made, and each greets
+			t.Errorf("%s: refused %d times by the other side, want once or twice", name, n)
 		}
 		for len(log) > 0 {
 			t.Logf("%s: %s", name, <-log)
