@@ -171,6 +171,9 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	}
 	l.monitor.Saved(e)
 	l.kept = id
+	if l.generation != nil {
+		l.generation.cadence.Committed(id.Step)
+	}
 	l.replayer.Forget(id.Step)
 	l.keep(state, given)
 }

@@ -43,13 +43,9 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	defer c.mu.Unlock()
 	now := time.Now()
 	rate := c.losses.look(state.Members, now)
-	if c.asked != 0 {
-		switch {
-		case state.Checkpoint.Step >= c.asked:
-			c.took, c.committed, c.asked = now.Sub(c.since), now, 0
-		case now.Sub(c.since) < lostAfter:
-			return false
-		}
+	c.note(state.Checkpoint.Step, now)
+	if c.asked != 0 && now.Sub(c.since) < lostAfter {
+		return false
 	}
 	rest := time.Duration(holders.Every(int64(c.took), rate.Between()))
 	if forgets {
@@ -60,6 +56,20 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	}
 	c.asked, c.since = step, now
 	return true
+}
+
+// Committed takes in that the checkpoint of a step is committed now. Due would notice it at the end of a step, which may be long.
+func (c *Cadence) Committed(step plan.Step) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(step, time.Now())
+}
+
+// note takes in the newest checkpoint.
+func (c *Cadence) note(newest plan.Step, now time.Time) {
+	if c.asked != 0 && newest >= c.asked {
+		c.took, c.committed, c.asked = now.Sub(c.since), now, 0
+	}
 }
 
 // losses counts the members whose processes were lost while this node looked.

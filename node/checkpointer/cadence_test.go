@@ -49,6 +49,30 @@ func TestCheckpointsTakeAShareOfTheTime(t *testing.T) {
 	})
 }
 
+// TestAStepLongerThanASave: how long a checkpoint took counts until it is committed, not until the step under way ends.
+func TestAStepLongerThanASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := (&Checkpointer{}).NewCadence()
+		due := func(step, newest plan.Step) bool {
+			return c.Due(step, consensus.State{Checkpoint: consensus.Checkpoint{Step: newest}}, false)
+		}
+		time.Sleep(time.Minute)
+		if !due(1, 0) {
+			t.Fatal("no checkpoint is made")
+		}
+		time.Sleep(time.Second)
+		c.Committed(1)
+		time.Sleep(time.Minute) // the step
+		if due(2, 1) {
+			t.Error("a checkpoint that takes a second is made once a minute: want at most a hundredth of the time")
+		}
+		time.Sleep(time.Minute)
+		if !due(3, 1) {
+			t.Error("a checkpoint that took a second is not made again after two minutes")
+		}
+	})
+}
+
 // TestLossesAreCounted: of processes that end without a word, once each, whichever generation runs.
 func TestLossesAreCounted(t *testing.T) {
 	now := time.Unix(0, 0)
