@@ -13,6 +13,7 @@
 //   - monitor: what people and programs see: status, events, the step log, the plan view.
 //   - ingest: from files to the run: text, first weights, tokenizer.
 //   - hardware: what this machine computes on, its profile, lost devices.
+//   - ledger, hearsay: what was computed, here and by the word of others.
 //   - notice: signals, and clouds that take this machine away.
 //   - api, config, dataset, weights, infer, local, progress: see docs/architecture.md.
 //
@@ -82,6 +83,7 @@
 //     loss curve down; LearnLosses asks another node for the one of before. Forward hands events
 //     to whoever started the node.
 //   - ledger.Run: brings the record of what was computed here to the disk.
+//   - hearsay.Run: asks for the commits of steps that are not computed here.
 //   - links.Run: the accept loop of the data plane (pipeline/link).
 //   - One that saves what a generation has left, while the log wants it (salvage.go).
 //   - Three while a node enters the roster: one hears whether the run is finished, one whether

@@ -71,6 +71,7 @@ var rooms = []struct {
 	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},
 	{"pnode/node/hardware", []string{"node", "cmd/pnode"}, "others get a profile or a device; pnode plan and bench measure"},
 	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},
+	{"pnode/node/hearsay", []string{"node"}, "what others told is in the ledger for whoever reads it"},
 	{"pnode/node/gossip", []string{"node", "node/leader", "node/monitor"}, "heartbeats are the nouns that the leader and the views have in common"},
 }
 

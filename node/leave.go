@@ -215,6 +215,7 @@ func (l *loop) windUp(ctx context.Context) error {
 	state := l.raft.State()
 	if !l.exit.left {
 		l.monitor.CatchUp(ctx, state) // while the others still wait for this node
+		l.hearsay.CatchUp(ctx)
 	}
 	if l.exit.left {
 		l.machine.to(Stopped)

@@ -17,6 +17,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/hearsay"
 	"pnode/node/ingest"
 	"pnode/node/leader"
 	"pnode/node/ledger"
@@ -107,6 +108,7 @@ type Node struct {
 	checkpointer *checkpointer.Checkpointer
 	custody      *custody
 	replayer     *replayer.Replayer
+	hearsay      *hearsay.Hearsay
 	monitor      *monitor.Monitor
 	api          *api.Server // nil in a simulation
 	data         *dataset.Dataset

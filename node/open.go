@@ -17,6 +17,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/hearsay"
 	"pnode/node/ingest"
 	"pnode/node/leader"
 	"pnode/node/ledger"
@@ -213,7 +214,7 @@ func (n *Node) start() {
 			return nil
 		})
 	}
-	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.ledger.Run, n.followRemovals} {
+	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.ledger.Run, n.hearsay.Run, n.followRemovals} {
 		n.group.Go(func() error { run(n.base); return nil })
 	}
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
@@ -249,6 +250,10 @@ func (n *Node) openRooms() {
 			return data, nil
 		}
 		return stored(h)
+	})
+	n.hearsay = hearsay.New(hearsay.Config{
+		Self: n.self, Epoch: n.epoch, Peers: n.requests, State: n.raft.State, Living: n.living, Ledger: n.ledger, Log: n.log,
+		Newest: func(p plan.Plan) plan.Step { return n.heartbeats.Newest(p, time.Now()) },
 	})
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,

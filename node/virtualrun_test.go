@@ -28,16 +28,17 @@ func undisturbed(t *testing.T, size fleetSize) *truth {
 }
 
 // TestThreeNodesInVirtualTime: whole nodes enter a run, train it to its end and leave the model with its owner, with the
-// losses and the weights of one node alone.
+// losses and the weights of one node alone. The ledger of each of them alone proves all steps, that of a fourth one too, which
+// has no part in the plan.
 func TestThreeNodesInVirtualTime(t *testing.T) {
-	size := fleetSize{Steps: 20, Stages: 3, Replicas: 1, CheckpointEvery: 5, MinNodes: 3}
+	size := fleetSize{Steps: 20, Stages: 3, Replicas: 1, CheckpointEvery: 5, MinNodes: 4}
 	known := undisturbed(t, size)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, size, known.again())
 		began := time.Now()
 		founder := f.add()
 		invite := founder.found()
-		for range 2 {
+		for range 3 {
 			f.add().join(invite)
 		}
 		for i, err := range f.untilEnded(time.Hour) {
@@ -50,6 +51,11 @@ func TestThreeNodesInVirtualTime(t *testing.T) {
 			t.Errorf("nobody told of a step after %d of %d", got, size.Steps)
 		}
 		f.check()
+		for _, m := range f.members {
+			if _, err := f.audit([]string{m.dir}); err != nil {
+				t.Errorf("%s alone: %v", m.name(), err)
+			}
+		}
 	})
 }
 
@@ -60,13 +66,19 @@ func (f *fleet) check() (redone int) {
 	for _, m := range f.members {
 		dirs = append(dirs, m.dir)
 	}
-	founder := f.members[0].dir
-	run, err := LoadRun(founder)
-	if err == nil {
-		redone, err = f.truth.audit(dirs, founder, run)
-	}
+	redone, err := f.audit(dirs)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return redone
+}
+
+// audit checks what the ledgers in some folders prove, and the founder's model.
+func (f *fleet) audit(dirs []string) (redone int, err error) {
+	founder := f.members[0].dir
+	run, err := LoadRun(founder)
+	if err != nil {
+		return 0, err
+	}
+	return f.truth.audit(dirs, founder, run)
 }

@@ -129,6 +129,11 @@ func (t *truth) audit(dirs []string, owner string, run plan.RunSpec) (redone int
 				return 0, fmt.Errorf("%s: step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.Step, e.Work.Generation, e.Commit, want)
 			}
 		}
+		for _, e := range c.Told {
+			if want := t.commits[e.Step]; e.Commit != want {
+				return 0, fmt.Errorf("%s: %s told that step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.By, e.Step, e.Generation, e.Commit, want)
+			}
+		}
 	}
 	report := ledger.Audit(ledger.SizeOf(run), nodes)
 	for _, r := range report.Redone {

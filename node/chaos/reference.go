@@ -97,7 +97,11 @@ func (r *Report) compareLosses(reference string, dirs []string) error {
 		if err != nil {
 			continue // the audit has told
 		}
+		said := c.Told
 		for _, e := range c.Entries {
+			said = append(said, ledger.Told{Committed: ledger.Committed{Generation: e.Work.Generation, Commit: e.Commit}})
+		}
+		for _, e := range said {
 			w, known := want[e.Step]
 			if !known {
 				continue // redone steps after the last one
@@ -105,7 +109,7 @@ func (r *Report) compareLosses(reference string, dirs []string) error {
 			compared[e.Step] = true
 			if w != e.Commit {
 				r.Differ++
-				r.problem("step %d of generation %d in %s has loss %v, without faults %v", e.Step, e.Work.Generation, d, e.Loss(), w.Loss())
+				r.problem("step %d of generation %d in %s has loss %v, without faults %v", e.Step, e.Generation, d, e.Loss(), w.Loss())
 			}
 		}
 	}

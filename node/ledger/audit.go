@@ -30,15 +30,15 @@ func SizeOf(run plan.RunSpec) Size {
 	return Size{run.Model.Layers(), run.Train.Micros, run.Train.MicroBatch}
 }
 
-// at is a step of a generation.
-type at struct {
-	plan.Generation
-	plan.Step
-}
-
 // report holds what one worker of a node says of a step.
 type report struct {
 	Entry
+	node Node
+}
+
+// hearsay holds what a node says that a member told of a step.
+type hearsay struct {
+	Told
 	node Node
 }
 
@@ -47,8 +47,9 @@ type audit struct {
 	size    Size
 	names   map[plan.PeerID]string
 	plans   map[plan.Generation]Planned
-	reports map[at][]report
-	steps   map[plan.Generation][]plan.Step // with reports, ascending
+	reports map[Position][]report
+	told    map[Position][]hearsay
+	steps   map[plan.Generation][]plan.Step // with reports, or told of, ascending
 	checked map[string]tally                // by the works of a step
 	Report
 }
@@ -56,14 +57,19 @@ type audit struct {
 // Audit compares the ledgers of all nodes of a run.
 func Audit(size Size, nodes []Node) Report {
 	a := audit{
-		size: size, names: map[plan.PeerID]string{}, plans: map[plan.Generation]Planned{}, reports: map[at][]report{},
+		size: size, names: map[plan.PeerID]string{}, plans: map[plan.Generation]Planned{}, reports: map[Position][]report{}, told: map[Position][]hearsay{},
 		steps: map[plan.Generation][]plan.Step{}, checked: map[string]tally{},
 	}
 	for _, n := range nodes {
 		a.gather(n)
 	}
-	for where, reports := range a.reports {
-		if slices.ContainsFunc(reports, func(r report) bool { return !r.Work.Replayed() }) {
+	for where := range a.reports {
+		if a.recorded(where) {
+			a.steps[where.Generation] = append(a.steps[where.Generation], where.Step)
+		}
+	}
+	for where := range a.told {
+		if !a.recorded(where) {
 			a.steps[where.Generation] = append(a.steps[where.Generation], where.Step)
 		}
 	}
@@ -75,6 +81,11 @@ func Audit(size Size, nodes []Node) Report {
 	a.compare()
 	a.judge()
 	return a.Report
+}
+
+// recorded reports whether a worker that took a commit has written it down.
+func (a *audit) recorded(where Position) bool {
+	return slices.ContainsFunc(a.reports[where], func(r report) bool { return !r.Work.Replayed() })
 }
 
 // gather takes in what one node kept.
@@ -89,15 +100,24 @@ func (a *audit) gather(n Node) {
 		return
 	}
 	for _, p := range n.Plans {
+		by := n.name()
+		if p.By != "" {
+			by += ", told by " + a.called(p.By)
+		}
 		before, known := a.plans[p.Plan.Generation]
 		if known && !slices.Equal(before.Plan.Encode(), p.Plan.Encode()) {
-			a.problem("%s has another plan of generation %d than the others", n.name(), p.Plan.Generation)
+			a.problem("%s has another plan of generation %d than the others", by, p.Plan.Generation)
 		}
-		a.plans[p.Plan.Generation] = p
+		if !known || p.By == "" {
+			a.plans[p.Plan.Generation] = p
+		}
 	}
 	for _, e := range n.Entries {
-		where := at{e.Work.Generation, e.Step}
+		where := Position{e.Work.Generation, e.Step}
 		a.reports[where] = append(a.reports[where], report{e, n})
+	}
+	for _, t := range n.Told {
+		a.told[t.Position()] = append(a.told[t.Position()], hearsay{t, n})
 	}
 }
 
@@ -177,7 +197,12 @@ func (a *audit) count(counted map[plan.Step]plan.Generation) {
 			a.problem("%s before step %d missing in all ledgers: name the folders of all nodes, those that left the run too", plan.Count(int(missing), "step"), s)
 		}
 		before = s
-		t := a.tally(a.plans[g].Plan, a.reports[at{g, s}])
+		where := Position{g, s}
+		if tellers := a.tellers(where); !a.recorded(where) {
+			a.Told++
+			a.ToldByOne += count(tellers == 1)
+		}
+		t := a.tally(a.plans[g].Plan, a.reports[where])
 		a.Samples += a.size.Micros * a.size.MicroBatch
 		a.Recorded += t.recorded * a.size.MicroBatch
 		a.Lost += t.lost * a.size.MicroBatch
@@ -186,6 +211,19 @@ func (a *audit) count(counted map[plan.Step]plan.Generation) {
 			a.problem("step %d of generation %d: %d samples lost, %d doubled", s, g, t.lost*a.size.MicroBatch, t.doubled*a.size.MicroBatch)
 		}
 	}
+}
+
+// tellers counts the members of its plan that told of a commit. Others cannot have taken it.
+func (a *audit) tellers(where Position) int {
+	tellers := map[plan.PeerID]bool{}
+	for _, w := range a.told[where] {
+		if p := a.plans[where.Generation].Plan; !p.Places(w.By) || where.Step <= p.Start {
+			a.problem("%s: %s told of step %d of generation %d, which it cannot have taken", w.node.name(), a.called(w.By), where.Step, where.Generation)
+			continue
+		}
+		tellers[w.By] = true
+	}
+	return len(tellers)
 }
 
 // tally counts micro-batches that did not enter some layer's gradient, or entered one twice. A worker of the plan without a
@@ -257,20 +295,46 @@ func count(is bool) int {
 	return 0
 }
 
+// statement is a commit with who says so.
+type statement struct {
+	Committed
+	by string
+}
+
+// statements returns what is said of a step of a generation: by those who took the commit, then by those who were told of it.
+func (a *audit) statements(where Position) (all []statement) {
+	for _, r := range a.reports[where] {
+		all = append(all, statement{Committed{where.Generation, r.Commit}, r.node.name()})
+	}
+	for _, w := range a.told[where] {
+		all = append(all, statement{w.Committed, fmt.Sprintf("%s, told by %s", w.node.name(), a.called(w.By))})
+	}
+	return all
+}
+
 // compare names nodes that tell different commits of one step, in one generation or after it was computed again.
 func (a *audit) compare() {
-	first := map[plan.Step]report{}
-	for _, where := range slices.SortedFunc(maps.Keys(a.reports), func(x, y at) int {
+	places := map[Position]bool{}
+	for where, reports := range a.reports {
+		places[where] = true
+		for _, r := range reports {
+			a.Replayed += count(r.Work.Replayed())
+		}
+	}
+	for where := range a.told {
+		places[where] = true
+	}
+	first := map[plan.Step]statement{}
+	for _, where := range slices.SortedFunc(maps.Keys(places), func(x, y Position) int {
 		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(x.Generation, y.Generation))
 	}) {
-		for _, r := range a.reports[where] {
-			a.Replayed += count(r.Work.Replayed())
+		for _, s := range a.statements(where) {
 			one, known := first[where.Step]
 			if !known {
-				first[where.Step] = r
-			} else if one.Commit != r.Commit {
+				first[where.Step] = s
+			} else if one.Commit != s.Commit {
 				a.Differences = append(a.Differences, Difference{
-					where.Step, one.Work.Generation, one.node.name(), fmt.Sprint(one.Loss()), r.Work.Generation, r.node.name(), fmt.Sprint(r.Loss()),
+					where.Step, one.Generation, one.by, fmt.Sprint(one.Loss()), s.Generation, s.by, fmt.Sprint(s.Loss()),
 				})
 			}
 		}

@@ -51,6 +51,15 @@ func steps(r *Recorder, p plan.Plan, peer plan.PeerID, first, last plan.Step, mi
 	}
 }
 
+// told has a node write down what a member told of a plan's steps first to last, with losses as steps writes, raised by more.
+func told(r *Recorder, p plan.Plan, by plan.PeerID, first, last plan.Step, more float64) {
+	w := Word{Plans: []plan.Plan{p}}
+	for s := first; s <= last; s++ {
+		w.Commits = append(w.Commits, Committed{p.Generation, CommitOf(s, 3+1/float64(s)+more, 1)})
+	}
+	r.Told(by, w)
+}
+
 func TestAudit(t *testing.T) {
 	one, two, again := planOf(1, 0, "a", "b"), planOf(2, 6, "a", "c"), planOf(3, 4, "a", "c")
 	whole := func(p plan.PeerID) []plan.Placement {
@@ -123,6 +132,40 @@ func TestAudit(t *testing.T) {
 			},
 			want: Report{Steps: 2, Samples: 16, Lost: 8, Differences: []Difference{{2, 1, "a", "3.5", 1, "b", "3.5000000001"}}}, problem: "step 2",
 		},
+		"all who computed a step are gone with their folders": {
+			c: func(r *Recorder) {
+				told(r, one, "a", 1, 6, 0)
+				told(r, one, "b", 1, 4, 0)
+				r.Plan(two, nil)
+				steps(r, two, "c", 7, 9, all...)
+			},
+			want: Report{Steps: 9, Samples: 72, Told: 6, ToldByOne: 2},
+		},
+		"the word of others is as the records of those who computed": {
+			a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 6, all...) },
+			c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "a", 1, 6, 0); told(r, one, "b", 1, 6, 0) },
+			want: Report{Steps: 6, Samples: 48},
+		},
+		"a member lied to a node": {
+			a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
+			c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "b", 2, 2, 0.5) },
+			want: Report{Steps: 2, Samples: 16, Differences: []Difference{{2, 1, "a", "3.5", 1, "c, told by b", "4"}}}, problem: "step 2",
+		},
+		"two members told a node different losses": {
+			c:    func(r *Recorder) { told(r, one, "a", 1, 1, 0); told(r, one, "b", 1, 1, 0.5) },
+			want: Report{Steps: 1, Samples: 8, Told: 1, Differences: []Difference{{1, 1, "c, told by a", "4", 1, "c, told by b", "4.5"}}}, problem: "step 1",
+		},
+		"two members told a node different plans": {
+			c: func(r *Recorder) {
+				told(r, one, "a", 1, 1, 0)
+				told(r, planOf(1, 0, "b", "a"), "b", 1, 1, 0)
+			},
+			want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c, told by b has another plan of generation 1",
+		},
+		"a member told of a plan without it": {
+			c:    func(r *Recorder) { told(r, one, "d", 1, 1, 0) },
+			want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c: d told of step 1 of generation 1, which it cannot have taken",
+		},
 		"the plan is unknown": {
 			a: func(r *Recorder) { steps(r, one, "a", 1, 1, all...) }, problem: "the plan of generation 1 is in no ledger",
 		},
@@ -136,7 +179,8 @@ func TestAudit(t *testing.T) {
 				}
 			}
 			got := Audit(size, nodes)
-			if got.Steps != test.want.Steps || got.Samples != test.want.Samples || got.Recorded != test.want.Recorded || got.Lost != test.want.Lost || got.Doubled != test.want.Doubled {
+			if got.Steps != test.want.Steps || got.Samples != test.want.Samples || got.Recorded != test.want.Recorded || got.Lost != test.want.Lost || got.Doubled != test.want.Doubled ||
+				got.Told != test.want.Told || got.ToldByOne != test.want.ToldByOne {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			for i := range got.Redone {
@@ -189,6 +233,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(b)
 	f.Add(append(b[:len(b)-3:len(b)-3], b...))
 	f.Add(appendEntry(b, 7, CommitOf(1, 2, 3)))
+	teller := marshal(Teller{Generation: 1, By: "b"})
+	f.Add(appendEntry(appendRecord(b, kindTeller, teller), keyOf(teller), CommitOf(1, 2, 3)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := Decode(b)
 		if c.DamagedBytes > int64(len(b)) {

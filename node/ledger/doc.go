@@ -8,6 +8,8 @@
 //   - Planned: a plan that the node learned from the log, and the leader's reasons.
 //   - Work: which micro-batches a worker added to the gradient of which layers. It is written when it changes.
 //   - Entry: a committed step of one worker: its Work, and the loss and the gradient norm of the commit, in bits.
+//   - Told: a committed step in which this node had no part, by the word of a member that had.
+//   - Word: what a node answers those who ask for commits that its own workers took.
 //   - Report: the result of an Audit over the ledgers of several nodes.
 //
 // # The file
@@ -24,6 +26,14 @@
 // records are gone with its folder is vouched for by the commit and the plan. The samples of a micro-batch are a pure
 // function of its step and number (package dataset), so nothing else needs to be kept.
 //
-// The package does not judge losses except by comparison, and never repairs a ledger. Package node writes it; node and
+// # What others' word proves
+//
+// A node without a part in a step has members of the step's plan tell it the commit (package hearsay), so that the steps are
+// proven when the folders of all who computed them are gone. Told names the member. It proves that this
+// member said so, over a connection that only it can make: an audit lays it beside all other records of the step, and names
+// both where they differ. Word is never passed on, so that no member can speak in another's name. A told step says nothing of
+// who added which micro-batch: it counts by the commit and the plan, and the report says how many steps do.
+//
+// The package does not judge losses except by comparison, and never repairs a ledger. Packages node and hearsay write it; node and
 // node/chaos read it. It imports the nouns of planner/plan, never the network or the store.
 package ledger

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,12 +21,13 @@ const (
 	kindPlan
 	kindWork
 	kindEntry
+	kindTeller
 )
 
 const (
 	// headerBytes: marker (3), kind (1), length (4), CRC-32C of kind, length and payload (4).
 	headerBytes = 12
-	// entryBytes: key of the work (8), step (8), loss (8), norm (8), each little-endian.
+	// entryBytes: key of the work or of the teller (8), step (8), loss (8), norm (8), each little-endian.
 	entryBytes = 32
 	// maxRecordBytes bounds a payload: a plan with its reasons.
 	maxRecordBytes = plan.MaxPlanBytes + 1<<18
@@ -50,6 +52,19 @@ type Head struct {
 type Planned struct {
 	Plan    plan.Plan `json:"plan"`
 	Reasons []string  `json:"reasons,omitempty"`
+	// By is the member that told of it, empty where the log did.
+	By plan.PeerID `json:"by,omitempty"`
+}
+
+// Position orders commits. A generation that starts from an older checkpoint makes steps again, under its own number.
+type Position struct {
+	plan.Generation `json:"generation"`
+	plan.Step       `json:"step"`
+}
+
+// Compare orders by generation and then by step.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Generation, q.Generation), cmp.Compare(p.Step, q.Step))
 }
 
 // StageWork says which micro-batches a worker added to the gradient of a stage's layers.
@@ -75,13 +90,35 @@ func (w Work) Replayed() bool { return w.By != w.Worker.Peer }
 
 // Commit holds the figures that all workers of a step agreed on. Two commits are the same when their bits are.
 type Commit struct {
-	Step           plan.Step
-	LossBits, Norm uint64 // of float64
+	Step     plan.Step `json:"step"`
+	LossBits uint64    `json:"loss_bits"` // of float64, as the norm's
+	Norm     uint64    `json:"norm_bits"`
 }
 
 // CommitOf returns the commit of a step with a loss in nats a token and a gradient norm before clipping.
 func CommitOf(step plan.Step, loss, norm float64) Commit {
 	return Commit{step, math.Float64bits(loss), math.Float64bits(norm)}
+}
+
+// Committed is a commit of a generation.
+type Committed struct {
+	Generation plan.Generation `json:"generation"`
+	Commit
+}
+
+// Position returns where the commit stands.
+func (c Committed) Position() Position { return Position{c.Generation, c.Step} }
+
+// Teller names the member that told of commits of a generation.
+type Teller struct {
+	Generation plan.Generation `json:"generation"`
+	By         plan.PeerID     `json:"by"`
+}
+
+// Told is a commit that this node did not take itself: a member of the plan told of it.
+type Told struct {
+	Committed
+	By plan.PeerID
 }
 
 // Loss returns the mean loss of the step in nats a token.
@@ -98,6 +135,7 @@ type Contents struct {
 	Head    Head // the newest
 	Plans   []Planned
 	Entries []Entry
+	Told    []Told
 	// DamagedBytes counts bytes that are no record, but for a last record that was cut by the end of the machine.
 	DamagedBytes int64
 	// Foreign counts heads of other runs than the newest head's.
@@ -115,17 +153,20 @@ func appendRecord(b []byte, kind byte, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-func appendJSON(b []byte, kind byte, v any) []byte {
-	payload, err := json.Marshal(v)
+func appendJSON(b []byte, kind byte, v any) []byte { return appendRecord(b, kind, marshal(v)) }
+
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
 	if err != nil {
 		panic("ledger: record does not marshal: " + err.Error()) // only plain values inside
 	}
-	return appendRecord(b, kind, payload)
+	return b
 }
 
-func appendEntry(b []byte, work uint64, c Commit) []byte {
+// appendEntry appends a commit of the work, or of the teller, with a key.
+func appendEntry(b []byte, key uint64, c Commit) []byte {
 	var p []byte
-	for _, x := range []uint64{work, uint64(c.Step), c.LossBits, c.Norm} {
+	for _, x := range []uint64{key, uint64(c.Step), c.LossBits, c.Norm} {
 		p = binary.LittleEndian.AppendUint64(p, x)
 	}
 	return appendRecord(b, kindEntry, p)
@@ -154,9 +195,15 @@ func next(b []byte) (kind byte, payload []byte, size int) {
 	return b[3], payload, headerBytes + int(n)
 }
 
+// sources holds what entries name by their keys: work of a worker here, or a member that told.
+type sources struct {
+	works   map[uint64]*Work
+	tellers map[uint64]Teller
+}
+
 // Decode reads the bytes of a ledger. Whatever is no record is counted as damage, and no error.
 func Decode(b []byte) (c Contents) {
-	works := map[uint64]*Work{}
+	known := sources{map[uint64]*Work{}, map[uint64]Teller{}}
 	for len(b) > 0 {
 		kind, payload, size := next(b)
 		if size == 0 {
@@ -167,7 +214,7 @@ func Decode(b []byte) (c Contents) {
 			b = b[at:]
 			continue
 		}
-		if err := c.add(kind, payload, works); err != nil {
+		if err := c.add(kind, payload, known); err != nil {
 			c.DamagedBytes += int64(size)
 		}
 		b = b[size:]
@@ -194,7 +241,7 @@ func cut(b []byte) bool {
 	return len(b) < headerBytes || len(b)-headerBytes < int(min(binary.LittleEndian.Uint32(b[4:]), maxRecordBytes))
 }
 
-func (c *Contents) add(kind byte, payload []byte, works map[uint64]*Work) error {
+func (c *Contents) add(kind byte, payload []byte, known sources) error {
 	switch kind {
 	case kindHead:
 		var h Head
@@ -219,17 +266,26 @@ func (c *Contents) add(kind byte, payload []byte, works map[uint64]*Work) error 
 		if err := w.check(); err != nil {
 			return err
 		}
-		works[keyOf(payload)] = w
+		known.works[keyOf(payload)] = w
+	case kindTeller:
+		var t Teller
+		if err := strict.Decode(payload, &t); err != nil {
+			return err
+		}
+		known.tellers[keyOf(payload)] = t
 	case kindEntry:
 		if len(payload) != entryBytes {
 			return fmt.Errorf("%w: an entry of %d bytes, want %d", errRecord, len(payload), entryBytes)
 		}
-		w := works[binary.LittleEndian.Uint64(payload)]
-		if w == nil {
+		number := func(at int) uint64 { return binary.LittleEndian.Uint64(payload[at:]) }
+		commit := Commit{plan.Step(number(8)), number(16), number(24)}
+		if w := known.works[number(0)]; w != nil {
+			c.Entries = append(c.Entries, Entry{commit, w})
+		} else if t, ok := known.tellers[number(0)]; ok {
+			c.Told = append(c.Told, Told{Committed{t.Generation, commit}, t.By})
+		} else {
 			return fmt.Errorf("%w: an entry of work that is not there", errRecord)
 		}
-		number := func(at int) uint64 { return binary.LittleEndian.Uint64(payload[at:]) }
-		c.Entries = append(c.Entries, Entry{Commit{plan.Step(number(8)), number(16), number(24)}, w})
 	default:
 		return fmt.Errorf("%w: of kind %d", errRecord, kind)
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,16 +31,19 @@ type Recorder struct {
 	head Head
 	log  *slog.Logger
 
-	mu     sync.Mutex               // guards what follows
-	file   *os.File                 // nil before the first record
-	works  map[plan.WorkerID]uint64 // newest one written, by its key
-	dirty  bool
-	failed bool
+	mu      sync.Mutex               // guards what follows
+	file    *os.File                 // nil before the first record
+	works   map[plan.WorkerID]uint64 // newest one written, by its key
+	tellers map[Teller]uint64        // written, by their keys
+	memory  memory
+	dirty   bool
+	failed  bool
 }
 
-// New returns the recorder of the ledger in a node's folder, which the first record opens, or makes where there is none.
+// New returns the recorder of the ledger in a node's folder, which the first record opens, or makes where there is none. It
+// knows what is in the ledger from before.
 func New(dir string, head Head, log *slog.Logger) *Recorder {
-	return &Recorder{dir: dir, head: head, log: log, works: map[plan.WorkerID]uint64{}}
+	return &Recorder{dir: dir, head: head, log: log, works: map[plan.WorkerID]uint64{}, tellers: map[Teller]uint64{}, memory: recall(dir)}
 }
 
 // Plan records a plan of the log.
@@ -49,15 +51,14 @@ func (r *Recorder) Plan(p plan.Plan, reasons []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.works)
-	r.append(appendJSON(nil, kindPlan, Planned{p, reasons}))
+	planned := Planned{Plan: p, Reasons: reasons}
+	r.memory.plan(planned)
+	r.append(appendJSON(nil, kindPlan, planned))
 }
 
 // Step records a committed step of a worker, with its work where that is not what it was.
 func (r *Recorder) Step(w Work, c Commit) {
-	payload, err := json.Marshal(w)
-	if err != nil {
-		panic("ledger: work does not marshal: " + err.Error()) // only plain values inside
-	}
+	payload := marshal(w)
 	key := keyOf(payload)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,6 +67,7 @@ func (r *Recorder) Step(w Work, c Commit) {
 		b = appendRecord(b, kindWork, payload)
 		r.works[w.Worker] = key
 	}
+	r.memory.took(w, c)
 	r.append(appendEntry(b, key, c))
 }
 
@@ -74,6 +76,7 @@ func (r *Recorder) Step(w Work, c Commit) {
 func (r *Recorder) append(b []byte) {
 	if err := r.write(b); err != nil {
 		clear(r.works)
+		clear(r.tellers)
 		if !r.failed {
 			r.log.Warn("the ledger lacks steps", "cause", err)
 		}

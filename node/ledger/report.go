@@ -25,8 +25,12 @@ type Report struct {
 	// the commits of the step.
 	Samples  int `json:"samples"`
 	Recorded int `json:"recorded"`
-	Lost     int `json:"lost"`
-	Doubled  int `json:"doubled"`
+	// Told are steps that nobody who took their commit has a record of: members of their plans told others, of ToldByOne
+	// one member alone.
+	Told      int `json:"told"`
+	ToldByOne int `json:"told_by_one"`
+	Lost      int `json:"lost"`
+	Doubled   int `json:"doubled"`
 	// Redone are steps that were committed and then computed again by a later generation.
 	Redone []Redone `json:"redone"`
 	// Replayed counts steps of lost workers that another node computed again.
@@ -116,6 +120,9 @@ func (r Report) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "samples: %d counted (%d by the records of all who computed them, %d by commits), %d lost, %d doubled\n",
 		r.Samples, r.Recorded, r.Samples-r.Recorded, r.Lost, r.Doubled)
+	if r.Told > 0 {
+		fmt.Fprintf(&b, "steps without a record of who computed them: %d, counted by what members of their plans told others (%d by the word of one alone)\n", r.Told, r.ToldByOne)
+	}
 	fmt.Fprintf(&b, "computed twice: %d steps redone, %d replayed\n", r.RedoneSteps(), r.Replayed)
 	for _, d := range r.Redone {
 		fmt.Fprintf(&b, "  steps %d to %d of generation %d: %s\n", d.First, d.Last, d.Generation, d.Why)

@@ -1,0 +1,192 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"pnode/planner/plan"
+)
+
+const (
+	// maxMemory bounds the commits of this node's workers that others can still ask for.
+	maxMemory = 1 << 14
+	// maxMemoryPlans bounds the plans of them.
+	maxMemoryPlans = 1 << 8
+	// recallBytes is how much of the ledger's end a start reads: about 1.5 million steps.
+	recallBytes = 64 << 20
+
+	// MaxWord bounds the commits of one Word, and maxWordBytes their plans, but for the first.
+	MaxWord      = 512
+	maxWordBytes = 1 << 18
+	// maxTellers bounds the tellers that a Recorder need not write again.
+	maxTellers = 1 << 8
+)
+
+// Word holds what one node says of commits that its own workers took, oldest first, with the plans of their generations.
+type Word struct {
+	Commits []Committed `json:"commits"`
+	Plans   []plan.Plan `json:"plans,omitempty"`
+}
+
+// memory holds the newest commits of this node's own workers, and what the whole ledger says of plans and of its end.
+type memory struct {
+	commits []Committed                            // by position
+	plans   map[plan.Generation]plan.Plan          // from the log
+	told    map[plan.Generation]map[plan.Hash]bool // digests of plans that others told
+	end     Position                               // newest commit, own or told
+}
+
+func digestOf(p plan.Plan) plan.Hash { return sha256.Sum256(p.Encode()) }
+
+func newMemory() memory {
+	return memory{plans: map[plan.Generation]plan.Plan{}, told: map[plan.Generation]map[plan.Hash]bool{}}
+}
+
+// recall reads the end of the ledger in a node's folder. Whatever cannot be read is what an audit tells of.
+func recall(dir string) memory {
+	m := newMemory()
+	f, err := os.Open(filepath.Join(dir, FileName))
+	if err != nil {
+		return m
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > recallBytes {
+		if _, err := f.Seek(-recallBytes, io.SeekEnd); err != nil {
+			return m
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, recallBytes))
+	if err != nil {
+		return m
+	}
+	c := Decode(b)
+	for _, p := range c.Plans {
+		m.plan(p)
+	}
+	for _, e := range c.Entries {
+		m.took(*e.Work, e.Commit)
+	}
+	for _, t := range c.Told {
+		m.heard(t.Committed)
+	}
+	return m
+}
+
+// plan takes in a plan of the log, or one that a member told of.
+func (m *memory) plan(p Planned) {
+	g := p.Plan.Generation
+	if p.By != "" {
+		if m.told[g] == nil {
+			m.told[g] = map[plan.Hash]bool{}
+		}
+		m.told[g][digestOf(p.Plan)] = true
+		return
+	}
+	m.plans[g] = p.Plan
+	for len(m.plans) > maxMemoryPlans {
+		oldest := g
+		for other := range m.plans {
+			oldest = min(oldest, other)
+		}
+		delete(m.plans, oldest)
+	}
+}
+
+// took takes in a commit of this node's own workers. Those of replays were others'.
+func (m *memory) took(w Work, c Commit) {
+	at := Committed{w.Generation, c}
+	if n := len(m.commits); w.Replayed() || n > 0 && m.commits[n-1].Position().Compare(at.Position()) >= 0 {
+		return
+	}
+	m.commits = append(m.commits, at)
+	if len(m.commits) >= 2*maxMemory {
+		m.commits = slices.Clone(m.commits[len(m.commits)-maxMemory:])
+	}
+	m.heard(at)
+}
+
+// heard takes in a commit of anybody's.
+func (m *memory) heard(c Committed) {
+	if c.Position().Compare(m.end) > 0 {
+		m.end = c.Position()
+	}
+}
+
+// since returns the oldest commits after a position that this node's own workers took.
+func (m *memory) since(after Position) Word {
+	i, found := slices.BinarySearchFunc(m.commits, after, func(c Committed, p Position) int { return c.Position().Compare(p) })
+	if found {
+		i++
+	}
+	var w Word
+	size := 0
+	for _, c := range m.commits[i:min(len(m.commits), i+MaxWord)] {
+		p, known := m.plans[c.Generation]
+		if !known {
+			continue
+		}
+		if n := len(w.Plans); n == 0 || w.Plans[n-1].Generation != c.Generation {
+			if size += len(p.Encode()); n > 0 && size > maxWordBytes {
+				break
+			}
+			w.Plans = append(w.Plans, p)
+		}
+		w.Commits = append(w.Commits, c)
+	}
+	return w
+}
+
+// End returns the position of the newest commit in the ledger.
+func (r *Recorder) End() Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.memory.end
+}
+
+// Since returns the oldest commits after a position that this node's own workers took, at most MaxWord of them.
+func (r *Recorder) Since(after Position) Word {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.memory.since(after)
+}
+
+// PlanOf returns the plan of a generation, where this node learned it from the log.
+func (r *Recorder) PlanOf(g plan.Generation) (p plan.Plan, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok = r.memory.plans[g]
+	return p, ok
+}
+
+// Told records commits that a member told of, with the plans of them that the log has not told here.
+func (r *Recorder) Told(by plan.PeerID, w Word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b []byte
+	for _, p := range w.Plans {
+		if known, ok := r.memory.plans[p.Generation]; ok && digestOf(known) == digestOf(p) || r.memory.told[p.Generation][digestOf(p)] {
+			continue
+		}
+		told := Planned{Plan: p, By: by}
+		b = appendJSON(b, kindPlan, told)
+		r.memory.plan(told)
+	}
+	for _, c := range w.Commits {
+		t := Teller{c.Generation, by}
+		key, known := r.tellers[t]
+		if !known {
+			payload := marshal(t)
+			b, key = appendRecord(b, kindTeller, payload), keyOf(payload)
+			if len(r.tellers) >= maxTellers {
+				clear(r.tellers)
+			}
+			r.tellers[t] = key
+		}
+		b = appendEntry(b, key, c.Commit)
+		r.memory.heard(c)
+	}
+	r.append(b)
+}
