@@ -231,6 +231,7 @@ func (n *Node) sendHeartbeats(ctx context.Context) {
 		case <-tick.C:
 		case <-n.monitor.Slower():
 		case <-n.leader.Wished():
+		case <-n.checkpointer.Turned():
 		}
 	}
 }
@@ -245,6 +246,7 @@ func (n *Node) sendHeartbeat() {
 	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
 		b.Kept, b.NoReplay = kept.First, kept.Failed
 	}
+	b.Copying = n.checkpointer.Copying()
 	switch state := n.raft.State(); {
 	case n.custody.extends > state.Checkpoint.Step:
 		b.Extends = n.custody.extends

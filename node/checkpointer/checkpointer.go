@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,14 +52,36 @@ type Peers interface {
 // Its methods may be called concurrently.
 type Checkpointer struct {
 	Config
-	losses losses
+	losses  losses
+	copying atomic.Int32  // checkpoints and copies of stages here that are under way
+	turns   chan struct{} // receives a value when the first begins and when the last ends
 }
 
 // New returns a Checkpointer that holds copies for other members from now on.
 func New(c Config) *Checkpointer {
-	made := &Checkpointer{Config: c}
+	made := &Checkpointer{Config: c, turns: make(chan struct{}, 1)}
 	c.Peers.Serve(protocolCopy, made.hold)
 	return made
+}
+
+// Copying reports whether checkpoints of stages here, or copies of them, are under way that end with the plan.
+func (c *Checkpointer) Copying() bool { return c.copying.Load() > 0 }
+
+// Turned receives a value when Copying has changed. It has one reader.
+func (c *Checkpointer) Turned() <-chan struct{} { return c.turns }
+
+// count notes that something of what Copying reports begins, until done is called.
+func (c *Checkpointer) count() (done func()) {
+	turn := func(by, edge int32) {
+		if c.copying.Add(by) == edge {
+			select {
+			case c.turns <- struct{}{}:
+			default: // it was not read yet
+			}
+		}
+	}
+	turn(1, 1)
+	return func() { turn(-1, 0) }
 }
 
 // PlanSaver saves and loads the stages of one plan. It implements pipeline.Keeper.
@@ -86,6 +109,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	pause := s.salvages || state.Last && s.pauses(ctx)
 	if state.Replica != 0 && !pause {
 		return nil
+	}
+	if !pause {
+		defer s.count()()
 	}
 	writing := s.Store.Begin()
 	defer writing.Abort()

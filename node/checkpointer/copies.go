@@ -20,14 +20,19 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 			return ""
 		}
 		asking, free := s.untilPause(ctx, request, holder, patience)
-		_, err := s.Peers.Ask(asking, holder, protocolCopy, request)
+		answer, err := s.Peers.Ask(asking, holder, protocolCopy, request)
 		gone := errors.Is(context.Cause(asking), errGone)
 		free()
 		switch {
-		case err == nil:
+		case err == nil && len(answer) == 0:
 			return holder
 		case ctx.Err() != nil || s.over(request.Generation):
 			return ""
+		case err == nil: // the holder says that another plan is to follow
+			if s.pauses(ctx) || ctx.Err() != nil {
+				return ""
+			}
+			err = errNoPause
 		case gone:
 			err = errGone
 		}
@@ -42,6 +47,8 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 var (
 	// errPaused ends a copy: another plan is to follow, whose state needs the lines.
 	errPaused = errors.New("checkpointer: another plan is to follow")
+	// errNoPause says that the holder gave the copy up for a plan of which the log knows nothing.
+	errNoPause = errors.New("checkpointer: the holder waits for another plan, and none is to follow")
 	// errGone ends a copy before the connection does, which lasts for half a minute: the next save waits for it.
 	errGone = errors.New("checkpointer: the other node of the copy is gone")
 )
@@ -121,7 +128,9 @@ func (s PlanSaver) Settle(ctx context.Context) error {
 	own := s.own(start)
 	for _, st := range own {
 		if !heldBy(st.saved.Layers, s.Self) && len(s.Fetcher.Missing(st.request.Chunks)) == 0 { // some may be in memory alone
-			if err := s.report(ctx, st.saved, s.Self); err != nil {
+			if err := s.report(ctx, st.saved, s.Self); errors.Is(err, consensus.ErrStale) {
+				return nil // a newer checkpoint has its own copies
+			} else if err != nil {
 				return err
 			}
 		}
@@ -179,12 +188,15 @@ func (s PlanSaver) own(made consensus.Checkpoint) (own []stage) {
 
 // copyAll has the holders of stages fetch copies, where they have none.
 func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
+	defer s.count()()
 	for _, st := range stages {
 		if holder := s.Consensus.State().Holder(st.request.stage()); holder == "" || heldBy(st.saved.Layers, holder) {
 			continue
 		}
 		if holder := s.copy(ctx, st.request, slowCopyTimeout); holder != "" {
-			if _, err := s.reportHolders(ctx, st.saved, holder); err != nil {
+			if _, err := s.reportHolders(ctx, st.saved, holder); errors.Is(err, consensus.ErrStale) {
+				return nil // a newer checkpoint has its own copies
+			} else if err != nil {
 				return err
 			}
 		}

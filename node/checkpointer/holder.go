@@ -101,7 +101,11 @@ func pinStep(name string) (plan.Step, bool) {
 	return plan.Step(step), err == nil
 }
 
-// hold answers a copyRequest. It returns when the copy is durable.
+// copyEnded answers a copyRequest whose copy was given up because another plan is to follow. An empty answer says that the
+// copy is durable.
+const copyEnded = "another plan is to follow"
+
+// hold answers a copyRequest. It returns when the copy is durable, or not to be made any more.
 func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, slowCopyTimeout)
 	defer cancel()
@@ -118,7 +122,11 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	}
 	fetching, free := c.untilPause(ctx, r, from, slowCopyTimeout)
 	defer free()
-	return nil, c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
+	err = c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
+	if errors.Is(context.Cause(fetching), errPaused) {
+		return []byte(copyEnded), nil
+	}
+	return nil, err
 }
 
 // await is check for as long as the log may be behind here that the asking node has read.

@@ -251,3 +251,101 @@ func TestAReportTheLogRefusesNamesNoHolder(t *testing.T) {
 		}
 	}
 }
+
+// pausing is told with a holder that has read of a pause before the node that asks it for a copy.
+type pausing struct {
+	told
+	fakeLog
+	after time.Duration // until the asking node reads of it; 0 is never
+	saver *PlanSaver
+	busy  []bool // whether copies were under way at each request
+}
+
+func (p *pausing) State() consensus.State   { return p.fakeLog.State() }
+func (p *pausing) Changed() <-chan struct{} { return p.fakeLog.Changed() }
+
+func (p *pausing) Propose(ctx context.Context, e consensus.Entry) error {
+	return p.told.Propose(ctx, e)
+}
+
+func (p *pausing) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
+	p.busy = append(p.busy, p.saver.Copying())
+	if p.after > 0 {
+		time.AfterFunc(p.after, func() {
+			state := p.State()
+			state.PauseWanted++
+			p.set(state)
+		})
+	}
+	return []byte(copyEnded), nil
+}
+
+// TestACopyThatAPauseEndsIsNoFailure: it is told as one only where no pause comes.
+func TestACopyThatAPauseEndsIsNoFailure(t *testing.T) {
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
+		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
+	}}
+	for _, c := range []struct {
+		after time.Duration
+		warns bool
+	}{{planPatience / 2, false}, {0, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			var told strings.Builder
+			log := &pausing{after: c.after}
+			log.changed = make(chan struct{})
+			log.set(consensus.State{Run: &plan.RunSpec{}, Plan: current, Members: members("b", "me"), Checkpoint: consensus.Checkpoint{Step: 20, Generation: 2}})
+			made := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+			saver := made.For(current)
+			log.saver = &saver
+			err = saver.Save(t.Context(), pipeline.State{Step: 23, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}})
+			if want := []string{"report 23 of 3: [me]"}; err != nil || !slices.Equal(log.acts, want) {
+				t.Errorf("%v, %v; want %v", log.acts, err, want)
+			}
+			if warns := told.Len() > 0; warns != c.warns {
+				t.Errorf("a pause after %v: told %q", c.after, told.String())
+			}
+			if !slices.Equal(log.busy, []bool{true}) || made.Copying() {
+				t.Errorf("copies were under way at requests: %v, and after them: %t", log.busy, made.Copying())
+			}
+			select {
+			case <-made.Turned():
+			default:
+				t.Error("nobody is told that copies began and ended")
+			}
+		})
+	}
+}
+
+// TestWhoGivesACopyUpForAPlanSaysSo.
+func TestWhoGivesACopyUpForAPlanSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		log := &fakeLog{changed: make(chan struct{})}
+		log.set(consensus.State{
+			Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Members: members("a", "b"), Checkpoint: consensus.Checkpoint{Step: 20, Generation: 3},
+			Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}}}}},
+		})
+		fetcher := Fetcher{Self: "b", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"a"} }}
+		fetcher.Fetch = func(ctx context.Context, _ plan.PeerID, _ []plan.Hash, _ func(plan.Hash, []byte) error) error {
+			state := log.State()
+			state.PauseWanted++
+			log.set(state)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c := &Checkpointer{Config: Config{Self: "b", Store: store, Fetcher: fetcher, Consensus: log, Log: slog.New(slog.DiscardHandler)}}
+		answer, err := c.hold(t.Context(), "a", []byte(`{"generation":3,"step":23,"chunks":["0700000000000000000000000000000000000000000000000000000000000000"]}`))
+		if string(answer) != copyEnded || err != nil {
+			t.Errorf("%q, %v", answer, err)
+		}
+	})
+}

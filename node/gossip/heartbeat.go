@@ -55,6 +55,8 @@ type Heartbeat struct {
 	// NoReplay says that it cannot replay another's workers.
 	Kept     plan.Step `json:"kept,omitempty"`
 	NoReplay bool      `json:"no_replay,omitempty"`
+	// Copying says that checkpoints of the sender's stages of Generation, or copies of them, are under way.
+	Copying bool `json:"copying,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.
 	Wish *ScheduleWish `json:"wanted,omitempty"`
 	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.

@@ -37,8 +37,8 @@ func NewTracker() *Tracker {
 // News receives a value after heartbeats were noted. It has one reader.
 func (t *Tracker) News() <-chan struct{} { return t.news }
 
-// Urgent receives a value after a peer has said anything new about a generation that has ended for it, or that something
-// became slower. It has one reader.
+// Urgent receives a value after a peer has said anything new about a generation that has ended for it, that something
+// became slower, or that its copies are done. It has one reader.
 func (t *Tracker) Urgent() <-chan struct{} { return t.urgent }
 
 // Note takes in a heartbeat that came at a time.
@@ -55,7 +55,7 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	old := t.heard[b.Peer].beat
 	t.heard[b.Peer] = h
 	stir(t.news)
-	if old.Slower != b.Slower || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
+	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
 		stir(t.urgent)
 	}
 }
@@ -207,6 +207,16 @@ func (t *Tracker) StepTime(p plan.Plan) time.Duration {
 		}
 	}
 	return time.Duration(lowerMedian(said))
+}
+
+// Copying reports whether a member of a plan says that checkpoints or copies of its stages are under way.
+func (t *Tracker) Copying(p plan.Plan) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(p.Peers(), func(peer plan.PeerID) bool {
+		b := t.heard[peer].beat
+		return b.Generation == p.Generation && b.Copying
+	})
 }
 
 // lowerMedian sorts values and returns the middle one, 0 of none.

@@ -30,6 +30,8 @@ const (
 	leastSavePatience = time.Minute
 	saveSteps         = 4
 	slowStep          = 5 * time.Minute
+	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
+	copyPatience = 2 * time.Minute
 	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
 	hastyPlans = 8
 )
@@ -58,6 +60,10 @@ type view struct {
 	MinNodes, MinDevices int
 	// Better says why another plan would be worth the change; empty when it is not.
 	Better string
+	// Copying: checkpoints of the plan's stages or copies of them are under way, for which such a change has waited for
+	// CopiesFor. A pause would end them.
+	Copying   bool
+	CopiesFor time.Duration
 	// Paused: the plan's workers were asked to save their newest step and to wait, as this leader has known for
 	// PausedFor. It waits for SavePatience. Saved: they have. Newest is the newest step that the plan's coordinator
 	// reports, which may be a second old.
@@ -321,7 +327,8 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 			why = fmt.Sprintf("%s is leaving", v.nameOf(peer))
 		}
 	}
-	if why == "" {
+	canWait := why == ""
+	if canWait {
 		why = v.Better
 	}
 	if why == "" && v.Paused {
@@ -330,6 +337,11 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 	switch {
 	case why == "":
 		return v.suspected()
+	case !v.Paused && canWait && v.Copying && v.CopiesFor <= copyPatience:
+		if lost := v.suspected(); lost.Prepare {
+			return lost
+		}
+		return verdict{Prepare: true, Why: why}
 	case !v.Paused:
 		return verdict{Pause: true, Why: why}
 	case v.Saved:

@@ -145,6 +145,8 @@ type term struct {
 	salvages         int
 	// paused is when this leader first saw the pause that is asked for.
 	paused seenPause
+	// copies is when a change of the current plan first waited for copies under way.
+	copies seenPlan
 	// links are the accusations of the generations since then that ended for lost links alone.
 	links [][]accusation
 	// quit is the only member that gave the generations before the current one up, quits how many in a row.
@@ -274,6 +276,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
 		Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.State == consensus.Joining }),
 	}
+	v.Copying, v.CopiesFor = t.waitForCopies(state, v.Better, seen.last)
 	for _, p := range peers {
 		v.Names[p] = state.NameOf(p)
 	}
@@ -319,6 +322,19 @@ type seenPause struct {
 	generation plan.Generation
 	count      uint64
 	at         time.Time
+}
+
+// waitForCopies reports whether copies under way hold a change up that is wanted for better, and for how long they have.
+func (t *term) waitForCopies(state consensus.State, better string, now time.Time) (copying bool, since time.Duration) {
+	if better == "" || state.Paused() || !t.Heartbeats.Copying(state.Plan) {
+		t.copies = seenPlan{}
+		return false, 0
+	}
+	if t.copies.generation != state.Plan.Generation {
+		t.copies = seenPlan{state.Plan.Generation, now}
+		t.Log.Info("a change of plan waits until the copies under way are made", "why", better)
+	}
+	return true, now.Sub(t.copies.at)
 }
 
 // stateWithout returns the state that the log comes to when it marks a suspected member gone next.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,5 +172,56 @@ func TestAPlanIsProposedOnce(t *testing.T) {
 		if g := log.State().Plan.Generation; g != 1 {
 			t.Errorf("the plan is for %d devices, want one for the device that is left", g)
 		}
+	})
+}
+
+// TestABetterPlanWaitsForCopies: a newcomer helps while copies of a checkpoint are under way. The run is paused once they are
+// made, and not before.
+func TestABetterPlanWaitsForCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}
+		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
+			{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "new", State: consensus.Active, Profile: withDevices(1)},
+		}}}
+		beats := gossip.NewTracker()
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
+					return plan.Plan{}, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{Replan: true, Reason: "new helps"}, nil
+				},
+				Reselect: func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error) {
+					return planner.Reselection{}, planner.ErrNotElastic
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		paused := func() bool {
+			synctest.Wait()
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			return slices.ContainsFunc(log.proposed, func(e consensus.Entry) bool { _, ok := e.(consensus.WantPause); return ok })
+		}
+		for i := range 20 {
+			if i > 0 && paused() {
+				t.Fatalf("the run is paused after %d s, amid copies", i)
+			}
+			beats.Note(gossip.Heartbeat{Peer: "a", Generation: 1, Step: 3, Copying: true}, time.Now())
+			beats.Note(gossip.Heartbeat{Peer: "new", Generation: 1}, time.Now())
+			time.Sleep(time.Second)
+		}
+		beats.Note(gossip.Heartbeat{Peer: "a", Generation: 1, Step: 3}, time.Now())
+		time.Sleep(2 * decideEvery)
+		if !paused() {
+			t.Error("the copies are made, and the run is not paused")
+		}
+		cancel()
+		<-ended
 	})
 }
