@@ -147,7 +147,7 @@ func (s PlanSaver) KeepCopies(ctx context.Context) error {
 		state := s.Consensus.State()
 		if state.Epoch != seen {
 			seen = state.Epoch
-			own := slices.DeleteFunc(s.own(state.Checkpoint), func(st stage) bool { return !heldBy(st.saved.Layers, s.Self) })
+			own := slices.DeleteFunc(s.own(state.Checkpoint), func(st stage) bool { return !st.lacksCopies(state, s.Self) })
 			if err := s.copyAll(ctx, own); err != nil {
 				return err
 			}
@@ -164,6 +164,21 @@ func (s PlanSaver) KeepCopies(ctx context.Context) error {
 type stage struct {
 	request copyRequest
 	saved   consensus.StageSaved
+}
+
+// lacksCopies reports whether a stage's node has to see to copies of it: it has stored the state, or it has the state in
+// memory alone and fewer than two members that stay have stored it. Then the first replica's node does.
+func (st stage) lacksCopies(state consensus.State, self plan.PeerID) bool {
+	if heldBy(st.saved.Layers, self) {
+		return true
+	}
+	return st.request.Replica == 0 && slices.ContainsFunc(st.saved.Layers, func(l consensus.LayerRef) bool {
+		stay := slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
+			m, _ := state.Member(p)
+			return m.State != consensus.Active && m.State != consensus.Joining
+		})
+		return len(stay) < 2
+	})
 }
 
 // own returns the stages that this node has by the plan, as a checkpoint has them.

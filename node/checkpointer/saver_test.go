@@ -349,3 +349,42 @@ func TestWhoGivesACopyUpForAPlanSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// TestStateInMemoryAloneGetsACopy: where its node has not stored what others have, and these get fewer than two, it has its
+// holder fetch a copy from them.
+func TestStateInMemoryAloneGetsACopy(t *testing.T) {
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
+		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
+		{Stages: []plan.Placement{{Peer: "other", Holder: "c", Layers: plan.LayerRange{End: 1}}}},
+	}}
+	for _, c := range []struct {
+		self    plan.PeerID
+		holders []plan.PeerID
+		gone    plan.PeerID
+		want    []string
+	}{
+		{"me", []plan.PeerID{"d"}, "", []string{"copy of 20 to b", "report 20 of 2: [b]"}},
+		{"me", []plan.PeerID{"d", "c"}, "c", []string{"copy of 20 to b", "report 20 of 2: [b]"}},
+		{"me", []plan.PeerID{"d", "c"}, "", nil},
+		{"me", []plan.PeerID{"me"}, "", []string{"copy of 20 to b", "report 20 of 2: [b]"}},
+		{"other", []plan.PeerID{"d"}, "", nil}, // the first replica's node does
+		{"other", []plan.PeerID{"other"}, "", []string{"copy of 20 to c", "report 20 of 2: [c]"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &mortal{}
+			log.changed = make(chan struct{})
+			log.set(consensus.State{Run: &plan.RunSpec{}, Epoch: 1, Plan: current, Members: members("b", "c", "d", "me", "other"), Checkpoint: consensus.Checkpoint{
+				Step: 20, Generation: 2, Layers: []consensus.LayerRef{{Holders: c.holders}},
+			}})
+			if c.gone != "" {
+				log.lose(c.gone)
+			}
+			saver := New(Config{Self: c.self, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
+			ctx, end := context.WithTimeout(t.Context(), time.Second)
+			defer end()
+			if err := saver.KeepCopies(ctx); err != nil || !slices.Equal(log.acts, c.want) {
+				t.Errorf("%s, with %v: %q, %v; want %q", c.self, c.holders, log.acts, err, c.want)
+			}
+		})
+	}
+}
