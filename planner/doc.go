@@ -33,7 +33,7 @@
 //
 // A plan that is there goes the other way: adopt makes a candidate of it [predict.go]. On that stand
 // [Timing], [Reselect], which derives another schedule for the same stages from measured times
-// [reselect.go], and [ShouldReplan] and [Watch], which say when to change [replan.go].
+// [reselect.go], and [ShouldReplan] and [Watch], which say when to change [replan.go, change.go].
 //
 // The package is pure: no input or output, no clock, no goroutine, no dependence on map
 // order or floating point. The same input gives the same bytes on every architecture,

@@ -173,10 +173,10 @@ func TestReselectGivesGroupsUp(t *testing.T) {
 		}
 		var few, many Watch
 		for range driftWindows - 1 {
-			few.Note(2, r, 1)
-			many.Note(2, r, 1e6)
+			few.Note(2, r, outlook(1))
+			many.Note(2, r, outlook(1e6))
 		}
-		if a, b := few.Note(2, r, 1), many.Note(2, r, 1e6); a.Replan != r.InPlace || !b.Replan {
+		if a, b := few.Note(2, r, outlook(1)), many.Note(2, r, outlook(1e6)); a.Replan != r.InPlace || !b.Replan {
 			t.Errorf("with one step left %+v, with many %+v", a, b)
 		}
 		if r.InPlace { // which gains little on a step that takes less than predicted
@@ -319,7 +319,7 @@ func TestReselectGroupsKeepsWhatIsAsPromised(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	var w Watch
-	if d := w.Note(2, r, 1e6); d.Replan || !strings.Contains(d.Reason, "as predicted") {
+	if d := w.Note(2, r, outlook(1e6)); d.Replan || !strings.Contains(d.Reason, "as predicted") {
 		t.Errorf("%+v", d)
 	}
 }

@@ -10,30 +10,42 @@ import (
 	"pnode/planner/plan"
 )
 
-// ReplanPercent is how much faster a step must become for a running plan to be replaced:
-// a change costs a checkpoint, a reload and a stop of some seconds.
+// ReplanPercent is how much faster a step must become for a running plan to be replaced: predictions are off by some
+// percent.
 const ReplanPercent = 5
 
 // Decision is an answer with its reason.
 type Decision struct {
 	Replan bool
 	Reason string
+	// Change is what is gained and what moves, where the current plan could go on; else zero.
+	Change Change
+}
+
+// Pays returns the decision once the cost of a change is weighed: what is gained until the plan is of no more use must be
+// more than the time for which steps stop. What cannot go on does not have to pay.
+func (d Decision) Pays(o Outlook) Decision {
+	if d.Replan && d.Change != (Change{}) {
+		pays, why := d.Change.pays(o)
+		d.Replan, d.Reason = pays, d.Reason+": "+why
+	}
+	return d
 }
 
 // ShouldReplan decides whether the current plan should be replaced, given the members of
 // now: at once when there is none or a member of it is gone or leaving; otherwise when
-// the best plan's predicted step is at least ReplanPercent faster. Errors are Make's:
+// the best plan's predicted step is at least ReplanPercent faster, if that [Decision.Pays]. Errors are Make's:
 // then there is nothing to change to.
 func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
-		return Decision{true, "there is no plan yet"}, nil
+		return Decision{Replan: true, Reason: "there is no plan yet"}, nil
 	}
 	for _, peer := range current.Peers() {
 		switch i := slices.IndexFunc(in.Members, func(m Member) bool { return m.Peer == peer }); {
 		case i < 0:
-			return Decision{true, fmt.Sprintf("%s is gone", peer.Short())}, nil
+			return Decision{Replan: true, Reason: fmt.Sprintf("%s is gone", peer.Short())}, nil
 		case in.Members[i].Draining:
-			return Decision{true, fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
+			return Decision{Replan: true, Reason: fmt.Sprintf("%s is leaving", in.Members[i].label())}, nil
 		}
 	}
 	in.Previous = &current
@@ -43,7 +55,7 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	}
 	now, err := s.predict(current)
 	if errors.Is(err, plan.ErrBadPlan) {
-		return Decision{true, fmt.Sprintf("the plan cannot go on: %v", err)}, nil
+		return Decision{Replan: true, Reason: fmt.Sprintf("the plan cannot go on: %v", err)}, nil
 	}
 	if err != nil {
 		return Decision{}, err
@@ -51,10 +63,12 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	then := best.step()
 	gain := max(0, int64(now.Step-then)) * 1000 / int64(max(now.Step, 1))
 	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now.Step), plan.Permille(gain))
+	c := Change{Now: now.Step, Then: then}
+	c.Bytes, c.Move = s.moved(best.layout.Rows)
 	if gain >= ReplanPercent*10 {
-		return Decision{true, text}, nil
+		return Decision{true, text, c}, nil
 	}
-	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent)}, nil
+	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent), c}, nil
 }
 
 const (
@@ -64,9 +78,6 @@ const (
 	GainPercent  = 10
 	// driftWindows counts windows in a row that must agree at first: noise does not.
 	driftWindows = 3
-	// switchNanos is the price of a change that a commit alone cannot make: a checkpoint, and
-	// the fill of new sessions.
-	switchNanos schedule.Nanos = 10e9
 )
 
 // Watch follows reselections window by window and decides when to change the schedule. The
@@ -107,8 +118,8 @@ func (w *Watch) Slowed(current plan.Generation, r Reselection) Decision {
 	return Decision{Replan: true, Reason: r.Why}
 }
 
-// Note takes a window in and decides; left are the steps that the run still has to do.
-func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Decision {
+// Note takes a window in and decides, with what a change that a commit alone cannot make would cost.
+func (w *Watch) Note(current plan.Generation, r Reselection, o Outlook) Decision {
 	if w.generation != current {
 		*w = Watch{generation: current}
 	}
@@ -117,14 +128,14 @@ func (w *Watch) Note(current plan.Generation, r Reselection, left plan.Step) Dec
 		return Decision{Reason: fmt.Sprintf(format, args...)}
 	}
 	now := r.usual()
-	gain := now - r.Then
+	pays, cost := Change{Now: now, Then: r.Then}.pays(o)
 	switch {
 	case !r.Reshared && r.asPromised():
 		return no("a step takes %s as predicted, %s", plan.Time(r.Measured), plan.Time(r.Promised))
 	case !gains(now, r.Then):
 		return no("a step takes %s, predicted were %s; no other schedule is %d%% better", plan.Time(r.Measured), plan.Time(r.Promised), GainPercent)
-	case !r.InPlace && gain < switchNanos/schedule.Nanos(max(left, 1)):
-		return no("another schedule gains %s a step; the %d steps left do not make up for the change", plan.Time(gain), left)
+	case !r.InPlace && !pays:
+		return no("another schedule gains %s a step: %s", plan.Time(now-r.Then), cost)
 	}
 	if w.off++; w.off < w.windows(r) {
 		return Decision{Reason: fmt.Sprintf("%d of %d: %s", w.off, w.windows(r), r.Why)}

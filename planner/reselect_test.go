@@ -143,7 +143,7 @@ func TestWatchSwitchesOnceAndStaysThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := w.Note(plan.Generation, r, 1000); d.Replan {
+		if d := w.Note(plan.Generation, r, outlook(1000)); d.Replan {
 			switched = append(switched, window)
 			plan = r.Plan
 			in.Generation++
@@ -164,16 +164,16 @@ func TestWatchDoesNotFlap(t *testing.T) {
 		if i%3 == 2 {
 			r = good
 		}
-		if d := w.Note(1, r, 1e6); d.Replan {
+		if d := w.Note(1, r, outlook(1e6)); d.Replan {
 			t.Fatalf("changed in window %d: %s", i, d.Reason)
 		}
 	}
 	for i := range 3 {
-		if d := w.Note(1, bad, 1e6); d.Replan != (i == 2) {
+		if d := w.Note(1, bad, outlook(1e6)); d.Replan != (i == 2) {
 			t.Errorf("window %d: %+v", i, d)
 		}
 	}
-	if d := w.Note(2, bad, 1e6); d.Replan {
+	if d := w.Note(2, bad, outlook(1e6)); d.Replan {
 		t.Error("windows of another generation count")
 	}
 	for what, r := range map[string]Reselection{
@@ -183,7 +183,7 @@ func TestWatchDoesNotFlap(t *testing.T) {
 	} {
 		var w Watch
 		for range 9 {
-			if d := w.Note(1, r, 20); d.Replan {
+			if d := w.Note(1, r, outlook(4)); d.Replan {
 				t.Errorf("%s: %+v", what, d)
 			}
 		}
@@ -377,7 +377,7 @@ func TestWatchAnswersASlowDownAtOnceAndIsSlowToGoBack(t *testing.T) {
 		}
 		w.Changed()
 		windows := 1
-		for !w.Note(1, back, 1000).Replan {
+		for !w.Note(1, back, outlook(1000)).Replan {
 			windows++
 		}
 		if windows != want {
@@ -394,7 +394,7 @@ func TestWatchAnswersASlowDownAtOnceAndIsSlowToGoBack(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	if d := w.Note(2, back, 1000); d.Replan {
+	if d := w.Note(2, back, outlook(1000)); d.Replan {
 		t.Errorf("one window of another generation is enough: %+v", d)
 	}
 }

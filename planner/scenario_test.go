@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
 
@@ -32,7 +33,8 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	disk NAME mib=1024 (free on its disk), name NAME MACHINE (what people call it)
 //	begin     forget the plans so far, as another run would
 //	plan      make the next generation and print it with its reasons
-//	replan    ask whether a new plan is worth it
+//	replan [left=100 lasts_s=3600 [stop_ms=9500]]
+//	          ask whether a new plan is worth it, and whether the change pays
 type scenario struct {
 	in   Input
 	plan plan.Plan
@@ -146,6 +148,9 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 		d, err := ShouldReplan(t.Context(), s.in, s.plan)
 		if err != nil {
 			return []string{err.Error()}
+		}
+		if left, weighed := set["left"]; weighed {
+			d = d.Pays(Outlook{Left: plan.Step(left), Lasts: schedule.Nanos(set["lasts_s"] * 1e9), Stop: schedule.Nanos(set["stop_ms"] * 1e6)})
 		}
 		return []string{fmt.Sprintf("%t: %s", d.Replan, d.Reason)}
 	default:

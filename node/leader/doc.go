@@ -9,6 +9,7 @@
 //   - lossWatch: finds jumps of the loss, for which the run goes back.
 //   - sightings: since when this node has heard nothing of each member, so that it blames nobody for
 //     what it missed itself.
+//   - departures: when members left or were lost, which says how long plans last.
 //   - scheduleWatch: compares the schedule that runs with the best one for measured times.
 //   - growth: has the log say what steps show of the speeds that members claim. Plans count on that, see planner/claims.
 //   - future: the result of a search for plans, which runs on a goroutine of its own.

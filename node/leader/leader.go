@@ -27,7 +27,7 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Losses and Planner are needed.
+// Config holds the parts that a Leader works with. All fields but Losses, Stops, Planner and Now are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
@@ -35,6 +35,9 @@ type Config struct {
 	Heartbeats *gossip.Tracker
 	// Losses returns the losses of the steps after one of a generation, as far as they are known; nil knows none.
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
+	// Stops returns how long changes of plan that followed a pause have stopped the steps, in the median; 0 before the first. nil
+	// knows none.
+	Stops func() time.Duration
 	// Planner searches for plans; zero means package planner.
 	Planner Planner
 	// Now returns the time by which members are left out; nil is this machine's clock.
@@ -76,6 +79,8 @@ type Leader struct {
 	wish     atomic.Pointer[gossip.ScheduleWish]
 	wishes   chan struct{} // receives a value when there is another wish
 	ended    ended
+	// departures belongs to Run.
+	departures departures
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -160,6 +165,8 @@ type term struct {
 	// better compares the best plan for a roster with the one that runs.
 	comparedFor roster
 	better      *future[planner.Decision]
+	// decided is what came of it, once the cost of the change was weighed.
+	decided planner.Decision
 	// made is the next plan, for a state and a reason.
 	madeFor occasion
 	made    *future[made]
@@ -218,6 +225,7 @@ func (l *Leader) Run(ctx context.Context) {
 		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
 		seen.look(state.Members, l.Heartbeats.Heard, now)
+		l.departures.look(state.Members, now)
 		leader, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil
@@ -273,7 +281,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
 		Paused: state.Paused(), Saved: state.Ended(), PausedFor: t.pausedFor(state, seen.last), SavePatience: savePatience(t.Heartbeats.StepTime(state.Plan)),
 		Newest: t.Heartbeats.Newest(state.Plan, seen.last),
-		Better: cmp.Or(t.compare(state), t.schedule.look(state)), Ending: state.StopWanted || state.Finished,
+		Better: cmp.Or(t.compare(state, seen.last), t.schedule.look(state, t.outlook(state, seen.last))), Ending: state.StopWanted || state.Finished,
 		Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.State == consensus.Joining }),
 	}
 	v.Copying, v.CopiesFor = t.waitForCopies(state, v.Better, seen.last)
@@ -363,13 +371,15 @@ func (t *term) pausedFor(state consensus.State, now time.Time) time.Duration {
 }
 
 // compare returns why a plan with the present members is worth the change. It returns nothing
-// if it is not, or while a search looks. There is one search for each roster and generation.
-func (t *term) compare(state consensus.State) string {
+// if it is not, or while a search looks. There is one search for each roster and generation. What it finds is weighed at each
+// look: the longer nobody departs, the longer the next plan will last.
+func (t *term) compare(state consensus.State, now time.Time) string {
 	if state.Plan.Generation == 0 {
 		return ""
 	}
 	out := leftOut(state, t.Now())
 	if r := (roster{state.Epoch, state.Plan.Generation, namesOf(out)}); t.comparedFor != r {
+		t.decided = planner.Decision{}
 		in := NextInput(without(state, out))
 		in.Links = t.schedule.links
 		current := t.withOwnShares(state.Plan)
@@ -382,8 +392,14 @@ func (t *term) compare(state consensus.State) string {
 			t.comparedFor = r
 		}
 	}
-	if d, ok := t.better.get(); ok && d.Replan {
-		return d.Reason
+	if d, ok := t.better.get(); ok && d.Replan && !t.decided.Replan {
+		first := t.decided.Reason == ""
+		if t.decided = d.Pays(t.outlook(state, now)); first && !t.decided.Replan {
+			t.Log.Info("another plan is better, and a change does not pay yet", "why", t.decided.Reason)
+		}
+	}
+	if t.decided.Replan {
+		return t.decided.Reason
 	}
 	return ""
 }

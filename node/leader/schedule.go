@@ -70,7 +70,7 @@ type comparison struct {
 
 // look takes in the newest step, if there is a new one. Where another schedule is better it
 // asks the coordinator for it. Where that takes a new plan, look returns the reason for one.
-func (s *scheduleWatch) look(state consensus.State) string {
+func (s *scheduleWatch) look(state consensus.State, o planner.Outlook) string {
 	step := s.follow(state.Plan)
 	if s.why != "" || state.Paused() {
 		return s.why
@@ -87,7 +87,7 @@ func (s *scheduleWatch) look(state consensus.State) string {
 	}
 	if c, ok := s.compare.get(); ok {
 		s.window, s.compare = nil, nil
-		s.conclude(c, state.Run.Train.Steps-s.newest)
+		s.conclude(c, o)
 	}
 	return s.why
 }
@@ -132,8 +132,8 @@ func (s *scheduleWatch) follow(p plan.Plan) plan.Step {
 	return step
 }
 
-// conclude ends a window; left is the number of steps that the run still has to do.
-func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
+// conclude ends a window.
+func (s *scheduleWatch) conclude(c comparison, o planner.Outlook) {
 	if c.err != nil {
 		s.Log.Debug("schedule not compared", "cause", c.err)
 		return
@@ -142,7 +142,7 @@ func (s *scheduleWatch) conclude(c comparison, left plan.Step) {
 	if c.urgent {
 		d = s.verdict.Slowed(s.running.Generation, c.best)
 	} else {
-		d = s.verdict.Note(s.running.Generation, c.best, left)
+		d = s.verdict.Note(s.running.Generation, c.best, o)
 	}
 	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)

@@ -20,6 +20,7 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -237,19 +238,12 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 		r.took, r.course = append(r.took, s.Total), append(r.course, s.Schedule.String())
 	}
 	if coordinates || b.Slower == s.Step { // who became slower wakes the leader
-		r.why = r.watch.look(r.long())
+		// A change is worth it in a run that goes on for long.
+		r.why = r.watch.look(r.state, planner.Outlook{Left: 10_000, Lasts: math.MaxInt64})
 	}
 	if coordinates {
 		r.onStep(s.Step)
 	}
-}
-
-// long is the state as if the run went on for long: a change is worth it only then.
-func (r *rehearsal) long() consensus.State {
-	state, run := r.state, *r.state.Run
-	run.Train.Steps = 10_000
-	state.Run = &run
-	return state
 }
 
 // train runs to the end and gives the plans that it took.

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Interruption struct {
 	// from is the newest checkpoint when the plan ended, next the plan that follows; zero before it does.
 	from plan.Step
 	next plan.Plan
+	// pauses holds how long the newest interruptions took that followed a pause, in seconds.
+	pauses []float64
 	// marks are the moments at which each part ended; zero for those that were not seen.
 	marks [marksEnd]time.Time
 }
@@ -117,5 +120,24 @@ func (i *Interruption) step(step plan.Step, now time.Time) (api.Interruption, bo
 		}
 	}
 	told.TotalS = now.Sub(i.marks[lastStep]).Seconds()
+	if told.Rung == api.RungPause {
+		i.pauses = append(i.pauses, told.TotalS)
+		i.pauses = i.pauses[max(0, len(i.pauses)-maxPauses):]
+	}
 	return told, true
+}
+
+// maxPauses bounds the interruptions that Pauses counts.
+const maxPauses = 7
+
+// Pauses returns how long changes of plan have stopped the steps here that followed a pause: the median of the newest ones, 0
+// before the first.
+func (i *Interruption) Pauses() time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.pauses) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(i.pauses))
+	return time.Duration(sorted[len(sorted)/2] * float64(time.Second))
 }

@@ -67,6 +67,13 @@ func TestInterruption(t *testing.T) {
 		if _, again := i.step(first+1, at(5)); again {
 			t.Errorf("%s: told twice", name)
 		}
+		pause := time.Duration(0)
+		if c.want.Rung == api.RungPause {
+			pause = 4 * time.Second
+		}
+		if got := i.Pauses(); got != pause {
+			t.Errorf("%s: pauses take %v, want %v", name, got, pause)
+		}
 	}
 	var i Interruption
 	i.step(20, begun)
