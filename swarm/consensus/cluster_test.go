@@ -31,9 +31,15 @@ type cluster struct {
 // inBubble runs a test with a cluster of n active nodes named a, b, ..., founded by a, and
 // ends all nodes afterwards; the bubble fails the test when a goroutine is left.
 func inBubble(t *testing.T, n int, test func(*testing.T, *cluster)) {
+	inBubbleOf(t, newMemoryNet(20*time.Millisecond), n, test)
+}
+
+// inBubbleOf does so on a network that was made for the test.
+func inBubbleOf(t *testing.T, net *memoryNet, n int, test func(*testing.T, *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
+		net.heal = make(chan struct{}) // a channel of the bubble
 		c := &cluster{
-			t: t, net: newMemoryNet(20 * time.Millisecond), kv: map[plan.PeerID]*memoryKV{},
+			t: t, net: net, kv: map[plan.PeerID]*memoryKV{},
 			nodes: map[plan.PeerID]*Node{}, wires: map[plan.PeerID]*memoryTransport{}, lastHeard: map[[2]plan.PeerID]time.Time{},
 		}
 		go c.gossip(t.Context())

@@ -193,6 +193,9 @@ func (g *guarded) passes(c *conn, m raft.RPC) bool {
 	if err == nil {
 		err = checkMessage(c.peer, leader, m.Command, g.node.newestTerm(*c.shown))
 	}
+	if _, fromLeader := m.Command.(*raft.AppendEntriesRequest); err == nil && fromLeader && c.peer == leader {
+		g.node.timing.heard(leader, time.Now())
+	}
 	if err != nil {
 		g.warn(c.peer, err)
 		m.Respond(nil, err)
@@ -226,8 +229,12 @@ func (*guarded) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.A
 }
 
 func (g *guarded) AppendEntries(id raft.ServerID, to raft.ServerAddress, q *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) error {
+	began := time.Now()
 	if err := g.NetworkTransport.AppendEntries(id, to, q, r); err != nil {
 		return err
+	}
+	if len(q.Entries) == 0 { // nothing is written, so that a round trip is all that it takes
+		g.node.timing.answered(plan.PeerID(id), time.Since(began))
 	}
 	return g.checkTerm(id, q.Term, r.Term)
 }
@@ -240,17 +247,21 @@ func (g *guarded) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, q *ra
 }
 
 func (g *guarded) RequestVote(id raft.ServerID, to raft.ServerAddress, q *raft.RequestVoteRequest, r *raft.RequestVoteResponse) error {
+	began := time.Now()
 	if err := g.NetworkTransport.RequestVote(id, to, q, r); err != nil {
 		return err
 	}
+	g.node.timing.voted(time.Since(began))
 	return g.checkTerm(id, q.Term, r.Term)
 }
 
 // RequestPreVote asks whether an election could be won.
 func (g *guarded) RequestPreVote(id raft.ServerID, to raft.ServerAddress, q *raft.RequestPreVoteRequest, r *raft.RequestPreVoteResponse) error {
+	began := time.Now()
 	if err := g.NetworkTransport.RequestPreVote(id, to, q, r); err != nil {
 		return err
 	}
+	g.node.timing.voted(time.Since(began))
 	return g.checkTerm(id, q.Term, r.Term)
 }
 

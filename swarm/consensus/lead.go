@@ -18,7 +18,9 @@ import (
 const (
 	reconcileInterval = time.Second
 	// readyLag is how many entries a server may be behind and still be given a vote.
-	readyLag     = 64
+	readyLag = 64
+	// readyTimeout bounds how long a member's answer to a short question is waited for; type timing raises it for those
+	// that are far away.
 	readyTimeout = time.Second
 )
 
@@ -51,8 +53,8 @@ func (n *Node) lead(ctx context.Context) {
 			n.Recoverer.changeTo(next)
 		case p := <-n.endings:
 			leader, _, _ := n.Leader()
-			if wait, stands := n.succession.due(p, leader, n.self, votersOf(n.Servers()), time.Now()); stands {
-				vacant = time.After(wait)
+			if before, stands := n.succession.due(p, leader, n.self, votersOf(n.Servers()), time.Now()); stands {
+				vacant = time.After(time.Duration(before) * n.timing.succeedAfter())
 			}
 		case <-vacant:
 			n.stand(ctx)
@@ -174,9 +176,9 @@ func (n *Node) Answers(ctx context.Context, p plan.PeerID) bool {
 	return ok
 }
 
-// applied returns the index that a peer has applied last, if it answers within readyTimeout.
+// applied returns the index that a peer has applied last, if it answers within its answerTimeout.
 func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, n.timing.answerTimeout(p))
 	defer cancel()
 	r, err := n.ask(ctx, p, request{op: opApplied})
 	if err != nil || r.code != codeDone || len(r.body) != 8 {

@@ -191,26 +191,26 @@ func TestRandomSuccessions(t *testing.T) {
 				ended = leader
 			}
 			now = now.Add(time.Duration(r.Int64N(int64(endedAgain))))
-			waits := map[time.Duration]plan.PeerID{}
+			turns := map[int]plan.PeerID{}
 			for i, self := range peers {
-				wait, stands := nodes[i].due(ended, leader, self, voters, now)
+				turn, stands := nodes[i].due(ended, leader, self, voters, now)
 				if !stands {
 					continue
 				}
 				if ended != leader || self == ended || !slices.Contains(voters, self) {
 					return fmt.Errorf("%s stands in place of %s, where %s leads and %v vote", self, ended, leader, voters)
 				}
-				if other, taken := waits[wait]; taken {
+				if other, taken := turns[turn]; taken {
 					return fmt.Errorf("%s and %s stand at the same time", self, other)
 				}
-				waits[wait] = self
+				turns[turn] = self
 			}
 			again := now.Sub(last[ended]) < endedAgain
 			heirs := len(slices.DeleteFunc(slices.Clone(voters), func(p plan.PeerID) bool { return p == ended }))
-			if _, first := waits[0]; ended == leader && (again && len(waits) > 0 || !again && (len(waits) != heirs || heirs > 0 && !first)) {
-				return fmt.Errorf("in place of %s stand %v of %v, again %v", ended, waits, voters, again)
+			if _, first := turns[0]; ended == leader && (again && len(turns) > 0 || !again && (len(turns) != heirs || heirs > 0 && !first)) {
+				return fmt.Errorf("in place of %s stand %v of %v, again %v", ended, turns, voters, again)
 			}
-			if len(waits) > 0 {
+			if len(turns) > 0 {
 				last[ended] = now
 				stood++
 			}

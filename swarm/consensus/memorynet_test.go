@@ -17,15 +17,17 @@ import (
 // memoryNet joins memoryTransports with streams of a fixed one-way delay that can be cut.
 type memoryNet struct {
 	delay time.Duration
-	mu    sync.Mutex
-	nodes map[plan.PeerID]*memoryTransport
-	side  map[plan.PeerID]int // peers on different sides do not hear each other
-	heal  chan struct{}       // closed and replaced when sides change
+	// opening is how long a stream takes to open.
+	opening func() time.Duration
+	mu      sync.Mutex
+	nodes   map[plan.PeerID]*memoryTransport
+	side    map[plan.PeerID]int // peers on different sides do not hear each other
+	heal    chan struct{}       // closed and replaced when sides change
 }
 
 func newMemoryNet(delay time.Duration) *memoryNet {
 	return &memoryNet{
-		delay: delay, nodes: map[plan.PeerID]*memoryTransport{},
+		delay: delay, opening: func() time.Duration { return 0 }, nodes: map[plan.PeerID]*memoryTransport{},
 		side: map[plan.PeerID]int{}, heal: make(chan struct{}),
 	}
 }
@@ -91,6 +93,11 @@ func (t *memoryTransport) Open(ctx context.Context, peer plan.PeerID) (Stream, e
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+	select {
+	case <-time.After(t.net.opening()):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	t.net.mu.Lock()
 	remote := t.net.nodes[peer]

@@ -57,6 +57,7 @@ type Node struct {
 	quotas  quotas
 	notary  *notary
 	lineage lineageStore
+	timing  *timing
 	*Recoverer
 	*succession
 	cancel   context.CancelFunc
@@ -102,6 +103,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		config: config, self: config.Transport.Self(),
 		ended:   make(chan struct{}),
 		changed: make(chan struct{}), failed: make(chan error, 1), requests: newSlots(),
+		timing: newTiming(),
 	}
 	n.notary = &notary{node: n}
 	n.succession = &succession{node: n, endings: make(chan plan.PeerID, maxEndings)}
@@ -255,6 +257,7 @@ func (n *Node) observe(o *raft.Observation) bool {
 		news = n.silence.resumed(plan.PeerID(d.PeerID))
 	case raft.RaftState:
 		n.silence.begin(time.Now())
+		n.timing.lead(d == raft.Leader)
 	case raft.LeaderObservation:
 		n.reign.take(plan.PeerID(d.LeaderID), time.Now())
 	default:

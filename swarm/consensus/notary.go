@@ -79,18 +79,18 @@ func (y *notary) commit(ctx context.Context, v Voucher) error {
 	return nil
 }
 
-// gather asks the voters before and the owners to sign, and returns what came within readyTimeout.
+// gather asks the voters before and the owners to sign, and returns what came within their answerTimeout.
 func (y *notary) gather(ctx context.Context, v Voucher, owners []plan.PeerID) []VoterMark {
 	v.Signatures = nil
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
 	asked := slices.Concat(v.From, owners)
 	slices.Sort(asked)
 	asked = slices.Compact(asked)
+	ctx, cancel := context.WithTimeout(ctx, y.node.timing.answerTimeout(asked...))
+	defer cancel()
 	marks := make([]VoterMark, len(asked))
 	var asking sync.WaitGroup
 	for i, p := range asked {

@@ -12,7 +12,8 @@ import (
 
 const (
 	// succeedAfter is by how much a voter waits longer than the one before it, to stand for election in place of a leader
-	// whose process has ended: two candidates at once would split the votes. One round trip and two writes go into it.
+	// whose process has ended: two candidates at once would split the votes. One round trip and two writes go into it. It
+	// is longer where messages of that leader came at longer intervals.
 	succeedAfter = 500 * time.Millisecond
 	// endedAgain is how soon after one such claim about a member another one is not acted on.
 	endedAgain = time.Minute
@@ -151,9 +152,9 @@ func (s *succession) Ended(p plan.PeerID) {
 	}
 }
 
-// due returns how long this node waits until it stands in place of a member that has ended; voters are sorted. stands is
+// due returns how many voters stand before this node in place of a member that has ended; voters are sorted. stands is
 // false where that member does not lead, this node has no vote, or the same was said a short while ago.
-func (s *succession) due(ended, leader, self plan.PeerID, voters []plan.PeerID, now time.Time) (wait time.Duration, stands bool) {
+func (s *succession) due(ended, leader, self plan.PeerID, voters []plan.PeerID, now time.Time) (before int, stands bool) {
 	if at, told := s.told[ended]; ended != leader || ended == self || !slices.Contains(voters, self) || told && now.Sub(at) < endedAgain {
 		return 0, false
 	}
@@ -162,7 +163,7 @@ func (s *succession) due(ended, leader, self plan.PeerID, voters []plan.PeerID, 
 	}
 	s.of, s.told[ended] = ended, now
 	heirs := slices.DeleteFunc(slices.Clone(voters), func(p plan.PeerID) bool { return p == ended })
-	return time.Duration(slices.Index(heirs, self)) * succeedAfter, true
+	return slices.Index(heirs, self), true
 }
 
 // stand has raft stand for election in place of a leader that has ended, unless another one leads by now. Raft does that

@@ -139,11 +139,11 @@ func TestWhoSucceeds(t *testing.T) {
 	for _, test := range []struct {
 		name                string
 		ended, leader, self plan.PeerID
-		wait                time.Duration
+		before              int
 		stands              bool
 	}{
 		{"first", "a", "a", "b", 0, true},
-		{"second", "a", "a", "c", succeedAfter, true},
+		{"second", "a", "a", "c", 1, true},
 		{"first of others", "b", "b", "a", 0, true},
 		{"another one leads", "b", "a", "c", 0, false},
 		{"nobody leads", "b", "", "c", 0, false},
@@ -151,9 +151,9 @@ func TestWhoSucceeds(t *testing.T) {
 		{"without a vote", "a", "a", "d", 0, false},
 	} {
 		var s succession
-		wait, stands := s.due(test.ended, test.leader, test.self, voters, now)
-		if wait != test.wait || stands != test.stands {
-			t.Errorf("%s: waits %v, stands %v; want %v, %v", test.name, wait, stands, test.wait, test.stands)
+		before, stands := s.due(test.ended, test.leader, test.self, voters, now)
+		if before != test.before || stands != test.stands {
+			t.Errorf("%s: %d stand before, stands %v; want %d, %v", test.name, before, stands, test.before, test.stands)
 		}
 		if _, again := s.due(test.ended, test.leader, test.self, voters, now.Add(endedAgain-1)); again {
 			t.Errorf("%s: stands for the same again", test.name)

@@ -19,7 +19,8 @@ import (
 
 // Timing: with these a new leader plans 3 to 5 s after the old one crashed, and one whose
 // machine is busy with other things for leaseTimeout stays: an election stops every change of
-// the roster, and is likelier to be needed again where it was needed for want of time.
+// the roster, and is likelier to be needed again where it was needed for want of time. Where round trips are long,
+// type timing raises what a follower and a candidate wait for.
 const (
 	heartbeatTimeout  = 2 * time.Second
 	leaseTimeout      = 1500 * time.Millisecond
@@ -54,7 +55,7 @@ func (n *Node) startRaft() error {
 		return err
 	}
 	logger := conf.Logger
-	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown)}
+	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown, n.timing)}
 	e.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})}
@@ -68,7 +69,9 @@ func (n *Node) startRaft() error {
 	_, leader := e.raft.LeaderWithID() // what raft did before it was observed
 	n.reign.take(plan.PeerID(leader), time.Now())
 	n.mu.Unlock()
-	return n.hurry()
+	err := n.hurry()
+	n.timing.begin(e.raft)
+	return err
 }
 
 // raftConfig returns raft's configuration of a node.

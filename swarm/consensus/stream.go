@@ -49,26 +49,28 @@ type streamLayer struct {
 	transport Transport
 	lineage   string // of the log here
 	// shows returns what is shown to a peer of who votes: encoded vouchers.
-	shows func() []byte
-	open  context.Context // ends when the layer is closed
-	end   context.CancelFunc
+	shows  func() []byte
+	timing *timing
+	open   context.Context // ends when the layer is closed
+	end    context.CancelFunc
 	// mu guards conns, all open connections; nil when the layer is closed.
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 }
 
-func newStreamLayer(t Transport, lineage string, shows func() []byte) *streamLayer {
-	l := &streamLayer{transport: t, lineage: lineage, shows: shows, conns: map[*conn]struct{}{}}
+func newStreamLayer(t Transport, lineage string, shows func() []byte, timing *timing) *streamLayer {
+	l := &streamLayer{transport: t, lineage: lineage, shows: shows, timing: timing, conns: map[*conn]struct{}{}}
 	l.open, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// Dial opens a stream to the peer whose ID the address is.
+// Dial opens a stream to the peer whose ID the address is. It takes at least the time that streams to that peer took.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.open, timeout)
+	peer, began := plan.PeerID(address), time.Now()
+	ctx, cancel := context.WithTimeout(l.open, max(timeout, l.timing.dialTimeout(peer)))
 	defer cancel()
-	peer := plan.PeerID(address)
 	s, err := l.transport.Open(ctx, peer)
+	l.timing.dialed(peer, time.Since(began), err)
 	if err != nil {
 		return nil, fmt.Errorf("consensus: open stream to %s: %w", peer, err)
 	}

@@ -20,7 +20,7 @@ func (s *deadStream) Reset() error {
 }
 
 func TestLayerClosesWithoutItsPeers(t *testing.T) {
-	l, s := newStreamLayer(nil, "", nil), &deadStream{t: t}
+	l, s := newStreamLayer(nil, "", nil, newTiming()), &deadStream{t: t}
 	if _, err := l.track(s, "b", &proof{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,151 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// TestElectionsFollowRoundTrips kills the leader of runs on lines of several lengths without a word to the others. Their
+// patience grows with the line, and a new leader plans in proportion.
+func TestElectionsFollowRoundTrips(t *testing.T) {
+	for _, test := range []struct {
+		nodes     int
+		oneWay    time.Duration
+		least     time.Duration // that followers wait for the leader's next message
+		most      time.Duration
+		newLeader time.Duration // in the time that an election takes at most, and two that fail
+	}{
+		{3, 100 * time.Microsecond, heartbeatTimeout, heartbeatTimeout, 3 * 2 * heartbeatTimeout},
+		{9, 50 * time.Millisecond, heartbeatTimeout, 2 * heartbeatTimeout, 3 * 3 * heartbeatTimeout},
+		{9, 200 * time.Millisecond, heartbeatTimeout, 2 * heartbeatTimeout, 3 * 3 * heartbeatTimeout},
+		{9, 400 * time.Millisecond, heartbeatTimeout + timingGrain, 3 * heartbeatTimeout, 3 * 4 * heartbeatTimeout},
+	} {
+		t.Run(fmt.Sprintf("%d nodes %v", test.nodes, test.oneWay), func(t *testing.T) {
+			inBubbleOf(t, newMemoryNet(test.oneWay), test.nodes, func(t *testing.T, c *cluster) {
+				c.must(c.leader(), testRun())
+				time.Sleep(time.Minute)
+				l := c.leader()
+				if l == nil {
+					t.Fatal("nobody leads after a quiet minute")
+				}
+				_, before, _ := l.Leader()
+				if got := l.engine.Load().raft.ReloadableConfig(); got.HeartbeatTimeout != heartbeatTimeout {
+					t.Errorf("the leader sends in proportion to %v", got.HeartbeatTimeout)
+				}
+				for _, p := range c.peers {
+					got := c.nodes[p].engine.Load().raft.ReloadableConfig().HeartbeatTimeout
+					if p != l.self && (got < test.least || got > test.most) {
+						t.Errorf("%s waits for %v, want %v to %v", p, got, test.least, test.most)
+					}
+				}
+				c.crash(l.self)
+				took := c.until("another one to lead", func() bool { return c.leader() != nil })
+				if took > test.newLeader { // virtual
+					t.Errorf("a new leader took %v, at most %v", took, test.newLeader)
+				}
+				_, term, _ := c.leader().Leader()
+				t.Logf("a new leader after %v, %d terms later", took, term-before)
+				c.must(c.leader(), WantPause{Count: 1})
+			})
+		})
+	}
+}
+
+// TestVotesThatComeLate has every new stream take six seconds, as on machines that are busy with other things: longer than
+// raft waits for a stream at first, and than a candidate waits for votes.
+func TestVotesThatComeLate(t *testing.T) {
+	net, slow := newMemoryNet(50*time.Millisecond), atomic.Bool{}
+	net.opening = func() time.Duration {
+		if slow.Load() {
+			return 6 * time.Second
+		}
+		return 0
+	}
+	inBubbleOf(t, net, 9, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		slow.Store(true)
+		c.crash(c.leader().self)
+		began := time.Now()
+		for c.leader() == nil {
+			if time.Since(began) > time.Minute {
+				t.Fatal("nobody leads after a minute")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Logf("a new leader after %v", time.Since(began))
+	})
+}
+
+// TestTimingIsBounded: whatever is measured, timeouts are in order, and within their bounds.
+func TestTimingIsBounded(t *testing.T) {
+	for _, test := range []struct {
+		name                string
+		gap, vote           time.Duration
+		heartbeat, election time.Duration
+	}{
+		{"nothing measured", 0, 0, heartbeatTimeout, heartbeatTimeout},
+		{"loopback", 400 * time.Millisecond, time.Millisecond, heartbeatTimeout, heartbeatTimeout},
+		{"a long line", 800 * time.Millisecond, time.Second, 3250 * time.Millisecond, 3250 * time.Millisecond},
+		{"votes of busy machines", 400 * time.Millisecond, 3 * time.Second, heartbeatTimeout, 6 * time.Second},
+		{"a leader that is late", 9 * time.Second, time.Second, maxHeartbeatTimeout, maxHeartbeatTimeout},
+		{"a cut", time.Minute, time.Second, heartbeatTimeout, heartbeatTimeout},
+		{"votes after a cut", 0, time.Minute, heartbeatTimeout, maxElectionTimeout},
+	} {
+		m, at := newTiming(), time.Unix(1000, 0)
+		m.heard("a", at)
+		m.heard("a", at.Add(test.gap))
+		m.voted(test.vote)
+		heartbeat, election := m.timeouts()
+		if heartbeat != test.heartbeat || election != test.election {
+			t.Errorf("%s: %v for the leader's messages, %v for votes; want %v and %v", test.name, heartbeat, election, test.heartbeat, test.election)
+		}
+		conf := raft.DefaultConfig()
+		conf.LocalID, conf.LeaderLeaseTimeout = "a", leaseTimeout
+		conf.HeartbeatTimeout, conf.ElectionTimeout = heartbeat, election
+		if err := raft.ValidateConfig(conf); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		m.leads = true
+		if heartbeat, election = m.timeouts(); heartbeat != heartbeatTimeout || election != test.election {
+			t.Errorf("%s, leading: %v and %v", test.name, heartbeat, election)
+		}
+	}
+	m := newTiming()
+	for range gapsRemembered + 1 {
+		m.heard("a", m.last.Add(time.Second))
+	}
+	for range gapsRemembered {
+		m.heard("a", m.last.Add(time.Millisecond))
+	}
+	if heartbeat, _ := m.timeouts(); heartbeat != heartbeatTimeout {
+		t.Errorf("%v, by gaps of long ago", heartbeat)
+	}
+	m.heard("b", m.last.Add(5*time.Second))
+	if heartbeat, _ := m.timeouts(); heartbeat != heartbeatTimeout {
+		t.Errorf("%v, by the time between two leaders", heartbeat)
+	}
+}
+
+// TestDialsThatRunOutOfTime get twice the time with each try, up to a bound, and as much as they took once they succeed.
+func TestDialsThatRunOutOfTime(t *testing.T) {
+	m := newTiming()
+	for _, want := range []time.Duration{rpcTimeout, 2 * rpcTimeout, maxDialTimeout, maxDialTimeout} {
+		got := m.dialTimeout("b")
+		if got != want {
+			t.Errorf("a stream may take %v, want %v", got, want)
+		}
+		m.dialed("b", got, fmt.Errorf("opened late: %w", context.DeadlineExceeded))
+	}
+	if got := m.dialTimeout("c"); got != rpcTimeout {
+		t.Errorf("another peer's may take %v", got)
+	}
+	m.dialed("b", time.Second, nil)
+	if got := m.dialTimeout("b"); got != rpcTimeout {
+		t.Errorf("after one that took a second: %v", got)
+	}
+}
