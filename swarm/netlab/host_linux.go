@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Port is the port that containers have mapped, and that hosts should listen on.
@@ -23,6 +24,7 @@ type Host struct {
 	Kind         Kind
 	space        *space
 	gateway      *space // the innermost one; nil for none
+	internet     *space
 	addr4, addr6 netip.Addr
 	env          []string
 	announce     string
@@ -35,7 +37,7 @@ type Host struct {
 func (l *Lab) Host(name string, kind Kind, line ...Line) *Host {
 	l.t.Helper()
 	l.hosts++
-	h := &Host{Name: name, Kind: kind, space: l.newSpace(name)}
+	h := &Host{Name: name, Kind: kind, space: l.newSpace(name), internet: l.router}
 	routers := kind.routers(h, l.hosts)
 	outer := l.router
 	h.outside = fmt.Sprintf("h%d", l.hosts)
@@ -54,7 +56,7 @@ func (l *Lab) Host(name string, kind Kind, line ...Line) *Host {
 		inside := l.newSpace(fmt.Sprintf("%s-gw%d", name, len(routers)-i))
 		w.inner = inside
 		h.ways = append(h.ways, l.connect(w, first)...)
-		inside.limitMemory()
+		inside.remember(30*time.Second, 5*time.Minute)
 		if r.rules != "" {
 			inside.nft(r.rules)
 		}
@@ -92,15 +94,6 @@ func (s *space) routes(r router, w wire) {
 		}
 	}
 	s.ip(lines...)
-}
-
-// limitMemory makes a router forget what is quiet: UDP after 30 s, TCP after 5 minutes.
-func (s *space) limitMemory() {
-	for name, value := range map[string]string{
-		"udp_timeout": "30", "udp_timeout_stream": "30", "tcp_timeout_established": "300", "tcp_loose": "0",
-	} {
-		s.sysctl("net/netfilter/nf_conntrack_"+name, value)
-	}
 }
 
 // public4 is network k of host i: 45.i.k.0/24.

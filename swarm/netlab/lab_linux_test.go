@@ -346,6 +346,24 @@ func TestNarrowLinksTellOrDoNot(t *testing.T) {
 	}
 }
 
+// TestDetourTakesEachDirectionElsewhere: a host is reached and answered, though neither of its interfaces lets both ways through.
+func TestDetourTakesEachDirectionElsewhere(t *testing.T) {
+	lab := New(t)
+	a, h := lab.Host("a", Public), lab.Host("h", Public)
+	h.Detour()
+	for _, ends := range [][2]*Host{{a, h}, {h, a}} {
+		m := newMirror(t, ends[1], ends[1].Addr(), 700)
+		conn, err := ends[0].Dial("tcp4", m.addr)
+		if err != nil {
+			t.Fatalf("%s to %s: %v", ends[0].Name, ends[1].Name, err)
+		}
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, ends[0].Addr().String()+":") {
+			t.Errorf("%s is seen as %q: %v", ends[0].Name, line, err)
+		}
+		conn.Close()
+	}
+}
+
 // TestLineTakesItsTime sends a megabyte over TCP and packets over UDP; what is asserted holds on a busy machine, too.
 func TestLineTakesItsTime(t *testing.T) {
 	lab := New(t)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +34,48 @@ func (h *Host) Forget() {
 	if entered != nil || err != nil {
 		h.space.t.Fatalf("netlab: flush the mappings of %s: %v, %v", h.Name, entered, err)
 	}
+}
+
+// Remember has the NAT in front of the host forget what is quiet for these times, in whole seconds.
+func (h *Host) Remember(udp, tcp time.Duration) {
+	h.space.t.Helper()
+	h.gateway.remember(udp, tcp)
+}
+
+// remember makes a router forget what is quiet for these times.
+func (s *space) remember(udp, tcp time.Duration) {
+	s.t.Helper()
+	seconds := func(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+	for name, value := range map[string]string{
+		"udp_timeout": seconds(udp), "udp_timeout_stream": seconds(udp), "tcp_timeout_established": seconds(tcp), "tcp_loose": "0",
+	} {
+		s.sysctl("net/netfilter/nf_conntrack_"+name, value)
+	}
+}
+
+// Detour has packets to a public host come over another interface than its own packets leave by, over IPv4. Each interface
+// drops what goes the other way.
+func (h *Host) Detour() {
+	h.space.t.Helper()
+	const back = "back"
+	outer := "b" + h.outside
+	h.internet.ip(fmt.Sprintf("link add %s type veth peer name %s netns %s", outer, back, h.space.name))
+	h.space.sysctl("net/ipv4/conf/all/rp_filter", "0")
+	for _, name := range []string{"wan", back} {
+		h.space.sysctl("net/ipv4/conf/"+name+"/rp_filter", "0")
+	}
+	h.space.ip("link set " + back + " up")
+	h.internet.ip("link set "+outer+" up", fmt.Sprintf("route replace %s/32 dev %s", h.addr4, outer))
+	h.space.nft(`table ip detour {
+	chain in {
+		type filter hook input priority 0
+		iifname "wan" drop
+	}
+	chain out {
+		type filter hook output priority 0
+		oifname "` + back + `" drop
+	}
+}`)
 }
 
 // flushConntrack drops all connections that the kernel tracks in this namespace.
