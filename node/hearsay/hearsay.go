@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"pnode/node/ledger"
@@ -60,7 +59,7 @@ type Peers interface {
 type Hearsay struct {
 	cfg Config
 
-	mu    sync.Mutex // guards what follows, and is held for a round of questions
+	turn  chan struct{} // capacity 1: whoever has put something in asks, and owns what follows
 	at    ledger.Position
 	tries int             // rounds in a row that brought nothing
 	told  ledger.Position // the first that was told in the newest round; zero for none
@@ -71,7 +70,7 @@ type Hearsay struct {
 
 // New returns the Hearsay of a node, which answers others from now on. Its ledger says how far it has come.
 func New(c Config) *Hearsay {
-	h := &Hearsay{cfg: c, at: c.Ledger.End()}
+	h := &Hearsay{cfg: c, turn: make(chan struct{}, 1), at: c.Ledger.End()}
 	c.Peers.Serve(protocolCommits, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
 		var after ledger.Position
 		if err := strict.Decode(request, &after); err != nil {
@@ -91,7 +90,7 @@ func (h *Hearsay) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			h.follow(ctx, time.Now())
+			h.look(ctx, false)
 		}
 	}
 }
@@ -102,7 +101,7 @@ func (h *Hearsay) CatchUp(ctx context.Context) {
 	defer cancel()
 	tick := time.NewTicker(every / 4)
 	defer tick.Stop()
-	for h.look(ctx) {
+	for h.look(ctx, true) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -111,20 +110,18 @@ func (h *Hearsay) CatchUp(ctx context.Context) {
 	}
 }
 
-// follow does a round of questions where one is due.
-func (h *Hearsay) follow(ctx context.Context, now time.Time) {
-	h.mu.Lock()
-	due := !now.Before(h.next)
-	h.mu.Unlock()
-	if due {
-		h.look(ctx)
+// look asks for what the ledger lacks, and reports whether it lacks something then. Without hurry it does so only where a round
+// is due.
+func (h *Hearsay) look(ctx context.Context, hurry bool) bool {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return true
 	}
-}
-
-// look asks for what the ledger lacks, and reports whether it lacks something then.
-func (h *Hearsay) look(ctx context.Context) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if !hurry && time.Now().Before(h.next) {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	before := h.at
@@ -148,7 +145,7 @@ func (h *Hearsay) look(ctx context.Context) bool {
 	return true
 }
 
-// lacks reports whether there are commits that this node's own workers do not write down; the caller holds mu.
+// lacks reports whether there are commits that this node's own workers do not write down; the caller has the turn.
 func (h *Hearsay) lacks(s consensus.State) bool {
 	if s.Run == nil || s.Plan.Generation == 0 {
 		return false
@@ -169,7 +166,7 @@ func (h *Hearsay) lacks(s consensus.State) bool {
 }
 
 // round asks members one after the other until two have told of the next commits, or one of so many as can be had, and writes
-// down what may be; the caller holds mu.
+// down what may be; the caller has the turn.
 func (h *Hearsay) round(ctx context.Context, s consensus.State) {
 	v := viewOf(s, h.cfg.Ledger.PlanOf)
 	asked := []plan.PeerID{h.cfg.Self, ""}
@@ -207,7 +204,7 @@ func (h *Hearsay) ask(ctx context.Context, v view, p plan.PeerID) (statement, er
 	return v.decode(p, h.at, reply)
 }
 
-// write puts what was told up to a position into the ledger; the caller holds mu.
+// write puts what was told up to a position into the ledger; the caller has the turn.
 func (h *Hearsay) write(told []statement, last ledger.Position) {
 	for _, s := range told {
 		part := s.only(h.at, last)
@@ -224,7 +221,7 @@ func (h *Hearsay) write(told []statement, last ledger.Position) {
 	h.at = last
 }
 
-// giveUp goes on after steps that the log has a checkpoint of and that nobody who is there tells of; the caller holds mu.
+// giveUp goes on after steps that the log has a checkpoint of and that nobody who is there tells of; the caller has the turn.
 func (h *Hearsay) giveUp(s consensus.State) {
 	h.tries = 0
 	next := ledger.Position{Generation: s.Plan.Generation, Step: s.Checkpoint.Step}

@@ -138,7 +138,7 @@ func TestOneLedgerProvesAll(t *testing.T) {
 	w := x.enter("w", dir)
 	look := func() {
 		t.Helper()
-		if w.look(t.Context()); w.look(t.Context()) {
+		if w.look(t.Context(), true); w.look(t.Context(), true) {
 			t.Errorf("step %d of generation %d: the ledger lacks steps", x.newest, x.state.Plan.Generation)
 		}
 	}
@@ -221,7 +221,7 @@ func TestWhoIsBelieved(t *testing.T) {
 			if c.b != nil {
 				x.answers["b"] = c.b
 			}
-			w.look(t.Context())
+			w.look(t.Context(), true)
 			r := x.audit(dir)
 			if r.Steps != c.steps || c.steps > 0 && (r.Err() != nil) != c.wrong {
 				t.Errorf("%d steps, %v", r.Steps, r.Err())
@@ -277,7 +277,7 @@ func TestAFloodIsBounded(t *testing.T) {
 		return json.Marshal(said)
 	}
 	for range 4 {
-		w.look(t.Context())
+		w.look(t.Context(), true)
 	}
 	c, err := ledger.Read(dir)
 	if err != nil {
