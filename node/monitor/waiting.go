@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ type waitView struct {
 	Training     bool   // this node carries one out
 	Stalled      plan.Generation
 	StallWhy     error
+	Replay       string // who computes steps again for members that are gone
 	NotUsed      string // why plans do without this node
 	Diverged     string // why the run has stopped
 	// Trying are the addresses at which a node that comes back looks for the others.
@@ -113,10 +115,40 @@ func (v waitView) cause() string {
 		return v.Blocked
 	case v.NotUsed != "" && !v.Training:
 		return "this node is in the run, but not used " + v.NotUsed
+	case v.Stalled != 0 && v.Replay != "":
+		return v.Replay
 	case v.Stalled != 0:
 		return fmt.Sprintf("generation %d was given up, a new plan will follow: %v", v.Stalled, v.StallWhy)
 	}
 	return ""
+}
+
+// replayText says who computes again what members that are gone had done, and for which steps; empty while nobody does.
+func replayText(state consensus.State) string {
+	s := state.Salvage
+	if s == nil || s.Step <= state.Checkpoint.Step {
+		return ""
+	}
+	var lost, by []string
+	from := s.Step
+	for _, part := range s.Parts {
+		place, ok := state.Plan.Find(plan.StageID{Replica: part.Replica, Stage: part.Stage})
+		if !ok || place.Peer == part.By {
+			continue
+		}
+		lost, by, from = append(lost, state.NameOf(place.Peer)), append(by, state.NameOf(part.By)), min(from, part.From)
+	}
+	if len(lost) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s computes steps %d to %d of %s again, from the messages of the others; a new plan goes on from there",
+		names(by), from+1, s.Step, names(lost))
+}
+
+// names joins names, each once.
+func names(all []string) string {
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " and ")
 }
 
 // wayOut says what to do where the voters that are away are gone for good.
@@ -147,7 +179,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
-	v.Diverged = DivergenceText(state)
+	v.Diverged, v.Replay = DivergenceText(state), replayText(state)
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}

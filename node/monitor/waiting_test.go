@@ -55,6 +55,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"left out", waitView{Quorum: three, NotUsed: "until 14:05 UTC: sent what is not finite at step 12 (says b)"}, "this node is in the run, but not used until 14:05 UTC: sent what is not finite at step 12 (says b)"},
 		{"left out, but needed", waitView{Quorum: three, NotUsed: "until 14:05 UTC", Training: true}, ""},
 		{"diverged", waitView{Quorum: three, Diverged: "the run has diverged", Stalled: 3}, "the run has diverged"},
+		{"a generation is replayed", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b"), Replay: "a computes b's steps"}, "a computes b's steps"},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
 		c.view.Deadlines = ReturnDeadlines{Silent: 15 * time.Minute, Deserted: 2 * time.Minute}
@@ -83,5 +84,36 @@ func TestWaitingIsToldOnceAndNotAtOnce(t *testing.T) {
 		if got := s.mayShow(c.why, now.Add(c.after)); got != c.want {
 			t.Errorf("look %d at %q: %v, want %v", i, c.why, got, c.want)
 		}
+	}
+}
+
+func TestReplaysAreTold(t *testing.T) {
+	p := plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}
+	part := func(stage plan.Stage, by plan.PeerID, from plan.Step) consensus.SalvagePart {
+		return consensus.SalvagePart{Stage: stage, By: by, From: from}
+	}
+	state := consensus.State{
+		Plan:       p,
+		Members:    []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "spot"}, {Peer: "c", Label: "lab"}},
+		Checkpoint: consensus.Checkpoint{Step: 4},
+	}
+	for _, c := range []struct {
+		name  string
+		parts []consensus.SalvagePart
+		step  plan.Step
+		want  string
+	}{
+		{"a replay", []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "a", 4)}, 9, "desk computes steps 5 to 9 of lab and spot again, from the messages of the others; a new plan goes on from there"},
+		{"all live", []consensus.SalvagePart{part(0, "a", 0), part(1, "b", 0), part(2, "c", 0)}, 9, ""},
+		{"it is saved", []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "a", 4)}, 4, ""},
+	} {
+		state.Salvage = &consensus.Salvage{Step: c.step, Parts: c.parts}
+		if got := replayText(state); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	state.Salvage = nil
+	if got := replayText(state); got != "" {
+		t.Errorf("without a salvage: %q", got)
 	}
 }
