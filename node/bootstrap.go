@@ -115,6 +115,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	}
 	l.custody.tellRoom(state, l.out.Notice)
 	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
+	l.group.Go(func() error { lonely{l.Node}.watch(l.base); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
 	l.group.Go(func() error { chunks.Mirror(l.base, l.data.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
 	l.enter(Waiting)
@@ -156,7 +157,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		return nil
 	})
 	l.group.Go(func() error {
-		if awaitUnreachable(ctx, l.peersUnreachable) {
+		if awaitUnreachable(ctx, unreachableAfter, func(ctx context.Context) bool { return l.peersUnreachable(ctx, l.lastKnown) }) {
 			end(errUnreachablePeers)
 		}
 		return nil

@@ -98,6 +98,7 @@
 //   - api.Run: the local HTTP server.
 //   - notice.Watch, with one for each thing that it asks a cloud for; none where there is no cloud (bootstrap.go).
 //   - followRemovals: cuts off the peers that owners remove from the run (removal.go).
+//   - lonely.watch: ends the node when it waits for others that do not run (resume.go).
 //   - watchDisk: ends the node when the store or the consensus cannot write (node.go).
 //
 // swarm, consensus and link document their own.

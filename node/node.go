@@ -208,6 +208,14 @@ func (n *Node) saveMembership() error {
 	return n.membership.save(n.dir)
 }
 
+// endWith has the loop end with an error. The first one is enough.
+func (n *Node) endWith(err error) {
+	select {
+	case n.broken <- err:
+	default:
+	}
+}
+
 // requestLeave wakes the loop. Of many requests at the same time some are enough.
 func (n *Node) requestLeave(why notice.Notice) {
 	select {

@@ -206,10 +206,7 @@ func (n *Node) start() {
 	for _, essential := range essentials {
 		n.group.Go(func() error {
 			if err := essential(n.base); err != nil {
-				select {
-				case n.broken <- err:
-				default: // the first error is enough
-				}
+				n.endWith(err)
 			}
 			return nil
 		})

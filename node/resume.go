@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,11 +22,16 @@ const (
 	contactTimeout = 10 * time.Second
 	// returnTimeout bounds coming back to a run whose other nodes may be started later.
 	returnTimeout = 15 * time.Minute
-	// unreachableAfter bounds that wait where the machines of all others say that no node runs
-	// there: time enough to start them all by hand.
+	// unreachableAfter bounds the wait for others where the machines of all of them say that no node runs there: time enough to
+	// start them all by hand.
 	unreachableAfter = 2 * time.Minute
 	// unreachableEvery is the time between two such questions.
 	unreachableEvery = 5 * time.Second
+	// aloneAfter is that bound of a node that has run with them: whoever crashed may be started again without anybody here,
+	// and `pnode recover` is possible meanwhile.
+	aloneAfter = returnTimeout
+	// silentAfter bounds its wait where machines say nothing: a network may be down for hours, and comes back by itself.
+	silentAfter = 24 * time.Hour
 )
 
 // errUnreachablePeers says that the machines of all other nodes say that none runs there.
@@ -156,14 +162,13 @@ func stoppedNotice(state consensus.State) string {
 // patience returns how long this node tries to come back to its run.
 func (n *Node) patience() time.Duration { return returnTimeout + n.recoverAfter }
 
-// peersUnreachable reports whether this node comes back to a run of which no other node runs.
-func (n *Node) peersUnreachable(ctx context.Context) bool {
-	return n.recoverAfter == 0 && len(n.lastKnown) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.out.simulated(), n.lastKnown...)
+// peersUnreachable reports whether none of the other nodes runs, as the machines at their addresses say.
+func (n *Node) peersUnreachable(ctx context.Context, addrs []string) bool {
+	return n.recoverAfter == 0 && len(addrs) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.out.simulated(), addrs...)
 }
 
-// awaitUnreachable blocks until unreachable has held for unreachableAfter without a break. It
-// reports false when ctx ends first.
-func awaitUnreachable(ctx context.Context, unreachable func(context.Context) bool) bool {
+// awaitUnreachable blocks until unreachable has held for a time without a break. It reports false when ctx ends first.
+func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func(context.Context) bool) bool {
 	tick := time.NewTicker(unreachableEvery)
 	defer tick.Stop()
 	var since time.Time
@@ -173,7 +178,7 @@ func awaitUnreachable(ctx context.Context, unreachable func(context.Context) boo
 			since = time.Time{}
 		case since.IsZero():
 			since = now
-		case now.Sub(since) >= unreachableAfter:
+		case now.Sub(since) >= limit:
 			return true
 		}
 		select {
@@ -184,9 +189,71 @@ func awaitUnreachable(ctx context.Context, unreachable func(context.Context) boo
 	}
 }
 
-// unreachableError says what to do where nobody is there any more.
+// unreachableError says what to do where nobody is there to come back to.
 func (n *Node) unreachableError() error {
 	tried := n.lastKnown[:min(len(n.lastKnown), 3)]
 	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
 		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.membership.Run, n.dir)
+}
+
+// lonely ends a node that runs once it waits in vain, by the rule of one that comes back: no leader is known, and no machine of
+// another member has a node.
+type lonely struct{ *Node }
+
+// watch watches the others until ctx ends.
+func (n lonely) watch(ctx context.Context) {
+	if awaitUnreachable(ctx, aloneAfter, n.alone) {
+		n.endWith(n.explain(n.raft.State(), time.Now()))
+	}
+}
+
+// alone reports whether this node waits for others that do not run, or has not heard of a leader for silentAfter.
+func (n lonely) alone(ctx context.Context) bool {
+	state := n.raft.State()
+	leader, _, _ := n.raft.Leader()
+	lost := n.raft.Quorum().LostSince
+	if leader != "" || lost.IsZero() || state.Finished || state.Run == nil {
+		return false
+	}
+	return n.recoverAfter == 0 && time.Since(lost) > silentAfter || n.peersUnreachable(ctx, addrsOf(state, n.self, n.swarm.Known()))
+}
+
+// addrsOf returns those of the known addresses that are of members which are not gone.
+func addrsOf(state consensus.State, self plan.PeerID, known []string) []string {
+	return slices.DeleteFunc(slices.Clone(known), func(addr string) bool {
+		return !slices.ContainsFunc(state.Members, func(m consensus.Member) bool {
+			return m.Peer != self && m.State != consensus.Gone && strings.HasSuffix(addr, "/p2p/"+string(m.Peer))
+		})
+	})
+}
+
+// explain says who was last heard when, where the model is, and how to go on.
+func (n lonely) explain(state consensus.State, now time.Time) error {
+	why := fmt.Sprintf("the machines of all others have said so for %.0f minutes", aloneAfter.Minutes())
+	if lost := n.raft.Quorum().LostSince; now.Sub(lost) > silentAfter {
+		why = fmt.Sprintf("nobody leads the run since %s", lost.Format(time.DateTime))
+	}
+	var heard []string
+	model, owner := "", false
+	for _, m := range state.Members {
+		whole := n.heartbeats.Whole(m.Peer)
+		if m.Peer == n.self {
+			whole = n.custody.whole.Copy()
+		} else if m.State != consensus.Gone {
+			heard = append(heard, fmt.Sprintf("%s at %s", state.NameOf(m.Peer), now.Add(-n.heardAgo(m.Peer)).Format("15:04:05")))
+		}
+		if whole.Step > 0 && (model == "" || state.Owner(m.Peer) && !owner) {
+			model, owner = fmt.Sprintf(" The whole model of step %d was on %s.", whole.Step, state.NameOf(m.Peer)), state.Owner(m.Peer)
+		}
+	}
+	return fmt.Errorf("%w: %w: %s (last heard: %s).%s If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model. Else start them again, and then this one: `%s`. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, errUnreachablePeers, why, strings.Join(heard, ", "), model, n.membership.Run, n.returnCommand(state), n.dir)
+}
+
+// returnCommand starts this node again.
+func (n lonely) returnCommand(state consensus.State) string {
+	if state.Owner(n.self) {
+		return "pnode train --resume --dir " + n.dir
+	}
+	return "pnode join --dir " + n.dir
 }

@@ -13,7 +13,7 @@ func TestAwaitUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		up := began.Add(unreachableAfter - unreachableEvery)
-		if !awaitUnreachable(t.Context(), func(context.Context) bool { return !time.Now().Equal(up) }) {
+		if !awaitUnreachable(t.Context(), unreachableAfter, func(context.Context) bool { return !time.Now().Equal(up) }) {
 			t.Error("it gave up")
 		}
 		if waited := time.Since(up); waited != unreachableAfter+unreachableEvery {
@@ -21,7 +21,7 @@ func TestAwaitUnreachable(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*unreachableAfter)
 		defer cancel()
-		if awaitUnreachable(ctx, func(context.Context) bool { return false }) {
+		if awaitUnreachable(ctx, unreachableAfter, func(context.Context) bool { return false }) {
 			t.Error("others that may be there are taken to be away")
 		}
 	})

@@ -274,35 +274,14 @@ func (f *fleet) until(what string, limit time.Duration, ok func() bool) {
 	}
 }
 
-// untilEnded waits for all processes to end by themselves, and returns their errors. One that was cut off while the others
-// finished and left waits for a majority that does not come back, until its user ends it.
+// untilEnded waits for all processes to end by themselves, and returns their errors.
 func (f *fleet) untilEnded(limit time.Duration) (errs []error) {
 	f.Helper()
-	f.until("ended", limit, func() bool { return !slices.ContainsFunc(f.members, (*member).running) || f.onlyWaiting() })
+	f.until("ended", limit, func() bool { return !slices.ContainsFunc(f.members, (*member).running) })
 	for _, m := range f.members {
-		if m.running() {
-			m.kill()
-		}
 		errs = append(errs, m.process.err)
 	}
 	return errs
-}
-
-// onlyWaiting reports whether the run has finished, and each node that is left has neither a leader nor a plan that runs.
-func (f *fleet) onlyWaiting() bool {
-	finished := false
-	for _, m := range f.members {
-		n := m.node()
-		if n == nil {
-			finished = finished || !m.running() && m.process.err == nil && f.over()
-			continue
-		}
-		leader, _, _ := n.raft.Leader()
-		if leader != "" || n.monitor.Status().State != string(Waiting) {
-			return false
-		}
-	}
-	return finished
 }
 
 func (w *faults) loses(from, to netip.Addr) bool {
