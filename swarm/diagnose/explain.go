@@ -133,6 +133,12 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 	case TLS:
 		t.Says = "it " + neterr.Verb(o.err)
 		t.Do = "fetch the same release of pnode for both ends; a firewall that looks into TLS may answer in the contact's place"
+	case GivenUp:
+		t.Says = "the test was ended before there was an answer"
+		t.Do = "run the tests again"
+	case Failed:
+		t.Says = fmt.Sprintf("it fails (%s)", cause(o.err))
+		t.Do = "run the tests again"
 	default:
 		t.Says = "it " + neterr.Verb(o.err)
 	}

@@ -127,6 +127,8 @@ func short(f Finding) string {
 		return "reaches something else"
 	case Busy:
 		return "finds no place"
+	case GivenUp:
+		return "was not tested to the end"
 	}
 	return "fails"
 }
