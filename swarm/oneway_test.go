@@ -14,7 +14,6 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
-	"pnode/swarm/host"
 	"pnode/swarm/virtual"
 )
 
@@ -22,35 +21,21 @@ import (
 // the first to the second may be dead while the other direction works.
 type oneWay struct {
 	dead     atomic.Bool
-	swarms   []*Swarm // the third is the relay
+	swarms   []*Swarm
 	sessions []*link.Session
 }
 
 func newOneWay(t *testing.T, ctx context.Context) *oneWay {
 	t.Helper()
-	n, o, w := newVirtualNet(t), testOwner(t), &oneWay{}
+	n, w := newVirtualNet(t), &oneWay{}
 	n.Loses = func(from, to netip.Addr, _ []byte) bool {
 		return w.dead.Load() && from == virtual.Addr(1) && to == virtual.Addr(2)
 	}
-	var all []*Swarm
-	for i := range 3 {
-		cfg := testMember(t, o, testRun)
-		cfg.Listen, cfg.Simulated = []string{"0.0.0.0:0"}, n.Host()
-		if i == 0 {
-			cfg.Reach, cfg.RelayBytesPerS = host.ReachPublic, relayedBytesPerS
-		} else {
-			cfg.Bootstrap = all[0].Addrs()
-		}
-		all = append(all, start(t, cfg))
-	}
-	for _, s := range all {
-		waitMembers(t, ctx, s, 2)
-	}
-	time.Sleep(time.Second) // until all have told each other what they speak
-	w.swarms = []*Swarm{all[1], all[2], all[0]}
+	first, second, _ := relayTrio(t, ctx, n, false)
+	w.swarms = []*Swarm{first, second}
 	running, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
-	for _, s := range w.swarms[:2] {
+	for _, s := range w.swarms {
 		e := link.NewEndpoint(s.Data(), link.Options{Log: testLogger(t)})
 		work.Go(func() {
 			if err := e.Run(running); err != nil {

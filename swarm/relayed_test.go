@@ -20,31 +20,39 @@ import (
 
 const relayedBytesPerS = 1_000_000
 
+// relayTrio starts three members, of which r relays, and waits until all know what the others speak.
+func relayTrio(t *testing.T, ctx context.Context, n *virtualNet, nats bool) (a, b, r *Swarm) {
+	t.Helper()
+	o := testOwner(t)
+	var all []*Swarm
+	for i := range 3 {
+		cfg := testMember(t, o, testRun)
+		cfg.Listen, cfg.Simulated = []string{"0.0.0.0:0"}, n.Host()
+		cfg.Simulated.NATs = nats
+		if i == 0 {
+			cfg.Reach, cfg.RelayBytesPerS = host.ReachPublic, relayedBytesPerS
+		} else {
+			cfg.Bootstrap = all[0].Addrs()
+		}
+		all = append(all, start(t, cfg))
+	}
+	for _, s := range all {
+		waitMembers(t, ctx, s, 2)
+	}
+	time.Sleep(time.Second) // until all have told each other what they speak
+	return all[1], all[2], all[0]
+}
+
 // relayed calls f in virtual time with three members, of which r relays.
 func relayed(t *testing.T, f func(t *testing.T, ctx context.Context, n *virtualNet, a, b, r *Swarm)) {
 	synctest.Test(t, func(t *testing.T) {
-		n, o := newVirtualNet(t), testOwner(t)
+		n := newVirtualNet(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		t.Cleanup(cancel)
-		var all []*Swarm
-		for i := range 3 {
-			cfg := testMember(t, o, testRun)
-			cfg.Listen, cfg.Simulated = []string{"0.0.0.0:0"}, n.Host()
-			cfg.Simulated.NATs = true
-			if i == 0 {
-				cfg.Reach, cfg.RelayBytesPerS = host.ReachPublic, relayedBytesPerS
-			} else {
-				cfg.Bootstrap = all[0].Addrs()
-			}
-			all = append(all, start(t, cfg))
-		}
-		for _, s := range all {
-			waitMembers(t, ctx, s, 2)
-		}
-		time.Sleep(time.Second) // until all have told each other what they speak
+		a, b, r := relayTrio(t, ctx, n, true)
 		// As on two networks without a way between them: b is not asked to dial a.
-		all[1].relays.Direct = func(plan.PeerID) bool { return false }
-		f(t, ctx, n, all[1], all[2], all[0])
+		a.relays.Direct = func(plan.PeerID) bool { return false }
+		f(t, ctx, n, a, b, r)
 	})
 }
 

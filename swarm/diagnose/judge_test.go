@@ -39,7 +39,7 @@ func after(part Part, f Finding) Test {
 
 // TestVerdicts: each combination of findings gives the sentence that a person needs, and what to do.
 func TestVerdicts(t *testing.T) {
-	for name, c := range verdicts() {
+	for name, c := range verdicts {
 		r := Judge(c.tests)
 		if r.Verdict != c.says || r.Do != c.do || r.Cause != c.cause || r.Over != c.over || r.Joins != (c.over != "") {
 			t.Errorf("%s: joins %v over %q, cause %q:\n%s\n%s\nwant %q, %q:\n%s\n%s", name, r.Joins, r.Over, r.Cause, r.Verdict, r.Do, c.over, c.cause, c.says, c.do)

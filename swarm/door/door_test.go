@@ -26,9 +26,9 @@ func (l *fakeLog) Propose(context.Context, consensus.Entry) error {
 	return l.err
 }
 
-// Who belongs to the run comes in though the log does not make it an owner: without a leader, or when its invite for owners
-// is used up. One that was removed, or is new, does not.
-func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
+// newcomer returns an owner's invite for owners, and what a node gets by it.
+func newcomer(t *testing.T) (admission.Invite, admission.Capability) {
+	t.Helper()
 	owner, err := admission.CreateOwner(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +49,19 @@ func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := consensus.Grant{Serial: 1, Uses: 1, Peers: []plan.PeerID{id.Peer()}}
+	return v, c
+}
+
+// Who belongs to the run comes in though the log does not make it an owner: without a leader, or when its invite for owners
+// is used up. One that was removed, or is new, does not.
+func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
+	v, c := newcomer(t)
+	before := consensus.Grant{Serial: 1, Uses: 1, Peers: []plan.PeerID{c.Peer}}
 	used := consensus.Grant{
 		Serial: uint64(v.Grant.Serial), Owner: true, Uses: 1, Peers: []plan.PeerID{"another"}, Signed: v.Grant.Encode(),
 		RedeemBefore: v.Grant.RedeemBefore.Unix(),
 	}
-	removed := []consensus.Revocation{{Peer: id.Peer(), By: "owner"}}
+	removed := []consensus.Revocation{{Peer: c.Peer, By: "owner"}}
 	rejected := fmt.Errorf("%w: the invite is used up", consensus.ErrRejected)
 	for name, tt := range map[string]struct {
 		grants  []consensus.Grant
@@ -69,7 +76,7 @@ func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
 		"new, by a used invite": {[]consensus.Grant{used}, nil, rejected, admission.ErrInviteUsed},
 		"new, and is rejected":  {nil, nil, rejected, admission.ErrRefused},
 	} {
-		d, log := New(admission.Run{ID: "run", OwnerKey: owner.PublicKey()}, nil, time.Now), &fakeLog{err: tt.err}
+		d, log := New(admission.Run{ID: "run", OwnerKey: v.OwnerKey}, nil, time.Now), &fakeLog{err: tt.err}
 		log.state = consensus.State{Run: &plan.RunSpec{}, Owners: []plan.PeerID{"owner"}, Grants: tt.grants, Revoked: tt.revoked}
 		d.Open(log)
 		if err := d.Admit(t.Context(), c); !errors.Is(err, tt.want) {
