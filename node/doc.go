@@ -14,6 +14,7 @@
 //   - ingest: from files to the run: text, first weights, tokenizer.
 //   - hardware: what this machine computes on, its profile, lost devices.
 //   - ledger, hearsay: what was computed, here and by the word of others.
+//   - listening: for how long voters were not heard, over starts.
 //   - notice: signals, and clouds that take this machine away.
 //   - api, config, dataset, weights, infer, local, progress: see docs/architecture.md.
 //
@@ -98,6 +99,7 @@
 //   - api.Run: the local HTTP server.
 //   - notice.Watch, with one for each thing that it asks a cloud for; none where there is no cloud (bootstrap.go).
 //   - followRemovals: cuts off the peers that owners remove from the run (removal.go).
+//   - listening.Run: keeps for how long voters were not heard.
 //   - lonely.watch: ends the node when it waits for others that do not run (resume.go).
 //   - watchDisk: ends the node when the store or the consensus cannot write (node.go).
 //

@@ -72,6 +72,7 @@ var rooms = []struct {
 	{"pnode/node/hardware", []string{"node", "cmd/pnode"}, "others get a profile or a device; pnode plan and bench measure"},
 	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},
 	{"pnode/node/hearsay", []string{"node"}, "what others told is in the ledger for whoever reads it"},
+	{"pnode/node/listening", []string{"node"}, "who asks for a silence gets a function"},
 	{"pnode/node/gossip", []string{"node", "node/leader", "node/monitor"}, "heartbeats are the nouns that the leader and the views have in common"},
 }
 

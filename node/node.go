@@ -21,6 +21,7 @@ import (
 	"pnode/node/ingest"
 	"pnode/node/leader"
 	"pnode/node/ledger"
+	"pnode/node/listening"
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/replayer"
@@ -103,6 +104,7 @@ type Node struct {
 	ledger       *ledger.Recorder
 	meter        gossip.LinkMeter
 	heartbeats   *gossip.Tracker
+	listening    *listening.Listening
 	announcer    *gossip.Announcer
 	leader       *leader.Leader
 	checkpointer *checkpointer.Checkpointer

@@ -21,6 +21,7 @@ import (
 	"pnode/node/ingest"
 	"pnode/node/leader"
 	"pnode/node/ledger"
+	"pnode/node/listening"
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/replayer"
@@ -111,6 +112,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
+	n.listening = listening.New(n.dir, n.started, n.heartbeats.Ago, out.Log)
 	if n.epoch, err = nextEpoch(n.dir, time.Now()); err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	n.raft, err = consensus.Start(n.base, consensus.Config{
 		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
 		Epoch: n.epoch, Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
-		Heard: n.heardAgo, RecoverAfter: n.recoverAfter, Now: n.clock.Now,
+		Heard: n.listening.Silent, RecoverAfter: n.recoverAfter, Now: n.clock.Now,
 		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
 	})
 	if err != nil {
@@ -214,6 +216,10 @@ func (n *Node) start() {
 	for _, run := range []func(context.Context){n.leader.Run, n.sendHeartbeats, n.monitor.FollowSteps, n.monitor.KeepLosses, n.ledger.Run, n.hearsay.Run, n.followRemovals} {
 		n.group.Go(func() error { run(n.base); return nil })
 	}
+	n.group.Go(func() error {
+		n.listening.Run(n.base, func() []plan.PeerID { return n.raft.Quorum().Voters })
+		return nil
+	})
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
 }
 
@@ -255,7 +261,7 @@ func (n *Node) openRooms() {
 	})
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
-		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, RecoverAfter: n.recoverAfter,
+		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 }

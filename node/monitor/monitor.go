@@ -36,6 +36,8 @@ type Config struct {
 	Deadlines ReturnDeadlines
 	// Heard returns how long ago a peer was heard of, at most since this process was started.
 	Heard func(plan.PeerID) time.Duration
+	// Unheard returns how long a peer was listened for without being heard, also by processes before.
+	Unheard func(plan.PeerID) time.Duration
 	// RecoverAfter is how long no leader may be known until this node recovers the run; 0 is never.
 	RecoverAfter time.Duration
 	Consensus    Consensus

@@ -65,6 +65,8 @@ type awayVoter struct {
 	Since time.Time
 	// Never is set where it was not heard of since this node was started, at Since.
 	Never bool
+	// Counts is when the silence began that a recovery counts: earlier starts listened, too.
+	Counts time.Time
 }
 
 const timeOfDay = "15:04"
@@ -155,8 +157,8 @@ func names(all []string) string {
 func (v waitView) wayOut() string {
 	var last time.Time // when one of them was heard
 	for _, a := range v.Away {
-		if a.Since.After(last) {
-			last = a.Since
+		if a.Counts.After(last) {
+			last = a.Counts
 		}
 	}
 	switch {
@@ -193,7 +195,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	}
 	for _, p := range v.Quorum.Voters {
 		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter) {
-			v.Away = append(v.Away, awayVoter{m.nameOf(state, p), now.Add(-m.Heard(p)), !heard})
+			v.Away = append(v.Away, awayVoter{m.nameOf(state, p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
 		}
 	}
 	b, _ := m.Beats.Last(v.Quorum.Leader)

@@ -11,7 +11,7 @@ import (
 
 func TestWhyNothingMoves(t *testing.T) {
 	seven := time.Date(2026, 7, 1, 14, 7, 30, 0, time.UTC)
-	away := []awayVoter{{"b", seven.Add(-4 * time.Minute), false}, {"c", seven, true}}
+	away := []awayVoter{{"b", seven.Add(-4 * time.Minute), false, seven.Add(-4 * time.Minute)}, {"c", seven, true, seven}}
 	lost := "1 of the run's 3 voters up, 2 must be (silent: b since 14:03, c at least since this node was started at 14:07). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so. "
 	three := consensus.Quorum{Voters: []plan.PeerID{"a", "b", "c"}}
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ type Config struct {
 	// Contacts gives peers that a proposal may be sent to while no leader is known, as it
 	// is for a node that is about to join. Nil is none.
 	Contacts func() []plan.PeerID
-	// Heard returns how long ago a peer was heard of, at most since this process began to listen. Without it the
+	// Heard returns how long ago a peer was heard of, at most since this node began to listen, over its starts. Without it the
 	// run cannot be recovered from here.
 	Heard func(plan.PeerID) time.Duration
 	// RecoverAfter is how long no leader may be known until this node recovers the run by itself, as Recover does; 0 is
