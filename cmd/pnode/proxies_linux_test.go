@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +22,21 @@ import (
 	"pnode/swarm/netlab"
 )
 
-// programs are proxies and web servers of other people on one host of a lab.
+// programs are proxies and web servers of other people on one host of a lab, with their files in a folder.
 type programs struct {
 	host *netlab.Host
 	dir  string
+}
+
+// programsOn returns programs with a folder of the test, which those that give up root can read, and a certificate in it.
+func programsOn(t *testing.T, host *netlab.Host) programs {
+	t.Helper()
+	p := programs{host, t.TempDir()}
+	if err := os.Chmod(p.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.certificate(t)
+	return p
 }
 
 // begin starts a program with a configuration, in which DIR and ADDR stand for the folder and the host's address, and
@@ -38,10 +51,10 @@ func (p programs) begin(t *testing.T, port int, config, name string, args ...str
 	if err := os.WriteFile(filepath.Join(p.dir, name+".conf"), []byte(fill.Replace(config)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for i := range args {
-		args[i] = fill.Replace(args[i])
+	cmd := exec.Command(path)
+	for _, arg := range args {
+		cmd.Args = append(cmd.Args, fill.Replace(arg))
 	}
-	cmd := exec.Command(path, args...)
 	cmd.Dir = p.dir
 	log, err := os.Create(filepath.Join(p.dir, name+".log"))
 	if err != nil {
@@ -85,8 +98,8 @@ func (p programs) begin(t *testing.T, port int, config, name string, args ...str
 	}
 }
 
-// certificate writes a key and a certificate of its own for an address.
-func (p programs) certificate(t *testing.T) (file string) {
+// certificate writes a key and a certificate of its own for the host's address into both.pem.
+func (p programs) certificate(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,145 +117,160 @@ func (p programs) certificate(t *testing.T) (file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file = filepath.Join(p.dir, "both.pem")
 	both := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
-	if err := os.WriteFile(file, both, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.dir, "both.pem"), both, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file
 }
 
-// trainThrough trains with two members, of which the second joins with an environment, and returns its log. A run needs both.
-func trainThrough(t *testing.T, desk, office *netlab.Host, env, founderArgs []string) string {
+// waitingRun starts a run on a host that waits for more members than there will be: joining it takes no computation.
+func waitingRun(t *testing.T, h *netlab.Host, args ...string) (founder *process, invite string) {
 	t.Helper()
-	const steps = 10
+	founder = launchOn(t, h, append([]string{
+		"train", "--config", runFile(t, 10), "--dir", t.TempDir(), "--min-nodes", "64", "--emulate", deviceFile(t, "1GFLOP/s"), "--log-level", "info",
+	}, args...)...)
+	t.Cleanup(founder.kill)
+	return founder, founder.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
+}
+
+// joinsThrough joins a founder's run from a host with an environment until the link is measured, and returns the new
+// member's log. Control and data both go over a WebSocket then, or the test ends.
+func joinsThrough(t *testing.T, founder *process, h *netlab.Host, env []string, invite string) string {
+	t.Helper()
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, half := smallRun(t, steps), smallDevice(t, "88MB")
-	p := launchBy(t, desk.Start, binary, nil, append([]string{
-		"train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",
-		"--replicas", "1", "--stages", "2", "--min-nodes", "2", "--emulate", half, "--log-level", "info",
-	}, founderArgs...)...)
-	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
-	join := append(env, binary, "join", invite, "--dir", t.TempDir(), "--name", "member", "--emulate", half, "--log-level", "info")
-	member := launchBy(t, office.Start, "/usr/bin/env", nil, join...) // past the host's own
-	if _, ok := member.stderr.soon("swarm: member connected", time.Now().Add(time.Minute)); !ok {
-		t.Fatalf("the member has not joined:\n%s", member.stderr)
-	}
-	for deadline := time.Now().Add(time.Minute); p.last.Step < steps; {
-		if _, ok := p.nextStep(deadline, nil); !ok {
-			t.Fatalf("no step after %d:\n%s\nthe member:\n%s", p.last.Step, p.stderr, member.stderr)
-		}
-	}
-	for s, loss := range alone(t, file, steps) {
-		if p.losses[s] != loss {
-			t.Errorf("step %d has loss %s, alone %s", s, p.losses[s], loss)
-		}
-	}
-	p.finish(0)
-	member.finish(0)
+	args := append(slices.Clone(env), binary, "join", invite, "--dir", t.TempDir(), "--emulate", deviceFile(t, "1GFLOP/s"), "--log-level", "info")
+	member := launchBy(t, h.Start, "/usr/bin/env", nil, args...) // past the host's own
+	defer member.kill()
+	member.stderr.await(t, `swarm: member connected.*/tls/ws`)
+	awaitEither(t, `measured a link" peer=\S+ transport=WebSocket`, member.stderr, founder.stderr)
 	return member.stderr.String()
 }
 
-// TestProxyPrograms joins and trains through proxies of other people, which are the only way out of an office: with and
-// without a login, over HTTP, HTTPS and SOCKS. Where one does not let the node through, doctor says why and what to do.
+// awaitEither waits until one of two processes has written what matches.
+func awaitEither(t *testing.T, pattern string, a, b *watched) {
+	t.Helper()
+	re, deadline := regexp.MustCompile(pattern), time.After(endToEndTimeout)
+	for !re.MatchString(a.String()) && !re.MatchString(b.String()) {
+		select {
+		case <-a.fresh:
+		case <-b.fresh:
+		case <-deadline:
+			t.Fatalf("no %q within %v in:\n%s\nand:\n%s", pattern, endToEndTimeout, a, b)
+		}
+	}
+}
+
+// proxyProgram is a proxy of other people. DIR, ADDR and PORT stand for its folder, its host's address and its port.
+type proxyProgram struct {
+	name, config string
+	port         int
+	args         []string
+	before       *proxyProgram     // hands what it is sent on to this one
+	good         string            // HTTPS_PROXY
+	wrong        map[string]string // and others, with what doctor says of them
+}
+
+var tinyproxy = proxyProgram{
+	name: "tinyproxy", port: 3128, args: []string{"-d", "-c", "DIR/tinyproxy.conf"},
+	config: "Port PORT\nListen ADDR\nTimeout 600\nBasicAuth me passWord1\nConnectPort 443\nLogLevel Error\n",
+	good:   "http://me:passWord1@ADDR:PORT",
+	wrong: map[string]string{
+		"http://ADDR:PORT":           "the proxy wants a user and a password (it answers 407",
+		"http://me:secret@ADDR:PORT": "the proxy does not take the user and password that it is given (it answers 401 Unauthorized)",
+		"http://me:secret/1@ADDR:1":  "HTTPS_PROXY is no URL of a proxy",
+	},
+}
+
+// proxyPrograms are with and without a login, over HTTP, HTTPS and SOCKS.
+var proxyPrograms = []proxyProgram{
+	tinyproxy,
+	{
+		name: "squid", port: 3129, args: []string{"-N", "-f", "DIR/squid.conf"},
+		config: "http_port ADDR:PORT\npid_filename none\naccess_log none\ncache_log DIR/cache.log\nlogfile_rotate 0\ncache deny all\n" +
+			"auth_param basic program /usr/lib/squid/basic_fake_auth\nacl known proxy_auth me\nacl web port 443\nhttp_access deny CONNECT !web\nhttp_access allow known\nshutdown_lifetime 0 seconds\n",
+		good: "http://me:any@ADDR:PORT",
+		wrong: map[string]string{
+			"http://ADDR:PORT":              "the proxy wants a user and a password (it answers 407 Proxy Authentication Required)",
+			"http://other:secret@ADDR:PORT": "the proxy does not take the user and password that it is given (it answers 407 Proxy Authentication Required)",
+		},
+	},
+	{
+		name: "stunnel", port: 8443, args: []string{"DIR/stunnel.conf"}, before: &tinyproxy,
+		config: "foreground = yes\npid =\n[proxy]\naccept = ADDR:PORT\nconnect = ADDR:3128\ncert = DIR/both.pem\n",
+		good:   "https://me:passWord1@ADDR:PORT",
+		wrong: map[string]string{
+			"http://me:secret@ADDR:PORT":  "what answers is no proxy of this kind",
+			"https://me:secret@ADDR:3128": "the proxy does not answer",
+		},
+	},
+	{
+		name: "danted", port: 1080, args: []string{"-f", "DIR/danted.conf"},
+		config: "logoutput: stderr\ninternal: ADDR port = PORT\nexternal: ADDR\nclientmethod: none\nsocksmethod: none\nuser.privileged: root\nuser.unprivileged: nobody\n" +
+			"client pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\nsocks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 port = 443 command: connect }\n",
+		good: "socks5://ADDR:PORT",
+	},
+	{
+		name: "microsocks", port: 1081, args: []string{"-i", "ADDR", "-p", "PORT", "-u", "me", "-P", "pass@word/1"},
+		good: "socks5://me:pass%40word%2F1@ADDR:PORT",
+		wrong: map[string]string{
+			"socks5://ADDR:PORT":           "the proxy wants a user and a password",
+			"socks5://me:secret@ADDR:PORT": "the proxy does not take the user and password that it is given",
+			"http://me:secret@ADDR:PORT":   "what answers is no proxy of this kind",
+		},
+	},
+}
+
+// TestProxyPrograms joins through proxies of other people, each the only way out of an office, and measures the link.
+// Where a proxy does not let the node through, doctor says why and what to do.
 func TestProxyPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
+	t.Parallel()
 	lab := netlab.New(t)
-	desk, p := lab.Host("desk", netlab.Public), programs{lab.Host("proxies", netlab.Public), t.TempDir()}
-	if err := os.Chmod(p.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	at := p.host.Addr().String()
-	office := lab.Host("office", netlab.UDPBlocked)
-	office.Gateway(`insert rule ip lab through iifname "lan" ip daddr != ` + at + " drop")
-	cert := p.certificate(t)
-	for _, c := range []struct {
-		program, config string
-		port            int
-		args            []string
-		good            string            // HTTPS_PROXY, with ADDR and PORT
-		wrong           map[string]string // and others, with what doctor says of them
-	}{
-		{
-			"tinyproxy", "Port PORT\nListen ADDR\nTimeout 600\nBasicAuth me passWord1\nConnectPort 443\nLogLevel Error\n", 3128,
-			[]string{"-d", "-c", "DIR/tinyproxy.conf"},
-			"http://me:passWord1@ADDR:PORT",
-			map[string]string{
-				"http://ADDR:PORT":           "the proxy wants a user and a password (it answers 407",
-				"http://me:secret@ADDR:PORT": "the proxy does not take the user and password that it is given (it answers 401 Unauthorized)",
-				"http://me:secret/1@ADDR:1":  "HTTPS_PROXY is no URL of a proxy",
-			},
-		},
-		{
-			"squid", "http_port ADDR:PORT\npid_filename none\naccess_log none\ncache_log DIR/cache.log\nlogfile_rotate 0\ncache deny all\n" +
-				"auth_param basic program /usr/lib/squid/basic_fake_auth\nacl known proxy_auth me\nacl web port 443\nhttp_access deny CONNECT !web\nhttp_access allow known\nshutdown_lifetime 0 seconds\n", 3129,
-			[]string{"-N", "-f", "DIR/squid.conf"},
-			"http://me:any@ADDR:PORT",
-			map[string]string{
-				"http://ADDR:PORT":              "the proxy wants a user and a password (it answers 407 Proxy Authentication Required)",
-				"http://other:secret@ADDR:PORT": "the proxy does not take the user and password that it is given (it answers 407 Proxy Authentication Required)",
-			},
-		},
-		{
-			"stunnel", "foreground = yes\npid =\n[proxy]\naccept = ADDR:PORT\nconnect = ADDR:3128\ncert = " + cert + "\n", 8443,
-			[]string{"DIR/stunnel.conf"},
-			"https://me:passWord1@ADDR:PORT",
-			map[string]string{
-				"http://me:secret@ADDR:PORT":  "what answers is no proxy of this kind",
-				"https://me:secret@ADDR:3128": "the proxy does not answer",
-			},
-		},
-		{
-			"danted", "logoutput: stderr\ninternal: ADDR port = PORT\nexternal: ADDR\nclientmethod: none\nsocksmethod: none\nuser.privileged: root\nuser.unprivileged: nobody\n" +
-				"client pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\nsocks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 port = 443 command: connect }\n", 1080,
-			[]string{"-f", "DIR/danted.conf"},
-			"socks5://ADDR:PORT",
-			nil,
-		},
-		{
-			"microsocks", "", 1081,
-			[]string{"-i", "ADDR", "-p", "PORT", "-u", "me", "-P", "pass@word/1"},
-			"socks5://me:pass%40word%2F1@ADDR:PORT",
-			map[string]string{
-				"socks5://ADDR:PORT":           "the proxy wants a user and a password",
-				"socks5://me:secret@ADDR:PORT": "the proxy does not take the user and password that it is given",
-				"http://me:secret@ADDR:PORT":   "what answers is no proxy of this kind",
-			},
-		},
-	} {
-		p.begin(t, c.port, c.config, c.program, c.args...)
-		t.Run(c.program, func(t *testing.T) {
+	for _, c := range proxyPrograms {
+		desk, office := lab.Host(c.name+"-desk", netlab.Public), lab.Host(c.name+"-office", netlab.UDPBlocked)
+		host := lab.Host(c.name, netlab.Public)
+		at := host.Addr().String()
+		office.Gateway(`insert rule ip lab through iifname "lan" ip daddr != ` + at + " drop")
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := programsOn(t, host)
+			if c.before != nil {
+				p.begin(t, c.before.port, c.before.config, c.before.name, c.before.args...)
+			}
+			p.begin(t, c.port, c.config, c.name, c.args...)
 			env := func(proxy string) []string {
-				return []string{"HTTPS_PROXY=" + strings.NewReplacer("ADDR", at, "PORT", fmt.Sprint(c.port)).Replace(proxy), "SSL_CERT_FILE=" + cert}
+				proxy = strings.NewReplacer("ADDR", at, "PORT", fmt.Sprint(c.port)).Replace(proxy)
+				return []string{"HTTPS_PROXY=" + proxy, "SSL_CERT_FILE=" + filepath.Join(p.dir, "both.pem")}
 			}
-			log := trainThrough(t, desk, office, env(c.good), []string{"--listen", ":443"})
-			if !strings.Contains(log, "transport=WebSocket") || strings.Contains(log, "pass") {
-				t.Errorf("the member's log:\n%s", log)
+			founder, invite := waitingRun(t, desk, "--listen", ":443")
+			if log := joinsThrough(t, founder, office, env(c.good), invite); strings.Contains(log, "pass") {
+				t.Errorf("the member's log tells a password:\n%s", log)
 			}
-			invite, stop := trainsOn(t, desk, t.TempDir(), "--listen", ":443")
-			defer stop()
 			for proxy, says := range c.wrong {
-				out, errs, code := on(t, office, env(proxy), "doctor", "--net", invite)
-				if code != 3 || !strings.Contains(out, says) || strings.Contains(out+errs, "secret") {
-					t.Errorf("%s: exit code %d\n%s%s\nwant %s", proxy, code, out, errs, says)
-				}
-				t.Logf("%s: %s", proxy, out)
+				t.Run(proxy, func(t *testing.T) {
+					t.Parallel()
+					out, errs, code := on(t, office, env(proxy), "doctor", "--net", invite)
+					if code != 3 || !strings.Contains(out, says) || strings.Contains(out+errs, "secret") {
+						t.Errorf("exit code %d\n%s%s\nwant %s", code, out, errs, says)
+					}
+				})
 			}
 		})
 	}
 }
 
-// TestWebServersInFront trains with a founder that web servers stand in front of: they end TLS on port 443 and hand
-// WebSockets on, as docs/networks.md says.
+// TestWebServersInFront joins a founder that web servers stand in front of, and measures the link: they end TLS on port
+// 443 and hand WebSockets on, as docs/networks.md says.
 func TestWebServersInFront(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
+	t.Parallel()
 	for _, c := range []struct {
 		program, config string
 		args            []string
@@ -258,18 +286,12 @@ func TestWebServersInFront(t *testing.T) {
 		},
 	} {
 		t.Run(c.program, func(t *testing.T) {
+			t.Parallel()
 			lab := netlab.New(t)
-			p := programs{lab.Host("front", netlab.Public), t.TempDir()}
-			if err := os.Chmod(p.dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			p.certificate(t)
+			p := programsOn(t, lab.Host("front", netlab.Public))
 			p.begin(t, 443, c.config, c.program, c.args...)
-			log := trainThrough(t, p.host, lab.Host("office", netlab.TCP443), nil,
-				[]string{"--listen", "127.0.0.1:4001", "--announce", "only,https://" + p.host.Addr().String()})
-			if !strings.Contains(log, "transport=WebSocket") {
-				t.Errorf("the member's log:\n%s", log)
-			}
+			founder, invite := waitingRun(t, p.host, "--listen", "127.0.0.1:4001", "--announce", "only,https://"+p.host.Addr().String())
+			joinsThrough(t, founder, lab.Host("office", netlab.TCP443), nil, invite)
 		})
 	}
 }
