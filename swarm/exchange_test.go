@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -38,6 +39,27 @@ func TestRecordsAreVerified(t *testing.T) {
 	}
 	if _, ok := c[0].Capability(c[1].ID()); !ok || len(c[0].Known()) == 0 {
 		t.Error("a real member is not known")
+	}
+}
+
+// A member that is known stays what it is, whatever others show in its name.
+func TestAnotherCapabilityOfAKnownMember(t *testing.T) {
+	c := cluster(t, 3)
+	before, ok := c[0].store.Capability(peerID(t, c[2].ID()))
+	b, err := testOwner(t).Capability(testRun, c[2].cfg.Identity, time.Hour, time.Now())
+	if err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	forged, err := admission.DecodeCapability(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c[1].store.Learn(forged, []ma.Multiaddr{quicAddr(c[1])}) // as a dishonest member would
+	if _, err := c[0].mesh.FetchPeers(testContext(t), peerID(t, c[1].ID())); err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := c[0].store.Capability(before.ID()); !bytes.Equal(now.Encode(), before.Encode()) {
+		t.Error("another owner's word about a known member was believed")
 	}
 }
 

@@ -102,6 +102,7 @@ type guarded struct {
 
 	mu        sync.Mutex                 // guards what follows
 	raised    map[raft.ServerID]struct{} // nodes without a vote that have raised the term
+	told      map[raft.ServerID]told     // what the others have answered last
 	heartbeat func(raft.RPC)             // takes the leader's heartbeats past messages
 	warned    time.Time
 }
@@ -228,14 +229,63 @@ func (*guarded) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.A
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
+// told holds what a server knows, and when it was last asked something that it has answered since.
+type told struct {
+	term, index, indexTerm, commit uint64 // of the newest message that brought no entries
+	answer                         raft.AppendEntriesResponse
+	asked                          time.Time
+}
+
+// repeatAfter is how soon after a server's answer it is told again what it knows. A leader takes its last contact with a
+// server for newer by as much: leaseTimeout and that are less than a follower waits for.
+const repeatAfter = 250 * time.Millisecond
+
+// repeats reports whether a server has answered the same message, and any a moment ago: raft tells each server how far the
+// log is 13 times a second, whether that has changed or not. r becomes the answer.
+func (g *guarded) repeats(id raft.ServerID, q *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last, ok := g.told[id]
+	same := ok && len(q.Entries) == 0 && last.commit != 0 &&
+		last.term == q.Term && last.index == q.PrevLogEntry && last.indexTerm == q.PrevLogTerm && last.commit == q.LeaderCommitIndex
+	if !same || now.Sub(last.asked) >= repeatAfter {
+		return false
+	}
+	*r = last.answer
+	return true
+}
+
+// tell notes a server's answer to what was asked at a time. A heartbeat shows that the server is there, and not what it knows.
+func (g *guarded) tell(id raft.ServerID, q *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse, asked time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.told[id]
+	switch {
+	case !r.Success || len(q.Entries) > 0:
+		delete(g.told, id)
+		return
+	case q.LeaderCommitIndex != 0:
+		last = told{term: q.Term, index: q.PrevLogEntry, indexTerm: q.PrevLogTerm, commit: q.LeaderCommitIndex, answer: *r}
+	case last.term != q.Term:
+		return
+	}
+	last.asked = asked
+	g.told[id] = last
+}
+
+// AppendEntries sends entries of the log, or says how far it is, unless the server has just answered the same.
 func (g *guarded) AppendEntries(id raft.ServerID, to raft.ServerAddress, q *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) error {
 	began := time.Now()
+	if g.repeats(id, q, r, began) {
+		return nil
+	}
 	if err := g.NetworkTransport.AppendEntries(id, to, q, r); err != nil {
 		return err
 	}
 	if len(q.Entries) == 0 { // nothing is written, so that a round trip is all that it takes
 		g.node.timing.answered(plan.PeerID(id), time.Since(began))
 	}
+	g.tell(id, q, r, began)
 	return g.checkTerm(id, q.Term, r.Term)
 }
 

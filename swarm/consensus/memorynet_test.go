@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pnode/planner/plan"
@@ -19,6 +20,7 @@ type memoryNet struct {
 	delay time.Duration
 	// opening is how long a stream takes to open.
 	opening func() time.Duration
+	sent    atomic.Int64 // writes to streams
 	mu      sync.Mutex
 	nodes   map[plan.PeerID]*memoryTransport
 	side    map[plan.PeerID]int // peers on different sides do not hear each other
@@ -274,6 +276,7 @@ func (s *memoryStream) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	default:
 	}
+	s.transport.net.sent.Add(1)
 	select {
 	case s.out.segments <- segment{time.Now().Add(s.transport.net.delay), slices.Clone(b)}:
 		return len(b), nil

@@ -56,7 +56,7 @@ func (n *Node) startRaft() error {
 	}
 	logger := conf.Logger
 	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown, n.timing)}
-	e.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	e.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, told: map[raft.ServerID]told{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})}
 	if err := n.makeRaft(conf, e); err != nil {

@@ -149,3 +149,78 @@ func TestDialsThatRunOutOfTime(t *testing.T) {
 		t.Errorf("after one that took a second: %v", got)
 	}
 }
+
+// TestAnIdleLeaderIsQuiet: while nothing is written, members hear from the leader some times a second and no more.
+func TestAnIdleLeaderIsQuiet(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		time.Sleep(10 * time.Second)
+		before := c.net.sent.Load()
+		time.Sleep(time.Minute)
+		perMember := float64(c.net.sent.Load()-before) / 60 / 4
+		t.Logf("%.1f messages and answers a second for each member", perMember)
+		if perMember > 16 {
+			t.Errorf("%.1f messages and answers a second for each member", perMember)
+		}
+		old := c.leader()
+		c.net.partition(old.self)
+		c.until("another one leads", func() bool { l := c.leader(); return l != nil && l != old })
+	})
+}
+
+// TestRepeats: only what a server has answered a moment ago is not sent again.
+func TestRepeats(t *testing.T) {
+	type request = raft.AppendEntriesRequest
+	at, answer := time.Unix(1000, 0), raft.AppendEntriesResponse{Term: 3, Success: true}
+	message := func(change func(*request)) *request {
+		q := &request{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2, LeaderCommitIndex: 6}
+		change(q)
+		return q
+	}
+	same := message(func(*request) {})
+	heartbeat, entries := &request{Term: 3}, message(func(q *request) { q.Entries = []*raft.Log{{}} })
+	for _, test := range []struct {
+		name     string
+		answered []*request
+		now      *request
+		after    time.Duration
+		want     bool
+	}{
+		{"nothing yet", nil, same, 0, false},
+		{"the same", []*request{same}, same, repeatAfter - 1, true},
+		{"the same, later", []*request{same}, same, repeatAfter, false},
+		{"another term", []*request{same}, message(func(q *request) { q.Term++ }), 0, false},
+		{"a longer log", []*request{same}, message(func(q *request) { q.PrevLogEntry++ }), 0, false},
+		{"another log", []*request{same}, message(func(q *request) { q.PrevLogTerm++ }), 0, false},
+		{"more is committed", []*request{same}, message(func(q *request) { q.LeaderCommitIndex++ }), 0, false},
+		{"entries", []*request{same}, entries, 0, false},
+		{"after entries", []*request{same, entries}, same, 0, false},
+		{"a heartbeat", []*request{same}, heartbeat, 0, false},
+		{"after a heartbeat alone", []*request{heartbeat}, same, 0, false},
+	} {
+		g := &guarded{told: map[raft.ServerID]told{}}
+		for _, q := range test.answered {
+			g.tell("b", q, &answer, at)
+		}
+		var r raft.AppendEntriesResponse
+		if got := g.repeats("b", test.now, &r, at.Add(test.after)); got != test.want || got && r.Term != answer.Term {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+		if g.repeats("c", test.now, &r, at) {
+			t.Errorf("%s: another server's answer counts", test.name)
+		}
+	}
+	g := &guarded{told: map[raft.ServerID]told{}}
+	g.tell("b", same, &answer, at)
+	g.tell("b", heartbeat, &answer, at.Add(time.Second))
+	if !g.repeats("b", same, new(raft.AppendEntriesResponse), at.Add(time.Second+repeatAfter-1)) {
+		t.Error("a heartbeat that was answered is no sign of life")
+	}
+	g.tell("b", same, &raft.AppendEntriesResponse{Term: 3}, at.Add(time.Second))
+	if g.repeats("b", same, new(raft.AppendEntriesResponse), at.Add(time.Second)) {
+		t.Error("a refusal counts")
+	}
+	if repeatAfter+leaseTimeout >= heartbeatTimeout {
+		t.Error("a leader may lead for longer than followers wait")
+	}
+}

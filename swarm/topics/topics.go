@@ -50,6 +50,16 @@ const (
 	messagesPerS, messagesBurst = 20, 100
 )
 
+// gossipParams returns how many others a member passes messages on to. Each author sends its messages to everybody whom it is
+// connected to, and all members of a run are connected where they can be. So passing on is for those who are not, or whose
+// line has just broken: GossipSub's own numbers have each member get each message seven times and more.
+func gossipParams() pubsub.GossipSubParams {
+	p := pubsub.DefaultGossipSubParams()
+	p.D, p.Dlo, p.Dhi, p.Dscore, p.Dout = 2, 2, 3, 1, 0
+	p.Dlazy, p.GossipFactor = 3, 0 // the members that are told each second which messages there were
+	return p
+}
+
 // Topics passes messages between members with GossipSub: every message is signed by its author, who must be a
 // member, is fresh, and within its author's rate, before it is passed on.
 type Topics struct {
@@ -105,6 +115,7 @@ func New(cfg Config) (*Topics, error) {
 			pubsub.NewAllowlistSubscriptionFilter(names...), len(names))),
 		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return cfg.Peers.Member(p) }),
 		pubsub.WithFloodPublish(true),
+		pubsub.WithGossipSubParams(gossipParams()),
 		pubsub.WithPeerExchange(false),
 		pubsub.WithDefaultValidator(g.validate, pubsub.WithValidatorInline(true)),
 		pubsub.WithAppSpecificRpcInspector(subscriptionsTo(names).restate),
