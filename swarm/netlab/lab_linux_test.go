@@ -346,6 +346,30 @@ func TestNarrowLinksTellOrDoNot(t *testing.T) {
 	}
 }
 
+// TestNATsForgetWhatIsQuiet: after 3 s an answer comes in through a NAT that remembers for 30 s, and none through one that
+// remembers for 1 s.
+func TestNATsForgetWhatIsQuiet(t *testing.T) {
+	lab := New(t)
+	outside := lab.Host("outside", Public)
+	mirror := newMirror(t, outside, outside.Addr(), 700)
+	short, long := lab.Host("short", PortRestricted), lab.Host("long", PortRestricted)
+	short.Remember(time.Second, time.Second)
+	inside := map[*Host]net.PacketConn{short: socket(t, short, "udp4", 700), long: socket(t, long, "udp4", 700)}
+	seen := map[*Host]string{}
+	for h, conn := range inside {
+		if seen[h] = ask(t, conn, mirror.addr, patience); seen[h] == "" {
+			t.Fatalf("%s has no way out", h.Name)
+		}
+	}
+	time.Sleep(3 * time.Second) // it is the time that is tested
+	if reaches(t, mirror.udp, seen[short], inside[short], enough) {
+		t.Error("a NAT that remembers for 1 s lets an answer in after 3 s")
+	}
+	if !reaches(t, mirror.udp, seen[long], inside[long], patience) {
+		t.Error("a NAT that remembers for 30 s lets no answer in after 3 s")
+	}
+}
+
 // TestDetourTakesEachDirectionElsewhere: a host is reached and answered, though neither of its interfaces lets both ways through.
 func TestDetourTakesEachDirectionElsewhere(t *testing.T) {
 	lab := New(t)
