@@ -200,11 +200,17 @@ func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holde
 }
 
 // Fetch brings the state of layers here, from several holders at the same time where layers are with different ones. What
-// it cannot get Load asks everybody for.
+// it cannot get Load asks everybody for. The chunks stay until a later checkpoint: the one that they are of may not be
+// stored here yet.
 func (s PlanSaver) Fetch(ctx context.Context, wanted []int) {
 	layers, err := s.layersAt(s.plan.Start)
-	if err != nil {
+	if err != nil || len(wanted) == 0 {
 		return
+	}
+	for _, st := range s.own(consensus.Checkpoint{Step: s.plan.Start, Layers: layers}) {
+		if err := s.Store.Pin(st.request.pin(), st.request.Chunks); err != nil {
+			s.Log.Warn("the state at the start of the plan may be swept", "step", s.plan.Start, "cause", err)
+		}
 	}
 	chunks := map[plan.PeerID][]plan.Hash{}
 	for _, l := range layers {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lukechampine.com/blake3"
+
 	"pnode/checkpoint"
 	"pnode/pipeline"
 	"pnode/planner/plan"
@@ -386,5 +388,37 @@ func TestStateInMemoryAloneGetsACopy(t *testing.T) {
 				t.Errorf("%s, with %v: %q, %v; want %q", c.self, c.holders, log.acts, err, c.want)
 			}
 		})
+	}
+}
+
+// TestFetchedStateStaysUntilALaterCheckpoint: the log has the checkpoint that a plan starts from before its manifest is stored
+// here, and a sweep for the one before comes last.
+func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	data := []byte("state")
+	h := plan.Hash(blake3.Sum256(data))
+	next := plan.Plan{Generation: 4, Start: 23, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "me", Layers: plan.LayerRange{End: 1}}}}}}
+	log := &told{state: consensus.State{Run: &plan.RunSpec{Run: "r", Train: plan.TrainSpec{KeepCheckpoints: 1}}, Plan: next, Members: members("b", "me"), Checkpoint: consensus.Checkpoint{
+		Step: 23, Generation: 3, Layers: []consensus.LayerRef{{SizeBytes: int64(len(data)), Chunks: []plan.Hash{h}, Holders: []plan.PeerID{"b"}}},
+	}}}
+	made := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler), Fetcher: Fetcher{
+		Self: "me", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"b"} },
+		Fetch: func(_ context.Context, _ plan.PeerID, _ []plan.Hash, put func(plan.Hash, []byte) error) error {
+			return put(h, data)
+		},
+	}})
+	made.For(next).Fetch(t.Context(), []int{0})
+	if _, err := store.Sweep(); err != nil || !store.HasChunk(h) {
+		t.Errorf("%v, the chunk is here: %t", err, store.HasChunk(h))
+	}
+	if err := made.Commit(log.state); err != nil || !store.HasChunk(h) {
+		t.Errorf("%v, after the commit the chunk is here: %t", err, store.HasChunk(h))
+	}
+	if pins, err := store.Pins(); err != nil || len(pins) > 0 {
+		t.Errorf("%v, pins %q are left", err, pins)
 	}
 }

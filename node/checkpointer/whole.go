@@ -218,8 +218,8 @@ func (w *Whole) take(state consensus.State) error {
 	return errors.Join(w.Store.Unpin(wholePin), w.thin(state))
 }
 
-// thin drops the chunks of layers that this node does not hold of all checkpoints before the newest: they are where the
-// log says.
+// thin drops the chunks of layers that this node does not hold of all checkpoints before a state's: they are where the
+// log says. Of a newer one, which was committed while this one came, stages here may be about to load layers.
 func (w *Whole) thin(state consensus.State) error {
 	stored, err := w.Store.Manifests()
 	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
@@ -241,7 +241,7 @@ func (w *Whole) thin(state consensus.State) error {
 	note(manifestOf(state), true)
 	awaited := w.awaited()
 	for _, m := range stored {
-		note(m, slices.Contains(awaited, m.Step))
+		note(m, m.Step > state.Checkpoint.Step || slices.Contains(awaited, m.Step))
 	}
 	return w.Store.Release(slices.DeleteFunc(drop, func(h plan.Hash) bool { return stay[h] }))
 }

@@ -273,3 +273,27 @@ func TestWhatOneSourceLacksComesFromAnother(t *testing.T) {
 		t.Errorf("with all of it here: %v", err)
 	}
 }
+
+// TestTheWholeCopyLeavesANewerCheckpoint: while a checkpoint comes, a newer one is committed, and a stage here fetches a layer
+// of it that the log has with others alone.
+func TestTheWholeCopyLeavesANewerCheckpoint(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r := newWholeRig(t, store)
+	r.commit(t, 10)
+	var fetched plan.Hash
+	r.meanwhile = func() {
+		r.commit(t, 20)
+		fetched = r.state.Checkpoint.Layers[1].Chunks[0]
+		if err := store.PutNamed(fetched, r.data[fetched]); err != nil {
+			t.Error(err)
+		}
+	}
+	r.look(t, 10, nil)
+	if !store.HasChunk(fetched) {
+		t.Error("the layer was dropped with those of older checkpoints")
+	}
+}
