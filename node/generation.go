@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ type generation struct {
 	kept    int                  // layers here whose state stayed in memory; valid once loaded is closed
 	sent    *replay.Log          // what workers here send to other nodes
 	cadence *checkpointer.Cadence
+	stepped chan struct{} // closed when a worker here has made its first step
+	first   sync.Once     // closes stepped
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -70,7 +73,7 @@ func (n *Node) startGeneration(ctx context.Context, state consensus.State, from 
 	g := &generation{
 		Node: n, state: state, plan: state.Plan, end: end, from: from,
 		done: make(chan error, 1), loaded: make(chan struct{}),
-		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(),
+		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(), stepped: make(chan struct{}),
 	}
 	n.group.Go(func() error {
 		err := g.run(ctx)
@@ -211,7 +214,7 @@ func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 	return pipeline.New(pipeline.Config{
 		From: g.before(id), Worker: id, Run: *g.state.Run, Plan: g.plan, Data: g.data, Keeper: g.checkpointer.For(g.plan),
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(session)), Due: g.due,
-		Next: g.leader.NextSchedule(g.plan), OnStep: func(r pipeline.StepResult) { g.record(g.plan, id, r); g.monitor.Step(r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: &g.commits,
+		Next: g.leader.NextSchedule(g.plan), OnStep: func(r pipeline.StepResult) { g.step(session, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: &g.commits,
 		OnLoaded: func() {
 			if g.loading.Add(-1) == 0 {
 				close(g.loaded)
@@ -231,6 +234,26 @@ func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 	})
 }
 
+// step takes in a step of a worker here. With the first one all members have what they begin with: from then on bulk gives
+// way to messages, and copies are made.
+func (g *generation) step(session *link.Session, id plan.WorkerID, r pipeline.StepResult) {
+	g.record(g.plan, id, r)
+	g.monitor.Step(r)
+	g.first.Do(func() {
+		session.Settled()
+		close(g.stepped)
+	})
+}
+
+// changesPlan reports whether a plan is about to begin: the one before has ended for it, or it has made no step.
+func (n *Node) changesPlan(state consensus.State) bool {
+	if state.Run == nil || state.StopWanted || state.Finished || state.Checkpoint.Step >= state.Run.Train.Steps {
+		return false
+	}
+	begins := state.Plan.Start > 0 && state.Plan.Start == state.Checkpoint.Step && n.heartbeats.Newest(state.Plan, time.Now()) <= state.Plan.Start
+	return state.Ended() || begins
+}
+
 // record writes a worker's step into this node's ledger.
 func (n *Node) record(p plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 	if r.Final {
@@ -246,7 +269,7 @@ func (n *Node) record(p plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 // settle tells the others what this node has loaded, and has its holders fetch copies, while the steps run.
 func (g *generation) settle(ctx context.Context) {
 	saver := g.checkpointer.For(g.plan)
-	if err := saver.Settle(ctx); err != nil && ctx.Err() == nil {
+	if err := saver.Settle(ctx, g.stepped); err != nil && ctx.Err() == nil {
 		g.log.Warn("the state at the start of the plan has no copy", "generation", g.plan.Generation, "cause", err)
 	}
 	if err := saver.KeepCopies(ctx); err != nil && ctx.Err() == nil {

@@ -243,7 +243,7 @@ func (n *Node) openRooms() {
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living}, Awaited: n.custody.steps,
 	})
-	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted}
+	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.changesPlan}
 	n.replayer = replayer.New(replayer.Config{
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
 		Replays: func(by plan.PeerID, g plan.Generation) bool { return replays(n.raft.State(), by, g) },

@@ -118,9 +118,10 @@ func (s PlanSaver) reportHolders(ctx context.Context, saved consensus.StageSaved
 	return err == nil, err
 }
 
-// Settle tells the log which of its stages' layers this node has stored, now that it has them, and then has their holders
-// fetch copies, from whoever has stored them. A member that leaves goes once others are known to have what it had.
-func (s PlanSaver) Settle(ctx context.Context) error {
+// Settle tells the log which of its stages' layers this node has stored, now that it has them. Once the plan has made a step
+// it has their holders fetch copies, from whoever has stored them: before, lines carry state to members that all wait for. A
+// member that leaves goes once others are known to have what it had.
+func (s PlanSaver) Settle(ctx context.Context, stepped <-chan struct{}) error {
 	start := s.Consensus.State().Checkpoint
 	if start.Step != s.plan.Start || start.Step == 0 {
 		return nil
@@ -135,7 +136,12 @@ func (s PlanSaver) Settle(ctx context.Context) error {
 			}
 		}
 	}
-	return s.copyAll(ctx, own)
+	select {
+	case <-stepped:
+		return s.copyAll(ctx, own)
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // KeepCopies has copies of this node's stages made where those of the newest checkpoint were lost with their holders,

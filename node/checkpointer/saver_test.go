@@ -152,7 +152,15 @@ func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 			}
 			log := &told{state: consensus.State{Plan: next, Checkpoint: made, Members: members("b", "me")}}
 			saver := New(Config{Self: "me", Fetcher: Fetcher{Store: store}, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
-			if err := saver.Settle(t.Context()); err != nil || !slices.Equal(log.acts, c.want) {
+			waits, end := context.WithCancel(t.Context())
+			end()
+			stepped := make(chan struct{})
+			if err := saver.Settle(waits, stepped); err != nil || slices.ContainsFunc(log.acts, func(act string) bool { return strings.HasPrefix(act, "copy") }) {
+				t.Errorf("%v, %v before the first step", log.acts, err)
+			}
+			log.acts = nil
+			close(stepped)
+			if err := saver.Settle(t.Context(), stepped); err != nil || !slices.Equal(log.acts, c.want) {
 				t.Errorf("%v, %v; want %v", log.acts, err, c.want)
 			}
 		})

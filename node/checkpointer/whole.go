@@ -24,6 +24,8 @@ type Whole struct {
 	Keeps func(consensus.State) bool
 	// Wanted tells that Keeps has another answer.
 	Wanted <-chan struct{}
+	// Changing reports whether members fetch state to begin a plan with, which all wait for; nil is never.
+	Changing func(consensus.State) bool
 
 	// Run alone uses these: when checkpoints came, and how long bringing the newest one took, of so many bytes.
 	commits commitClock
@@ -43,14 +45,21 @@ type commitClock struct {
 const (
 	// wholeRetry is the time between two tries for a checkpoint that could not be had.
 	wholeRetry = 5 * time.Second
+	// A copy lets a change of plan pass, at most for changePatience after its checkpoint came, and looks every changeLook.
+	changePatience = time.Minute
+	changeLook     = time.Second
 	// ownSaves counts the saves of this node's own stages for which room stays, besides a whole checkpoint.
 	ownSaves = 2
 	// wholePin keeps what has come of a checkpoint from being swept.
 	wholePin = "whole"
 )
 
-// errReplaced ends the fetch of a checkpoint that the run needs no more.
-var errReplaced = errors.New("checkpointer: the checkpoint is replaced")
+var (
+	// errReplaced ends the fetch of a checkpoint that the run needs no more.
+	errReplaced = errors.New("checkpointer: the checkpoint is replaced")
+	// errChanging puts a fetch off.
+	errChanging = errors.New("checkpointer: a plan is about to begin")
+)
 
 // Run keeps the newest checkpoint whole until ctx ends.
 func (w *Whole) Run(ctx context.Context) {
@@ -58,10 +67,13 @@ func (w *Whole) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := w.Consensus.Changed()
 		retry := (<-chan time.Time)(nil)
-		if err := w.look(ctx, w.Consensus.State(), time.Since(begun)); err != nil && !errors.Is(err, errReplaced) {
-			retry = time.After(wholeRetry)
-		} else if err != nil {
+		switch err := w.look(ctx, w.Consensus.State(), time.Since(begun)); {
+		case errors.Is(err, errReplaced):
 			continue
+		case errors.Is(err, errChanging):
+			retry = time.After(changeLook)
+		case err != nil:
+			retry = time.After(wholeRetry)
 		}
 		select {
 		case <-changed:
@@ -109,6 +121,8 @@ func (w *Whole) look(ctx context.Context, state consensus.State, now time.Durati
 		return w.Store.Unpin(wholePin)
 	case w.late(state, lacks):
 		return nil
+	case w.Changing != nil && w.Changing(state) && now-w.commits.at < changePatience:
+		return errChanging
 	}
 	return w.bring(ctx, state, lacks)
 }

@@ -111,7 +111,7 @@ func (r *wholeRig) look(t *testing.T, want plan.Step, wrong error) {
 	if err := r.whole.look(t.Context(), r.log.State(), 0); !errors.Is(err, wrong) {
 		t.Fatalf("got %v, want %v", err, wrong)
 	}
-	if got := r.whole.Copy(); got != (plan.WholeCopy{Step: want, Generation: 1}) {
+	if got := r.whole.Copy(); got != (plan.WholeCopy{Step: want, Generation: plan.Generation(min(want, 1))}) {
 		t.Fatalf("whole is %+v, want step %d alone", got, want)
 	}
 }
@@ -271,6 +271,31 @@ func TestWhatOneSourceLacksComesFromAnother(t *testing.T) {
 	full := errors.New("no room")
 	if err := f.Gather(t.Context(), layers[:1], first, func(plan.Hash, []byte) error { return full }); err != nil {
 		t.Errorf("with all of it here: %v", err)
+	}
+}
+
+// TestTheWholeCopyLetsAPlanBegin: it waits while members fetch what a plan begins with, and no longer than it has to.
+func TestTheWholeCopyLetsAPlanBegin(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r := newWholeRig(t, store)
+	changing := true
+	r.whole.Changing = func(consensus.State) bool { return changing }
+	r.commit(t, 10)
+	r.look(t, 0, errChanging)
+	if len(r.sent) > 0 {
+		t.Errorf("the members sent %v chunks", r.sent)
+	}
+	changing = false
+	r.look(t, 10, nil)
+	changing = true
+	r.commit(t, 20)
+	r.look(t, 10, errChanging)
+	if err := r.whole.look(t.Context(), r.log.State(), changePatience); err != nil || r.whole.Copy().Step != 20 {
+		t.Errorf("%v, the copy is %+v after %v", err, r.whole.Copy(), changePatience)
 	}
 }
 

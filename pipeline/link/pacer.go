@@ -44,8 +44,8 @@ func (e *Endpoint) pace(to plan.PeerID, conn transport.Conn, n int) int {
 	p, session := &e.peer(to).bulk, e.session
 	e.mu.Unlock()
 	recently := time.Now().Add(-pacerAfter)
-	if !session.alive() || !slices.ContainsFunc(session.order, func(r *remote) bool { return r.busy.ran(recently) }) {
-		return n // no messages are being exchanged
+	if !session.alive() || !session.settled.Load() || !slices.ContainsFunc(session.order, func(r *remote) bool { return r.busy.ran(recently) }) {
+		return n // no messages are being exchanged, or they wait for chunks
 	}
 	n = min(n, pacerSlice)
 	timer := time.NewTimer(p.turn(conn, n))

@@ -24,6 +24,9 @@ func TestBulkLetsOthersPass(t *testing.T) {
 		c, _ := emulated(t, 2, LinkConditions{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
+		for _, s := range sessions {
+			s.Settled()
+		}
 		c.endpoints[0].ServeChunks(library(wire.MaxChunkBytes))
 		ctx, cancel := context.WithCancel(t.Context())
 		var fetched atomic.Int64
@@ -68,5 +71,40 @@ func TestBulkLetsOthersPass(t *testing.T) {
 		}
 		cancel()
 		work.Wait()
+	})
+}
+
+// TestStateThatAllWaitForIsNotHeldBack: an activation waits for a peer that fetches the state which it begins with. Until the
+// generation has made a step the chunks have the line, afterwards they give way.
+func TestStateThatAllWaitForIsNotHeldBack(t *testing.T) {
+	const rate, chunks = 12_500_000, 4
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, LinkConditions{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})
+		defer c.close()
+		sessions := c.sessions(1)
+		c.endpoints[0].ServeChunks(library(wire.MaxChunkBytes))
+		fetch := func() time.Duration {
+			begin := time.Now()
+			err := c.endpoints[1].Fetch(t.Context(), c.ids[0], hashes(chunks), func(plan.Hash, []byte) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begin)
+		}
+		for step := range 40 { // messages come and go all the while
+			tag := wire.Tag{Kind: wire.KindReport, Generation: 1, Step: plan.Step(step)}
+			mustSend(t, sessions[0], c.ids[1], tag, payload(100, step))
+			mustReceive(t, sessions[1], c.ids[0], tag, payload(100, step))
+		}
+		before := fetch()
+		for _, s := range sessions {
+			s.Settled()
+		}
+		after := fetch()
+		t.Logf("%d chunks take %v before the first step, %v after it", chunks, before, after)
+		if before >= after {
+			t.Error("state that all wait for is held back")
+		}
 	})
 }

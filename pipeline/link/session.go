@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ type Session struct {
 	lost       chan plan.PeerID
 	movement   movement
 	expect     Expect
+	settled    atomic.Bool
 
 	// open ends when closing begins, flush when queued frames have no more time.
 	open, flush     context.Context
@@ -62,6 +64,10 @@ func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, ex
 	s.lost = make(chan plan.PeerID, len(s.remotes))
 	return s
 }
+
+// Settled notes that the generation has made a step: from now on chunks give way to messages. Before, a peer may wait for
+// chunks of the state that it begins with, and every message waits for that peer.
+func (s *Session) Settled() { s.settled.Store(true) }
 
 // spawn runs f in a goroutine that Close waits for; after Close has begun it does not.
 func (s *Session) spawn(f func()) bool {
