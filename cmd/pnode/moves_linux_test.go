@@ -107,8 +107,8 @@ func TestMovingMembers(t *testing.T) {
 	}
 }
 
-// Members that wait for another one longer than their NATs remember what is quiet stay connected: training begins at once
-// when it comes, and no step is lost.
+// Members that wait for another one longer than their NATs remember what is quiet stay connected. They train when it comes,
+// and no step is lost.
 func TestMembersOutwaitTheirNATs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
