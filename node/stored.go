@@ -183,3 +183,21 @@ func OpenSampler(dir string) (*dataset.Sampler, error) {
 
 // storeDir returns the checkpoint store's folder within a node's folder.
 func storeDir(dir string) string { return filepath.Join(dir, "store") }
+
+// StoredState returns the names of all chunks of the state after a step, by layer, from the store of a stopped node.
+func StoredState(dir string, step plan.Step) (layers map[int][]plan.Hash, err error) {
+	store, err := OpenStore(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	m, err := store.Manifest(step)
+	if err != nil {
+		return nil, err
+	}
+	layers = map[int][]plan.Hash{}
+	for _, l := range m.Layers {
+		layers[l.Layer] = l.Chunks
+	}
+	return layers, nil
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -89,26 +88,8 @@ func (t *truth) settle(dir string, last plan.Step) error {
 	if len(t.commits) != int(last) {
 		return fmt.Errorf("%d commits in the ledger of a run of %d steps", len(t.commits), last)
 	}
-	t.weights, err = weightsOf(dir, last)
+	t.weights, err = StoredState(dir, last)
 	return err
-}
-
-// weightsOf returns the names of all chunks of the state after a step, by layer, from the store of a stopped node.
-func weightsOf(dir string, step plan.Step) (layers map[int][]plan.Hash, err error) {
-	store, err := OpenStore(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	m, err := store.Manifest(step)
-	if err != nil {
-		return nil, err
-	}
-	layers = map[int][]plan.Hash{}
-	for _, l := range m.Layers {
-		layers[l.Layer] = l.Chunks
-	}
-	return layers, nil
 }
 
 // audit checks the folders of all nodes of a run that has ended: every sample of every step entered once, every commit is
@@ -143,7 +124,7 @@ func (t *truth) audit(dirs []string, owner string, run plan.RunSpec) (redone int
 	case len(report.Problems) > 0 || report.Lost+report.Doubled > 0 || report.Steps != last:
 		return redone, fmt.Errorf("the ledgers: %d steps of %d, %d samples lost, %d doubled: %q", report.Steps, last, report.Lost, report.Doubled, report.Problems)
 	default:
-		got, err := weightsOf(owner, last)
+		got, err := StoredState(owner, last)
 		if err == nil && !reflect.DeepEqual(got, t.weights) {
 			err = fmt.Errorf("the model of step %d differs from the undisturbed run's", last)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"reflect"
 	"time"
@@ -44,13 +43,13 @@ func (r *Report) compare(ctx context.Context, o Options, dirs []string) error {
 	last := r.Audit.Steps
 	hash := sha256.Sum256(spec)
 	dir := filepath.Join(o.Dir, fmt.Sprintf("fault-free-%x-%d", hash[:8], last))
-	want, err := weightsOf(dir, last)
+	want, err := node.StoredState(dir, last)
 	if err != nil {
 		o.Tell(fmt.Sprintf("the run without faults, to step %d, in %s", last, dir))
 		if err := reference(ctx, o, dir, last); err != nil {
 			return err
 		}
-		if want, err = weightsOf(dir, last); err != nil {
+		if want, err = node.StoredState(dir, last); err != nil {
 			return fmt.Errorf("chaos: the weights without faults: %w", err)
 		}
 	}
@@ -63,7 +62,7 @@ func (r *Report) compare(ctx context.Context, o Options, dirs []string) error {
 		return err
 	}
 	for _, d := range dirs {
-		got, err := weightsOf(d, last)
+		got, err := node.StoredState(d, last)
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			continue
 		}
@@ -115,24 +114,6 @@ func (r *Report) compareLosses(reference string, dirs []string) error {
 	}
 	r.Compared = len(compared)
 	return nil
-}
-
-// weightsOf returns the names of all chunks of the state after a step, by layer, from the store of a stopped node.
-func weightsOf(dir string, step plan.Step) (layers map[int][]plan.Hash, err error) {
-	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	m, err := store.Manifest(step)
-	if err != nil {
-		return nil, err
-	}
-	layers = map[int][]plan.Hash{}
-	for _, l := range m.Layers {
-		layers[l.Layer] = l.Chunks
-	}
-	return layers, nil
 }
 
 // reference trains in one process on all cores, with a checkpoint after the last step, and stops then.
