@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// clusterFile describes three equal devices for --cluster, and the lines between them: the cut and the codec depend on nothing
+// that is measured.
+func clusterFile(t *testing.T, matmul, line string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	yaml := fmt.Sprintf("devices: [{count: 3, matmul: %s, bandwidth: 8GB/s, memory: 1GB}]\nlink: {bandwidth: %s, latency: 1ms}\n", matmul, line)
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// pidsOf returns the processes of three local nodes.
+func pidsOf(t *testing.T, p *process) (pids []string) {
+	t.Helper()
+	for i := range 3 {
+		pids = append(pids, p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, i))[1])
+	}
+	return pids
+}
+
+func nodeDir(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("node-%d", i)) }
+
+// spareOf returns which of three local nodes the plan has no stage for.
+func spareOf(t *testing.T, dir string) int {
+	t.Helper()
+	for i := range 3 {
+		status := start(t, "status", "--json", "--dir", nodeDir(dir, i))
+		status.finish(0)
+		var said struct {
+			Peer string
+			Plan []struct{ Peer string }
+		}
+		if err := json.Unmarshal(status.stdout.Bytes(), &said); err != nil {
+			t.Fatalf("status: %v: %s", err, status.stderr)
+		}
+		if !slices.ContainsFunc(said.Plan, func(s struct{ Peer string }) bool { return s.Peer == said.Peer }) {
+			return i
+		}
+	}
+	t.Fatal("all nodes have a part in the plan")
+	return 0
+}
+
+// TestAKilledSpareIsReplaced: the node that holds the copies of both stages and computes nothing is killed. The plan goes on as it
+// is, with the losses of one process; checkpoints go on too, and those that compute hold each other's copies.
+func TestAKilledSpareIsReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	t.Parallel()
+	const steps = 26
+	file, dir := runFile(t, steps), t.TempDir()
+	want := alone(t, file, steps)
+	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--min-nodes", "3", "--replicas", "1", "--stages", "2",
+		"--checkpoint-every", "3", "--cluster", clusterFile(t, "4GFLOP/s", "1Gbit/s"))
+	pids := pidsOf(t, p)
+	p.until(4)
+	spare := spareOf(t, dir)
+	kill(t, pids[spare])
+	killed := p.last.Step
+	same(t, "without the spare", p.finish(0), want)
+	if n := bytes.Count(p.stdout.Bytes(), []byte(`"loss"`)); n != steps {
+		t.Errorf("%d steps were done, want each of the %d once", n, steps)
+	}
+	for i := range pids {
+		list := start(t, "checkpoints", "ls", "--dir", nodeDir(dir, i))
+		list.finish(0)
+		copied := 0 // checkpoints of after the kill and before the end, which the two others hold
+		for _, m := range regexp.MustCompile(`(?m)^(\d+) .* 2 nodes, each layer by 2`).FindAllStringSubmatch(list.stdout.String(), -1) {
+			if step, err := strconv.Atoi(m[1]); err == nil && killed < step && step < steps {
+				copied++
+			}
+		}
+		if i != spare && copied == 0 {
+			t.Errorf("node %d lists no checkpoint with copies between the kill at step %d and the end:\n%s", i, killed, list.stdout.String())
+		}
+	}
+}
+
+// TestACodecOutlivesAKill: on lines so narrow that the run's first plan has boundaries of fewer bits, a node with a stage is killed
+// and the one without takes its place. The codec stays, and so does each loss.
+func TestACodecOutlivesAKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	t.Parallel()
+	const steps = 10
+	file, cluster := runFile(t, steps), clusterFile(t, "400GFLOP/s", "100Mbit/s")
+	run := func(killed bool) *process {
+		dir := t.TempDir()
+		p := start(t, "train", "--config", file, "--dir", dir, "--json", "--codec", "auto", "--min-nodes", "3", "--replicas", "1", "--stages", "2",
+			"--schedule", "1f1b", "--checkpoint-every", "1000", "--cluster", cluster)
+		pids := pidsOf(t, p)
+		if killed {
+			p.until(3)
+			kill(t, pids[(spareOf(t, dir)+1)%3])
+		}
+		p.finish(0)
+		return p
+	}
+	want, got := run(false), run(true)
+	same(t, "after a kill", got.losses, want.losses)
+	if got.last.Generation == want.last.Generation {
+		t.Error("the kill changed no plan")
+	}
+	floats, other := alone(t, file, steps), false
+	for step, loss := range want.losses {
+		other = other || loss != floats[step]
+	}
+	if !other {
+		t.Error("the codec changes nothing: the lines are not narrow enough to need one")
+	}
+}
