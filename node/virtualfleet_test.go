@@ -17,15 +17,15 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/gossip"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/virtual"
 )
 
-// fleetLine lies between any two nodes of a fleet. It is slow, as each of them measures the lines to all others: packets are
-// what virtual time costs.
-var fleetLine = virtual.Line{Latency: 5 * time.Millisecond, BitsPerS: 4_000_000}
+// fleetLine lies between any two nodes of a fleet.
+var fleetLine = virtual.Line{Latency: 5 * time.Millisecond, BitsPerS: 20_000_000}
 
 // fleetPort is where each of them listens.
 const fleetPort = 4001
@@ -48,6 +48,9 @@ type fleet struct {
 type fleetSize struct {
 	Steps, Stages, Replicas, CheckpointEvery int
 	MinNodes                                 int
+	// Lines says that nodes know what their lines carry: measuring them fills the lines for a second each, and packets are
+	// what virtual time costs.
+	Lines bool
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -197,7 +200,12 @@ func (m *member) start(run func(context.Context, Output) error) {
 		Events: func(e api.Event) { m.truth.see(m.name(), p.node.Load(), e) },
 		simulation: &simulation{
 			network: m.network,
-			opened:  func(n *Node) { p.node.Store(n) },
+			opened: func(n *Node) {
+				if m.size.Lines {
+					n.announcer.Network = knownLines{n.announcer.Network}
+				}
+				p.node.Store(n)
+			},
 		},
 	}
 	go func() {
@@ -205,6 +213,22 @@ func (m *member) start(run func(context.Context, Output) error) {
 		defer m.faults.setDown(m.addr(), true)
 		p.err = run(ctx, out)
 	}()
+}
+
+// knownLines finds what every line of a fleet is like in the time that a measurement takes, and sends nothing.
+type knownLines struct{ gossip.Network }
+
+func (l knownLines) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return plan.LinkProfile{}, ctx.Err()
+	}
+	over := l.ReachedBy(p)
+	if over == "" {
+		return plan.LinkProfile{}, fmt.Errorf("no connection with %s", p)
+	}
+	return plan.LinkProfile{Peer: p, Transport: over, RTTNanos: int64(2 * fleetLine.Latency), BytesPerS: int64(fleetLine.BitsPerS / 8)}, nil
 }
 
 // notice takes the founder's invite out of what people are told.
@@ -267,11 +291,29 @@ func (f *fleet) until(what string, limit time.Duration, ok func() bool) {
 		if time.Now().After(end) {
 			f.Fatalf("after %s: not %s", limit, what)
 		}
+		f.oneLeads()
 		if err := f.truth.wrong(); err != nil {
 			f.Fatal(err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// oneLeads has the truth check that in no term two nodes lead.
+func (f *fleet) oneLeads() {
+	for _, m := range f.members {
+		if n := m.node(); n != nil {
+			f.truth.leads(n)
+		}
+	}
+}
+
+// dirs returns the folders of all members.
+func (f *fleet) dirs() (dirs []string) {
+	for _, m := range f.members {
+		dirs = append(dirs, m.dir)
+	}
+	return dirs
 }
 
 // untilEnded waits for all processes to end by themselves, and returns their errors.

@@ -62,11 +62,7 @@ func TestThreeNodesInVirtualTime(t *testing.T) {
 // check audits a fleet whose nodes have ended, and returns how many steps were computed again.
 func (f *fleet) check() (redone int) {
 	f.Helper()
-	var dirs []string
-	for _, m := range f.members {
-		dirs = append(dirs, m.dir)
-	}
-	redone, err := f.audit(dirs)
+	redone, err := f.audit(f.dirs())
 	if err != nil {
 		f.Fatal(err)
 	}

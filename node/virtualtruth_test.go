@@ -24,10 +24,13 @@ type truth struct {
 	mu      sync.Mutex // guards what follows
 	problem error      // the first
 	plans   map[plan.Generation][sha256.Size]byte
+	led     map[plan.Term]plan.PeerID
 	newest  plan.Step
 }
 
-func newTruth() *truth { return &truth{plans: map[plan.Generation][sha256.Size]byte{}} }
+func newTruth() *truth {
+	return &truth{plans: map[plan.Generation][sha256.Size]byte{}, led: map[plan.Term]plan.PeerID{}}
+}
 
 // again returns what checks another run against the same one.
 func (t *truth) again() *truth {
@@ -38,6 +41,7 @@ func (t *truth) again() *truth {
 
 // see takes in an event of a node: its losses are the undisturbed run's to the bit, and its plan is everybody's.
 func (t *truth) see(name string, n *Node, e api.Event) {
+	t.leads(n)
 	current := n.raft.State().Plan
 	sum := sha256.Sum256(current.Encode())
 	t.mu.Lock()
@@ -52,6 +56,19 @@ func (t *truth) see(name string, n *Node, e api.Event) {
 	t.newest = max(t.newest, e.Step)
 	if want, known := t.commits[e.Step]; known && math.Float64bits(e.Loss) != want.LossBits {
 		t.note("%s: step %d of generation %d has loss %v, undisturbed %v", name, e.Step, e.Generation, e.Loss, want.Loss())
+	}
+}
+
+// leads notes whether a node leads, which in a term of the log one alone may.
+func (t *truth) leads(n *Node) {
+	_, term, leads := n.raft.Leader()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if other := t.led[term]; leads && other != "" && other != n.self {
+		t.note("%s and %s lead in term %d", other, n.self, term)
+	}
+	if leads {
+		t.led[term] = n.self
 	}
 }
 
@@ -92,29 +109,49 @@ func (t *truth) settle(dir string, last plan.Step) error {
 	return err
 }
 
-// audit checks the folders of all nodes of a run that has ended: every sample of every step entered once, every commit is
-// the undisturbed run's, the model of the last step has its weights, and it returns how many steps were computed again.
-func (t *truth) audit(dirs []string, owner string, run plan.RunSpec) (redone int, err error) {
-	var nodes []ledger.Node
+// soFar checks the ledgers of nodes that may run: no sample entered twice, and every commit is the undisturbed run's.
+func (t *truth) soFar(dirs []string, run plan.RunSpec) error {
+	nodes, err := t.ledgers(dirs)
+	if err != nil {
+		return err
+	}
+	if report := ledger.Audit(ledger.SizeOf(run), nodes); report.Doubled > 0 {
+		return fmt.Errorf("the ledgers: %d samples doubled: %q", report.Doubled, report.Problems)
+	}
+	return nil
+}
+
+// ledgers reads what nodes have computed, and checks every commit against the undisturbed run's.
+func (t *truth) ledgers(dirs []string) (nodes []ledger.Node, err error) {
 	for _, dir := range dirs {
 		c, err := ledger.Read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // no plan has come there
 		}
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		nodes = append(nodes, ledger.Node{Dir: dir, Contents: c})
 		for _, e := range c.Entries {
 			if want := t.commits[e.Step]; e.Commit != want {
-				return 0, fmt.Errorf("%s: step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.Step, e.Work.Generation, e.Commit, want)
+				return nil, fmt.Errorf("%s: step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.Step, e.Work.Generation, e.Commit, want)
 			}
 		}
 		for _, e := range c.Told {
 			if want := t.commits[e.Step]; e.Commit != want {
-				return 0, fmt.Errorf("%s: %s told that step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.By, e.Step, e.Generation, e.Commit, want)
+				return nil, fmt.Errorf("%s: %s told that step %d of generation %d has commit %v, undisturbed %v", filepath.Base(dir), e.By, e.Step, e.Generation, e.Commit, want)
 			}
 		}
+	}
+	return nodes, nil
+}
+
+// audit checks the folders of all nodes of a run that has ended: every sample of every step entered once, every commit is
+// the undisturbed run's, the model of the last step has its weights, and it returns how many steps were computed again.
+func (t *truth) audit(dirs []string, owner string, run plan.RunSpec) (redone int, err error) {
+	nodes, err := t.ledgers(dirs)
+	if err != nil {
+		return 0, err
 	}
 	report := ledger.Audit(ledger.SizeOf(run), nodes)
 	for _, r := range report.Redone {
