@@ -332,9 +332,11 @@ type seenPause struct {
 	at         time.Time
 }
 
-// waitForCopies reports whether copies under way hold a change up that is wanted for better, and for how long they have.
+// waitForCopies reports whether copies under way hold a change up that is wanted for better, and for how long they have. They
+// hold up nothing while a member of the plan leaves.
 func (t *term) waitForCopies(state consensus.State, better string, now time.Time) (copying bool, since time.Duration) {
-	if better == "" || state.Paused() || !t.Heartbeats.Copying(state.Plan) {
+	leaves := func(m consensus.Member) bool { return m.State == consensus.Draining && state.Plan.Places(m.Peer) }
+	if better == "" || state.Paused() || slices.ContainsFunc(state.Members, leaves) || !t.Heartbeats.Copying(state.Plan) {
 		t.copies = seenPlan{}
 		return false, 0
 	}
