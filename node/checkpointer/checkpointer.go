@@ -150,7 +150,12 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		patience = copyTimeout
 	}
 	holder := s.copy(ctx, request, patience)
-	return s.reportCopy(ctx, saved, holder)
+	err = s.reportCopy(ctx, saved, holder)
+	if errors.Is(err, consensus.ErrStale) && !state.Last { // a later step is saved, or the plan is over: nothing is lost
+		s.Log.Info("a checkpoint came too late", "step", state.Step, "cause", err)
+		return nil
+	}
+	return err
 }
 
 // pauses reports whether the plan ends for another one to follow, rather than with the run. What the coordinator

@@ -2,6 +2,7 @@ package checkpointer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -428,5 +429,29 @@ func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
 	}
 	if pins, err := store.Pins(); err != nil || len(pins) > 0 {
 		t.Errorf("%v, pins %q are left", err, pins)
+	}
+}
+
+// TestACheckpointThatComesTooLateIsNoFailure: a pause has had a later step saved meanwhile. The last step of a plan must be
+// taken.
+func TestACheckpointThatComesTooLateIsNoFailure(t *testing.T) {
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
+		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
+	}}
+	for _, last := range []bool{false, true} {
+		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		log := &told{
+			state:   consensus.State{Run: &plan.RunSpec{}, Plan: current, StopWanted: last, Members: members("b", "me")},
+			refuses: fmt.Errorf("%w: %w", consensus.ErrRejected, consensus.ErrStale),
+		}
+		saver := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
+		err = saver.Save(t.Context(), pipeline.State{Step: 23, Last: last, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}})
+		if want := []string{"copy of 23 to b", "report 23 of 3: [me b]"}; errors.Is(err, consensus.ErrStale) != last || !slices.Equal(log.acts, want) {
+			t.Errorf("last %t: %v, %v", last, log.acts, err)
+		}
 	}
 }
