@@ -30,7 +30,7 @@ func TestWhoIsLeftAloneEnds(t *testing.T) {
 		if !errors.Is(err, ErrUnreachable) {
 			t.Fatalf("it ended with %v", err)
 		}
-		for _, want := range []string{"last heard: node-0 at 00:0", "node-1 at 00:0", "The whole model of step ", " was on node-0.", "`pnode join --dir " + last.dir + "`"} {
+		for _, want := range []string{"(last heard: ", "node-0 at 00:0", "node-1 at 00:0", "The whole model of step ", " was on node-0.", "`pnode join --dir " + last.dir + "`"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q lacks %q", err, want)
 			}
