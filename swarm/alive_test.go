@@ -57,9 +57,6 @@ func TestDeadControlConnection(t *testing.T) {
 				for _, s := range all {
 					waitMembers(t, ctx, s, 1)
 				}
-				if after := connOf(all[0], all[1]); c.kept && after != before {
-					t.Error("the connection was replaced although nothing worked")
-				}
 				call(t, ctx, all[0], all[1])
 			})
 		})

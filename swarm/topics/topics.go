@@ -198,7 +198,10 @@ func (g *Topics) WaitFor(ctx context.Context, topic string, n int) error {
 	}
 	defer events.Cancel()
 	for len(t.ListPeers()) < n {
-		if _, err := events.NextPeerEvent(ctx); err != nil {
+		look, cancel := context.WithTimeout(ctx, repairEvery) // repair tells nobody
+		_, err := events.NextPeerEvent(look)
+		cancel()
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return fmt.Errorf("swarm: %d members subscribe to topic %s, want %d: %w", len(t.ListPeers()), topic, n, err)
 		}
 	}
