@@ -59,6 +59,17 @@ type wholeRig struct {
 
 const rigSteps = 60
 
+// emptyStore opens a store in a folder of the test.
+func emptyStore(t *testing.T) *checkpoint.Store {
+	t.Helper()
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
 func newWholeRig(t *testing.T, store *checkpoint.Store) *wholeRig {
 	t.Helper()
 	m, err := model.Preset("nano")
@@ -140,11 +151,7 @@ func (r *wholeRig) commit(t *testing.T, step plan.Step) {
 // TestTheWholeCopyOnASlowLine: a checkpoint is brought to its end although newer ones are committed, then the newest of
 // these; the run's last one ends a fetch that is under way, and what only older ones need goes.
 func TestTheWholeCopyOnASlowLine(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	r := newWholeRig(t, store)
 	r.commit(t, 10)
 	r.meanwhile = func() { r.commit(t, 20); r.commit(t, 30) }
@@ -171,11 +178,7 @@ func TestTheWholeCopyOnASlowLine(t *testing.T) {
 // TestTheWholeCopyFollowsTheRunBack: what the run went back from counts no more, and the same step of a later generation is
 // brought again.
 func TestTheWholeCopyFollowsTheRunBack(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	r := newWholeRig(t, store)
 	r.commit(t, 10)
 	back := r.state
@@ -193,11 +196,7 @@ func TestTheWholeCopyFollowsTheRunBack(t *testing.T) {
 
 // TestWhyThereIsNoWholeCopyIsTold: the reason stands in what others are told until the checkpoint is here.
 func TestWhyThereIsNoWholeCopyIsTold(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	r := newWholeRig(t, store)
 	r.commit(t, 10)
 	data := r.data
@@ -231,11 +230,7 @@ func TestACheckpointThatWouldBeLateIsPassedOver(t *testing.T) {
 
 // TestWhatOneSourceLacksComesFromAnother: a member that fails is asked no more; others have its chunks.
 func TestWhatOneSourceLacksComesFromAnother(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	var layers []consensus.LayerRef
 	data := map[plan.Hash][]byte{}
 	for layer := range 5 {
@@ -276,11 +271,7 @@ func TestWhatOneSourceLacksComesFromAnother(t *testing.T) {
 
 // TestTheWholeCopyLetsAPlanBegin: it waits while members fetch what a plan begins with, and no longer than it has to.
 func TestTheWholeCopyLetsAPlanBegin(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	r := newWholeRig(t, store)
 	changing := true
 	r.whole.Changing = func(consensus.State) bool { return changing }
@@ -302,11 +293,7 @@ func TestTheWholeCopyLetsAPlanBegin(t *testing.T) {
 // TestTheWholeCopyLeavesANewerCheckpoint: while a checkpoint comes, a newer one is committed, and a stage here fetches a layer
 // of it that the log has with others alone.
 func TestTheWholeCopyLeavesANewerCheckpoint(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := emptyStore(t)
 	r := newWholeRig(t, store)
 	r.commit(t, 10)
 	var fetched plan.Hash
