@@ -78,7 +78,11 @@ type losses struct {
 	begun time.Time
 	known map[plan.PeerID]life
 	count int
+	at    []time.Time // of the newest losses, the newest first
 }
+
+// newestLosses bounds the losses whose times are kept.
+const newestLosses = 8
 
 // life is the process of a member, as it was seen last.
 type life struct {
@@ -99,9 +103,14 @@ func (l *losses) look(members []consensus.Member, now time.Time) holders.Rate {
 		was, known := l.known[m.Peer]
 		if known && !was.gone && (is.gone && m.Reason != consensus.ReasonLeft || is.epoch != was.epoch) {
 			l.count++
+			l.at = append([]time.Time{now}, l.at[:min(len(l.at), newestLosses-1)]...)
 		}
 		next[m.Peer] = is
 	}
 	l.known = next
-	return holders.Rate{SeenNanos: int64(now.Sub(l.begun)), Losses: l.count}
+	rate := holders.Rate{SeenNanos: int64(now.Sub(l.begun)), Losses: l.count}
+	for _, at := range l.at {
+		rate.AgoNanos = append(rate.AgoNanos, int64(now.Sub(at)))
+	}
+	return rate
 }

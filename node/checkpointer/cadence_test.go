@@ -1,6 +1,7 @@
 package checkpointer
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,8 +95,12 @@ func TestLossesAreCounted(t *testing.T) {
 		{member(4, consensus.Active, ""), 2},
 	} {
 		now = now.Add(time.Minute)
-		if got := l.look([]consensus.Member{c.member}, now); got != (holders.Rate{SeenNanos: int64(i) * int64(time.Minute), Losses: c.want}) {
+		if got := l.look([]consensus.Member{c.member}, now); got.SeenNanos != int64(i)*int64(time.Minute) || got.Losses != c.want {
 			t.Errorf("%d: %+v, want %d", i, got, c.want)
 		}
+	}
+	want := []int64{int64(3 * time.Minute), int64(6 * time.Minute)}
+	if got := l.look(nil, now).AgoNanos; !slices.Equal(got, want) {
+		t.Errorf("losses %v ago, want %v", got, want)
 	}
 }

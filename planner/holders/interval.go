@@ -12,7 +12,7 @@ const (
 	// tenth of a line's time at most, and a hundredth where losses are rare.
 	leastRests, mostRests = 9, 99
 	// LeastNanos is the least time between two copies.
-	LeastNanos = int64(5e9)
+	LeastNanos = int64(2e9)
 	// SlowNanos is how long a copy may take before a member counts as too far away to keep one.
 	SlowNanos = int64(600e9)
 	// leftOverShare is the part of a line, in one of so many, that copies have where activations need all of it.
@@ -83,12 +83,21 @@ type Rate struct {
 	// SeenNanos is for how long one has looked, Losses how many nodes were lost in that time.
 	SeenNanos int64
 	Losses    int
+	// AgoNanos is how long ago the newest of these were, the newest first.
+	AgoNanos []int64
 }
 
 // priorNanos is in what time a node is expected to be lost before any was seen.
 const priorNanos = int64(4 * 3600e9)
 
-// Between returns the mean time between two losses: what was seen, and one loss more in priorNanos.
+// Between returns the mean time between two losses: what was seen, and one loss more in priorNanos. Losses come in bursts, as
+// where a provider takes its machines back: where two or more of the newest came faster, it is the mean time between those.
 func (r Rate) Between() int64 {
-	return (min(max(r.SeenNanos, 0), math.MaxInt64/2) + priorNanos) / int64(max(r.Losses, 0)+1)
+	between := (min(max(r.SeenNanos, 0), math.MaxInt64/2) + priorNanos) / int64(max(r.Losses, 0)+1)
+	for i, ago := range r.AgoNanos {
+		if i > 0 {
+			between = min(between, max(ago, 0)/int64(i+1))
+		}
+	}
+	return between
 }

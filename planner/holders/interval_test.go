@@ -61,7 +61,14 @@ func TestRate(t *testing.T) {
 		rate Rate
 		want int64
 	}{
-		{Rate{}, 4 * hour}, {Rate{SeenNanos: 4 * hour}, 8 * hour}, {Rate{SeenNanos: hour, Losses: 9}, hour / 2}, {Rate{SeenNanos: -1, Losses: -1}, 4 * hour},
+		{Rate{}, 4 * hour},
+		{Rate{SeenNanos: 4 * hour}, 8 * hour},
+		{Rate{SeenNanos: hour, Losses: 9}, hour / 2},
+		{Rate{SeenNanos: -1, Losses: -1}, 4 * hour},
+		{Rate{SeenNanos: hour, Losses: 1, AgoNanos: []int64{second}}, 5 * hour / 2},                        // one may be chance
+		{Rate{SeenNanos: hour, Losses: 2, AgoNanos: []int64{second, 20 * second}}, 10 * second},            // a burst
+		{Rate{SeenNanos: hour, Losses: 3, AgoNanos: []int64{60 * second, 70 * second, hour}}, 35 * second}, // that is over
+		{Rate{SeenNanos: 9 * hour, Losses: 2, AgoNanos: []int64{8 * hour, 9 * hour}}, 13 * hour / 3},       // long ago
 	} {
 		if got := c.rate.Between(); got != c.want {
 			t.Errorf("%+v: %d ns, want %d", c.rate, got, c.want)
