@@ -179,7 +179,9 @@ func (r *reserver) addrs() (out []ma.Multiaddr) {
 		}
 		at := conn.RemoteMultiaddr()
 		through := []ma.Multiaddr{at}
-		for _, a := range r.host.Peerstore().Addrs(p) {
+		known := r.host.Peerstore().Addrs(p)
+		slices.SortFunc(known, byBytes) // else it is another one at each look
+		for _, a := range known {
 			if len(through) < addrsPerRelay && sameHost(a, at) && !a.Equal(at) {
 				through = append(through, a)
 			}
@@ -189,9 +191,12 @@ func (r *reserver) addrs() (out []ma.Multiaddr) {
 		}
 	}
 	out = admission.Acceptable(r.host.ID(), out) // a relay may say odd ones of itself
-	slices.SortFunc(out, func(a, b ma.Multiaddr) int { return bytes.Compare(a.Bytes(), b.Bytes()) })
+	slices.SortFunc(out, byBytes)
 	return out
 }
+
+// byBytes orders addresses.
+func byBytes(a, b ma.Multiaddr) int { return bytes.Compare(a.Bytes(), b.Bytes()) }
 
 // sameHost reports whether a is a direct address at the IP address of b.
 func sameHost(a, b ma.Multiaddr) bool {
