@@ -99,7 +99,7 @@ func (g *generation) run(ctx context.Context) error {
 	session := g.links.Session(g.plan.Generation, g.plan.Peers(), pipeline.Expected(*g.state.Run, g.plan, g.self))
 	defer session.Close()
 	defer g.meter.Follow(session.Stats)()
-	session.Warm(g.plan.Neighbours(g.self)...) // while the state is being loaded
+	session.Warm(pipeline.StepBytes(*g.state.Run), g.plan.Neighbours(g.self)...) // while the state is being loaded
 	defer func() {
 		for _, r := range g.from {
 			r.Close()

@@ -24,6 +24,13 @@ func Expected(run plan.RunSpec, p plan.Plan, self plan.PeerID) func(from plan.Pe
 	}
 }
 
+// StepBytes returns at most how many bytes of activations, or of gradients, a step of a run sends over one boundary between
+// stages.
+func StepBytes(run plan.RunSpec) int {
+	p := program{spec: run}
+	return run.Train.Micros * wire.TensorBytes(wire.F32, p.tokensPerMicro()*run.Model.Channels)
+}
+
 type expectation struct {
 	program
 	self plan.PeerID

@@ -125,7 +125,7 @@ func (r *scheduleRig) train(ctx context.Context, c *scheduleCase, t trial, steps
 		}
 		session := e.Session(r.generation, r.peers)
 		defer session.Close()
-		session.Warm(p.Neighbours(r.peers[i])...)
+		session.Warm(pipeline.StepBytes(run), p.Neighbours(r.peers[i])...)
 		configs = append(configs, unattended(pipeline.Config{
 			Worker: plan.WorkerID{Peer: r.peers[i], Device: "cpu"}, Run: run, Plan: p, Device: device,
 			Data: randomTokens{vocab: c.model.Vocab, context: c.model.Context}, Exchange: pipeline.Paced(session, device),

@@ -52,8 +52,8 @@ type peer struct {
 // liveConn is a connection of an endpoint.
 type liveConn struct {
 	transport.Conn
-	dialed bool // by this end
-	warm   bool // its congestion window is open; guarded by Endpoint.mu
+	dialed bool   // by this end
+	warm   uint64 // how many bytes its congestion window was opened for; guarded by Endpoint.mu
 }
 
 // NewEndpoint makes an endpoint. It does nothing until Run runs.

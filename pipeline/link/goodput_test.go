@@ -76,7 +76,7 @@ func goodput(t testing.TB, shape LinkConditions, begin int, settle, d time.Durat
 	defer c.close()
 	c.spread(0, 1, begin)
 	sessions := c.sessions(1)
-	sessions[0].Warm(c.ids[1])
+	sessions[0].Warm(warmBytes, c.ids[1])
 	time.Sleep(2 * warmTime)
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := stream(ctx, c, sessions)

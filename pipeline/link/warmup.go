@@ -29,11 +29,19 @@ const (
 // for a full line and stops doubling its window. At 10 Mbit/s and 300 ms it would stay at 32 packets,
 // a tenth of what the line holds, and grow by one packet a round trip.
 //
-// Both ends call it right after Endpoint.Session. It does not warm a connection twice, and ignores
-// peers that are not of the session.
-func (s *Session) Warm(peers ...plan.PeerID) {
+// bytes is at most how many bytes of messages are under way to one peer at once. A window that holds them
+// is wide enough: small messages need no warming.
+//
+// Both ends call it right after Endpoint.Session, with the same bytes. It does not warm a connection twice, and
+// ignores peers that are not of the session.
+func (s *Session) Warm(bytes int, peers ...plan.PeerID) {
 	for _, id := range peers {
-		if r := s.remotes[id]; r != nil && r.warmUp.asked.give() {
+		r := s.remotes[id]
+		if r == nil || r.warmUp.asked.was() {
+			continue
+		}
+		r.warmUp.bytes.Store(int64(min(max(bytes, 0), warmBytes)))
+		if r.warmUp.asked.give() {
 			s.spawn(r.awaitWarmUp)
 		}
 	}
@@ -67,16 +75,17 @@ func (s *signal) was() bool {
 
 // warmUp records how far the warming of the connections with a peer is.
 type warmUp struct {
-	asked *signal     // by Warm
-	here  *signal     // a connection has found its pace in the direction to the peer
-	cold  atomic.Bool // it had to be found; set before here
-	met   *signal     // the peer has opened its session
-	there *signal     // the peer's padding has come to its end
-	over  *signal     // messages may go
+	asked *signal      // by Warm
+	bytes atomic.Int64 // that a window has to hold; set before asked
+	here  *signal      // a connection has found its pace in the direction to the peer
+	cold  atomic.Bool  // it had to be found; set before here
+	met   *signal      // the peer has opened its session
+	there *signal      // the peer's padding has come to its end
+	over  *signal      // messages may go
 }
 
 // awaitWarmUp lets messages go when both directions are through, or the peer, once it is there, has
-// had its time. Where there was nothing to do here, there is nothing to do at the other end.
+// had its time. Where there was nothing to do here, messages wait for nothing.
 func (r *remote) awaitWarmUp() {
 	defer r.warmUp.over.give()
 	select {
@@ -113,7 +122,7 @@ func (c *connection) warmBound() time.Duration {
 }
 
 // warm blocks until it is asked for and then sends padding, whose end shows the peer that this
-// direction is through: at once if the connection has been warmed, or if the line is so short that a
+// direction is through: at once if the window holds what is to be sent, or if the line is so short that a
 // window opens within a message.
 func (c *connection) warm() {
 	r := c.remote
@@ -143,8 +152,8 @@ func (c *connection) warm() {
 	r.warmUp.here.give()
 }
 
-// pad sends padding until the connection has found its pace: its congestion window no longer grows by
-// an eighth within a round trip and a half. In slow start it doubles with each round trip.
+// pad sends padding until the congestion window holds what Warm was told, or the connection has found its pace:
+// the window no longer grows by an eighth within a round trip and a half. In slow start it doubles with each round trip.
 func (c *connection) pad(stream transport.Stream) error {
 	r := c.remote
 	padding := wire.Frame{Tag: wire.Tag{Kind: wire.Padding, Generation: r.session.generation}}
@@ -155,7 +164,8 @@ func (c *connection) pad(stream transport.Stream) error {
 	e.mu.Lock()
 	warm := c.conn.warm
 	e.mu.Unlock()
-	if warm || c.conn.Stats().MinRTT < shortLine {
+	want := uint64(r.warmUp.bytes.Load())
+	if stats := c.conn.Stats(); want <= max(warm, stats.CongestionWindow) || stats.MinRTT < shortLine {
 		return nil
 	}
 	defer context.AfterFunc(r.ctx, func() { stream.SetWriteDeadline(time.Now()) })()
@@ -167,6 +177,9 @@ func (c *connection) pad(stream transport.Stream) error {
 	var grown time.Time
 	for sent := 0; sent < warmBytes; sent += len(piece) {
 		now, stats := time.Now(), c.conn.Stats()
+		if stats.CongestionWindow >= want {
+			break
+		}
 		if stats.CongestionWindow >= window+window/8 {
 			window, grown = stats.CongestionWindow, now
 		}
@@ -183,6 +196,6 @@ func (c *connection) pad(stream transport.Stream) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.conn.warm = true
+	c.conn.warm = want
 	return nil
 }

@@ -11,8 +11,8 @@ func edge(t *testing.T, shape LinkConditions, warm bool) (*cluster, []*Session) 
 	c, _ := emulated(t, 2, shape, Options{})
 	sessions := c.sessions(1)
 	if warm {
-		sessions[0].Warm(c.ids[1])
-		sessions[1].Warm(c.ids[0])
+		sessions[0].Warm(warmBytes, c.ids[1])
+		sessions[1].Warm(warmBytes, c.ids[0])
 	}
 	return c, sessions
 }
@@ -91,7 +91,7 @@ func TestWarmingIsBounded(t *testing.T) {
 		c, em := emulated(t, 2, shape, Options{})
 		defer c.close()
 		sessions := c.sessions(1)
-		sessions[0].Warm(c.ids[1])
+		sessions[0].Warm(warmBytes, c.ids[1])
 		begin := time.Now()
 		mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil)
 		if took := time.Since(begin); took > 3*warmTime {
@@ -99,7 +99,7 @@ func TestWarmingIsBounded(t *testing.T) {
 		}
 		before := em.LinkCounts(c.ids[0], c.ids[1]).Bytes
 		sessions = c.sessions(2)
-		sessions[0].Warm(c.ids[1])
+		sessions[0].Warm(warmBytes, c.ids[1])
 		begin = time.Now()
 		mustSend(t, sessions[0], c.ids[1], activation(2, 0, 0), nil)
 		mustReceive(t, sessions[1], c.ids[0], activation(2, 0, 0), nil)
@@ -110,4 +110,36 @@ func TestWarmingIsBounded(t *testing.T) {
 			t.Errorf("%d bytes were sent on a connection that is warm", sent)
 		}
 	})
+}
+
+// TestWarmingSendsNoMoreThanMessages: a window is opened for what steps send and no further, so that small messages
+// wait for no padding.
+func TestWarmingSendsNoMoreThanMessages(t *testing.T) {
+	shape := LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}
+	for _, test := range []struct {
+		name        string
+		bytes, most int
+	}{
+		{"within the first window", 20_000, 10_000},
+		{"beyond it", 200_000, 400_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, em := emulated(t, 2, shape, Options{})
+				defer c.close()
+				sessions := c.sessions(1)
+				begin := time.Now()
+				sessions[0].Warm(test.bytes, c.ids[1])
+				sessions[1].Warm(test.bytes, c.ids[0])
+				mustSend(t, sessions[0], c.ids[1], activation(1, 0, 0), nil)
+				mustReceive(t, sessions[1], c.ids[0], activation(1, 0, 0), nil)
+				if took := time.Since(begin); took > warmTime/4 {
+					t.Errorf("the first message came after %v", took)
+				}
+				if sent := em.LinkCounts(c.ids[0], c.ids[1]).Bytes; sent > uint64(test.most) {
+					t.Errorf("%d bytes were sent to open a window for %d", sent, test.bytes)
+				}
+			})
+		})
+	}
 }
