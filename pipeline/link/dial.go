@@ -23,7 +23,8 @@ const (
 )
 
 // connect returns a live connection with id: over the transport that messages go over, or without any over the one that the
-// network prefers, which it dials once; else the newest of all, or a new one. It tries until PeerTimeout is over.
+// network prefers, which it dials once; else the newest of all, or a new one. It tries until PeerTimeout is over, or the host of
+// a peer whose process has ended says that no other one listens.
 func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.PeerTimeout)
 	defer cancel()
@@ -50,6 +51,9 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, erro
 			continue
 		}
 		if ready {
+			if e.stillEnded(ctx, id) {
+				return nil, fmt.Errorf("link: connect to %s: %w: %w", id, ErrLost, errRefused)
+			}
 			conn, err := e.dial(ctx, id, "")
 			if err == nil || errors.Is(err, ErrClosed) {
 				return conn, err
@@ -71,6 +75,15 @@ func (e *Endpoint) connect(ctx context.Context, id plan.PeerID) (*liveConn, erro
 			return nil, fmt.Errorf("link: connect to %s: %w", id, cmp.Or(last, ctx.Err()))
 		}
 	}
+}
+
+// stillEnded reports whether a peer's process has ended and no other one has taken its place, as its host says.
+func (e *Endpoint) stillEnded(ctx context.Context, id plan.PeerID) bool {
+	e.mu.Lock()
+	ended := e.peer(id).ended
+	e.mu.Unlock()
+	refuser, ok := e.net.(Refuser)
+	return ended && ok && refuser.Refuses(ctx, id)
 }
 
 // chunksOver returns the transport for what is no message: that of the messages, or without any, "" or the one that the network
@@ -135,7 +148,7 @@ func (e *Endpoint) register(id plan.PeerID, conn *liveConn) error {
 	}
 	defer e.mu.Unlock()
 	p := e.peer(id)
-	p.conns = append(p.conns, conn)
+	p.conns, p.ended = append(p.conns, conn), false
 	if len(p.conns) > maxConns {
 		e.end(p.conns[0], codeReplaced, "replaced by a newer connection")
 		p.conns = p.conns[1:]

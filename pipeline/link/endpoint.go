@@ -46,6 +46,7 @@ type peer struct {
 	serving  int            // chunk streams being answered
 	tuner    *tuner         // of the last session, nil before the first has ended
 	over     plan.Transport // over which messages went last
+	ended    bool           // its process has, and no connection was made since
 	bulk     pacer
 }
 
@@ -205,7 +206,8 @@ func (e *Endpoint) peer(id plan.PeerID) *peer {
 	return p
 }
 
-// PeerEnded loses a peer of the session whose process has ended, as the caller knows.
+// PeerEnded loses a peer of the session whose process has ended, as the caller knows, and closes the connections with it:
+// neither a fetch nor the next process of the peer waits until they are found silent.
 func (e *Endpoint) PeerEnded(id plan.PeerID) {
 	e.mu.Lock()
 	session := e.session
@@ -214,6 +216,13 @@ func (e *Endpoint) PeerEnded(id plan.PeerID) {
 		if r := session.remotes[id]; r != nil && !r.left.Load() {
 			r.lose(errRefused)
 		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peer(id)
+	p.ended = true
+	for _, conn := range p.conns {
+		e.end(conn, codeSilent, "the peer's process has ended")
 	}
 }
 

@@ -308,10 +308,15 @@ func (r *remote) lose(reason error) {
 	again := r.gone
 	r.gone = true
 	r.mu.Unlock()
-	if again || !r.session.alive() {
+	if again {
 		return
 	}
 	err := fmt.Errorf("%w: %w", ErrLost, reason)
+	if !r.session.alive() { // it closes, and waits for this peer no longer
+		r.fail(err)
+		r.endAll()
+		return
+	}
 	r.session.endpoint.log.Warn("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
 	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
 	r.session.inbox.lose(r.id, err)

@@ -319,3 +319,38 @@ func streamsOf(r *remote) (most int) {
 	}
 	return most
 }
+
+// TestAnEndedPeerHoldsNothingUp: once it is known that a peer's process has ended, neither a fetch from it nor the end of a
+// generation waits for a connection to go silent.
+func TestAnEndedPeerHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dead atomic.Value // of plan.PeerID
+		c := runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
+		defer c.close()
+		c.endpoints[1].ServeChunks(library(wire.MaxChunkBytes))
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		synctest.Wait()
+		dead.Store(c.ids[1])
+		em.Kill(c.ids[1])
+		begin := time.Now()
+		time.AfterFunc(10*time.Millisecond, func() { c.endpoints[0].PeerEnded(c.ids[1]) })
+		mustSend(t, sessions[0], c.ids[1], activation(1, 11, 0), payload(1000, 1)) // which nobody reads
+		if err := sessions[0].Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 { // under way over the connection, and after it
+			err = c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), func(plan.Hash, []byte) error { return nil })
+			if err == nil {
+				t.Error("fetched from a dead peer")
+			}
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("a peer that is known to be gone was waited for for %v", took)
+		}
+	})
+}
