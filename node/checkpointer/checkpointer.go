@@ -141,7 +141,11 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	}
 	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
 	if pause && (s.salvages || s.Consensus.State().Checkpoint.Step > 0) {
-		if err := s.report(ctx, saved, s.Self); err != nil || s.salvages || s.planFollows(ctx) {
+		err := s.report(ctx, saved, s.Self)
+		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
+			return nil
+		}
+		if err != nil || s.salvages || s.planFollows(ctx) {
 			return err
 		}
 	}

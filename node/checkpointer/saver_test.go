@@ -455,3 +455,33 @@ func TestACheckpointThatComesTooLateIsNoFailure(t *testing.T) {
 		}
 	}
 }
+
+// late refuses all reports as made from an older state.
+type late struct{ *told }
+
+func (l late) Propose(ctx context.Context, e consensus.Entry) error {
+	_ = l.told.Propose(ctx, e)
+	return fmt.Errorf("%w: %w", consensus.ErrRejected, consensus.ErrStale)
+}
+
+// TestAReplicaThatSavesLateIsNoFailure: in a pause the log has had the same layers from another replica, and has the next plan,
+// which goes on with what is in memory.
+func TestAReplicaThatSavesLateIsNoFailure(t *testing.T) {
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
+		{Stages: []plan.Placement{{Peer: "b", Layers: plan.LayerRange{End: 1}}}},
+		{Stages: []plan.Placement{{Peer: "me", Layers: plan.LayerRange{End: 1}}}},
+	}}
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log := late{&told{state: consensus.State{
+		Run: &plan.RunSpec{}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}, Members: members("b", "me"),
+	}}}
+	saver := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
+	err = saver.Save(t.Context(), pipeline.State{Step: 23, Last: true, Replica: 1, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}})
+	if want := []string{"report 23 of 3: [me]"}; err != nil || !slices.Equal(log.acts, want) {
+		t.Errorf("%v, %v; want %v", log.acts, err, want)
+	}
+}

@@ -71,6 +71,9 @@ func Authorize(s State, by Author, e Entry) error {
 		allowed, who = leads && by.Peer == e.Recovery.By, "the leader that goes on with the run"
 	case StageSaved:
 		allowed, who = e.savedBy(s, by.Peer), "the worker that the plan gives these layers, for itself and their holder"
+		if !allowed && e.Generation < s.Plan.Generation { // a worker of the plan before may be late
+			return fmt.Errorf("%T by %s, generation %d, the current one is %d: %w", e, s.NameOf(by.Peer), e.Generation, s.Plan.Generation, ErrStale)
+		}
 	case Invite:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
 	case Revoke:

@@ -505,3 +505,20 @@ func TestLargestCounter(t *testing.T) {
 		c.must(l, WantPause{Count: 1})
 	})
 }
+
+// TestALateReportOfAPlanBeforeIsStale: whose layers another worker has by now was at work when the plan changed, and lies to
+// nobody.
+func TestALateReportOfAPlanBeforeIsStale(t *testing.T) {
+	layers := []LayerRef{{SizeBytes: 1, Chunks: make([]plan.Hash, 1), Holders: []plan.PeerID{"a"}}}
+	s := State{
+		Members: []Member{{Peer: "a", State: Active}, {Peer: "b", State: Active}},
+		Plan: plan.Plan{Generation: 2, Replicas: []plan.Pipeline{
+			{Stages: []plan.Placement{{Peer: "b", Layers: plan.LayerRange{End: 1}}}},
+		}},
+	}
+	for g, want := range map[plan.Generation]error{1: ErrStale, 2: ErrForbidden, 3: ErrForbidden} {
+		if err := Authorize(s, Author{Peer: "a"}, StageSaved{Step: 5, Generation: g, Layers: layers}); !errors.Is(err, want) {
+			t.Errorf("generation %d: %v", g, err)
+		}
+	}
+}
