@@ -29,7 +29,7 @@ type generation struct {
 	state   consensus.State // whose plan it is
 	plan    plan.Plan
 	end     context.CancelCauseFunc
-	done    chan error           // one result, after everything has been closed
+	done    chan error           // one result, after the workers have returned
 	loaded  chan struct{}        // closed when every worker here has its state
 	loading atomic.Int32         // workers here that do not
 	held    []*pipeline.Retained // what is left once done has its result
@@ -95,9 +95,19 @@ func (g *generation) stop(cause error) error {
 
 // run runs the workers here until all have finished their steps or one fails. A lost link ends
 // the steps; saves under way go on as long as the generation does.
-func (g *generation) run(ctx context.Context) error {
+func (g *generation) run(ctx context.Context) (err error) {
 	session := g.links.Session(g.plan.Generation, g.plan.Peers(), pipeline.Expected(*g.state.Run, g.plan, g.self))
-	defer session.Close()
+	defer func() {
+		if err == nil {
+			session.Close()
+			return
+		}
+		// It may wait for a peer that is gone. What is left here does not: the others wait to hear of it.
+		g.group.Go(func() error {
+			session.Close()
+			return nil
+		})
+	}()
 	defer g.meter.Follow(session.Stats)()
 	session.Warm(pipeline.StepBytes(*g.state.Run), g.plan.Neighbours(g.self)...) // while the state is being loaded
 	defer func() {
@@ -124,12 +134,12 @@ func (g *generation) run(ctx context.Context) error {
 		workers = append(workers, w)
 		g.kept += w.TookOver()
 	}
-	err := g.runSteps(ctx, workers, session)
+	err = g.runSteps(ctx, workers, session)
 	if err != nil {
 		g.end(err) // the saves too
 	}
 	for _, w := range workers {
-		err = errors.Join(err, w.Saved())
+		err = errors.Join(err, awaitSaves(ctx, w))
 	}
 	why := errors.Join(context.Cause(ctx), err)
 	if lost := (lostPeerError{}); errors.As(why, &lost) {
@@ -147,6 +157,17 @@ func (g *generation) run(ctx context.Context) error {
 		g.log.Info("the plan ends before its last messages were read", "cause", err)
 	}
 	return nil
+}
+
+// awaitSaves waits for the saves of a worker. One that the next plan has cut short is no failure: the log has these layers from
+// another replica, and what is in memory is as good.
+func awaitSaves(ctx context.Context, w *pipeline.Worker) error {
+	err, wrong := w.Saved(), (*plan.Fault)(nil)
+	cut := errors.Is(err, context.Canceled) || errors.Is(err, errReplaced)
+	if cut && errors.Is(context.Cause(ctx), errReplaced) && !errors.As(err, &wrong) {
+		return nil
+	}
+	return err
 }
 
 // keep frees what the generation before has left, but for state that the plan has on the same devices. It returns the layers
