@@ -19,7 +19,7 @@ const (
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode. A checkpoint
 // is made in the background, so its cost is bandwidth, of disks and lines: package holders says what part of the time it may
-// take, from a tenth where members are lost often to a hundredth where they are not. It is due earlier where messages can no
+// take, from a quarter where members are lost often to a hundredth where they are not. It is due earlier where messages can no
 // longer be kept for a replay, for then more than its cost is at stake.
 type Cadence struct {
 	losses *losses

@@ -9,8 +9,8 @@ import (
 
 const (
 	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have a
-	// tenth of a line's time at most, and a hundredth where losses are rare.
-	leastRests, mostRests = 9, 99
+	// quarter of the time at most, on what steps leave of lines, and a hundredth where losses are rare.
+	leastRests, mostRests = 3, 99
 	// LeastNanos is the least time between two copies.
 	LeastNanos = int64(2e9)
 	// SlowNanos is how long a copy may take before a member counts as too far away to keep one.
