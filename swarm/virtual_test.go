@@ -87,7 +87,7 @@ func TestVirtualTime(t *testing.T) {
 		if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLine.Latency || rtt > 3*virtualLine.Latency {
 			t.Errorf("round trip %s, want about %s", rtt, 2*virtualLine.Latency)
 		}
-		if r := profile.BytesPerS; r < int64(virtualLine.BitsPerS)/8/2 || r > int64(virtualLine.BitsPerS)/8*6/5 { // what waits in a socket is ahead of the line
+		if r := profile.BytesPerS; r < int64(virtualLine.BitsPerS)/8/2 || r > int64(virtualLine.BitsPerS)/8*105/100 { // what waits in a socket is ahead of the line
 			t.Errorf("%d bytes a second on a line of %d", r, virtualLine.BitsPerS/8)
 		}
 		if copies := copiesOfGossip(t, ctx, n, all); copies > 6.5 {

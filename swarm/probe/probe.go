@@ -450,17 +450,24 @@ type mark struct {
 	at    time.Time
 }
 
+// burstPart is the part of the later half's time within which bytes that a lost packet held up are taken to come.
+const burstPart = 32
+
 // goodput returns the rate in bytes a second over the later half of the bytes: at least 1, and 1 for fewer than
-// two marks.
+// two marks. What comes after a lost packet waits for it and is then read all at once. Where the half falls into such a
+// burst, the rate is that of the bytes after it.
 func goodput(marks []mark) uint64 {
 	if len(marks) < 2 {
 		return 1
 	}
 	end, from := marks[len(marks)-1], marks[0]
+	var until time.Time // the end of a burst, once half of the bytes have come
 	for _, m := range marks[:len(marks)-1] {
-		from = m
-		if 2*m.bytes >= end.bytes {
+		if !until.IsZero() && m.at.After(until) {
 			break
+		}
+		if from = m; until.IsZero() && 2*m.bytes >= end.bytes {
+			until = m.at.Add(end.at.Sub(m.at) / burstPart)
 		}
 	}
 	elapsed := max(end.at.Sub(from.at), time.Microsecond)

@@ -37,6 +37,7 @@ func TestGoodput(t *testing.T) {
 		"one":         {[]mark{{1 << 20, t0}}, 1},
 		"two":         {[]mark{{1000, at(0)}, {2000, at(100)}}, 10_000},
 		"slow start":  {[]mark{{10, at(0)}, {500, at(1000)}, {1000, at(1100)}}, 5000},
+		"a burst":     {[]mark{{400, at(0)}, {500, at(100)}, {700, at(100)}, {800, at(102)}, {1000, at(202)}}, 2000},
 		"one instant": {[]mark{{10, at(0)}, {1010, at(0)}}, 1_000_000_000},
 	} {
 		if got := goodput(c.marks); got != c.want {
