@@ -431,7 +431,11 @@ func TestNextSessionBeginsWithWhatWasFound(t *testing.T) {
 // TestSteeringOfAnyRates: whatever transports carry, as long as it stays so, the choice ends within a tenth and the noise
 // of the best, moves get rare, and connections stay bounded.
 func TestSteeringOfAnyRates(t *testing.T) {
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			all := append([]plan.Transport{}, plan.Transports...)

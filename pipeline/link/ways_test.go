@@ -167,12 +167,12 @@ func over(s *Session) (plan.Transport, string) {
 
 // slow and fast are lines of which a run has one over each transport.
 var (
-	slow = LinkConditions{BytesPerS: 1_000_000, Delay: 20 * time.Millisecond}
-	fast = LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond}
+	slow = LinkConditions{BytesPerS: 400_000, Delay: 20 * time.Millisecond}
+	fast = LinkConditions{BytesPerS: 1_000_000, Delay: 20 * time.Millisecond}
 )
 
 // lossy is a line on which one connection of QUIC carries little.
-var lossy = LinkConditions{BytesPerS: 2_500_000, Delay: 60 * time.Millisecond, LossPerMillion: 20_000}
+var lossy = LinkConditions{BytesPerS: 1_000_000, Delay: 80 * time.Millisecond, LossPerMillion: 40_000}
 
 // TestBetterTransportIsFound: a run begins on QUIC, finds that another transport carries more, and gets what that carries
 // alone: soon where QUIC loses packets. The next session begins with it.
@@ -305,7 +305,7 @@ func TestTransportThatDiesIsReplaced(t *testing.T) {
 		defer c.close()
 		sessions := c.sessions(1)
 		stall := time.Duration(0)
-		exchange(t, c, sessions, 600, func() {
+		exchange(t, c, sessions, 240, func() {
 			time.Sleep(2 * time.Second)
 			if now, _ := over(sessions[0]); now != plan.QUIC {
 				t.Errorf("begins over %v", now)
@@ -384,7 +384,7 @@ func TestDirectionsChooseForThemselves(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		wait := stream(ctx, c, sessions)
 		back := stream(ctx, &cluster{t: t, ids: []plan.PeerID{c.ids[1], c.ids[0]}}, []*Session{sessions[1], sessions[0]})
-		time.Sleep(90 * time.Second)
+		time.Sleep(70 * time.Second)
 		for i, want := range []plan.Transport{plan.TCP, plan.QUIC} {
 			now, why := over(sessions[i])
 			got := rate(sessions[1-i], 5*time.Second) / float64(fast.BytesPerS)
