@@ -200,7 +200,7 @@ func (c *cluster) goesOn(n *Node) {
 	c.t.Helper()
 	c.epochs++
 	mark := fmt.Sprint(c.epochs)
-	m, _ := n.State().Member(n.self)
+	m, _ := c.leader().State().Member(n.self) // the node may know it a moment later
 	c.must(n, Update{Peer: n.self, ProcessEpoch: m.ProcessEpoch, Addrs: []string{mark}})
 	c.everywhere("the update", func(s State) bool {
 		m, ok := s.Member(n.self)

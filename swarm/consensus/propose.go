@@ -119,7 +119,8 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		defer n.applies.Done()
 		// Raft answers while it runs: an entry that is not committed when the leader has lost its majority, after
 		// leaseTimeout.
-		future := n.engine.Load().raft.Apply(body, enqueueTimeout)
+		engine := n.engine.Load().raft
+		future := engine.Apply(body, enqueueTimeout)
 		if err := future.Error(); err != nil {
 			outcome <- fmt.Errorf("%w: %w", errRetry, err)
 			return
@@ -129,6 +130,9 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 			n.config.Logger.Warn("consensus: a proposal is refused", "by", p.author, "cause", refusal)
 		}
 		outcome <- refusal
+		if refusal == nil && awaited(p.entry) {
+			engine.Barrier(enqueueTimeout) // followers learn with the next entry that this one is committed, or after commitTimeout
+		}
 	}()
 	select {
 	case err := <-outcome:
@@ -136,6 +140,15 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errRetry, ctx.Err())
 	}
+}
+
+// awaited reports whether steps stand still until all members know of an entry.
+func awaited(e Entry) bool {
+	switch e.(type) {
+	case SetPlan, SetMemberState, Salvage, WantPause, Rollback, Blame:
+		return true
+	}
+	return false
 }
 
 // serve takes a stream that a peer has opened: a request is answered, raft's go to its transport.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -223,4 +224,24 @@ func TestRepeats(t *testing.T) {
 	if repeatAfter+leaseTimeout >= heartbeatTimeout {
 		t.Error("a leader may lead for longer than followers wait")
 	}
+}
+
+// TestWhatStepsWaitForIsToldAtOnce: followers know of an entry for which steps stand still within a round trip and a half after it
+// is committed, and not with raft's next look at how far they are.
+func TestWhatStepsWaitForIsToldAtOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		time.Sleep(time.Second)
+		follower := c.follower()
+		m, _ := follower.State().Member(follower.self)
+		c.must(follower, SetMemberState{Peer: follower.self, ProcessEpoch: m.ProcessEpoch, State: Draining})
+		// It was committed 20 ms before. A message of before may be on its way and back.
+		time.Sleep(40 * time.Millisecond)
+		synctest.Wait()
+		for p, n := range c.nodes {
+			if m, _ := n.State().Member(follower.self); m.State != Draining {
+				t.Errorf("%s does not know", p)
+			}
+		}
+	})
 }
