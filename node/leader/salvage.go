@@ -188,7 +188,8 @@ func (t *term) offers(state consensus.State) (all []offer) {
 }
 
 // replays returns which member can bring the workers of those that do not live to newer steps: of those that have not failed to
-// the one that holds copies of most of these stages. All that sent messages to the lost must have them since the checkpoint.
+// the one that has stored most of their state at the checkpoint, as the log knows, or is to hold most of the copies. All that
+// sent messages to the lost must have them since the checkpoint.
 func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 	if len(state.Plan.Sharded) > 0 {
 		return nil // of what the living hold in parts nobody has all
@@ -203,7 +204,7 @@ func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 			able = append(able, peer)
 		}
 	}
-	holds := map[plan.PeerID]int{} // stages that are lost
+	stored, holds := map[plan.PeerID]int64{}, map[plan.PeerID]int{} // bytes of the stages that are lost, and how many of them
 	var lost []plan.StageID
 	var gone []plan.PeerID
 	for r, pipe := range state.Plan.Replicas {
@@ -213,6 +214,13 @@ func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 				lost = append(lost, id)
 				gone = append(gone, place.Peer)
 				holds[state.Holder(id)]++
+				for _, l := range state.Checkpoint.Layers {
+					for _, h := range l.Holders {
+						if place.Layers.Contains(l.Layer) {
+							stored[h] += l.SizeBytes
+						}
+					}
+				}
 			}
 		}
 	}
@@ -224,7 +232,9 @@ func (t *term) replays(state consensus.State, own []offer) (all []offer) {
 	if len(able) == 0 {
 		return nil
 	}
-	best := slices.MinFunc(able, func(a, b plan.PeerID) int { return cmp.Or(cmp.Compare(holds[b], holds[a]), cmp.Compare(a, b)) })
+	best := slices.MinFunc(able, func(a, b plan.PeerID) int {
+		return cmp.Or(cmp.Compare(stored[b], stored[a]), cmp.Compare(holds[b], holds[a]), cmp.Compare(a, b))
+	})
 	for _, id := range lost {
 		all = append(all, offer{By: best, StageID: id, Replay: true, From: state.Checkpoint.Step})
 	}

@@ -3,6 +3,7 @@ package leader
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,5 +246,41 @@ func TestReplays(t *testing.T) {
 				t.Errorf("%q replays, want %q", by, c.want)
 			}
 		})
+	}
+}
+
+// TestWhoHasStoredTheStateReplays: before its holder, to which a copy may be on its way yet.
+func TestWhoHasStoredTheStateReplays(t *testing.T) {
+	p := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}
+	state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Checkpoint: consensus.Checkpoint{Step: 30}}
+	tracker := gossip.NewTracker()
+	for i, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+		p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{
+			Peer: peer, Device: "cpu", Holder: "a", Layers: plan.LayerRange{First: 2 * i, End: 2*i + 2},
+		})
+		m := consensus.Member{Peer: peer, State: consensus.Active}
+		if peer == "b" {
+			m.State = consensus.Gone
+		} else {
+			tracker.Note(gossip.Heartbeat{
+				Peer: peer, Generation: 3, Stalled: 3, Kept: 31, Retained: []gossip.RetainedStage{{Stage: plan.Stage(i), Step: 37}},
+			}, time.Now())
+		}
+		state.Members = append(state.Members, m)
+		for l, holder := range []plan.PeerID{"d", "c"} { // of the first layer, which is larger, and of the second one
+			state.Checkpoint.Layers = append(state.Checkpoint.Layers, consensus.LayerRef{
+				Layer: 2*i + l, SizeBytes: int64(2 - l), Holders: []plan.PeerID{peer, holder},
+			})
+		}
+	}
+	state.Plan = p
+	var by []plan.PeerID
+	for _, o := range (&term{Leader: &Leader{Config: Config{Heartbeats: tracker}}}).offers(state) {
+		if o.Replay {
+			by = append(by, o.By)
+		}
+	}
+	if !slices.Equal(by, []plan.PeerID{"d"}) {
+		t.Errorf("%v replay, want d", by)
 	}
 }
