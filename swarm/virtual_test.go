@@ -29,10 +29,13 @@ type virtualNet struct {
 	drops func(first byte) bool
 	// bytes counts those of all datagrams.
 	bytes atomic.Int64
+	// host makes one more node's network.
+	host func() *Simulated
 }
 
 func newVirtualNet(t *testing.T) *virtualNet {
 	n := &virtualNet{Net: virtual.New(virtualLine)}
+	n.host = n.Host
 	n.Loses = func(from, to netip.Addr, datagram []byte) bool {
 		n.bytes.Add(int64(len(datagram)))
 		return n.cut.Load() && firstTwo(from) != firstTwo(to) || n.drops != nil && n.drops(datagram[0])
@@ -47,7 +50,7 @@ func firstTwo(a netip.Addr) bool { return a == virtual.Addr(0) || a == virtual.A
 // cluster is cluster on this net.
 func (n *virtualNet) cluster(t *testing.T, nodes int) []*Swarm {
 	t.Helper()
-	return clusterOn(t, nodes, n.Host)
+	return clusterOn(t, nodes, n.host)
 }
 
 // Twenty nodes (ten with -short) join with one invite each through the member that came last, become a full
@@ -57,51 +60,63 @@ func TestVirtualTime(t *testing.T) {
 	if testing.Short() {
 		nodes = 10
 	}
+	synctest.Test(t, func(t *testing.T) { meet(t, newVirtualNet(t), nodes) })
+}
+
+// Twenty nodes do the same without packets, as on sockets.
+func TestVirtualTimeWithoutPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newVirtualNet(t)
-		o := testOwner(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		began := time.Now()
-		cfg := testMember(t, o, testRun)
-		cfg.Simulated = n.Host()
-		all := []*Swarm{start(t, cfg)}
-		for len(all) < nodes {
-			v, err := o.Invite(admission.InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, enterVirtual(t, n, v))
-		}
-		for _, s := range all {
-			waitMembers(t, ctx, s, nodes-1)
-		}
-		t.Logf("full mesh of %d after %s", nodes, time.Since(began))
-		heard := listeners(t, all)
-		gossipVirtual(t, ctx, all, heard)
-		profile, err := all[3].Probe(ctx, all[7].ID())
+		n.host = n.Direct
+		meet(t, n, 20)
+	})
+}
+
+// meet has nodes come one by one, do what members do, and the first one leave.
+func meet(t *testing.T, n *virtualNet, nodes int) {
+	t.Helper()
+	o := testOwner(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	began := time.Now()
+	cfg := testMember(t, o, testRun)
+	cfg.Simulated = n.host()
+	all := []*Swarm{start(t, cfg)}
+	for len(all) < nodes {
+		v, err := o.Invite(admission.InviteOptions{Run: testRun, Uses: 1, Addrs: all[len(all)-1].Addrs()}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%+v", profile)
-		if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLine.Latency || rtt > 3*virtualLine.Latency {
-			t.Errorf("round trip %s, want about %s", rtt, 2*virtualLine.Latency)
-		}
-		if r := profile.BytesPerS; r < int64(virtualLine.BitsPerS)/8/2 || r > int64(virtualLine.BitsPerS)/8*105/100 { // what waits in a socket is ahead of the line
-			t.Errorf("%d bytes a second on a line of %d", r, virtualLine.BitsPerS/8)
-		}
-		if copies := copiesOfGossip(t, ctx, n, all); copies > 6.5 {
-			t.Errorf("each message comes %.1f times to each member", copies)
-		}
-		if err := all[0].Close(); err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range all[1:] {
-			waitMembers(t, ctx, s, nodes-2)
-		}
-		gossipVirtual(t, ctx, all[1:], heard[1:])
-		t.Logf("done after %s", time.Since(began))
-	})
+		all = append(all, enterVirtual(t, n, v))
+	}
+	for _, s := range all {
+		waitMembers(t, ctx, s, nodes-1)
+	}
+	t.Logf("full mesh of %d after %s", nodes, time.Since(began))
+	heard := listeners(t, all)
+	gossipVirtual(t, ctx, all, heard)
+	profile, err := all[3].Probe(ctx, all[7].ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", profile)
+	if rtt := time.Duration(profile.RTTNanos); rtt < 2*virtualLine.Latency || rtt > 3*virtualLine.Latency {
+		t.Errorf("round trip %s, want about %s", rtt, 2*virtualLine.Latency)
+	}
+	if r := profile.BytesPerS; r < int64(virtualLine.BitsPerS)/8/2 || r > int64(virtualLine.BitsPerS)/8*105/100 { // what waits in a socket is ahead of the line
+		t.Errorf("%d bytes a second on a line of %d", r, virtualLine.BitsPerS/8)
+	}
+	if copies := copiesOfGossip(t, ctx, n, all); copies > 6.5 {
+		t.Errorf("each message comes %.1f times to each member", copies)
+	}
+	if err := all[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all[1:] {
+		waitMembers(t, ctx, s, nodes-2)
+	}
+	gossipVirtual(t, ctx, all[1:], heard[1:])
+	t.Logf("done after %s", time.Since(began))
 }
 
 // enterVirtual lets one node in by an invite whose grant it knows.
@@ -114,7 +129,7 @@ func enterVirtual(t *testing.T, n *virtualNet, v admission.Invite) *Swarm {
 	}
 	s := start(t, Config{
 		Identity: id, Run: v.Grant.Run, OwnerKey: v.OwnerKey, Capability: capability,
-		Bootstrap: v.Addrs, Logger: testLogger(t), Simulated: n.Host(),
+		Bootstrap: v.Addrs, Logger: testLogger(t), Simulated: n.host(),
 	})
 	if err := s.Connect(testContext(t), v.Addrs...); err != nil {
 		t.Fatal(err)

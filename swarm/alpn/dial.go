@@ -406,21 +406,33 @@ func resolved(ctx context.Context, a ma.Multiaddr, allowed tcp.Allowed) (ma.Mult
 }
 
 func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, error) {
-	conf, verified := t.tls(p)
-	quicConn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, t.mayGrow)
+	conn, proved, err := t.handshake(ctx, p, a)
 	if err != nil {
 		if alert := new(quic.TransportError); errors.As(err, &alert) && alert.Remote && (alert.ErrorCode == alertInternal || alert.ErrorCode == alertNoALPN) {
 			err = otherVersion(t.ALPN, err)
 		}
 		return nil, err
 	}
-	conn := transport.QUIC(quicConn)
-	if !verified() {
+	if !proved {
 		conn.Close(CodeNotMember, "no proof of identity")
 		return nil, errNoProof(p)
 	}
 	t.track(conn, p)
 	return conn, nil
+}
+
+// handshake connects to an address of QUIC, and reports whether the other end proved to be p.
+func (t *Transport) handshake(ctx context.Context, p peer.ID, a ma.Multiaddr) (transport.Conn, bool, error) {
+	if sim := t.Host.Simulated; sim != nil && sim.Direct != nil {
+		conn, other, err := sim.Direct.Dial(ctx, t.ALPN, t.Host.ID(), a)
+		return conn, other == p, err
+	}
+	conf, verified := t.tls(p)
+	conn, err := t.Host.QUIC.DialQUIC(ctx, a, conf, t.mayGrow)
+	if err != nil {
+		return nil, false, err
+	}
+	return transport.QUIC(conn), verified(), nil
 }
 
 // Client makes a connection with p on a stream of bytes whose other end is given to Serve: TLS 1.3, in which both prove

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -48,7 +49,7 @@ const (
 type Transport struct {
 	Config
 	identity  *libp2ptls.Identity
-	listeners []quicreuse.Listener
+	listeners []io.Closer
 	queue     chan accepted
 	late      lateConns
 	proved    *provedAddrs
@@ -117,7 +118,7 @@ func New(cfg Config) (*Transport, error) {
 		if !isQUIC(addr) {
 			continue
 		}
-		ln, err := cfg.Host.QUIC.ListenQUIC(addr, conf, t.mayGrow)
+		ln, err := t.listenAt(addr, conf)
 		if err != nil {
 			t.Close()
 			return nil, fmt.Errorf("swarm: listen for %s on %s: %w", cfg.ALPN, addr, err)
@@ -126,6 +127,29 @@ func New(cfg Config) (*Transport, error) {
 		cfg.Tasks.Run(func(ctx context.Context) { t.listen(ctx, ln) })
 	}
 	return t, nil
+}
+
+// listenAt takes connections where libp2p takes those of QUIC.
+func (t *Transport) listenAt(addr ma.Multiaddr, conf *tls.Config) (host.Listener, error) {
+	if sim := t.Host.Simulated; sim != nil && sim.Direct != nil {
+		return sim.Direct.Listen(t.ALPN, t.Host.ID())
+	}
+	ln, err := t.Host.QUIC.ListenQUIC(addr, conf, t.mayGrow)
+	return quicListener{ln}, err
+}
+
+// quicListener accepts connections of QUIC.
+type quicListener struct{ quicreuse.Listener }
+
+// Accept returns the next connection and the peer ID that its handshake proved, with an error where it proved none. An error
+// without a connection is the listener's end.
+func (l quicListener) Accept(ctx context.Context) (transport.Conn, peer.ID, error) {
+	conn, err := l.Listener.Accept(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := remotePeer(conn)
+	return transport.QUIC(conn), p, err
 }
 
 // Self returns this node's peer ID.
@@ -169,14 +193,13 @@ func isQUIC(a ma.Multiaddr) bool {
 }
 
 // listen takes connections until the listener closes.
-func (t *Transport) listen(ctx context.Context, ln quicreuse.Listener) {
+func (t *Transport) listen(ctx context.Context, ln host.Listener) {
 	for {
-		conn, err := ln.Accept(ctx)
-		if err != nil {
+		conn, p, err := ln.Accept(ctx)
+		if conn == nil {
 			return
 		}
-		p, err := remotePeer(conn)
-		t.accept(transport.QUIC(conn), p, err)
+		t.accept(conn, p, err)
 	}
 }
 

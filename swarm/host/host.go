@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
 	"pnode/swarm/tcp"
+	"pnode/swarm/transport"
 )
 
 const (
@@ -82,15 +84,34 @@ const (
 type Simulated struct {
 	QUIC   libp2p.Option
 	Listen []ma.Multiaddr
+	// Direct, if not nil, makes connections in place of QUIC. libp2p's own are made by Transport then, a constructor as
+	// libp2p.Transport takes it.
+	Direct    Direct
+	Transport any
 	// NATs says that there are some: the host relays, reserves and punches holes as on real networks.
 	NATs bool
 	// Closed reports whether the machine at an address says that nobody listens there; nil says nothing.
 	Closed func(at netip.AddrPort) bool
 }
 
+// Direct makes connections of ALPNs at a simulated host's address, without packets. Both ends know each other's peer ID.
+type Direct interface {
+	// Listen takes connections of an ALPN, once at a time.
+	Listen(alpn string, self peer.ID) (Listener, error)
+	// Dial connects to whoever listens at an address, and returns who that is.
+	Dial(ctx context.Context, alpn string, self peer.ID, at ma.Multiaddr) (transport.Conn, peer.ID, error)
+}
+
+// Listener accepts connections until it is closed. Its error without a connection is its end.
+type Listener interface {
+	Accept(context.Context) (transport.Conn, peer.ID, error)
+	Close() error
+}
+
 // Host is a running libp2p host with the QUIC connection manager that it was built with.
 type Host struct {
 	host.Host
+	// QUIC is nil where Simulated.Direct makes connections.
 	QUIC *quicreuse.ConnManager
 	// TCP is nil where the host does without TCP.
 	TCP *tcp.Ports
@@ -131,14 +152,17 @@ func New(cfg Config) (*Host, error) {
 		libp2p.UserAgent(userAgent),
 		libp2p.DefaultSecurity,
 		libp2p.Muxer(yamux.ID, muxer{cfg.Peers}),
-		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.ResourceManager(resources),
 		libp2p.DisableMetrics(),
 		libp2p.Ping(false), // members measure round trips with a probe; nobody else may
 		libp2p.ConnectionManager(manager),
 		libp2p.ConnectionGater(gater{cfg.Peers}),
-		libp2p.WithFxOption(fx.Populate(&h.QUIC)),
 		libp2p.WithFxOption(fx.Supply([]upgrader.Option{upgrader.WithAcceptTimeout(upgradeTime)})),
+	}
+	if cfg.Simulated != nil && cfg.Simulated.Direct != nil {
+		opts = append(opts, libp2p.Transport(cfg.Simulated.Transport))
+	} else {
+		opts = append(opts, libp2p.Transport(libp2pquic.NewTransport), libp2p.WithFxOption(fx.Populate(&h.QUIC)))
 	}
 	if cfg.Simulated == nil {
 		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
@@ -152,7 +176,10 @@ func New(cfg Config) (*Host, error) {
 	want := 2 * len(cfg.Listen)
 	if cfg.Simulated != nil {
 		want = len(cfg.Simulated.Listen)
-		opts = append(opts, cfg.Simulated.QUIC, libp2p.ListenAddrs(cfg.Simulated.Listen...),
+		if cfg.Simulated.QUIC != nil {
+			opts = append(opts, cfg.Simulated.QUIC)
+		}
+		opts = append(opts, libp2p.ListenAddrs(cfg.Simulated.Listen...),
 			libp2p.DisableIdentifyAddressDiscovery())
 	} else {
 		if cfg.Socket != nil {

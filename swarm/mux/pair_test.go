@@ -13,6 +13,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/planner/plan"
+	"pnode/swarm/memory"
 	"pnode/swarm/transport"
 )
 
@@ -24,6 +25,7 @@ var pairs = []struct {
 	{"quic", quicPair},
 	{"tls", func(t testing.TB) (dialer, acceptor transport.Conn) { return muxPair(t, tlsPair) }},
 	{"tcp", func(t testing.TB) (dialer, acceptor transport.Conn) { return muxPair(t, tcpPair) }},
+	{"memory", memoryPair},
 	{"pipe", func(t testing.TB) (dialer, acceptor transport.Conn) {
 		return muxPair(t, func(testing.TB) (net.Conn, net.Conn) { return net.Pipe() })
 	}},
@@ -125,9 +127,25 @@ func quicPair(t testing.TB) (dialer, acceptor transport.Conn) {
 	return transport.QUIC(a), transport.QUIC(b)
 }
 
+// memoryPair joins two ends without packets. Their lines carry as much as makes what is written wait for its turn.
+func memoryPair(t testing.TB) (dialer, acceptor transport.Conn) {
+	path := func() memory.Path {
+		return memory.Path{
+			Latency: func() time.Duration { return time.Millisecond },
+			Up:      memory.NewRate(1e9), Down: memory.NewRate(1e9),
+		}
+	}
+	a, b := memory.Pair(memory.End{Out: path()}, memory.End{Out: path()})
+	t.Cleanup(func() {
+		a.Close(0, "")
+		b.Close(0, "")
+	})
+	return a, b
+}
+
 // transportOf returns what the ends of a pair say of themselves.
 func transportOf(name string) plan.Transport {
-	if name == "quic" {
+	if name == "quic" || name == "memory" {
 		return plan.QUIC
 	}
 	return plan.TCP

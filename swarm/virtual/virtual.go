@@ -6,6 +6,9 @@
 //	n := virtual.New(virtual.Line{Latency: 10 * time.Millisecond, BitsPerS: 20_000_000})
 //	t.Cleanup(n.Close)
 //	s, err := swarm.New(ctx, swarm.Config{Simulated: n.Host(), ...})
+//
+// [Net.Host] runs QUIC, TLS and libp2p's whole protocol over these sockets. [Net.Direct] makes connections without
+// packets, where a test has many nodes and what they do counts, not how it travels.
 package virtual
 
 import (
@@ -35,24 +38,25 @@ type Line struct {
 	BitsPerS int           // each way
 }
 
-// Net hands out sockets. Its methods are called from one goroutine; hosts may open their sockets from others.
+// Net hands out sockets, and hosts without them. Its methods are called from one goroutine; hosts may open their sockets from others.
 type Net struct {
 	// Loses, if not nil, says of each datagram whether it is lost, Delays by how much it is late. Both are set before the
-	// first host, and called from any goroutine.
+	// first host, and called from any goroutine. Pieces of connections without packets have no datagram.
 	Loses  func(from, to netip.Addr, datagram []byte) bool
 	Delays func(from, to netip.Addr) time.Duration
 	// Closed, if not nil, reports whether the machine at an address says that nobody listens there. It is set as Loses is.
 	Closed func(at netip.Addr) bool
 
-	line  Line
-	hosts int
-	mu    sync.Mutex // guards net, to which sockets are added
-	net   *simnet.Simnet
+	line    Line
+	hosts   int
+	mu      sync.Mutex // guards net, to which sockets are added, and directs
+	net     *simnet.Simnet
+	directs map[netip.AddrPort]*direct // hosts without packets
 }
 
 // New starts a network, until Close.
 func New(line Line) *Net {
-	n := &Net{line: line}
+	n := &Net{line: line, directs: map[netip.AddrPort]*direct{}}
 	n.net = &simnet.Simnet{LatencyFunc: n.latency, Logger: slog.New(slog.DiscardHandler)}
 	n.net.Start()
 	return n
@@ -67,6 +71,9 @@ func (n *Net) latency(p *simnet.Packet) time.Duration {
 }
 
 func addrOf(a net.Addr) netip.Addr { return a.(*net.UDPAddr).AddrPort().Addr().Unmap() }
+
+// closed reports whether the machine at an address says that nobody listens there.
+func (n *Net) closed(at netip.AddrPort) bool { return n.Closed != nil && n.Closed(at.Addr()) }
 
 // Close ends the network.
 func (n *Net) Close() { n.net.Close() }
@@ -101,7 +108,7 @@ func (n *Net) Host() *host.Simulated {
 	addr := n.next()
 	return &host.Simulated{
 		Listen: []ma.Multiaddr{ma.StringCast(fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", addr, port))},
-		Closed: func(at netip.AddrPort) bool { return n.Closed != nil && n.Closed(at.Addr()) },
+		Closed: n.closed,
 		QUIC: libp2p.QUICReuse(
 			func(l fx.Lifecycle, reset quic.StatelessResetKey, token quic.TokenGeneratorKey, opts ...quicreuse.Option) (*quicreuse.ConnManager, error) {
 				m, err := quicreuse.NewConnManager(reset, token, opts...)
