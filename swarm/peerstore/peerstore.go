@@ -150,8 +150,11 @@ func (s *Store) count(certified bool) int {
 // merge puts the acceptable ones of p's addrs in front of the known ones and keeps the first maxPeerAddrs.
 func (e *entry) merge(p peer.ID, addrs []ma.Multiaddr) {
 	merged := make([]ma.Multiaddr, 0, maxPeerAddrs)
-	for _, a := range slices.Concat(admission.Acceptable(p, addrs), e.addrs) {
-		if len(merged) < maxPeerAddrs && !slices.ContainsFunc(merged, a.Equal) {
+	for _, a := range slices.Concat(addrs, e.addrs) {
+		if len(merged) == maxPeerAddrs || slices.ContainsFunc(merged, a.Equal) {
+			continue
+		}
+		if slices.ContainsFunc(e.addrs, a.Equal) || len(admission.Acceptable(p, []ma.Multiaddr{a})) > 0 {
 			merged = append(merged, a)
 		}
 	}
