@@ -17,6 +17,7 @@ import (
 	"pnode/node/ledger"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
+	"pnode/pipeline/link/silence"
 	"pnode/pipeline/replay"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -39,10 +40,17 @@ type generation struct {
 	cadence *checkpointer.Cadence
 	stepped chan struct{} // closed when a worker here has made its first step
 	first   sync.Once     // closes stepped
+	session atomic.Pointer[link.Session]
 }
 
 // errReplaced ends a generation because another plan took its place.
 var errReplaced = errors.New("node: another plan took over")
+
+// errGivenUp ends a generation because another member of its plan has, for want of a link.
+var errGivenUp = fmt.Errorf("node: another member has given the generation up: %w", link.ErrLeft)
+
+// missedToo is the silence of a link by which this node agrees with another one that has lost its own to the same peer.
+const missedToo = silence.LeastLink / 2
 
 // lostGrace is how long workers have to notice a lost link themselves, and to say what they missed.
 const lostGrace = 300 * time.Millisecond
@@ -62,7 +70,12 @@ func (g *generation) lost(session *link.Session, peer plan.PeerID) error {
 	if f := session.Fault(peer); f != nil {
 		return lostPeerError{g.state.NameOf(peer), f}
 	}
-	return lostPeerError{g.state.NameOf(peer), &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: "lost the link to it"}}
+	return g.without(peer, "lost the link to it")
+}
+
+// without is the reason to end the generation for want of a peer.
+func (g *generation) without(peer plan.PeerID, why string) error {
+	return lostPeerError{g.state.NameOf(peer), &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: why}}
 }
 
 // startGeneration begins to carry the state's plan out. The result on done is nil when all
@@ -97,6 +110,7 @@ func (g *generation) stop(cause error) error {
 // the steps; saves under way go on as long as the generation does.
 func (g *generation) run(ctx context.Context) (err error) {
 	session := g.links.Session(g.plan.Generation, g.plan.Peers(), pipeline.Expected(*g.state.Run, g.plan, g.self))
+	g.session.Store(session)
 	defer func() {
 		if err == nil {
 			session.Close()
@@ -144,6 +158,11 @@ func (g *generation) run(ctx context.Context) (err error) {
 	why := errors.Join(context.Cause(ctx), err)
 	if lost := (lostPeerError{}); errors.As(why, &lost) {
 		session.Drop(lost.fault.Accused) // closing would wait for it
+	}
+	if err != nil { // who has given the generation up reads nothing any more
+		for _, p := range g.heartbeats.Stalled(g.plan.Peers(), g.plan.Generation, time.Now()).By {
+			session.Drop(p)
+		}
 	}
 	if err == nil || retains(why, g.self) {
 		g.held, err = retain(workers, err)

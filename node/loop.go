@@ -88,6 +88,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.generation.loaded = nil
 			l.enter(Training)
 		case <-changed:
+		case <-l.heartbeats.Ends():
 		case err := <-done:
 			if err := l.ended(err); err != nil {
 				return err
@@ -230,17 +231,32 @@ func (l *loop) stopGeneration(cause error) {
 	l.remains, l.generation = newRemains(l.generation, err), nil
 }
 
-// followLoss ends the running generation when the roster has lost a member of its plan: links may notice later.
+// followLoss ends the running generation when it cannot go on: the roster has lost a member of its plan, another member has given it
+// up for want of a link, or the log wants what it has left saved. Links may notice later.
 func (l *loop) followLoss(state consensus.State) {
 	if l.generation == nil || l.generation.plan.Generation != state.Plan.Generation {
 		return
 	}
+	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == l.self })
 	for _, peer := range state.Plan.Peers() {
 		if m, _ := state.Member(peer); m.State == consensus.Gone || m.State != "" && state.Reborn(m) {
-			fault := &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: l.monitor.NewestStep(), Detail: "it is not there any more"}
-			l.generation.end(lostPeerError{state.NameOf(peer), fault})
+			l.generation.end(l.generation.without(peer, "it is not there any more"))
 			return
 		}
+	}
+	for _, a := range l.heartbeats.Stalled(others, state.Plan.Generation, time.Now()).Accusations {
+		switch s := l.generation.session.Load(); {
+		case a.Kind != plan.LostLink:
+		case s != nil && s.Silence(a.Accused) > missedToo:
+			l.generation.end(l.generation.without(a.Accused, "lost the link to it"))
+			return
+		default:
+			l.generation.end(errGivenUp)
+			return
+		}
+	}
+	if s := state.Salvage; s != nil && s.Generation == state.Plan.Generation {
+		l.generation.end(errGivenUp)
 	}
 }
 

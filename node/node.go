@@ -151,6 +151,12 @@ func (n *Node) contacts() []plan.PeerID {
 // living returns the nodes that may be asked for chunks.
 func (n *Node) living() []plan.PeerID { return livingOf(n.raft.State(), n.contacts()) }
 
+// silent reports whether another node was not heard of for longer than one that lives should be, or data does not reach it.
+func (n *Node) silent(p plan.PeerID) bool {
+	ago, heard := n.heartbeats.Ago(p, time.Now())
+	return heard && ago > 3*gossip.Every || n.links.Missing(p)
+}
+
 // livingOf returns the roster's members that are not gone, and who else is connected: the founder
 // of a run may enter the roster after others. The connection to a node that died outlives it.
 func livingOf(state consensus.State, connected []plan.PeerID) []plan.PeerID {

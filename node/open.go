@@ -26,6 +26,7 @@ import (
 	"pnode/node/notice"
 	"pnode/node/replayer"
 	"pnode/pipeline/link"
+	"pnode/pipeline/link/silence"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
 	"pnode/swarm"
@@ -164,7 +165,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	}
 	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft, now: n.clock.Now}
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{
-		Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
+		LeastTimeout: silence.LeastLink, Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
 	})
 	return nil
 }
@@ -241,7 +242,7 @@ func (n *Node) openRooms() {
 	}
 	n.checkpointer = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
-		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living}, Awaited: n.custody.steps,
+		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living, Silent: n.silent}, Awaited: n.custody.steps,
 	})
 	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.changesPlan}
 	n.replayer = replayer.New(replayer.Config{

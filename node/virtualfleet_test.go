@@ -51,6 +51,8 @@ type fleetSize struct {
 	// Lines says that nodes know what their lines carry: measuring them fills the lines for a second each, and packets are
 	// what virtual time costs.
 	Lines bool
+	// Relay is what its nodes relay for each other.
+	Relay config.RelayRate
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -152,6 +154,7 @@ func (m *member) config() config.Config {
 	c.Data = []string{filepath.Join(m.fleet.dir, "text.txt")}
 	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros, c.SumGroups = string(plan.VotersAny), 0, 16, 1, 4, 4
 	c.Steps, c.HeldOutEvery, c.CheckpointEvery = m.size.Steps, m.size.Steps, config.Count(m.size.CheckpointEvery)
+	c.Relay = m.size.Relay
 	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
 	return c
 }

@@ -24,6 +24,9 @@ type Fetcher struct {
 	Fetch func(ctx context.Context, peer plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
 	// Living returns the peers that may be asked.
 	Living func() []plan.PeerID
+	// Silent reports whether nothing has come from a peer lately: others are asked before, since asking it may cost a timeout. nil
+	// says that of nobody.
+	Silent func(plan.PeerID) bool
 }
 
 // ErrNoChunks says that no node of the run has what is needed.
@@ -84,7 +87,7 @@ func (f Fetcher) Gather(ctx context.Context, layers []consensus.LayerRef, firstB
 		return err
 	}
 	var sources errgroup.Group
-	for _, peer := range g.sources(f.Living(), f.Self) {
+	for _, peer := range g.sources(f.speaking(), f.Self) {
 		sources.Go(func() error {
 			for batch := g.take(peer); len(batch) > 0 && ctx.Err() == nil; batch = g.take(peer) {
 				if err := f.Fetch(ctx, peer, batch, store); err != nil {
@@ -193,10 +196,19 @@ func (f Fetcher) Missing(hashes []plan.Hash) []plan.Hash {
 	return missing
 }
 
-// order returns the living holders, the other living members, then the holders that are gone:
+// speaking returns the living peers that are not silent.
+func (f Fetcher) speaking() []plan.PeerID {
+	living := f.Living()
+	if f.Silent == nil {
+		return living
+	}
+	return slices.DeleteFunc(slices.Clone(living), f.Silent)
+}
+
+// order returns the living holders, the other living members, those that are silent, then the holders that are gone:
 // asking those costs a timeout. This node is left out.
 func (f Fetcher) order(holders []plan.PeerID) []plan.PeerID {
-	living := f.Living()
+	living := f.speaking()
 	var first, last []plan.PeerID
 	for _, p := range holders {
 		if slices.Contains(living, p) {
@@ -207,6 +219,11 @@ func (f Fetcher) order(holders []plan.PeerID) []plan.PeerID {
 	}
 	for _, p := range living {
 		if !slices.Contains(holders, p) {
+			first = append(first, p)
+		}
+	}
+	for _, p := range f.Living() {
+		if !slices.Contains(first, p) && !slices.Contains(last, p) {
 			first = append(first, p)
 		}
 	}

@@ -64,3 +64,20 @@ func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestTheSilentAreAskedLast: others that may have the chunk are asked before, and nothing is taken for granted of a silent source.
+func TestTheSilentAreAskedLast(t *testing.T) {
+	f := Fetcher{
+		Self: "me", Living: func() []plan.PeerID { return []plan.PeerID{"silent", "a", "b", "me"} },
+		Silent: func(p plan.PeerID) bool { return p == "silent" },
+	}
+	if got, want := f.order(nil), []plan.PeerID{"a", "b", "silent"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := f.order([]plan.PeerID{"silent", "b", "dead"}), []plan.PeerID{"b", "a", "silent", "dead"}; !slices.Equal(got, want) {
+		t.Errorf("of some holders: got %v, want %v", got, want)
+	}
+	if got, want := f.speaking(), []plan.PeerID{"a", "b", "me"}; !slices.Equal(got, want) {
+		t.Errorf("who speaks: %v, want %v", got, want)
+	}
+}

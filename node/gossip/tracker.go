@@ -18,6 +18,7 @@ type Tracker struct {
 	Clock  *clock.Clock
 	news   chan struct{}
 	urgent chan struct{}
+	ends   chan struct{}
 	mu     sync.Mutex // guards heard
 	heard  map[plan.PeerID]heard
 }
@@ -31,7 +32,7 @@ type heard struct {
 
 // NewTracker returns a tracker that has heard nobody.
 func NewTracker() *Tracker {
-	return &Tracker{news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
+	return &Tracker{news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ends: make(chan struct{}, 1), heard: map[plan.PeerID]heard{}}
 }
 
 // News receives a value after heartbeats were noted. It has one reader.
@@ -40,6 +41,9 @@ func (t *Tracker) News() <-chan struct{} { return t.news }
 // Urgent receives a value after a peer has said anything new about a generation that has ended for it, that something
 // became slower, or that its copies are done. It has one reader.
 func (t *Tracker) Urgent() <-chan struct{} { return t.urgent }
+
+// Ends receives a value after a peer has given another generation up. It has one reader.
+func (t *Tracker) Ends() <-chan struct{} { return t.ends }
 
 // Note takes in a heartbeat that came at a time.
 func (t *Tracker) Note(b Heartbeat, now time.Time) {
@@ -55,6 +59,9 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	old := t.heard[b.Peer].beat
 	t.heard[b.Peer] = h
 	stir(t.news)
+	if old.Stalled != b.Stalled {
+		stir(t.ends)
+	}
 	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
 		stir(t.urgent)
 	}

@@ -39,6 +39,8 @@ type trial struct {
 	// Computing are the owners that are active and have a part in the plan, Active counts all active members.
 	Computing []plan.PeerID
 	Active    int
+	// Lively are the members that have given signs of life to others all the time.
+	Lively map[plan.PeerID]bool
 }
 
 // ruling says whose fault it was that a generation ended. Out leaves the peer out of plans for a while. The
@@ -46,6 +48,8 @@ type trial struct {
 type ruling struct {
 	consensus.Blame
 	Out bool
+	// Parted: both live, and no data comes through between them.
+	Parted bool
 }
 
 // judge is the rule of blame. It does not prove anything: every word in it may be a lie. It sees to it that a
@@ -54,7 +58,8 @@ type ruling struct {
 //
 //  1. Lost links count only where nothing else is said: whoever gives a generation up closes its links. After
 //     lostLinks generations in a row the member that most could not reach is left out. Who alone gave all of them
-//     up, and had no part in the others' losses, is left out itself, but no owner.
+//     up, and had no part in the others' losses, is left out itself, but no owner. Where both ends of a lost link have
+//     lived all the time, it is dead, perhaps in one direction alone, and one of the two is left out at once.
 //  2. Who is accused and accuses nobody is at fault. Where a waits for b and b waits for c, that is c: a worker
 //     that waits says so, and one that is mute does not.
 //  3. But an accuser who has named two members, neither of whom anybody else ever named, is left out instead: two
@@ -125,7 +130,7 @@ func (t trial) weigh(a, b accusation) int {
 }
 
 // leaveOut believes an accusation.
-func leaveOut(a accusation) ruling { return ruling{note(a).Blame, true} }
+func leaveOut(a accusation) ruling { return ruling{Blame: note(a).Blame, Out: true} }
 
 // note writes an accusation down and blames nobody.
 func note(a accusation) ruling {
@@ -155,7 +160,7 @@ func (t trial) culprit(a accusation, words []accusation) ruling {
 
 // falseWord leaves the accuser out.
 func falseWord(a accusation, why string) ruling {
-	return ruling{consensus.Blame{Peer: a.By, Kind: plan.FalseWord, Step: a.Step, Detail: why}, true}
+	return ruling{Blame: consensus.Blame{Peer: a.By, Kind: plan.FalseWord, Step: a.Step, Detail: why}, Out: true}
 }
 
 // lies reports whether the only accuser of a peer was the only one of another, since it was left out itself.
@@ -273,15 +278,21 @@ func (t trial) mostAccused(words, counted []accusation) accusation {
 func (t trial) unreachable() (ruling, bool) {
 	if t.Quitter != "" && t.Quits+1 >= lostLinks && !t.owns(t.Quitter) && !t.Alone {
 		detail := fmt.Sprintf("it alone gave up %d generations in a row", t.Quits+1)
-		return ruling{consensus.Blame{Peer: t.Quitter, Kind: plan.LostLink, Step: t.Start, Detail: detail}, true}, true
+		return ruling{Blame: consensus.Blame{Peer: t.Quitter, Kind: plan.LostLink, Step: t.Start, Detail: detail}, Out: true}, true
 	}
 	if len(t.Accusations) == 0 || len(t.Links)+1 < lostLinks {
 		return ruling{}, false
 	}
-	r := t.mostAccused(t.Accusations, append(slices.Concat(t.Links...), t.Accusations...))
-	if t.owns(r.Accused) && !t.owns(r.By) {
-		r.Accused, r.By = r.By, r.Accused
-	}
+	r := t.unreached(t.Accusations)
 	r.Detail = fmt.Sprintf("no link to it in %d generations in a row", len(t.Links)+1)
 	return leaveOut(r), true
+}
+
+// unreached returns the word against the member that most could not reach; an owner's node comes last.
+func (t trial) unreached(said []accusation) accusation {
+	a := t.mostAccused(said, append(slices.Concat(t.Links...), t.Accusations...))
+	if t.owns(a.Accused) && !t.owns(a.By) {
+		a.Accused, a.By = a.By, a.Accused
+	}
+	return a
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	// DeadAfter bounds the silence of a member before the leader asks its host whether the
-	// process still runs, and counts it as gone if not.
+	// process still runs, and counts it as gone if not. A member whose links were given up is suspected from then on.
 	DeadAfter = 5 * time.Second
 	// UnreachableAfter bounds the silence of a member whose host is silent too, where its heartbeats
 	// have taught no shorter bound: links bridge that time, as pipeline/link's Options.PeerTimeout says.
@@ -79,6 +79,8 @@ type view struct {
 	Ended string
 	// Restarts is what is to be done about a member whose process is started again and again.
 	Restarts ruling
+	// Apart are the members that are left out since data does not get through between them and another one.
+	Apart map[plan.PeerID]bool
 	// Layers counts those of the model. Offers are what the members have left of the plan once it is broken, which this
 	// leader has known for BrokenFor.
 	Layers    int
@@ -138,11 +140,20 @@ func decide(v view) verdict {
 	if v.Ending && !v.Returning {
 		return verdict{}
 	}
+	if r, ok := v.parting(); ok {
+		return verdict{Rule: r}
+	}
 	saved, salvaging := v.salvage()
 	if saved.Salvage != nil { // whoever may be dead
 		return saved
 	}
-	if gone, ok := v.silent(); ok {
+	switch gone, ok := v.silent(); {
+	case ok && !gone.Doubt:
+		return gone
+	case ok && !v.broken():
+		if lost := v.suspected(); lost.Prepare {
+			return lost
+		}
 		return gone
 	}
 	if v.Ending {
@@ -174,9 +185,14 @@ func decide(v view) verdict {
 	if v.Ended != "" {
 		return verdict{Plan: true, Why: v.Ended}
 	}
+	missed, misses := v.missed()
 	switch why := v.absence(); {
+	case salvaging && misses && !saved.Prepare:
+		return verdict{Prepare: missed.Prepare || missed.Plan, Why: missed.Why}
 	case salvaging:
 		return saved
+	case misses:
+		return missed
 	case why != "":
 		return verdict{Plan: true, Why: why}
 	case v.Checkpoint < v.Plan.Start:
@@ -264,6 +280,29 @@ func (v view) suspected() verdict {
 	return verdict{}
 }
 
+// missed waits for members of a broken plan that are silent: they may be back at any time, and no plan with them would get on
+// before. Where nothing is lost by it, the next plan does without those that are silent for longer than they ever are. They stay in
+// the run.
+func (v view) missed() (verdict, bool) {
+	if !v.broken() {
+		return verdict{}, false
+	}
+	places, waits, why := v.Plan.Peers(), false, ""
+	for _, m := range v.Members {
+		switch {
+		case !slices.Contains(places, m.Peer):
+		case m.Silent > m.suspicious():
+			waits, why = true, v.nameOf(m.Peer)+" is silent"
+		case m.Silent > DeadAfter:
+			waits = true
+		}
+	}
+	newer := func(o offer) bool { return !o.Replay && max(o.Step, o.Pending) > v.Checkpoint }
+	secured := v.Salvage != nil && v.Checkpoint >= v.Salvage.Step ||
+		v.heardAll() && v.Newest <= v.Checkpoint && !slices.ContainsFunc(v.Offers, newer)
+	return verdict{Plan: why != "" && secured, Prepare: why != "" && !secured, Why: why}, waits
+}
+
 // fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
 // may restart or leave to be forgotten. It waits for the words of all members for a while, for those of the accused as
 // long as a heartbeat takes.
@@ -306,7 +345,7 @@ func (v view) stalled() verdict {
 		if v.Ruled && s.Plans < hastyPlans {
 			return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
 		}
-		if s.For <= s.Patience {
+		if s.For <= s.Patience && !v.together() {
 			return verdict{}
 		}
 		if ok {
@@ -317,6 +356,14 @@ func (v view) stalled() verdict {
 		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is kept; start a node that holds a copy", v.Checkpoint)}
 	}
 	return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}
+}
+
+// together reports whether all members of a plan that made steps have said that it has ended for them, and have had the time to show
+// who cannot reach whom: nobody is waited for.
+func (v view) together() bool {
+	got := max(v.Checkpoint, v.Newest) > v.Plan.Start
+	away := func(p plan.PeerID) bool { return !slices.Contains(v.Stall.By, p) }
+	return got && v.Stall.For > showTime && !slices.ContainsFunc(v.Plan.Peers(), away)
 }
 
 // change handles the wishes that can wait for a checkpoint.

@@ -73,12 +73,13 @@ type Planner struct {
 // All methods may be called concurrently.
 type Leader struct {
 	Config
-	searches errgroup.Group
-	found    chan struct{} // receives a value when Run is to look
-	blocked  atomic.Value  // a string: why there is no plan
-	wish     atomic.Pointer[gossip.ScheduleWish]
-	wishes   chan struct{} // receives a value when there is another wish
-	ended    ended
+	searches  errgroup.Group
+	questions questions
+	found     chan struct{} // receives a value when Run is to look
+	blocked   atomic.Value  // a string: why there is no plan
+	wish      atomic.Pointer[gossip.ScheduleWish]
+	wishes    chan struct{} // receives a value when there is another wish
+	ended     ended
 	// departures belongs to Run.
 	departures departures
 }
@@ -158,8 +159,9 @@ type term struct {
 	quit     plan.PeerID
 	quits    int
 	restarts restarts
-	// suspect is the process whose loss was prepared for last.
+	// suspect is the process whose loss was prepared for last, silent the members that are silent for longer than they ever are.
 	suspect process
+	silent  []consensus.Member
 	// unruled is the generation whose ruling the log does not take.
 	unruled plan.Generation
 	// better compares the best plan for a roster with the one that runs.
@@ -167,9 +169,10 @@ type term struct {
 	better      *future[planner.Decision]
 	// decided is what came of it, once the cost of the change was weighed.
 	decided planner.Decision
-	// made is the next plan, for a state and a reason.
-	madeFor occasion
-	made    *future[made]
+	// made is the next plan, for a state and a reason, and those that are left then.
+	madeFor  occasion
+	madeLeft string
+	made     *future[made]
 	// ahead holds the plans for the loss of single members.
 	ahead *ahead
 	// schedule follows the steps of the running plan.
@@ -205,6 +208,7 @@ type made struct {
 // Run carries out the leader's duties on whichever node is elected, until ctx ends. It returns
 // after its searches, which end with ctx.
 func (l *Leader) Run(ctx context.Context) {
+	defer l.questions.work.Wait()
 	defer func() { _ = l.searches.Wait() }() // they return no errors
 	tick := time.NewTicker(decideEvery)
 	defer tick.Stop()
@@ -243,7 +247,7 @@ func (l *Leader) Run(ctx context.Context) {
 		if state.Run == nil {
 			continue
 		}
-		next := decide(t.view(state, seen))
+		next := decide(t.view(ctx, state, &seen))
 		if err := errors.Join(t.carryOut(ctx, state, next), t.grow(ctx, state)); err != nil && ctx.Err() == nil {
 			l.Log.Warn("leader", "cause", err)
 		}
@@ -273,9 +277,20 @@ func (l *Leader) search(ctx context.Context, f func(context.Context)) bool {
 	})
 }
 
-// view gathers what decide needs.
-func (t *term) view(state consensus.State, seen sightings) view {
+// view gathers what decide needs, and has members asked that are silent.
+func (t *term) view(ctx context.Context, state consensus.State, seen *sightings) view {
 	peers, generation := state.Plan.Peers(), state.Plan.Generation
+	stalled := t.Heartbeats.Stalled(peers, generation, seen.last)
+	t.silent = slices.DeleteFunc(slices.Clone(state.Members), func(m consensus.Member) bool {
+		if m.Peer == t.Self || m.State == consensus.Gone {
+			return true
+		}
+		silent, suspicious, _ := seen.missed(m, stalled)
+		if silent > DeadAfter {
+			t.ask(ctx, m)
+		}
+		return silent <= suspicious
+	})
 	v := view{
 		Names: map[plan.PeerID]string{}, Plan: state.Plan, Checkpoint: state.Checkpoint.Step,
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
@@ -297,7 +312,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 			Active: m.State == consensus.Active, Leaving: m.State == consensus.Draining, Restarted: state.Reborn(m),
 		}
 		if m.Peer != t.Self {
-			member.Silent, member.Suspicious, member.Lost = seen.silent(m)
+			member.Silent, member.Suspicious, member.Lost = seen.missed(m, stalled)
 		}
 		v.Members = append(v.Members, member)
 	}
@@ -308,7 +323,7 @@ func (t *term) view(state consensus.State, seen sightings) view {
 		t.countedAt = state.Checkpoint.Step
 	}
 	v.Stall = stall{
-		Stall: t.Heartbeats.Stalled(peers, generation, seen.last), Patience: min(stallGrace<<min(t.plans, 5), time.Minute),
+		Stall: stalled, Patience: min(stallGrace<<min(t.plans, 5), time.Minute),
 		Plans: t.plans, Alone: OnlyHolder(state, t.Self),
 	}
 	if len(state.Older) > 0 {
@@ -316,6 +331,9 @@ func (t *term) view(state consensus.State, seen sightings) view {
 	}
 	v.Orphaned = orphaned(state)
 	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), t.Now())
+	if len(v.Stall.Accusations) > 0 {
+		v.Trial.Lively = t.lively(state, v.Stall.Stall, seen)
+	}
 	v.Ruled = t.ruled(state)
 	t.viewSalvage(state, &v, seen.last)
 	v.Jump, _ = t.losses.look(state, t.Losses)
@@ -379,7 +397,10 @@ func (t *term) compare(state consensus.State, now time.Time) string {
 	if state.Plan.Generation == 0 {
 		return ""
 	}
-	out := leftOut(state, t.Now())
+	if slices.ContainsFunc(t.silent, func(m consensus.Member) bool { return state.Plan.Places(m.Peer) }) {
+		return "" // it is back soon, or gone
+	}
+	out := append(leftOut(without(state, t.silent), t.Now()), t.silent...)
 	if r := (roster{state.Epoch, state.Plan.Generation, namesOf(out)}); t.comparedFor != r {
 		t.decided = planner.Decision{}
 		in := NextInput(without(state, out))
@@ -411,20 +432,19 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	switch {
+	case v.Doubt:
+		return nil // it is being asked, and its host: it may be the link that is down, which comes back
 	case v.Gone != "":
 		if !v.Ended && t.Consensus.Answers(ctx, v.Gone) { // only its gossip does not come through
 			t.Log.Debug("no heartbeats of a node that lives", "peer", v.Gone)
 			t.Heartbeats.Touch(v.Gone, time.Now())
 			return nil
 		}
-		if v.Doubt && !t.Peers.Refuses(ctx, v.Gone) {
-			return nil // it may be the link that is down, which comes back
-		}
 		m, _ := state.Member(v.Gone)
 		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
 	case v.Rule != ruling{}:
-		return t.proposeRuling(ctx, state, v.Rule)
+		return t.proposeRuling(ctx, state, t.confirm(ctx, state, v.Rule))
 	case v.Salvage != nil:
 		t.salvages++
 		t.Log.Info("having the newest step saved from memory", "generation", v.Salvage.Generation, "step", v.Salvage.Step)
@@ -454,15 +474,22 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	return nil
 }
 
-// nextPlan returns the next generation for a reason once a search has made it. It does not wait for the search.
+// nextPlan returns the next generation for a reason once a search has made it. It does not wait for the search. Members that
+// are silent for longer than they ever are have no part in it.
 func (t *term) nextPlan(state consensus.State, why string) (made, bool) {
-	out := leftOut(state, t.Now())
-	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(out)}, why}
-	if t.madeFor != o || t.made == nil {
-		t.madeFor, t.made = o, t.ahead.take(state, out)
-		if t.made == nil {
+	rest := without(state, t.silent)
+	out := leftOut(rest, t.Now())
+	o := occasion{roster{state.Epoch, state.Plan.Generation, namesOf(append(out, t.silent...))}, why}
+	if t.madeFor == o && t.made != nil {
+		return t.made.get()
+	}
+	left, found := remaining(rest, out, ""), t.schedule.watched.why
+	// Of who is silent first, and then gone, the same plan is the answer.
+	same := t.made != nil && t.madeFor.generation == o.generation && t.madeLeft == left && why != found && t.madeFor.why != found
+	if t.madeFor, t.madeLeft = o, left; !same {
+		if t.made = t.ahead.take(rest, out); t.made == nil {
 			search := t.schedule.planner(why)
-			t.made = begin(t.search, func(ctx context.Context) made { return makePlan(ctx, state, out, search) })
+			t.made = begin(t.search, func(ctx context.Context) made { return makePlan(ctx, rest, out, search) })
 		}
 	}
 	return t.made.get()

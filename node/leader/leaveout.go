@@ -29,10 +29,8 @@ func (t *term) trial(state consensus.State, by []plan.PeerID, said []accusation,
 	if tr.Start = state.Plan.Start; len(state.Older) > 0 && state.Checkpoint.Step == tr.Start {
 		tr.Older = state.Older[0].Step
 	}
-	if len(by) == 1 {
-		if tr.Quitter = by[0]; t.quit == by[0] {
-			tr.Quits = t.quits
-		}
+	if tr.Quitter = quitter(by, said); tr.Quitter != "" && t.quit == tr.Quitter {
+		tr.Quits = t.quits
 	}
 	usable := 0
 	for _, m := range state.Members {
@@ -101,14 +99,29 @@ func (t *term) noteLinks(state consensus.State) {
 	if len(stall.Accusations) > 0 && !ruled {
 		t.links = append(t.links, stall.Accusations)
 	}
-	switch {
-	case len(stall.By) != 1 || ruled:
+	switch by := quitter(stall.By, stall.Accusations); {
+	case by == "" || ruled:
 		t.quit, t.quits = "", 0
-	case t.quit != stall.By[0]:
-		t.quit, t.quits = stall.By[0], 1
+	case t.quit != by:
+		t.quit, t.quits = by, 1
 	default:
 		t.quits++
 	}
+}
+
+// quitter returns the only member that has given a generation up, or the only one that had a reason, which others followed; empty
+// where there is none.
+func quitter(by []plan.PeerID, said []accusation) (one plan.PeerID) {
+	if len(by) == 1 {
+		return by[0]
+	}
+	for _, a := range said {
+		if one != "" && a.By != one {
+			return ""
+		}
+		one = a.By
+	}
+	return one
 }
 
 // leftOut returns the members that plans do without now, the least guilty first: those of the lowest score, and
@@ -128,7 +141,10 @@ func leftOut(state consensus.State, now time.Time) (out []consensus.Member) {
 func namesOf(members []consensus.Member) string {
 	var b strings.Builder
 	for _, m := range members {
-		fmt.Fprintf(&b, "%q %d ", m.Peer, m.Blamed.Until)
+		fmt.Fprintf(&b, "%q ", m.Peer)
+		if m.Blamed != nil {
+			fmt.Fprintf(&b, "%d ", m.Blamed.Until)
+		}
 	}
 	return b.String()
 }

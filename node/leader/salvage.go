@@ -128,17 +128,25 @@ func (v view) salvage() (verdict, bool) {
 		return verdict{}, false
 	}
 	why, saved := v.absence(), v.Salvage != nil && v.Checkpoint >= v.Salvage.Step
-	if v.Salvage != nil && !saved && v.SalvagedFor <= v.SavePatience+v.ReplayPatience && v.undertaken(*v.Salvage) {
+	best, ok := salvageOf(v.Plan, v.Layers, v.Checkpoint, v.Offers)
+	shorter := ok && v.Salvage != nil && v.replays(*v.Salvage) && !v.replays(best) && v.Salvages < mostSalvages // who was away is back
+	if v.Salvage != nil && !saved && v.SalvagedFor <= v.SavePatience+v.ReplayPatience && v.undertaken(*v.Salvage) && !shorter {
 		return verdict{Prepare: why != "", Why: why}, true
 	}
-	if !saved && v.BrokenFor <= salvageGrace && !v.heardAll() {
+	if !saved && v.BrokenFor <= salvageGrace && (!v.heardAll() || v.mayPart()) {
 		return verdict{}, true
 	}
-	best, ok := salvageOf(v.Plan, v.Layers, v.Checkpoint, v.Offers)
 	if !ok || v.Salvages >= mostSalvages || v.Salvage != nil && reflect.DeepEqual(best, *v.Salvage) {
 		return verdict{}, false
 	}
 	return verdict{Salvage: &best}, true
+}
+
+// replays reports whether a part of a salvage is computed again.
+func (v view) replays(s consensus.Salvage) bool {
+	return slices.ContainsFunc(s.Parts, func(p consensus.SalvagePart) bool {
+		return !v.Plan.Has(p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage})
+	})
 }
 
 // spoilt reports whether somebody says that what the generation computed is wrong.
@@ -156,12 +164,17 @@ func (v view) undertaken(s consensus.Salvage) bool {
 	})
 }
 
-// heardAll reports whether all members of the plan that live, as far as anybody knows, have ended the generation.
+// heardAll reports whether all members of the plan that live, as far as anybody knows, have ended the generation. Who is accused
+// lives if it was heard of lately: the link may be at fault.
 func (v view) heardAll() bool {
 	absent := v.absent()
+	lately := func(p plan.PeerID) bool {
+		return slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Peer == p && m.Silent <= steadyGap })
+	}
 	return !slices.ContainsFunc(v.Plan.Peers(), func(p plan.PeerID) bool {
 		_, away := absent[p]
-		accused := slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool { return a.Accused == p })
+		away = away || v.Apart[p]
+		accused := !lately(p) && slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool { return a.Accused == p })
 		offers := slices.ContainsFunc(v.Offers, func(o offer) bool { return o.By == p })
 		return !away && !accused && !offers && !slices.Contains(v.Stall.By, p)
 	})
@@ -184,7 +197,21 @@ func (t *term) offers(state consensus.State) (all []offer) {
 			}
 		}
 	}
+	reached := slices.DeleteFunc(slices.Clone(all), func(o offer) bool { return partedBy(state, o.By) })
+	if len(reached) < len(all) {
+		reached = append(reached, t.replays(state, reached)...)
+		if _, ok := salvageOf(state.Plan, state.Run.Model.Layers(), state.Checkpoint.Step, reached); ok {
+			return reached // what a member saves is of no use where others cannot fetch it
+		}
+	}
 	return append(all, t.replays(state, all)...)
+}
+
+// partedBy reports whether a member is left out since data does not get from it to another one, or to it, in this generation.
+func partedBy(s consensus.State, p plan.PeerID) bool {
+	return slices.ContainsFunc(s.Blames, func(b consensus.Blame) bool {
+		return b.Generation == s.Plan.Generation && b.Peer == p && b.Kind == plan.LostLink && b.Until != 0
+	})
 }
 
 // replays returns which member can bring the workers of those that do not live to newer steps: of those that have not failed to
@@ -263,6 +290,10 @@ func (t *term) viewSalvage(state consensus.State, v *view, now time.Time) {
 		return
 	}
 	v.Layers, v.Offers, v.Salvage, v.Salvages = state.Run.Model.Layers(), t.offers(state), state.Salvage, t.salvages
+	v.Apart = map[plan.PeerID]bool{}
+	for _, p := range state.Plan.Peers() {
+		v.Apart[p] = partedBy(state, p)
+	}
 	v.BrokenFor = t.broken.since(state.Plan.Generation, nil, now)
 	if v.Salvage == nil {
 		return

@@ -1,9 +1,11 @@
 package leader
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/pipeline/link/silence"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -28,7 +30,9 @@ type process struct {
 type sighting struct {
 	heard time.Time // its newest sign of life
 	since time.Time // its silence counts from here
-	times silence.Times
+	// steady is when it was last silent for longer than steadyGap.
+	steady time.Time
+	times  silence.Times
 }
 
 const (
@@ -37,6 +41,8 @@ const (
 	lookCounts = 2 * decideEvery
 	// mostBusy bounds the time that a member's answer and its host's are waited for.
 	mostBusy = 3 * time.Second
+	// steadyGap is how long a member that lives may be silent: one of its heartbeats may get lost.
+	steadyGap = 2*gossip.Every + gossip.Every/2
 )
 
 // look takes in the processes in the roster at time now. heard returns when a member gave its newest sign of life.
@@ -51,9 +57,16 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 		id, at := process{m.Peer, m.ProcessEpoch}, heard(m.Peer)
 		seen := before[id]
 		if seen == nil {
-			seen = &sighting{heard: at, since: now}
+			seen = &sighting{heard: at, since: now, steady: now}
 		}
 		seen.since = seen.since.Add(slept)
+		quiet := now.Sub(seen.since)
+		if at.After(seen.since) {
+			quiet = at.Sub(seen.since)
+		}
+		if quiet > steadyGap {
+			seen.steady = now
+		}
 		if at.After(seen.heard) {
 			if at.After(seen.since) {
 				seen.times.Note(at.Sub(seen.since))
@@ -70,6 +83,23 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 func (s *sightings) silent(m consensus.Member) (silent, suspicious, lost time.Duration) {
 	seen := s.of[process{m.Peer, m.ProcessEpoch}]
 	return max(0, s.last.Sub(seen.since)), seen.times.Suspicion(), seen.times.Bound()
+}
+
+// missed is silent for a member that others may have given up for want of its links: then the silence here is suspicious from
+// DeadAfter on.
+func (s *sightings) missed(m consensus.Member, stall gossip.Stall) (silent, suspicious, lost time.Duration) {
+	silent, suspicious, lost = s.silent(m)
+	if slices.ContainsFunc(stall.Accusations, func(a accusation) bool { return a.Accused == m.Peer && a.Kind == plan.LostLink }) {
+		suspicious = min(suspicious, DeadAfter)
+	}
+	return silent, suspicious, lost
+}
+
+// steady reports whether a process has given signs of life since a moment, never more than steadyGap apart, and one after
+// another moment.
+func (s *sightings) steady(m consensus.Member, since, after time.Time) bool {
+	seen := s.of[process{m.Peer, m.ProcessEpoch}]
+	return seen != nil && seen.steady.Before(since) && seen.heard.After(after)
 }
 
 // ended holds the processes of members that have ended, the newest of each member.

@@ -148,7 +148,7 @@ func (e *Endpoint) register(id plan.PeerID, conn *liveConn) error {
 	}
 	defer e.mu.Unlock()
 	p := e.peer(id)
-	p.conns, p.ended = append(p.conns, conn), false
+	p.conns, p.ended, p.missing = append(p.conns, conn), false, false
 	if len(p.conns) > maxConns {
 		e.end(p.conns[0], codeReplaced, "replaced by a newer connection")
 		p.conns = p.conns[1:]

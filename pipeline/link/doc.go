@@ -67,8 +67,9 @@
 // connections that come of it do no harm. Heartbeats go over each connection once a second. What a
 // silence means is not guessed:
 //
-//   - The network is down, or the host is: nothing answers. The peer is lost after Options.PeerTimeout
-//     (15 s), before that everything resumes by itself.
+//   - The network is down, or the host is: nothing answers. The peer is lost when it was silent for longer than it
+//     ever is, as the liveness of its connections has learned, between Options.LeastTimeout and Options.PeerTimeout (15 s).
+//     Before that everything resumes by itself. In the time in which this process slept nobody was silent.
 //   - The process has ended while its host lives: the host answers that nobody listens (Refuser). Asked
 //     before each dial but the first; after two such answers the peer is lost, some 5 s after its end.
 //     That takes a peer that was reached over QUIC or TCP at an address which it announces. One that was

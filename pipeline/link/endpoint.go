@@ -45,6 +45,8 @@ type peer struct {
 	fetching chan struct{}  // one element for each Fetch stream
 	serving  int            // chunk streams being answered
 	tuner    *tuner         // of the last session, nil before the first has ended
+	life     liveness       // of the session's goroutine, and of each later one's
+	missing  bool           // a session has lost it, and nothing was connected since
 	over     plan.Transport // over which messages went last
 	ended    bool           // its process has, and no connection was made since
 	bulk     pacer
@@ -224,6 +226,21 @@ func (e *Endpoint) PeerEnded(id plan.PeerID) {
 	for _, conn := range p.conns {
 		e.end(conn, codeSilent, "the peer's process has ended")
 	}
+}
+
+// Missing reports whether a peer was lost for its silence and has not been connected since: it may take long to reach it.
+func (e *Endpoint) Missing(id plan.PeerID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peers[id]
+	return p != nil && p.missing
+}
+
+// miss notes that a peer was lost for its silence.
+func (e *Endpoint) miss(id plan.PeerID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.peer(id).missing = true
 }
 
 // keep has the next session with a peer begin with what a tuner has found.

@@ -68,6 +68,9 @@ type Options struct {
 	// PeerTimeout is how long a peer may be silent or unreachable before it is lost; a peer
 	// that is known to be dead is lost at once. Default 15 s.
 	PeerTimeout time.Duration
+	// LeastTimeout is how long a peer may be silent whose traffic shows that it never is for so long; what is learned lies
+	// between the two. Default PeerTimeout.
+	LeastTimeout time.Duration
 	// ConnTimeout is how long a connection may be silent before it is replaced, and how long
 	// one attempt to make one may take. Default 4 s, at most a third of PeerTimeout.
 	ConnTimeout time.Duration
@@ -102,6 +105,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	setDefault(&o.PeerTimeout, 15*time.Second)
+	setDefault(&o.LeastTimeout, o.PeerTimeout)
 	setDefault(&o.ConnTimeout, min(4*time.Second, o.PeerTimeout/3))
 	setDefault(&o.Heartbeat, time.Second)
 	setDefault(&o.CloseTimeout, time.Second)

@@ -26,6 +26,7 @@ type remote struct {
 	endCtx, endAll context.CancelFunc
 	epoch          atomic.Uint64 // the process epoch of the peer's endpoint, 0 until it is known
 	heard          atomic.Int64  // when the last byte of a frame came, in nanoseconds after begun, which no clock moves; 0 is never
+	silence        atomic.Int64  // for how long nothing had come at the last look, in nanoseconds
 	left           atomic.Bool   // the peer has closed its session
 	want           atomic.Int32  // how many connections are to send
 	counts         traffic
@@ -37,6 +38,7 @@ type remote struct {
 	// These are run's alone. sampled is the state at the end of the last sample, silent reports that nothing has come over
 	// any connection for nearly two heartbeats, told is the choice that was logged last.
 	tuner   *tuner
+	life    *liveness
 	begun   time.Time
 	sampled sample
 	silent  bool
@@ -61,6 +63,7 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 	} else {
 		r.tuner = r.tuner.again()
 	}
+	r.life = &s.endpoint.peer(id).life
 	s.endpoint.mu.Unlock()
 	r.want.Store(int32(r.tuner.using.n))
 	beat := wire.Frame{Tag: wire.Tag{Kind: wire.Heartbeat, Generation: s.generation}}
@@ -76,17 +79,17 @@ func newRemote(s *Session, id plan.PeerID) *remote {
 // connection that breaks; what was under way on it is sent again.
 func (r *remote) run() {
 	e := r.session.endpoint
-	tick := time.NewTicker(e.opt.interval())
+	tick := time.NewTicker(e.opt.interval() / looksPerBeat)
 	defer tick.Stop()
 	d := newDialer(r)
 	defer d.again.Stop()
-	seen := time.Now()
+	r.life.begin(e.opt.interval(), time.Now())
 	defer func() { e.keep(r.id, r.tuner) }()
-	closing := r.ctx.Done()
+	closing, looks := r.ctx.Done(), 0
 	for {
 		conns, changed := e.connections(r.id)
 		if r.use(conns) {
-			if seen = time.Now(); r.silent {
+			if r.life.excuse(time.Now()); r.silent {
 				r.closeSilent()
 				r.silent = false
 			}
@@ -100,6 +103,9 @@ func (r *remote) run() {
 		d.want(r.lacking(conns, d.attempts == 0))
 		select {
 		case <-closing:
+			if r.life.silent(time.Now()) > 2*e.opt.interval() {
+				r.endAll() // who is silent reads nothing that is queued
+			}
 			if len(r.connections) > 0 || r.unread() == 0 {
 				r.closeSilent()
 				return
@@ -118,10 +124,12 @@ func (r *remote) run() {
 				r.tuner.lose(d.over, missing(err))
 			}
 		case <-tick.C:
-			if err := r.look(&seen); err != nil {
+			if err := r.look(); err != nil {
 				r.lose(err)
 			}
-			r.tune()
+			if looks++; looks%looksPerBeat == 0 {
+				r.tune()
+			}
 		}
 	}
 }
@@ -211,31 +219,34 @@ func (r *remote) stir() {
 	}
 }
 
-// look closes the connections that have gone silent. It returns an error when the peer is to be taken
-// for lost: nothing has come since seen plus PeerTimeout.
-func (r *remote) look(seen *time.Time) error {
+// look closes the connections that have gone silent. It returns an error when the peer is to be taken for lost: it was silent
+// for longer than it ever is.
+func (r *remote) look() error {
 	opt, now := r.session.endpoint.opt, time.Now()
+	slept := r.life.look(now)
 	for _, c := range r.connections {
+		c.moved = c.moved.Add(slept)
 		c.look(now)
 		if r.left.Load() {
 			c.moved = now // nothing is sent any more, so that nothing can come back
 		}
-		if c.moved.After(*seen) {
-			*seen = c.moved
-		}
+		r.life.hear(c.moved)
 	}
 	if r.left.Load() {
-		*seen = now
+		r.life.excuse(now)
 	}
-	lively := now.Sub(*seen) <= 2*opt.interval()
-	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && now.Sub(*seen) > opt.interval()*3/2
+	silent := r.life.silent(now)
+	r.silence.Store(int64(silent))
+	lively := silent <= 2*opt.interval()
+	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && silent > opt.interval()*3/2
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
 			r.session.endpoint.end(c.conn, codeSilent, fmt.Sprintf("nothing came for %v", d))
 		}
 	}
-	if d := now.Sub(*seen); d > opt.PeerTimeout {
-		return fmt.Errorf("nothing came for %v", d)
+	if silent > r.life.patience(opt) {
+		r.session.endpoint.miss(r.id)
+		return fmt.Errorf("nothing came for %v", silent)
 	}
 	heard := r.heard.Load() // 0 while the peer may not have opened its session yet
 	d := now.Sub(r.begun) - time.Duration(heard)

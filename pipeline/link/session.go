@@ -197,6 +197,14 @@ func (s *Session) Fault(peer plan.PeerID) *plan.Fault {
 	return fault
 }
 
+// Silence returns for how long nothing has come from a peer, 0 of one that the session does not have.
+func (s *Session) Silence(peer plan.PeerID) time.Duration {
+	if r := s.remotes[peer]; r != nil {
+		return time.Duration(r.silence.Load())
+	}
+	return 0
+}
+
 // Drop gives up a peer that is known to be gone, before links notice: no call waits for it any more.
 func (s *Session) Drop(peer plan.PeerID) {
 	if r := s.remotes[peer]; r != nil {

@@ -10,8 +10,9 @@ import (
 	"pnode/swarm/transport"
 )
 
-// lateTime is how long a connection that came too late for its dial is kept for the next one.
-const lateTime = 5 * time.Second
+// lateTime is how long a connection that came too late for its dial is kept for the next one, which comes after a second at most. The
+// other end may use it meanwhile, and gets no answer.
+const lateTime = 1500 * time.Millisecond
 
 // lateConns keeps connections that came when their caller had given up, one for each peer.
 type lateConns struct {

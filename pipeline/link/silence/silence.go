@@ -6,13 +6,19 @@
 // one for each peer, and so has the leader for each member. It imports nothing of this project.
 package silence
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// Least and Most bound what is learned. A machine that gets another address is silent for up to 6 s, and must not count as
 	// lost then. Most holds for a peer of which little is known.
 	Least = 8 * time.Second
 	Most  = 15 * time.Second
+	// LeastLink bounds what is learned of a link. Whoever gives a link up loses nothing by it, so that it may be early: the state
+	// stays, and a plan with the peer follows once that is back.
+	LeastLink = 5 * time.Second
 
 	// newest is how many times are remembered, enough how many tell something.
 	newest = 64
@@ -38,21 +44,30 @@ func (t *Times) Note(gap time.Duration) {
 }
 
 // Bound returns the silence after which the peer counts as lost, between Least and Most.
-func (t *Times) Bound() time.Duration {
+func (t *Times) Bound() time.Duration { return t.bound(0, Least, Most) }
+
+// Usual is Bound between two other bounds, for those who lose little where they are wrong. It leaves the longest time out: one
+// outage is no habit.
+func (t *Times) Usual(least, most time.Duration) time.Duration { return t.bound(1, least, most) }
+
+// bound returns the silence that the times allow but for so many of the longest ones. Where little is known it is the greatest.
+func (t *Times) bound(without int, least, most time.Duration) time.Duration {
 	if t.count < enough {
-		return Most
+		return most
 	}
-	known := t.gaps[:min(t.count, newest)]
-	var sum, spread, most time.Duration
+	known := slices.Clone(t.gaps[:min(t.count, newest)])
+	slices.Sort(known)
+	known = known[:len(known)-without]
+	var sum, spread time.Duration
 	for _, gap := range known {
-		sum, most = sum+gap, max(most, gap)
+		sum += gap
 	}
 	mean := sum / time.Duration(len(known))
 	for _, gap := range known {
 		spread += max(gap-mean, mean-gap)
 	}
-	bound := max(mean+deviations*spread/time.Duration(len(known)), longest*most)
-	return min(max(bound, Least), Most)
+	bound := max(mean+deviations*spread/time.Duration(len(known)), longest*known[len(known)-1])
+	return min(max(bound, least), most)
 }
 
 // Suspicion returns the silence after which an answer to the peer's loss is to be prepared.

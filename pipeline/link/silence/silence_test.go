@@ -65,3 +65,23 @@ func TestFewAreMissed(t *testing.T) {
 		t.Errorf("a loss is noticed after %v", got)
 	}
 }
+
+// TestUsual: the bound of those who lose little leaves one outage out, and no second one.
+func TestUsual(t *testing.T) {
+	const s = time.Second
+	var learned Times
+	if got := learned.Usual(5*s, 15*s); got != 15*s {
+		t.Errorf("of a stranger: %v", got)
+	}
+	for range newest {
+		learned.Note(s)
+	}
+	for i, want := range []time.Duration{5 * s, 5 * s, 12 * s} {
+		if i > 0 {
+			learned.Note(6 * s)
+		}
+		if got := learned.Usual(5*s, 15*s); got != want {
+			t.Errorf("after %d outages %v, want %v", i, got, want)
+		}
+	}
+}

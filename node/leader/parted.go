@@ -1,0 +1,120 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"pnode/node/gossip"
+	"pnode/pipeline/link/silence"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// A link may be dead, perhaps in one direction alone, while both ends live: no relay led around it, or the link would not have been
+// given up. Every member of a plan exchanges messages with the coordinator, and most with others, so that no plan with both would get
+// on. One of the two is left out for a while.
+
+// showTime is how long members take at most to show that they live: a heartbeat, and a look.
+const showTime = gossip.Every + decideEvery
+
+// parting rules on a dead link whose ends live. It comes before anything is saved: what the one that is left out saves others could
+// not fetch.
+func (v view) parting() (ruling, bool) {
+	if v.Ruled || v.Ending || v.Plan.Generation == 0 || v.spoilt() || v.Stall.Lacks {
+		return ruling{}, false
+	}
+	return v.Trial.parted()
+}
+
+// mayPart reports whether members that are not silent accuse one another of a dead link, and may show within a moment that they have
+// lived all the time.
+func (v view) mayPart() bool {
+	speaks := func(p plan.PeerID) bool {
+		return slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Peer == p && !m.Restarted && m.Silent <= steadyGap })
+	}
+	return v.Stall.For <= showTime && !v.Ruled && slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool {
+		return a.Kind == plan.LostLink && speaks(a.By) && speaks(a.Accused)
+	})
+}
+
+// parted rules where both ends of a link that was given up have lived all the time. Either may lie, and either being left out helps. It
+// is the accused, unless the other one was an end of more such links: who lies pays for the second lie. Owners' nodes stay.
+func (t trial) parted() (ruling, bool) {
+	said := slices.DeleteFunc(slices.Clone(t.Accusations), func(a accusation) bool {
+		return a.Kind != plan.LostLink || !t.Lively[a.By] || !t.Lively[a.Accused]
+	})
+	if len(said) == 0 {
+		return ruling{}, false
+	}
+	a := t.unreached(said)
+	if t.ends(a.By) > t.ends(a.Accused) && !(t.owns(a.By) && !t.owns(a.Accused)) {
+		a.Accused, a.By = a.By, a.Accused
+	}
+	a.Detail = partedFrom(t.Name(a.By))
+	r := leaveOut(a)
+	r.Parted = true
+	return r, true
+}
+
+// ends counts the rulings of before on dead links of which a member was an end.
+func (t trial) ends(p plan.PeerID) (n int) {
+	for _, b := range t.Past {
+		if b.Kind == plan.LostLink && b.Until != 0 && (b.Peer == p || b.Accuser == p) {
+			n++
+		}
+	}
+	return n
+}
+
+// partedFrom says for people why a member is left out that lives.
+func partedFrom(name string) string {
+	return fmt.Sprintf("no data comes through between it and %s, and both live", name)
+}
+
+// lively returns the members of the plan that have given signs of life all the time since a link that was given up went silent, and
+// one since others were told of it: gossip takes other ways than the data. This node is one of them.
+func (t *term) lively(state consensus.State, stall gossip.Stall, seen *sightings) map[plan.PeerID]bool {
+	all := map[plan.PeerID]bool{}
+	told := seen.last.Add(-stall.For)
+	for _, p := range state.Plan.Peers() {
+		m, _ := state.Member(p)
+		if p == t.Self || m.State != consensus.Gone && !state.Reborn(m) && seen.steady(m, told.Add(-silence.LeastLink), told) {
+			all[p] = true
+		}
+	}
+	return all
+}
+
+// confirm asks both ends of a link that is dead, where that is the reason of a ruling. The one that does not answer this node
+// either is left out.
+func (t *term) confirm(ctx context.Context, state consensus.State, r ruling) ruling {
+	if !r.Parted {
+		return r
+	}
+	if deaf, one := t.deafOf(ctx, r.Peer, r.Accuser); one && deaf != r.Peer {
+		r.Peer, r.Accuser = r.Accuser, r.Peer
+		r.Detail = partedFrom(state.NameOf(r.Accuser))
+	}
+	return r
+}
+
+// deafOf returns which of two members does not answer this leader, where the other one does.
+func (t *term) deafOf(ctx context.Context, a, b plan.PeerID) (deaf plan.PeerID, one bool) {
+	var asking sync.WaitGroup
+	pair, answers := []plan.PeerID{a, b}, []bool{true, true}
+	for i, p := range pair {
+		if p != t.Self {
+			asking.Go(func() { answers[i] = t.Consensus.Answers(ctx, p) })
+		}
+	}
+	asking.Wait()
+	switch {
+	case answers[0] == answers[1]:
+		return "", false
+	case answers[0]:
+		return b, true
+	}
+	return a, true
+}
