@@ -50,8 +50,8 @@
 // idle connection and refuses another one (swarm/lifeline). Elsewhere silence tells.
 // Members send a heartbeat each second (gossip). A member that is silent for 5 s is gone if it
 // does not answer and its host says that its process has ended. If the host is silent too, a link
-// may be down. Silence that is shorter than 5 s costs its time alone: links resume. A link gives a peer up
-// that is silent for longer than its traffic has taught, 5 to 15 s (pipeline/link/silence). The generation ends then, for
+// may be down. Silence that is shorter than 6 s costs its time alone: links resume. A link gives a peer up
+// that is silent for longer than its traffic has taught, 6 to 15 s (pipeline/link/silence). The generation ends then, for
 // all members as soon as they hear of it, and its workers' state stays in memory (salvage.go) and is saved. Where nothing is lost by it, the
 // next plan does without the silent member (leader.missed), which is still in the run, and is gone only after the 8 to 15 s that
 // its heartbeats teach. Where both ends of a link live that is given up, one of them is left out for a while (leader/parted.go). All that live can be brought to one step, the newest that one of them has

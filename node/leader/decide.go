@@ -129,6 +129,7 @@ type verdict struct {
 	Rollback plan.Step // give the newest checkpoint up for this one; 0 is no
 	Rule     ruling    // write down whose fault it was; zero is no
 	Plan     bool      // make a new plan now
+	Again    bool      // the same as before
 	Why      string
 	// Blocked says why there is no plan and none can be made.
 	Blocked string
@@ -345,7 +346,10 @@ func (v view) stalled() verdict {
 		if v.Ruled && s.Plans < hastyPlans {
 			return verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
 		}
-		if s.For <= s.Patience && !v.together() {
+		if s.For <= s.Patience {
+			if v.together() {
+				return verdict{Plan: true, Again: true, Why: "a member gave the generation up: " + s.Why}
+			}
 			return verdict{}
 		}
 		if ok {
@@ -359,7 +363,7 @@ func (v view) stalled() verdict {
 }
 
 // together reports whether all members of a plan that made steps have said that it has ended for them, and have had the time to show
-// who cannot reach whom: nobody is waited for.
+// who cannot reach whom: nobody is waited for, and all can go on where they were.
 func (v view) together() bool {
 	got := max(v.Checkpoint, v.Newest) > v.Plan.Start
 	away := func(p plan.PeerID) bool { return !slices.Contains(v.Stall.By, p) }

@@ -467,6 +467,11 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 	case v.Rollback != 0:
 		t.Log.Warn("going back to an older checkpoint", "from", state.Checkpoint.Step, "to", v.Rollback, "why", v.Why)
 		return t.Consensus.Propose(ctx, consensus.Rollback{From: state.Checkpoint.Step, To: v.Rollback, Term: t.number, Reason: v.Why})
+	case v.Again:
+		again := state.Plan
+		again.Generation, again.Start = state.Plan.Generation+1, state.Checkpoint.Step
+		same := made{lines: []string{"the same plan as before: all of its members are back, and have their state in memory"}}
+		return t.commitPlan(ctx, state, consensus.SetPlan{Plan: again, Term: t.number, Epoch: state.Epoch, Reasons: same.reasons(v.Why)})
 	case v.Plan:
 		return t.proposePlan(ctx, state, v.Why)
 	}
@@ -533,11 +538,16 @@ func (t *term) proposePlan(ctx context.Context, state consensus.State, why strin
 	}
 	t.blocked.Store("")
 	m.plan.Start = state.Checkpoint.Step // a search ahead knew an older one
-	err := t.Consensus.Propose(ctx, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.reasons(why)})
+	return t.commitPlan(ctx, state, consensus.SetPlan{Plan: m.plan, Term: t.number, Epoch: state.Epoch, Reasons: m.reasons(why)})
+}
+
+// commitPlan has the log take a plan. A refusal for age is no error.
+func (t *term) commitPlan(ctx context.Context, state consensus.State, e consensus.SetPlan) error {
+	err := t.Consensus.Propose(ctx, e)
 	if err == nil {
 		t.plans++
 		t.noteLinks(state)
-		t.Log.Info("committed a plan", "generation", m.plan.Generation, "start", m.plan.Start, "why", why)
+		t.Log.Info("committed a plan", "generation", e.Plan.Generation, "start", e.Plan.Start, "why", e.Reasons[0])
 	}
 	if errors.Is(err, consensus.ErrStale) {
 		return nil

@@ -169,7 +169,7 @@ func TestMissed(t *testing.T) {
 		{"it is back, and all have said so", broken(0, func(v *view) {
 			saved(v)
 			v.Stall.For, v.Stall.By = showTime+1, append(v.Stall.By, "a")
-		}), verdict{Plan: true, Why: "a member gave the generation up: lost a"}},
+		}), verdict{Plan: true, Again: true, Why: "a member gave the generation up: lost a"}},
 		{"it is back with its state, which another one computes again", broken(0, func(v *view) {
 			asked(v)
 			v.Salvage = &consensus.Salvage{Step: 37, Parts: []consensus.SalvagePart{{By: "b", Replica: 1}}}

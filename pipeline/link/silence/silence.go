@@ -16,9 +16,9 @@ const (
 	// lost then. Most holds for a peer of which little is known.
 	Least = 8 * time.Second
 	Most  = 15 * time.Second
-	// LeastLink bounds what is learned of a link. Whoever gives a link up loses nothing by it, so that it may be early: the state
-	// stays, and a plan with the peer follows once that is back.
-	LeastLink = 5 * time.Second
+	// LeastLink bounds what is learned of a link. Whoever gives a link up loses little by it, so that it may be early: the state
+	// stays, and a plan with the peer follows once that is back. But a machine that moves should not pay for that each time.
+	LeastLink = 6 * time.Second
 
 	// newest is how many times are remembered, enough how many tell something.
 	newest = 64
