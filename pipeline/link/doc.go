@@ -75,7 +75,8 @@
 //     That takes a peer that was reached over QUIC or TCP at an address which it announces. One that was
 //     reached over WebSocket or through a relay only, or has only come in over TCP itself, is lost after
 //     Options.PeerTimeout, since nobody can say that it does not listen.
-//     Where the process was watched (Endpoint.PeerEnded, swarm/lifeline) it is lost at once.
+//     Where the process was watched (Endpoint.PeerEnded, swarm/lifeline) it is lost at once, and the connections with it
+//     are closed, so that fetches from it fail and its next process is dialled anew.
 //   - The process was started again: each stream names the process epoch (wire.ProcessEpoch) of the endpoint that
 //     opened it and of the one it is meant for. A new process has nothing of what was sent to the old
 //     one: the peer is lost at once.
