@@ -86,6 +86,12 @@
 // newest steps from a copy of its state and the messages that the others have kept (package replay). Config.Replay
 // holds the commits of those steps; the worker is the same, and nobody else computes anything [commit.go].
 //
+// # A lost worker's steps elsewhere
+//
+// A worker of another replica with the same layers has the same state. Between two of its updates it can be held still
+// (Worker.Hold) for another Worker to load from. That one is the lost worker: it has its place in the plan, gets again what it had
+// got since that step, and goes on in the same generation. No other worker learns of it [held.go].
+//
 // # Concurrency
 //
 // The program is ahead of the device: it enqueues launches, and waits on the host only for messages,

@@ -76,7 +76,7 @@ func (r *Retained) Bring(ctx context.Context, c wire.Commit) error {
 	for _, h := range s.stages {
 		h.offload.start()
 	}
-	err := s.update(ctx, c)
+	err := w.update(ctx, s, c)
 	for _, h := range s.stages {
 		if failed := h.offload.settle(); failed != nil {
 			h.torn, err = true, errors.Join(err, failed)

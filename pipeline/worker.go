@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"pnode/kernels"
@@ -30,6 +31,10 @@ type Worker struct {
 	progress  *progress
 	loaded    bool     // the stages have the state of the plan's start, or a later one
 	open      *stepRun // the step that is not applied yet; nil between two
+	// still is held while the state of the stages or the program changes, and while a Held reads it. following is the schedule
+	// that the newest commit named, until the program has it.
+	still     sync.Mutex
+	following string
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
@@ -77,6 +82,9 @@ func (w *Worker) build() (err error) {
 	return w.prepare()
 }
 
+// ID returns which worker of the plan it is.
+func (w *Worker) ID() plan.WorkerID { return w.worker }
+
 // TookOver returns how many layers here have their state from Config.From.
 func (w *Worker) TookOver() (layers int) {
 	for _, h := range w.stages {
@@ -102,10 +110,9 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 			h.offload.stop()
 		}
 	}()
-	if err := w.load(ctx); err != nil {
+	if err := w.loadAll(ctx); err != nil {
 		return err
 	}
-	w.loaded = true
 	name := fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.cfg.NameOf(w.worker.Peer))
 	w.cfg.Trace.Name(w.number, name, w.worker.Peer)
 	w.cfg.OnLoaded()
@@ -167,7 +174,7 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if err := w.countSkipped(s, commit); err != nil {
 		return false, err
 	}
-	if err := s.update(ctx, commit); err != nil {
+	if err := w.update(ctx, s, commit); err != nil {
 		return false, err
 	}
 	w.open = nil
@@ -258,7 +265,9 @@ func (w *Worker) reschedule(text string) error {
 			return fmt.Errorf("pipeline: %w", err)
 		}
 	}
-	w.program = p
+	w.still.Lock()
+	w.program, w.following = p, ""
+	w.still.Unlock()
 	return w.prepare()
 }
 

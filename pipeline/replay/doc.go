@@ -8,8 +8,8 @@
 //     collective.Exchange with which a pipeline.Worker computes its steps again. What it sends goes nowhere, but for
 //     messages between lost workers that are replayed together.
 //
-// Messages of saves, reports and commits are not kept: the commits are the same for all workers, and
-// pipeline.Config.Replay has them.
+// Messages of saves and reports are not kept. Commits are for who goes on in a lost worker's place (Log.After); a replay
+// has them from pipeline.Config.Replay, since they are the same for all workers.
 //
 // The package decides nothing and asks nobody: package node brings kept messages from node to node.
 package replay

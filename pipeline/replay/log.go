@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -77,16 +78,34 @@ func (l *Log) Sent(step plan.Step, to []plan.PeerID) ([]Message, bool) {
 	if s := l.steps[step]; s != nil {
 		for _, peer := range to {
 			for _, f := range s.frames[peer] {
-				messages = append(messages, Message{To: peer, Frame: f})
+				if replayed(f.Tag.Kind) {
+					messages = append(messages, Message{To: peer, Frame: f})
+				}
 			}
 		}
 	}
 	return messages, true
 }
 
-// add keeps a message if a replay needs it.
+// After returns what was sent to a peer in the steps after one, commits too, by step and in order; false where one of these
+// steps was forgotten.
+func (l *Log) After(step plan.Step, to plan.PeerID) (frames []wire.Frame, kept bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if step+1 < l.first {
+		return nil, false
+	}
+	for _, s := range slices.Sorted(maps.Keys(l.steps)) {
+		if s > step {
+			frames = append(frames, l.steps[s].frames[to]...)
+		}
+	}
+	return frames, true
+}
+
+// add keeps a message if a replay or a substitute needs it.
 func (l *Log) add(to plan.PeerID, f wire.Frame) {
-	if to == l.self || !replayed(f.Tag.Kind) {
+	if to == l.self || !replayed(f.Tag.Kind) && f.Tag.Kind != wire.KindCommit {
 		return
 	}
 	l.mu.Lock()

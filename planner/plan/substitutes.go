@@ -1,0 +1,35 @@
+package plan
+
+import "slices"
+
+// Substitutes returns the peers that could do a lost one's part from the state in their own memory, sorted: each of its
+// workers' stages has its layers in another replica, on one worker of theirs. Nobody can where replicas have optimizer state in
+// parts or stages keep it off the device, nor for the coordinator, whose commits nobody else knows first.
+func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
+	offloads := slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
+	if len(p.Sharded) > 0 || offloads || lost == p.Coordinator().Peer || !p.Places(lost) {
+		return nil
+	}
+	for _, peer := range p.Peers() {
+		able := func(w WorkerID) bool { return w.Peer != lost || p.Donor(w, peer) != WorkerID{} }
+		if peer != lost && !slices.ContainsFunc(p.Workers(), func(w WorkerID) bool { return !able(w) }) {
+			peers = append(peers, peer)
+		}
+	}
+	slices.Sort(peers)
+	return peers
+}
+
+// Donor returns the worker of a peer that has all layers of another worker's stages in stages of the same layers; zero where
+// none has.
+func (p Plan) Donor(of WorkerID, peer PeerID) WorkerID {
+	for _, w := range p.Workers() {
+		lacks := func(h StageID) bool {
+			return !slices.ContainsFunc(p.StagesOf(w), func(own StageID) bool { return p.At(own).Layers == p.At(h).Layers })
+		}
+		if w.Peer == peer && w != of && !slices.ContainsFunc(p.StagesOf(of), lacks) {
+			return w
+		}
+	}
+	return WorkerID{}
+}
