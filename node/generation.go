@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"pnode/node/checkpointer"
 	"pnode/node/hardware"
 	"pnode/node/ledger"
@@ -41,6 +39,9 @@ type generation struct {
 	stepped chan struct{} // closed when a worker here has made its first step
 	first   sync.Once     // closes stepped
 	session atomic.Pointer[link.Session]
+	// substitutes receives who goes on in a lost member's place, once; replaced is set when it has, and is the loop's.
+	substitutes chan consensus.Substitute
+	replaced    bool
 }
 
 // errReplaced ends a generation because another plan took its place.
@@ -87,6 +88,7 @@ func (n *Node) startGeneration(ctx context.Context, state consensus.State, from 
 		Node: n, state: state, plan: state.Plan, end: end, from: from,
 		done: make(chan error, 1), loaded: make(chan struct{}),
 		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(), stepped: make(chan struct{}),
+		substitutes: make(chan consensus.Substitute, 1),
 	}
 	n.group.Go(func() error {
 		err := g.run(ctx)
@@ -109,7 +111,7 @@ func (g *generation) stop(cause error) error {
 // run runs the workers here until all have finished their steps or one fails. A lost link ends
 // the steps; saves under way go on as long as the generation does.
 func (g *generation) run(ctx context.Context) (err error) {
-	session := g.links.Session(g.plan.Generation, g.plan.Peers(), pipeline.Expected(*g.state.Run, g.plan, g.self))
+	session := g.links.Session(g.plan.Generation, g.plan.Peers(), link.Rules{Expect: pipeline.Expected(*g.state.Run, g.plan), Replaceable: g.replaceable})
 	g.session.Store(session)
 	defer func() {
 		if err == nil {
@@ -327,36 +329,120 @@ func (g *generation) due(step plan.Step) bool {
 	return g.cadence.Due(step, state, forgets || g.sent.Full())
 }
 
-// runSteps returns when all workers have finished their steps, or one of them or a link fails.
-func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) (err error) {
-	running, abort := context.WithCancel(saves)
-	defer abort()
-	group, steps := errgroup.WithContext(running)
+// runSteps returns when all workers have finished their steps, or one of them or a link fails. Where a member's process has ended
+// that another one may stand in for, the log's word on it is waited for.
+func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker, session *link.Session) error {
+	c := newCrew(g.Node, saves)
+	defer c.abort()
+	loaded := g.loaded // before the loop is through with it
 	for _, w := range workers {
-		group.Go(func() error { return w.Run(steps, saves) })
+		c.add(func(steps context.Context) error { return w.Run(steps, saves) })
 	}
-	finished := make(chan error, 1)
-	g.group.Go(func() error { finished <- group.Wait(); return nil })
-	select {
-	case peer := <-session.Lost():
+	var overdue <-chan time.Time
+	var missing, replaced plan.PeerID
+	for c.left > 0 && c.failed == nil {
 		select {
-		case err := <-finished:
-			finished <- err
-		case <-time.After(lostGrace): // a worker knows more about it if it waited for that peer
-			abort()
+		case err := <-c.ends:
+			c.ended(err)
+		case peer := <-session.Lost():
+			switch {
+			case peer == replaced:
+			case missing == "" && replaced == "" && g.replaceable(peer) && session.Ended(peer):
+				missing, overdue = peer, time.After(substitutePatience)
+			default:
+				return g.endWithout(peer, c, session)
+			}
+		case <-overdue:
+			return g.endWithout(missing, c, session)
+		case s := <-g.substitutes:
+			overdue, replaced = nil, s.Lost
+			if err := g.substitute(s, session); err != nil {
+				g.log.Warn("cannot go on without a lost node", "peer", s.Lost, "cause", err)
+				return g.endWithout(s.Lost, c, session)
+			}
+			if s.By == g.self {
+				g.standIn(saves, c, s, standIn{session: session, own: workers, loaded: loaded})
+			}
 		}
-		if err, found := <-finished, (*plan.Fault)(nil); errors.As(err, &found) {
-			return err // whoever is found out may close its links
-		}
-		return g.lost(session, peer)
-	case err = <-finished:
 	}
-	if found := (*plan.Fault)(nil); err != nil && !errors.As(err, &found) {
+	err := c.wait()
+	if found := (*plan.Fault)(nil); err == nil || errors.As(err, &found) {
+		return err
+	}
+	if missing != "" && missing != replaced {
+		return g.lost(session, missing)
+	}
+	for {
 		select { // a worker may notice the broken link first
 		case peer := <-session.Lost():
-			return g.lost(session, peer)
+			if peer != replaced {
+				return g.lost(session, peer)
+			}
 		default:
+			return err
 		}
 	}
-	return err
+}
+
+// endWithout ends the steps for want of a peer.
+func (g *generation) endWithout(peer plan.PeerID, c *crew, session *link.Session) error {
+	session.Drop(peer)
+	c.waitFor(lostGrace) // a worker knows more about it if it waited for that peer
+	c.abort()
+	if err, found := c.wait(), (*plan.Fault)(nil); errors.As(err, &found) {
+		return err // whoever is found out may close its links
+	}
+	return g.lost(session, peer)
+}
+
+// crew runs the workers of a generation. It belongs to one goroutine.
+type crew struct {
+	node   *Node
+	steps  context.Context // ends with abort, and when a worker fails
+	abort  context.CancelFunc
+	ends   chan error
+	left   int   // workers that run
+	failed error // of the first one that did
+}
+
+func newCrew(n *Node, ctx context.Context) *crew {
+	c := &crew{node: n, ends: make(chan error)}
+	c.steps, c.abort = context.WithCancel(ctx)
+	return c
+}
+
+// add begins to run a worker.
+func (c *crew) add(run func(steps context.Context) error) {
+	c.left++
+	c.node.group.Go(func() error { c.ends <- run(c.steps); return nil })
+}
+
+// ended takes in how a worker ended.
+func (c *crew) ended(err error) {
+	c.left--
+	if err != nil && c.failed == nil {
+		c.failed = err
+		c.abort()
+	}
+}
+
+// waitFor waits for the workers for some time, or until one fails.
+func (c *crew) waitFor(d time.Duration) {
+	over := time.After(d)
+	for c.left > 0 && c.failed == nil {
+		select {
+		case err := <-c.ends:
+			c.ended(err)
+		case <-over:
+			return
+		}
+	}
+}
+
+// wait waits for all workers and returns how the first one failed.
+func (c *crew) wait() error {
+	for c.left > 0 {
+		c.ended(<-c.ends)
+	}
+	return c.failed
 }

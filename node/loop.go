@@ -232,13 +232,21 @@ func (l *loop) stopGeneration(cause error) {
 }
 
 // followLoss ends the running generation when it cannot go on: the roster has lost a member of its plan, another member has given it
-// up for want of a link, or the log wants what it has left saved. Links may notice later.
+// up for want of a link, or the log wants what it has left saved. Links may notice later. Where another member goes on in a lost one's
+// place the generation does, too.
 func (l *loop) followLoss(state consensus.State) {
 	if l.generation == nil || l.generation.plan.Generation != state.Plan.Generation {
 		return
 	}
-	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == l.self })
+	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == l.self || state.Substitute.Carrier(p) != p })
+	if s := state.Substitute; s != nil && s.Lost != l.self && !l.generation.replaced {
+		l.generation.replaced = true
+		l.generation.substitutes <- *s
+	}
 	for _, peer := range state.Plan.Peers() {
+		if state.Substitute.Carrier(peer) != peer && peer != l.self { // who is replaced itself has lost its part
+			continue
+		}
 		if m, _ := state.Member(peer); m.State == consensus.Gone || m.State != "" && state.Reborn(m) {
 			l.generation.end(l.generation.without(peer, "it is not there any more"))
 			return

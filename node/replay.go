@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/node/api"
 	"pnode/node/hardware"
 	"pnode/node/replayer"
 	"pnode/pipeline"
+	"pnode/pipeline/link"
 	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -62,7 +65,7 @@ func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 		messages, err := r.replayer.Messages(ctx, from, replayer.Request{Generation: p.Generation, Step: step, Lost: lost})
 		for _, m := range messages {
 			if err == nil {
-				err = pipeline.Expected(*state.Run, p, m.To)(from, m.Frame.Tag, len(m.Frame.Payload))
+				err = pipeline.Expected(*state.Run, p)(from, m.To, m.Frame.Tag, len(m.Frame.Payload))
 			}
 		}
 		return messages, err
@@ -137,3 +140,110 @@ func (r *remains) lostWorker(id plan.WorkerID, run plan.RunSpec, p plan.Plan, fr
 	}
 	return w, nil
 }
+
+// substitutePatience bounds the wait for the log's word on a lost member: a leader may have to be elected first.
+const substitutePatience = 3 * time.Second
+
+// replaceable reports whether another member could go on in a peer's place.
+func (g *generation) replaceable(peer plan.PeerID) bool { return len(g.plan.Substitutes(peer)) > 0 }
+
+// substitute has the session exchange a lost member's messages with its substitute, which gets what was sent in the newest steps
+// again. No worker has state that is older than the one before the newest: the others' reports are in every commit.
+func (g *generation) substitute(s consensus.Substitute, session *link.Session) error {
+	state := g.raft.State()
+	after := max(g.plan.Start, g.monitor.NewestStep()-1, min(g.sent.First()-1, state.Checkpoint.Step))
+	frames, kept := g.sent.After(after, s.Lost)
+	if !kept {
+		return fmt.Errorf("node: the messages after step %d are kept from step %d on", after, g.sent.First())
+	}
+	if err := session.Substitute(s.Lost, s.By, after, frames); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s is gone, and %s computes its part from step %d on: no step is done again", state.NameOf(s.Lost), state.NameOf(s.By), g.monitor.NewestStep()+1)
+	g.monitor.Publish(api.Event{Kind: api.KindMember, Generation: g.plan.Generation, Step: g.monitor.NewestStep(), Message: text})
+	return nil
+}
+
+// standIn holds what a substitute works with.
+type standIn struct {
+	session *link.Session
+	own     []*pipeline.Worker // of this node
+	loaded  <-chan struct{}    // closed once they have their state
+}
+
+// standIn runs the workers of a lost member here.
+func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substitute, with standIn) {
+	for _, id := range g.plan.Workers() {
+		if id.Peer != s.Lost {
+			continue
+		}
+		c.add(func(steps context.Context) error {
+			saves, cancel := context.WithCancel(saves)
+			defer cancel()
+			w, held, err := g.newSubstitute(steps, id, with)
+			if err != nil { // that of another error is to end the generation, and not this node
+				detail := fmt.Sprintf("%s cannot go on in its place: %v", g.state.NameOf(g.self), err)
+				return lostPeerError{g.state.NameOf(s.Lost), &plan.Fault{Accused: s.Lost, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: detail}}
+			}
+			defer w.Close()
+			defer held.Release()
+			if err = w.Run(steps, saves); err != nil {
+				cancel()
+			}
+			if saved := w.Saved(); err == nil {
+				err = saved
+			}
+			return err
+		})
+	}
+}
+
+// newSubstitute makes a lost member's worker here, on a device of the same name if there is one, with the state of a worker
+// here that has its layers. That one waits with its next update until the state is copied.
+func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, with standIn) (*pipeline.Worker, *pipeline.Held, error) {
+	select {
+	case <-with.loaded:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	donor := g.plan.Donor(id, g.self)
+	var held *pipeline.Held
+	var err error
+	for _, w := range with.own {
+		if w.ID() == donor {
+			held, err = w.Hold()
+		}
+	}
+	if held == nil {
+		return nil, nil, fmt.Errorf("node: no state of %s: %w", id.Device, err)
+	}
+	device, err := g.hardware.Device(id.Device)
+	if err != nil {
+		device = g.hardware.First()
+	}
+	before, _ := g.heartbeats.Last(g.self)
+	w, err := pipeline.New(pipeline.Config{
+		Worker: id, Run: *g.state.Run, Plan: held.Plan(), Data: g.data, Keeper: heldKeeper{held, g.checkpointer.For(g.plan)},
+		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(with.session.As(id.Peer))),
+		OnLoaded: func() {
+			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", held.Step())
+			held.Release()
+		},
+		OnStep: func(r pipeline.StepResult) { g.record(g.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
+		Usual: time.Duration(before.StepNanos), Stop: func() bool { return false },
+	})
+	if err != nil {
+		held.Release()
+		return nil, nil, err
+	}
+	return w, held, nil
+}
+
+// heldKeeper loads what a worker here has in memory, and saves as its own workers do.
+type heldKeeper struct {
+	*pipeline.Held
+	saver pipeline.Keeper
+}
+
+// Save saves a stage in the lost member's place.
+func (k heldKeeper) Save(ctx context.Context, s pipeline.State) error { return k.saver.Save(ctx, s) }

@@ -8,12 +8,12 @@ import (
 	"pnode/planner/plan"
 )
 
-// Expected returns what finds messages that a plan does not have a peer send to self: of another's stage, replica or
+// Expected returns what finds messages that a plan does not have one peer send to another: of another's stage, replica or
 // layer, or larger than the plan's. Links ask it before they make room. Steps and schedules do not matter to it; its
 // errors wrap those of wire.
-func Expected(run plan.RunSpec, p plan.Plan, self plan.PeerID) func(from plan.PeerID, t wire.Tag, bytes int) error {
-	e := expectation{program{spec: run, plan: p}, self}
-	return func(from plan.PeerID, t wire.Tag, bytes int) error {
+func Expected(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.Tag, bytes int) error {
+	return func(from, to plan.PeerID, t wire.Tag, bytes int) error {
+		e := expectation{program{spec: run, plan: p}, to}
 		switch most := e.most(from, t); {
 		case most == nothing:
 			return fmt.Errorf("%w: the plan has nobody send %v here from there", wire.ErrValue, t)

@@ -19,7 +19,7 @@ type expecting struct {
 }
 
 func (e expecting) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if err := Expected(e.run, e.plan, to)(e.self, f.Tag, len(f.Payload)); err != nil {
+	if err := Expected(e.run, e.plan)(e.self, to, f.Tag, len(f.Payload)); err != nil {
 		e.t.Errorf("%s does not expect what %s sends: %v", to, e.self, err)
 	}
 	return e.memoryExchange.Send(ctx, to, f)
@@ -75,7 +75,7 @@ func TestWhatNobodyExpects(t *testing.T) {
 		"a commit of another":    {"peer-0-1", "peer-1-1", wire.Tag{Kind: wire.KindCommit, Replica: 1, Stage: 1}, 41, wire.ErrValue},
 		"a stranger's":           {"peer-9-9", "peer-0-1", wire.Tag{Kind: wire.Activation, Stage: 1}, 4, wire.ErrValue},
 	} {
-		if err := Expected(run, p, c.to)(c.from, c.tag, c.bytes); !errors.Is(err, c.want) {
+		if err := Expected(run, p)(c.from, c.to, c.tag, c.bytes); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -85,7 +85,7 @@ func TestWhatNobodyExpects(t *testing.T) {
 func FuzzExpected(f *testing.F) {
 	run := testRun()
 	p := cut(run, "1f1b", []int{0, 2}, []int{0, 1})
-	expected := Expected(run, p, "peer-0-1")
+	expected := Expected(run, p)
 	f.Add(uint8(wire.ReducePart), int32(1), int32(0), int32(1<<30), 7)
 	f.Add(uint8(wire.Activation), int32(0), int32(1), int32(3), 1)
 	f.Fuzz(func(t *testing.T, kind uint8, replica, stage, index int32, bytes int) {
@@ -94,7 +94,7 @@ func FuzzExpected(f *testing.F) {
 			return
 		}
 		for _, peer := range p.Peers() {
-			if err := expected(peer, tag, bytes); err == nil && bytes > 1<<20 {
+			if err := expected(peer, "peer-0-1", tag, bytes); err == nil && bytes > 1<<20 {
 				t.Errorf("%v of %d bytes from %s is expected", tag, bytes, peer)
 			}
 		}

@@ -147,8 +147,8 @@ func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
 }
 
 // TestADeathCostsNoStep: a node is killed long after the last checkpoint, of two replicas and of one that is cut into three
-// stages. The others go on from the newest step, by the state of the replica that lives or by a replay of what they sent, with
-// the losses of a run without a death.
+// stages. The others go on from the newest step, by a node with the same layers in the dead one's place or by a replay of what
+// they sent, with the losses of a run without a death.
 func TestADeathCostsNoStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
@@ -157,27 +157,68 @@ func TestADeathCostsNoStep(t *testing.T) {
 	const steps = 20
 	file := runFile(t, steps)
 	run := func(more ...string) *process {
-		args := []string{"train", "--config", file, "--dir", t.TempDir(), "--json", "--checkpoint-every", "1000"}
+		args := []string{"train", "--config", file, "--json", "--checkpoint-every", "1000"}
 		return start(t, append(args, more...)...)
 	}
-	want := run().finish(0)
+	want := run("--dir", t.TempDir()).finish(0)
 	for name, args := range map[string][]string{
 		"a replica lives": {"--local", "4", "--min-nodes", "4", "--replicas", "2", "--stages", "2"},
 		"nobody has it":   {"--local", "3", "--min-nodes", "3", "--replicas", "1", "--stages", "3"},
 	} {
-		p := run(args...)
-		pid := p.stderr.await(t, fmt.Sprintf(`node %c: pid (\d+)`, args[1][0]-1)) // the last one
+		dir, nodes := t.TempDir(), int(args[1][0]-'0')
+		p := run(append(args, "--dir", dir)...)
+		p.until(2)
+		victim, replaceable := toLose(t, dir, nodes)
 		p.until(9)
+		pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
 		kill(t, pid[1])
 		killed := time.Now()
 		for p.until(p.last.Step+1).Generation < 2 {
 		}
-		t.Logf("%s: the next new step came %v after the kill", name, time.Since(killed).Round(time.Second/10))
+		t.Logf("%s: the first step of the next plan came %v after the kill", name, time.Since(killed).Round(time.Second/10))
 		same(t, name, p.finish(0), want)
 		if n := bytes.Count(p.stdout.Bytes(), []byte(`"loss"`)); n != steps {
 			t.Errorf("%s: %d steps were done, want each of the %d once:\n%s", name, n, steps, p.stdout.Bytes())
 		}
+		if replaced := strings.Contains(p.stderr.String(), "computes its part"); replaced != replaceable {
+			t.Errorf("%s: another node went on in the dead one's place: %t:\n%s", name, replaced, p.stderr)
+		}
 	}
+}
+
+// toLose returns a local node of which another replica's node has all layers, and which does not coordinate the steps; the last
+// one where there is none. Each has one stage.
+func toLose(t *testing.T, dir string, nodes int) (node int, replaceable bool) {
+	t.Helper()
+	type stage struct {
+		Replica, Stage int
+		Peer           string
+		Layers         struct{ First, End int }
+	}
+	for node = nodes - 1; node > 0; node-- {
+		status := start(t, "status", "--json", "--dir", filepath.Join(dir, fmt.Sprintf("node-%d", node)))
+		status.finish(0)
+		var said struct {
+			Peer string
+			Plan []stage
+		}
+		if err := json.Unmarshal(status.stdout.Bytes(), &said); err != nil {
+			t.Fatalf("status: %v", err)
+		}
+		last := 0 // stage of a replica
+		for _, s := range said.Plan {
+			last = max(last, s.Stage)
+		}
+		for _, own := range said.Plan {
+			for _, s := range said.Plan {
+				coordinates := own.Replica == 0 && own.Stage == last
+				if own.Peer == said.Peer && !coordinates && s.Replica != own.Replica && s.Layers.First <= own.Layers.First && own.Layers.End <= s.Layers.End {
+					return node, true
+				}
+			}
+		}
+	}
+	return nodes - 1, false
 }
 
 func kill(t testing.TB, pid string) {

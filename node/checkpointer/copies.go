@@ -16,7 +16,7 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 	var lost []plan.PeerID
 	for {
 		holder := s.Consensus.State().Holder(request.stage())
-		if holder == "" || slices.Contains(lost, holder) {
+		if holder == "" || holder == s.Self || slices.Contains(lost, holder) { // a substitute may be the holder itself
 			return ""
 		}
 		asking, free := s.untilPause(ctx, request, holder, patience)

@@ -65,7 +65,7 @@ func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
 	}
 	place, holder := s.Plan.At(r.stage()), s.Holder(r.stage())
 	switch {
-	case place.Peer != from:
+	case s.Substitute.Carrier(place.Peer) != from:
 		return fmt.Errorf("%w: replica %d stage %d is not %s's", errBadCopy, r.Replica, r.Stage, from)
 	case holder != self:
 		return fmt.Errorf("%w: replica %d stage %d is for %s to hold: %w", errBadCopy, r.Replica, r.Stage, holder.Short(), errEarly)

@@ -37,7 +37,7 @@ func (t *term) deaf(state consensus.State, now time.Time) (said []accusation) {
 		b, heard := t.Heartbeats.Last(p)
 		ago, _ := t.Heartbeats.Ago(p, now)
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
-		if heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(t.begun.at) >= patience {
+		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(t.begun.at) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
 				Detail: fmt.Sprintf("it has not begun with generation %d in %v", g, patience),

@@ -70,6 +70,7 @@ type view struct {
 	Paused, Saved           bool
 	PausedFor, SavePatience time.Duration
 	Newest                  plan.Step
+	Carried                 carried
 	Stall                   stall
 	Trial                   trial // of the generation that was given up
 	Ruled                   bool  // the log says whose fault that was
@@ -120,6 +121,8 @@ type verdict struct {
 	Gone  plan.PeerID // mark this member gone
 	Doubt bool        // but only if its host says that the process has ended
 	Ended bool        // which it has said
+	// By goes on in its place; empty: the generation ends.
+	By plan.PeerID
 	// Salvage has the state that the living have in memory saved; nil is no. Prepare has the next plan looked for
 	// meanwhile, as it will be once Suspect is gone, if there is one.
 	Salvage  *consensus.Salvage
@@ -206,7 +209,8 @@ func decide(v view) verdict {
 	return v.change(leaving)
 }
 
-// absent returns the members that have a part in the plan and do not carry it out, and why.
+// absent returns the members that have a part in the plan and do not carry it out, and why. A lost one does through its
+// substitute, while all others do and nobody has given the generation up.
 func (v view) absent() map[plan.PeerID]string {
 	absent := map[plan.PeerID]string{}
 	for _, peer := range v.Plan.Peers() {
@@ -219,6 +223,9 @@ func (v view) absent() map[plan.PeerID]string {
 		case m.Active || m.Leaving:
 			delete(absent, m.Peer)
 		}
+	}
+	if v.Stall.For == 0 && v.Salvage == nil && len(absent) == 1 {
+		delete(absent, v.Carried.Lost)
 	}
 	return absent
 }
@@ -256,7 +263,7 @@ func (m memberView) suspicious() time.Duration { return cmp.Or(m.Suspicious, Unr
 func (v view) silent() (gone verdict, ok bool) {
 	for _, m := range v.Members {
 		if m.Ended {
-			return verdict{Gone: m.Peer, Ended: true, Why: "its process has ended"}, true
+			return verdict{Gone: m.Peer, Ended: true, By: v.substitute(m.Peer), Why: "its process has ended"}, true
 		}
 	}
 	for _, limit := range []func(memberView) time.Duration{memberView.lost, func(memberView) time.Duration { return DeadAfter }} {
@@ -377,6 +384,9 @@ func (v view) change(leaving map[plan.PeerID]bool) verdict {
 		if leaving[peer] {
 			why = fmt.Sprintf("%s is leaving", v.nameOf(peer))
 		}
+	}
+	if lost := v.Carried.Lost; why == "" && lost != "" {
+		why = fmt.Sprintf("%s is gone, and %s computes its part", v.nameOf(lost), v.nameOf(v.Carried.By))
 	}
 	canWait := why == ""
 	if canWait {

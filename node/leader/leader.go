@@ -261,6 +261,9 @@ func (l *Leader) Run(ctx context.Context) {
 
 // grow writes down what steps have shown of members' claims.
 func (t *term) grow(ctx context.Context, state consensus.State) error {
+	if state.Substitute != nil {
+		return nil
+	}
 	e, ok := t.growth.look(state, func() planner.Input { return NextInput(without(state, leftOut(state, t.Now()))) })
 	if !ok {
 		return nil
@@ -296,7 +299,7 @@ func (t *term) view(ctx context.Context, state consensus.State, seen *sightings)
 		MinNodes: state.Run.Train.MinNodes, MinDevices: devicesAsked(state.Run.Train),
 		Paused: state.Paused(), Saved: state.Ended(), PausedFor: t.pausedFor(state, seen.last), SavePatience: savePatience(t.Heartbeats.StepTime(state.Plan)),
 		Newest: t.Heartbeats.Newest(state.Plan, seen.last),
-		Better: cmp.Or(t.compare(state, seen.last), t.schedule.look(state, t.outlook(state, seen.last))), Ending: state.StopWanted || state.Finished,
+		Better: t.wanted(state, seen.last), Ending: state.StopWanted || state.Finished,
 		Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.State == consensus.Joining }),
 	}
 	v.Copying, v.CopiesFor = t.waitForCopies(state, v.Better, seen.last)
@@ -330,7 +333,10 @@ func (t *term) view(ctx context.Context, state consensus.State, seen *sightings)
 		v.Stall.Fallback = state.Older[0].Step
 	}
 	v.Orphaned = orphaned(state)
-	v.Trial = t.trial(state, v.Stall.By, append(v.Stall.Accusations, t.deaf(state, seen.last)...), t.Now())
+	if s := state.Substitute; s != nil {
+		v.Carried = carried{s.Lost, s.By}
+	}
+	v.Trial = t.trial(state, v.Stall.By, v.Carried.accused(append(v.Stall.Accusations, t.deaf(state, seen.last)...)), t.Now())
 	if len(v.Stall.Accusations) > 0 {
 		v.Trial.Lively = t.lively(state, v.Stall.Stall, seen)
 	}
@@ -341,6 +347,15 @@ func (t *term) view(ctx context.Context, state consensus.State, seen *sightings)
 	t.restarts.look(state.Members, seen.last)
 	v.Restarts = t.restarts.often(state, seen.last)
 	return v
+}
+
+// wanted returns why another plan is worth a change that can wait; empty where none is. While a substitute computes two parts steps
+// show nothing, and another plan follows anyway.
+func (t *term) wanted(state consensus.State, now time.Time) string {
+	if state.Substitute != nil {
+		return ""
+	}
+	return cmp.Or(t.compare(state, now), t.schedule.look(state, t.outlook(state, now)))
 }
 
 // seenPause is when a leader first saw a pause of a generation.
@@ -442,6 +457,15 @@ func (t *term) carryOut(ctx context.Context, state consensus.State, v verdict) e
 		}
 		m, _ := state.Member(v.Gone)
 		t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
+		if v.By != "" {
+			t.Log.Info("another node goes on in its place", "peer", v.By)
+			err := t.Consensus.Propose(ctx, consensus.Substitute{
+				Generation: state.Plan.Generation, Lost: v.Gone, ProcessEpoch: m.ProcessEpoch, By: v.By, Reason: v.Why,
+			})
+			if !errors.Is(err, consensus.ErrRejected) {
+				return err
+			}
+		}
 		return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
 	case v.Rule != ruling{}:
 		return t.proposeRuling(ctx, state, t.confirm(ctx, state, v.Rule))

@@ -90,6 +90,14 @@
 // 8 to 15 s, as package silence learns, before silence alone is enough. The peer with the lower ID dials when a session
 // begins, the other one a moment later if nothing has come; Fetch dials when there is no connection.
 //
+// # In a lost peer's place
+//
+// For a peer that Rules call replaceable, sends and receives do not fail when it is lost. They wait until Session.Substitute names who goes
+// on in its place, or Session.Drop gives it up. A tag names one stage that sends and one that receives. So the substitute's
+// messages need no other name: what the plan has the lost peer send is booked as that peer's, and refused like any duplicate
+// where it had sent it already. A message whose substitute is not known here yet is not read until it is, for 10 s at most; then
+// it is a fault of its sender. What the lost peer itself still sends is not read any more.
+//
 // # Bounds
 //
 // An outbox holds what is not acknowledged (Send blocks when it is full), an inbox what is not received:
@@ -104,7 +112,7 @@
 // A class never waits for another one (wire.Class): each has streams of its own, and a connection's
 // window room for those of all (Config). Streams of a newer generation than the session's are parked
 // unread, a bounded number for each peer; streams of an older one are refused. A stream whose bytes
-// cannot be decoded, a message whose checksum does not match, or one that the plan does not have (Expect)
+// cannot be decoded, a message whose checksum does not match, or one that the plan does not have (Rules.Expect)
 // closes the connection with the reason, before there is room for it, and the peer is lost with a fault of
 // its own. A peer that answers but has not opened its session yet is waited for without limit: the workers
 // know what is late, and Session.Moved tells them what is only slow.

@@ -117,14 +117,14 @@ func (e *Endpoint) shutdown() {
 // ignored) after closing the one before. The generation has to be newer than any before:
 // with an older one, or after Run has ended, every call of the session fails. One
 // goroutine at a time may call Session. What comes is expected, unless an Expect says otherwise.
-func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID, expect ...Expect) *Session {
+func (e *Endpoint) Session(generation plan.Generation, peers []plan.PeerID, rules ...Rules) *Session {
 	e.mu.Lock()
 	old := e.session
 	e.mu.Unlock()
 	if old != nil {
 		old.Close()
 	}
-	s := newSession(e, generation, peers, expect)
+	s := newSession(e, generation, peers, rules)
 	streams, err := e.open(s)
 	if err != nil {
 		s.inbox.close(err)

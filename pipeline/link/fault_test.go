@@ -258,12 +258,12 @@ func TestTensorOf255MB(t *testing.T) {
 				c, _ := emulated(t, 2, LinkConditions{}, Options{QueueBytes: 1 << 30})
 				defer c.close()
 				sender := c.endpoints[0].Session(1, c.ids)
-				s := c.endpoints[1].Session(1, c.ids, func(from plan.PeerID, tag wire.Tag, bytes int) error {
+				s := c.endpoints[1].Session(1, c.ids, Rules{Expect: func(from, _ plan.PeerID, tag wire.Tag, bytes int) error {
 					if from != c.ids[0] || tag.Stage != 0 || bytes > expected {
 						return fmt.Errorf("%w: %v of %d bytes", wire.ErrLength, tag, bytes)
 					}
 					return nil
-				})
+				}})
 				mustSend(t, sender, c.ids[1], activation(1, 6, 0), payload(expected, 1))
 				mustReceive(t, s, c.ids[0], activation(1, 6, 0), payload(expected, 1))
 				var before, after runtime.MemStats

@@ -28,6 +28,13 @@ func (k key) account() account { return account{k.from, k.tag.Kind.Class()} }
 
 func (k key) String() string { return fmt.Sprintf("%v from %s", k.tag, k.from) }
 
+// admission is a message that may come: who brings it, which is not whom it is from where a substitute sends it, and how
+// large it is.
+type admission struct {
+	by   plan.PeerID
+	size int
+}
+
 // received is a message, or the reason why it will not come.
 type received struct {
 	payload []byte
@@ -45,7 +52,7 @@ type inbox struct {
 
 	mu       sync.Mutex // guards everything below
 	loads    map[account]load
-	admitted map[key]bool // not yet delivered
+	admitted map[key]admission // not yet delivered
 	held     map[key][]byte
 	waiting  map[key]chan received // capacity 1
 	received map[key]bool
@@ -59,21 +66,22 @@ type inbox struct {
 // admit blocks until a message of size bytes may be held. It may at once when its account has
 // room or is empty, or when somebody waits for it. A duplicate is refused with
 // ErrDuplicate.
-func (b *inbox) admit(ctx context.Context, k key, size int) error {
+func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
 		if b.err != nil {
 			return b.err
 		}
-		if _, held := b.held[k]; held || b.admitted[k] || b.received[k] {
+		_, held := b.held[k]
+		if _, comes := b.admitted[k]; comes || held || b.received[k] {
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
 		used := b.loads[k.account()]
-		more := load{used.messages + 1, used.bytes + size}
+		more := load{used.messages + 1, used.bytes + a.size}
 		if used.messages == 0 || more.messages <= b.most.messages && more.bytes <= b.most.bytes || b.waiting[k] != nil {
 			b.loads[k.account()] = more
-			b.admitted[k] = true
+			b.admitted[k] = a
 			return nil
 		}
 		if err := b.changed.await(ctx, &b.mu); err != nil {
@@ -82,10 +90,28 @@ func (b *inbox) admit(ctx context.Context, k key, size int) error {
 	}
 }
 
-// deliver hands over an admitted message.
-func (b *inbox) deliver(k key, payload []byte) {
+// put takes a whole message in that somebody keeps in memory anyway: it needs no room. A duplicate changes nothing.
+func (b *inbox) put(k key, by plan.PeerID, payload []byte) {
+	b.mu.Lock()
+	_, held := b.held[k]
+	if _, comes := b.admitted[k]; b.err != nil || comes || held || b.received[k] {
+		b.mu.Unlock()
+		return
+	}
+	used := b.loads[k.account()]
+	b.loads[k.account()] = load{used.messages + 1, used.bytes + len(payload)}
+	b.admitted[k] = admission{by: by, size: len(payload)}
+	b.mu.Unlock()
+	b.deliver(k, by, payload)
+}
+
+// deliver hands over a message that was admitted of the peer that brings it, unless that one was lost meanwhile.
+func (b *inbox) deliver(k key, by plan.PeerID, payload []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.admitted[k].by != by {
+		return
+	}
 	delete(b.admitted, k)
 	ch := b.waiting[k]
 	if ch == nil {
@@ -152,17 +178,32 @@ func (b *inbox) receive(ctx context.Context, k key) ([]byte, error) {
 	return a.payload, a.err
 }
 
-// lose fails everybody who waits, now or later, for a message from peer.
+// lose fails everybody who waits, now or later, for a message from peer. What it has brought in part does not count.
 func (b *inbox) lose(peer plan.PeerID, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gone[peer] = err
+	for k, a := range b.admitted {
+		if a.by == peer {
+			delete(b.admitted, k)
+			used := b.loads[k.account()]
+			b.loads[k.account()] = load{used.messages - 1, used.bytes - a.size}
+			b.changed.wake()
+		}
+	}
 	for k, ch := range b.waiting {
 		if k.from == peer {
 			delete(b.waiting, k)
 			ch <- received{err: err}
 		}
 	}
+}
+
+// find takes back that a peer is lost: another one sends its messages.
+func (b *inbox) find(peer plan.PeerID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.gone, peer)
 }
 
 // close fails everybody with err and drops what is held.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"pnode/pipeline/wire"
+	"pnode/planner/plan"
 )
 
 // maxAhead bounds how far the numbers of messages under way may lie apart.
@@ -30,6 +31,7 @@ type inflow struct {
 // partial is a message between its admission and the time when all before it are complete.
 type partial struct {
 	header  wire.Header
+	from    plan.PeerID // by the plan
 	payload []byte
 	have    []bool // of the pieces
 	missing int
@@ -67,30 +69,40 @@ func (f *inflow) admit(ctx context.Context, p wire.Piece) (useful bool, err erro
 func (f *inflow) begin(ctx context.Context, p wire.Piece) error {
 	f.busy = true
 	f.mu.Unlock()
-	s, unwanted := f.remote.session, false
-	var err error
-	if p.Header.Tag.Generation != s.generation {
-		f.remote.counts.dropped.Add(1)
-		unwanted = true
-	} else if err = s.expect(f.remote.id, p.Header.Tag, p.Header.PayloadBytes); err != nil {
-		err = fmt.Errorf("link: unexpected message: %w", err)
-	} else if err = s.inbox.admit(ctx, key{from: f.remote.id, tag: p.Header.Tag}, p.Header.PayloadBytes); errors.Is(err, ErrDuplicate) {
-		f.remote.counts.duplicates.Add(1)
-		unwanted, err = true, nil
-	}
+	from, wanted, err := f.open(ctx, p.Header)
 	f.mu.Lock()
 	f.busy = false
 	f.changed.wake()
 	if err != nil {
 		return err
 	}
-	m := &partial{header: p.Header, missing: wire.Pieces(p.Header.PayloadBytes), unwanted: unwanted}
-	if m.have = make([]bool, m.missing); !unwanted {
+	m := &partial{header: p.Header, from: from, missing: wire.Pieces(p.Header.PayloadBytes), unwanted: !wanted}
+	if m.have = make([]bool, m.missing); wanted {
 		m.payload = make([]byte, p.Header.PayloadBytes)
 	}
 	f.admitted, f.partial[p.Seq] = p.Seq, m
 	f.pieces += m.missing
 	return nil
+}
+
+// open has the inbox let a message in, and returns whom it is from by the plan, and whether it is wanted: not where it belongs
+// to another generation, or one with its tag came before.
+func (f *inflow) open(ctx context.Context, h wire.Header) (from plan.PeerID, wanted bool, err error) {
+	s := f.remote.session
+	if h.Tag.Generation != s.generation {
+		f.remote.counts.dropped.Add(1)
+		return f.remote.id, false, nil
+	}
+	from, wanted, err = s.sender(ctx, f.remote.id, h.Tag, h.PayloadBytes)
+	if err != nil || !wanted {
+		return from, false, err
+	}
+	err = s.inbox.admit(ctx, key{from: from, tag: h.Tag}, admission{by: f.remote.id, size: h.PayloadBytes})
+	if errors.Is(err, ErrDuplicate) {
+		f.remote.counts.duplicates.Add(1)
+		return from, false, nil
+	}
+	return from, err == nil, err
 }
 
 // holds reports whether the next message may be kept track of. Each piece takes a byte and each
@@ -132,7 +144,7 @@ func (f *inflow) put(p wire.Piece, data []byte) error {
 	}
 	f.remote.counts.framesReceived.Add(1)
 	f.remote.counts.payloadReceived.Add(uint64(len(m.payload)))
-	f.remote.session.inbox.deliver(key{from: f.remote.id, tag: m.header.Tag}, m.payload)
+	f.remote.session.inbox.deliver(key{from: m.from, tag: m.header.Tag}, f.remote.id, m.payload)
 	m.payload = nil // the receiver's now, though messages before this one may be missing
 	return nil
 }

@@ -63,7 +63,6 @@ type outbox struct {
 
 // put blocks until there is room.
 func (o *outbox) put(ctx context.Context, f wire.Frame) error {
-	m := &message{frame: f, header: wire.AppendHeader(make([]byte, 0, wire.HeaderBytes), f), left: wire.Pieces(len(f.Payload))}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.err == nil && o.messages > 0 && (o.messages >= o.maxMessages || o.bytes+len(f.Payload) > o.maxBytes) {
@@ -71,9 +70,22 @@ func (o *outbox) put(ctx context.Context, f wire.Frame) error {
 			return err
 		}
 	}
+	return o.add(f)
+}
+
+// putAtOnce is put of a frame that somebody keeps in memory anyway: it needs no room.
+func (o *outbox) putAtOnce(f wire.Frame) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.add(f)
+}
+
+// add numbers a message. Callers hold mu.
+func (o *outbox) add(f wire.Frame) error {
 	if o.err != nil {
 		return o.err
 	}
+	m := &message{frame: f, header: wire.AppendHeader(make([]byte, 0, wire.HeaderBytes), f), left: wire.Pieces(len(f.Payload))}
 	o.seq++
 	m.seq, m.put = o.seq, time.Now()
 	o.fresh = append(o.fresh, m)

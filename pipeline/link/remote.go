@@ -330,7 +330,7 @@ func (r *remote) lose(reason error) {
 	}
 	r.session.endpoint.log.Warn("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
 	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
-	r.session.inbox.lose(r.id, err)
+	r.session.miss(r.id, err)
 	r.fail(err)
 	r.endCtx()
 	r.endAll()
@@ -347,7 +347,7 @@ func (r *remote) leave() {
 // never will.
 func (r *remote) depart() {
 	r.leave()
-	r.session.inbox.lose(r.id, ErrLeft)
+	r.session.miss(r.id, ErrLeft)
 }
 
 func (r *remote) fail(err error) {

@@ -14,9 +14,14 @@ import (
 	"pnode/planner/plan"
 )
 
-// Expect returns an error for a message that a peer has no reason to send, or of more bytes than it can have: one
-// of wire's, since such a message follows no protocol.
-type Expect func(from plan.PeerID, tag wire.Tag, bytes int) error
+// Rules say what a plan lets the peers of its session send.
+type Rules struct {
+	// Expect returns an error for a message that one peer has no reason to send to another, or of more bytes than it can
+	// have: one of wire's, since such a message follows no protocol. Nil: everything may come.
+	Expect func(from, to plan.PeerID, tag wire.Tag, bytes int) error
+	// Replaceable reports whether another peer may go on in a lost one's place (Substitute). Nil: none may.
+	Replaceable func(plan.PeerID) bool
+}
 
 // Session carries the frames of one generation between this node and its peers.
 type Session struct {
@@ -27,7 +32,8 @@ type Session struct {
 	inbox      *inbox
 	lost       chan plan.PeerID
 	movement   movement
-	expect     Expect
+	rules      Rules
+	stand      substitutes
 	settled    atomic.Bool
 
 	// open ends when closing begins, flush when queued frames have no more time.
@@ -41,22 +47,22 @@ type Session struct {
 	unread error         // what Close gives; set before done is closed
 }
 
-func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, expect []Expect) *Session {
+func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, rules []Rules) *Session {
 	s := &Session{
 		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{}, done: make(chan struct{}),
 		inbox: &inbox{
 			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
-			admitted: map[key]bool{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
+			admitted: map[key]admission{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
 		},
 	}
-	s.expect = func(plan.PeerID, wire.Tag, int) error { return nil }
-	for _, f := range expect {
-		s.expect = f
+	s.rules = Rules{Expect: func(_, _ plan.PeerID, _ wire.Tag, _ int) error { return nil }}
+	for _, r := range rules {
+		s.rules = r
 	}
 	s.flush, s.endAll = context.WithCancel(context.Background())
 	s.open, s.endOpen = context.WithCancel(s.flush)
 	for _, id := range peers {
-		if id != e.net.Self() && s.remotes[id] == nil {
+		if id != s.self() && s.remotes[id] == nil {
 			s.remotes[id] = newRemote(s, id)
 			s.order = append(s.order, s.remotes[id])
 		}
@@ -101,6 +107,8 @@ func (s *Session) adopt(p incoming) {
 	}
 }
 
+func (s *Session) self() plan.PeerID { return s.endpoint.net.Self() }
+
 func (s *Session) alive() bool { return s != nil && s.open.Err() == nil }
 
 // closing reports whether Close has begun but may still send what was queued.
@@ -137,31 +145,50 @@ func (s *Session) Send(ctx context.Context, to plan.PeerID, f wire.Frame) (err e
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(f.Payload), s.endpoint.opt.MaxTensorBytes)
 	}
 	s.movement.at(f.Tag.Step)
-	if to == s.endpoint.net.Self() {
-		k := key{from: to, tag: f.Tag}
-		if err := s.inbox.admit(ctx, k, len(f.Payload)); err != nil {
+	return s.retry(ctx, to, func(by plan.PeerID) error {
+		if by == s.self() {
+			err := s.keep(ctx, by, f)
+			if by != to && errors.Is(err, ErrDuplicate) {
+				return nil // it was among what was sent again
+			}
 			return err
 		}
-		s.inbox.deliver(k, f.Payload)
-		return nil
+		r, err := s.ready(ctx, by, f.Tag.Kind)
+		if err != nil {
+			return err
+		}
+		return r.outboxes[f.Tag.Kind.Class()].put(ctx, f)
+	})
+}
+
+// keep takes a frame in that a worker here sends to another one, in the name of its peer.
+func (s *Session) keep(ctx context.Context, from plan.PeerID, f wire.Frame) error {
+	k, a := key{from: from, tag: f.Tag}, admission{by: s.self(), size: len(f.Payload)}
+	if err := s.inbox.admit(ctx, k, a); err != nil {
+		return err
 	}
-	r := s.remotes[to]
+	s.inbox.deliver(k, s.self(), f.Payload)
+	return nil
+}
+
+// ready returns a peer once its connections are warm, which control frames do not wait for.
+func (s *Session) ready(ctx context.Context, peer plan.PeerID, kind wire.Kind) (*remote, error) {
+	r := s.remotes[peer]
 	if r == nil {
-		return ErrStranger
+		return nil, ErrStranger
 	}
-	if !f.Tag.Kind.Numbered() {
-		return fmt.Errorf("%w: %v is the session's own", wire.ErrKind, f.Tag.Kind)
+	if !kind.Numbered() {
+		return nil, fmt.Errorf("%w: %v is the session's own", wire.ErrKind, kind)
 	}
-	class := f.Tag.Kind.Class()
-	if class != wire.Control && r.warmUp.asked.was() {
+	if kind.Class() != wire.Control && r.warmUp.asked.was() {
 		select {
 		case <-r.warmUp.over.given:
 		case <-r.ctx.Done():
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
-	return r.outboxes[class].put(ctx, f)
+	return r, nil
 }
 
 // Receive blocks until the message with this tag from a peer, which may be this node itself, is
@@ -171,10 +198,13 @@ func (s *Session) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (
 	switch {
 	case tag.Generation != s.generation:
 		err = fmt.Errorf("%w: the session has %d", ErrGeneration, s.generation)
-	case s.remotes[from] == nil && from != s.endpoint.net.Self():
+	case s.remotes[from] == nil && from != s.self():
 		err = ErrStranger
 	default:
-		payload, err = s.inbox.receive(ctx, key{from: from, tag: tag})
+		err = s.retry(ctx, from, func(plan.PeerID) error {
+			payload, err = s.inbox.receive(ctx, key{from: from, tag: tag})
+			return err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("link: receive %v from %s: %w", tag, from, err)
@@ -205,8 +235,16 @@ func (s *Session) Silence(peer plan.PeerID) time.Duration {
 	return 0
 }
 
-// Drop gives up a peer that is known to be gone, before links notice: no call waits for it any more.
+// Ended reports whether a peer is lost since its process has ended.
+func (s *Session) Ended(peer plan.PeerID) bool {
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	return errors.Is(s.inbox.gone[peer], errRefused)
+}
+
+// Drop gives up a peer that is known to be gone, before links notice: no call waits for it any more, nor for a substitute.
 func (s *Session) Drop(peer plan.PeerID) {
+	s.stand.giveUp(peer)
 	if r := s.remotes[peer]; r != nil {
 		r.lose(errors.New("known to be gone"))
 	}
@@ -243,6 +281,7 @@ func (s *Session) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.inbox.close(ErrClosed)
+	s.stand.close()
 	for _, r := range s.order {
 		for _, o := range r.outboxes {
 			o.drain(ErrClosed)

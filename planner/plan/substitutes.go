@@ -3,7 +3,7 @@ package plan
 import "slices"
 
 // Substitutes returns the peers that could do a lost one's part from the state in their own memory, sorted: each of its
-// workers' stages has its layers in another replica, on one worker of theirs. Nobody can where replicas have optimizer state in
+// workers has all of its layers in other replicas, on one worker of theirs. Nobody can where replicas have optimizer state in
 // parts or stages keep it off the device, nor for the coordinator, whose commits nobody else knows first.
 func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 	offloads := slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
@@ -20,12 +20,14 @@ func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 	return peers
 }
 
-// Donor returns the worker of a peer that has all layers of another worker's stages in stages of the same layers; zero where
-// none has.
+// Donor returns the worker of a peer that has all layers of another worker; zero where none has.
 func (p Plan) Donor(of WorkerID, peer PeerID) WorkerID {
 	for _, w := range p.Workers() {
 		lacks := func(h StageID) bool {
-			return !slices.ContainsFunc(p.StagesOf(w), func(own StageID) bool { return p.At(own).Layers == p.At(h).Layers })
+			return !slices.ContainsFunc(p.StagesOf(w), func(own StageID) bool {
+				all, part := p.At(own).Layers, p.At(h).Layers
+				return all.First <= part.First && part.End <= all.End
+			})
 		}
 		if w.Peer == peer && w != of && !slices.ContainsFunc(p.StagesOf(of), lacks) {
 			return w

@@ -16,7 +16,7 @@ func twice() Plan {
 	}}
 }
 
-// TestWhoCanDoALostOnesPart: who has all of its layers in stages of the same layers, on one device for each of its devices.
+// TestWhoCanDoALostOnesPart: who has all of its layers, on one device for each of its devices.
 func TestWhoCanDoALostOnesPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Plan)
@@ -27,6 +27,7 @@ func TestWhoCanDoALostOnesPart(t *testing.T) {
 		"the coordinator":          {func(*Plan) {}, "b", nil},
 		"no member":                {func(*Plan) {}, "e", nil},
 		"another cut":              {func(p *Plan) { p.Replicas[1].Stages[0].Layers.End, p.Replicas[1].Stages[1].Layers.First = 1, 1 }, "a", nil},
+		"who has more":             {func(p *Plan) { p.Replicas[1].Stages[0].Layers.End, p.Replicas[1].Stages[1].Layers.First = 1, 1 }, "c", []PeerID{"a"}},
 		"optimizer state in parts": {func(p *Plan) { p.Sharded = LayerRanges{{First: 0, End: 4}} }, "a", nil},
 		"and off the device":       {func(p *Plan) { p.Replicas[0].Stages[1].Offload = true }, "a", nil},
 		"a third replica": {func(p *Plan) {

@@ -37,7 +37,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	for i, r := range s.Reasons {
 		s.Reasons[i] = plan.Clip(r, maxText)
 	}
-	s.PlanPauses, s.Pending, s.Salvage = s.PauseWanted, nil, nil
+	s.PlanPauses, s.Pending, s.Salvage, s.Substitute = s.PauseWanted, nil, nil, nil
 	return s, nil
 }
 
@@ -99,6 +99,53 @@ func (e SetPlan) checkSettled(s State) error {
 		return errors.New("it names no codec for the boundaries between its workers")
 	}
 	return nil
+}
+
+// apply marks the lost member gone as SetMemberState does.
+func (e Substitute) apply(s State) (State, error) {
+	if s.Substitute != nil && *s.Substitute == e {
+		return s, nil
+	}
+	if err := e.check(s); err != nil {
+		return s, fmt.Errorf("substitute for %s: %w", e.Lost.Short(), err)
+	}
+	next, err := SetMemberState{Peer: e.Lost, ProcessEpoch: e.ProcessEpoch, State: Gone, Reason: e.Reason}.apply(s)
+	if err != nil {
+		return s, fmt.Errorf("substitute for %s: %w", e.Lost.Short(), err)
+	}
+	next.Substitute = &e
+	return next, nil
+}
+
+// check refuses what belongs to another plan, or to one that ends, and members that cannot go on in the lost one's place.
+func (e Substitute) check(s State) error {
+	switch {
+	case s.Run == nil:
+		return errNoRun
+	case e.Generation != s.Plan.Generation || e.Generation == 0:
+		return fmt.Errorf("generation %d, the current one is %d: %w", e.Generation, s.Plan.Generation, ErrStale)
+	case s.Finished || s.StopWanted || s.Paused() || s.Ended() || s.Salvage != nil || s.wentBack():
+		return fmt.Errorf("generation %d ends: %w", e.Generation, ErrStale)
+	case s.Substitute != nil:
+		return errors.New("the plan has a substitute already")
+	case !slices.Contains(s.Plan.Substitutes(e.Lost), e.By):
+		return fmt.Errorf("the plan has nobody's layers twice that could be %s and %s", e.Lost.Short(), e.By.Short())
+	}
+	for _, peer := range []plan.PeerID{e.Lost, e.By} {
+		m, ok := s.Member(peer)
+		if !ok || m.State != Active && (m.State != Draining || peer == e.By) || s.Reborn(m) {
+			return fmt.Errorf("%s does not carry out the plan: %w", peer.Short(), ErrStale)
+		}
+	}
+	return nil
+}
+
+// Carrier returns who does a peer's part of the current plan: itself, or its substitute. A nil Substitute stands in for nobody.
+func (e *Substitute) Carrier(peer plan.PeerID) plan.PeerID {
+	if e != nil && e.Lost == peer {
+		return e.By
+	}
+	return peer
 }
 
 // Shown writes down what the steps of the current plan have shown of its members' speeds. The leader proposes it.

@@ -87,7 +87,7 @@ func parseEntry(t *testing.T, line string) Entry {
 		return SetRun{Owner: "a", Spec: plan.RunSpec{
 			Run: plan.RunID(words[1]), Model: model.Config{Blocks: int(number(t, p["blocks"]))},
 			Train: plan.TrainSpec{
-				Micros: int(number(t, p["micros"])), Steps: plan.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
+				Micros: int(number(t, p["micros"])), SumGroups: int(number(t, p["groups"])), Steps: plan.Step(number(t, p["steps"])), KeepCheckpoints: int(number(t, p["keep"])),
 			},
 		}}
 	case "join":
@@ -102,6 +102,11 @@ func parseEntry(t *testing.T, line string) Entry {
 		return parseSaved(t, p)
 	case "salvage":
 		return parseSalvage(t, p)
+	case "substitute":
+		return Substitute{
+			Generation: plan.Generation(number(t, p["generation"])), Lost: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]),
+			By: plan.PeerID(p["by"]), Reason: p["reason"],
+		}
 	case "want-pause":
 		return WantPause{Count: number(t, words[1])}
 	case "want-stop":
@@ -159,24 +164,32 @@ func testRedeem(serial uint64, peer, bound plan.PeerID) Redeem {
 
 func bearerOf(serial uint64) plan.PeerID { return plan.PeerID(fmt.Sprintf("bearer of %d", serial)) }
 
-// parsePlan reads stages=a:0-2,b:2-4 as one replica with all micro-batches.
+// parsePlan reads stages=a:0-2,b:2-4 as one replica with all micro-batches, and stages=a:0-4;b:0-4 as two with half of them.
 func parsePlan(t *testing.T, p map[string]string) Entry {
 	pl := plan.Plan{
 		Run: plan.RunID(p["run"]), Generation: plan.Generation(number(t, p["generation"])),
 		Start: plan.Step(number(t, p["start"])), Schedule: "1f1b",
 	}
-	pipe := plan.Pipeline{Micros: int(number(t, p["micros"]))}
-	for _, stage := range list(p["stages"]) {
+	replicas := strings.Split(p["stages"], ";")
+	for r, stages := range replicas {
+		share := int(number(t, p["micros"])) / len(replicas)
+		pl.Replicas = append(pl.Replicas, parsePipeline(t, plan.Pipeline{FirstMicro: plan.Micro(r * share), Micros: share}, stages, p["holder"]))
+	}
+	return SetPlan{Plan: pl, Term: plan.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
+}
+
+// parsePipeline adds stages to a replica.
+func parsePipeline(t *testing.T, pipe plan.Pipeline, stages, holder string) plan.Pipeline {
+	for _, stage := range list(stages) {
 		peer, layers, _ := strings.Cut(stage, ":")
 		first, end, _ := strings.Cut(layers, "-")
 		pipe.Stages = append(pipe.Stages, plan.Placement{
-			Peer: plan.PeerID(peer), Device: "cpu", Holder: plan.PeerID(p["holder"]),
+			Peer: plan.PeerID(peer), Device: "cpu", Holder: plan.PeerID(holder),
 			Layers: plan.LayerRange{First: int(number(t, first)), End: int(number(t, end))},
 		})
 		pipe.Warmups = append(pipe.Warmups, 1)
 	}
-	pl.Replicas = []plan.Pipeline{pipe}
-	return SetPlan{Plan: pl, Term: plan.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
+	return pipe
 }
 
 // parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
@@ -272,6 +285,9 @@ func describe(s State) string {
 		for _, part := range s.Salvage.Parts {
 			fmt.Fprintf(&b, " [%d,%d) by %s", part.Layers.First, part.Layers.End, part.By)
 		}
+	}
+	if e := s.Substitute; e != nil {
+		fmt.Fprintf(&b, "; %s in the place of %s", e.By, e.Lost)
 	}
 	for _, o := range s.Older {
 		fmt.Fprintf(&b, "; older %d", o.Step)

@@ -28,10 +28,11 @@ type Author struct {
 //	SetMemberState         the peer itself; the leader may say that it is gone
 //	SetPlan, Rollback,
 //	WantPause, Salvage,
-//	Blame, Shown           the leader
+//	Substitute, Blame,
+//	Shown                  the leader
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
-//	StageSaved             the workers that the plan gives these layers, or a salvage
+//	StageSaved             the workers that the plan gives these layers, a substitute, or a salvage
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
@@ -63,7 +64,7 @@ func Authorize(s State, by Author, e Entry) error {
 		allowed, who = leads || by.Peer == e.Peer, "the peer itself or the leader"
 	case SetMemberState:
 		allowed, who = by.Peer == e.Peer || leads && e.State == Gone, "the peer itself, or the leader when it is gone"
-	case SetPlan, Rollback, WantPause, Salvage, Blame, Shown:
+	case SetPlan, Rollback, WantPause, Salvage, Substitute, Blame, Shown:
 		allowed, who = leads, "the leader of the term"
 	case Vouch:
 		allowed, who = leads && e.Voucher.Term <= by.Term, "the leader of the term, up to that term,"
@@ -99,13 +100,14 @@ func (by Author) refused(s State, e Entry, who string) error {
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
-// to be with no others than that peer and the stage's holder, by the plan or now. Whom a salvage names has a layer alone.
+// to be with no others than that peer and the stage's holder, by the plan or now. A substitute is the worker in whose place it
+// is. Whom a salvage names has a layer alone.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
 		mine := s.Salvage.has(e.Step, l.Layer, peer) && slices.Equal(l.Holders, []plan.PeerID{peer})
 		for r, pipe := range s.Plan.Replicas {
 			for st, place := range pipe.Stages {
-				if place.Peer != peer || !place.Layers.Contains(l.Layer) {
+				if s.Substitute.Carrier(place.Peer) != peer || !place.Layers.Contains(l.Layer) {
 					continue
 				}
 				now := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})

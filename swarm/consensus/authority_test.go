@@ -84,6 +84,7 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"saved":            StageSaved{Step: 1, Layers: layer},
 			"rollback":         Rollback{From: 0, To: 0},
 			"pause":            WantPause{Count: 1},
+			"substitute":       Substitute{Generation: 1, Lost: "a", ProcessEpoch: victim.ProcessEpoch, By: liar.self},
 			"salvage":          Salvage{Generation: 1, Step: 1},
 			"stop":             WantStop{},
 			"shown":            Shown{Generation: 1, Members: []ShownMember{{Peer: liar.self, FLOPS: 1e15, Held: true}}},

@@ -14,7 +14,7 @@ import (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, Salvage, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
+// StageSaved, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
 // Vouch, Shown or Recover.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
@@ -103,6 +103,17 @@ type SalvagePart struct {
 	From    plan.Step       `json:"from,omitempty"`
 }
 
+// Substitute marks a member of the current plan gone and has another one, which has its layers in another replica, go on
+// in its place: nobody ends the generation.
+type Substitute struct {
+	Generation plan.Generation `json:"generation"`
+	Lost       plan.PeerID     `json:"lost"`
+	// ProcessEpoch is the lost process.
+	ProcessEpoch uint64      `json:"boot"`
+	By           plan.PeerID `json:"by"`
+	Reason       string      `json:"reason,omitempty"`
+}
+
 // WantPause asks the workers of the plan to save their newest step and to wait for the
 // next plan. Count is the state's PauseWanted plus one, so that the same wish sent twice
 // counts once.
@@ -145,7 +156,7 @@ var kinds = [...]reflect.Type{
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
 	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](), 21: reflect.TypeFor[Salvage](), 22: reflect.TypeFor[Extend](),
-	23: reflect.TypeFor[Recover](),
+	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.

@@ -156,6 +156,8 @@ type State struct {
 	Older []Checkpoint `json:"older,omitempty"`
 	// Salvage says which state of the current generation is to be saved from memory after its end; nil while it goes on.
 	Salvage *Salvage `json:"salvage,omitempty"`
+	// Substitute says who goes on in the place of a lost member of the current plan; nil while nobody does.
+	Substitute *Substitute `json:"substitute,omitempty"`
 	// Blames are the newest rulings on faults of this incarnation, newest last.
 	Blames []Blame `json:"blames,omitempty"`
 	// PauseWanted counts the pauses asked for: the plan's workers save their newest step and

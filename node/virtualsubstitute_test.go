@@ -1,0 +1,85 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/planner/plan"
+)
+
+// TestALostNodesPartGoesOnElsewhere: of two replicas a node is lost, whether it leads or not. Another one goes on in its place in
+// the same generation, the plan after that is without it, and every step is done once, with the losses of one node alone.
+func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
+	size := fleetSize{Steps: 20, Stages: 2, Replicas: 2, CheckpointEvery: 50, MinNodes: 4}
+	known := undisturbed(t, size)
+	for name, leads := range map[string]bool{"a follower": false, "the leader": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, size, known.again())
+				invite := f.add().found()
+				for range 3 {
+					f.add().join(invite)
+				}
+				var lost *member
+				f.until("somebody to lose", time.Hour, func() bool {
+					lost = nil
+					for _, m := range f.members {
+						if n := m.node(); n != nil && f.truth.reached() >= 6 {
+							_, _, leader := n.raft.Leader()
+							if state := n.raft.State(); len(state.Plan.Substitutes(n.self)) > 0 && leader == leads {
+								lost = m
+							}
+						}
+					}
+					return lost != nil || f.over()
+				})
+				if lost == nil {
+					t.Skip("the leader coordinates the plan")
+				}
+				state := lost.node().raft.State()
+				lost.kill(f.others(lost)...)
+				killed, before := time.Now(), f.truth.reached()
+				var by plan.PeerID
+				f.until("a substitute", time.Minute, func() bool {
+					for _, m := range f.members {
+						if n := m.node(); n != nil && n.raft.State().Substitute != nil {
+							by = n.raft.State().Substitute.By
+						}
+					}
+					return by != ""
+				})
+				f.until("a step after the loss", time.Minute, func() bool { return f.truth.reached() > before })
+				t.Logf("%v from the loss to the next step; %s goes on in its place", time.Since(killed).Round(time.Millisecond), by.Short())
+				f.until("another plan", time.Hour, func() bool {
+					for _, m := range f.members {
+						if n := m.node(); n != nil && n.raft.State().Plan.Generation > state.Plan.Generation {
+							return true
+						}
+					}
+					return f.over()
+				})
+				lost.join("") // the founder's folder is to have the model
+				for i, err := range f.untilEnded(time.Hour) {
+					if err != nil && !errors.Is(err, errKilled) {
+						t.Errorf("node %d: %v", i, err)
+					}
+				}
+				if redone := f.check(); redone != 0 {
+					t.Errorf("%d steps were computed again", redone)
+				}
+			})
+		})
+	}
+}
+
+// others returns all members but one.
+func (f *fleet) others(but *member) (all []*member) {
+	for _, m := range f.members {
+		if m != but {
+			all = append(all, m)
+		}
+	}
+	return all
+}
