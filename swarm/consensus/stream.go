@@ -120,12 +120,15 @@ func (l *streamLayer) track(s Stream, peer plan.PeerID, shown *proof) (*conn, er
 	c := &conn{Stream: s, layer: l, peer: peer, shown: shown}
 	c.closed, c.end = context.WithCancel(l.open)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conns == nil {
-		s.Close()
+	open := l.conns != nil
+	if open {
+		l.conns[c] = struct{}{}
+	}
+	l.mu.Unlock()
+	if !open {
+		s.Reset()
 		return nil, net.ErrClosed
 	}
-	l.conns[c] = struct{}{}
 	return c, nil
 }
 
