@@ -21,6 +21,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm"
+	"pnode/swarm/consensus"
 	"pnode/swarm/virtual"
 )
 
@@ -42,13 +43,19 @@ type fleet struct {
 	truth   *truth
 	members []*member
 	invite  chan string // the founder's
+
+	restored plan.Step // of the newest checkpoint that was looked for
+	moved    plan.Step // the newest step, and when it came
+	movedAt  time.Time
 }
 
 // fleetSize says what a fleet trains.
 type fleetSize struct {
 	Steps, Stages, Replicas, CheckpointEvery int
 	MinNodes                                 int
-	// Lines says that nodes know what their lines carry: measuring them fills the lines for a second each, and packets are
+	// Packets says that connections are those of QUIC, over simulated sockets.
+	Packets bool
+	// Lines says that nodes know what their lines carry: measuring them fills the lines for a second each, and bytes are
 	// what virtual time costs.
 	Lines bool
 	// Relay is what its nodes relay for each other.
@@ -61,7 +68,8 @@ type member struct {
 	number  int
 	dir     string
 	network *swarm.Simulated
-	process *process // the newest; nil before the first
+	self    plan.PeerID // once its first process has begun
+	process *process    // the newest; nil before the first
 }
 
 // process is a node from its start to its end.
@@ -132,7 +140,11 @@ func (f *fleet) write(name, text string) {
 
 // add makes one more machine.
 func (f *fleet) add() *member {
-	m := &member{fleet: f, number: len(f.members), network: f.net.Host()}
+	host := f.net.Direct
+	if f.size.Packets {
+		host = f.net.Host
+	}
+	m := &member{fleet: f, number: len(f.members), network: host()}
 	m.dir = filepath.Join(f.dir, m.name())
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		f.Fatal(err)
@@ -272,7 +284,11 @@ func (m *member) node() *Node {
 	if !m.running() {
 		return nil
 	}
-	return m.process.node.Load()
+	n := m.process.node.Load()
+	if n != nil {
+		m.self = n.self
+	}
+	return n
 }
 
 func (m *member) running() bool {
@@ -292,13 +308,83 @@ func (f *fleet) until(what string, limit time.Duration, ok func() bool) {
 	f.Helper()
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
-			f.Fatalf("after %s: not %s", limit, what)
+			f.Fatalf("after %s: not %s%s", limit, what, f.standings())
 		}
-		f.oneLeads()
+		f.look()
 		if err := f.truth.wrong(); err != nil {
 			f.Fatal(err)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// look has the truth check what every member knows now.
+func (f *fleet) look() {
+	f.oneLeads()
+	f.restorable()
+	f.explained()
+}
+
+// standings says for each member that runs what it does, and what it waits for.
+func (f *fleet) standings() string {
+	var b strings.Builder
+	for _, m := range f.members {
+		switch n := m.node(); {
+		case n != nil:
+			s := n.monitor.Status()
+			fmt.Fprintf(&b, "\n%s (%s): %s, generation %d, step %d: %s", m.name(), n.self, s.State, s.Generation, s.Step, s.Waiting)
+		case m.running():
+			fmt.Fprintf(&b, "\n%s: at its start or its end", m.name())
+		}
+	}
+	return b.String()
+}
+
+// restorable has the truth check of the newest checkpoint in the log that some holder of each layer has it.
+func (f *fleet) restorable() {
+	var newest consensus.Checkpoint
+	for _, m := range f.members {
+		if n := m.node(); n != nil {
+			if c := n.raft.State().Checkpoint; c.Step > newest.Step {
+				newest = c
+			}
+		}
+	}
+	if newest.Step > f.restored {
+		f.restored = newest.Step
+		for _, layer := range newest.Layers {
+			if !slices.ContainsFunc(f.members, func(m *member) bool { return m.holds(layer) }) {
+				f.truth.fails("the log has a checkpoint of step %d, and no holder of %v has layer %d", newest.Step, layer.Holders, layer.Layer)
+			}
+		}
+	}
+}
+
+// holds reports whether a member that is named as a holder of a layer has it. One that does not run is believed.
+func (m *member) holds(layer consensus.LayerRef) bool {
+	if !slices.Contains(layer.Holders, m.self) {
+		return false
+	}
+	n := m.node()
+	return n == nil || !slices.ContainsFunc(layer.Chunks, func(h plan.Hash) bool { return !n.store.HasChunk(h) })
+}
+
+// standsStill is how long a run may make no step until all of its members must say why.
+const standsStill = 30 * time.Second
+
+// explained has the truth check that no member waits without a reason.
+func (f *fleet) explained() {
+	if at := f.truth.reached(); at != f.moved || f.movedAt.IsZero() {
+		f.moved, f.movedAt = at, time.Now()
+	}
+	if f.over() || time.Since(f.movedAt) < standsStill {
+		return
+	}
+	f.movedAt = time.Now()
+	for _, m := range f.members {
+		if n := m.node(); n != nil && n.monitor.Status().Waiting == "" {
+			f.truth.fails("no step for %v, and %s does not say why:%s", standsStill, m.name(), f.standings())
+		}
 	}
 }
 

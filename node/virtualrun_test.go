@@ -29,9 +29,9 @@ func undisturbed(t *testing.T, size fleetSize) *truth {
 
 // TestThreeNodesInVirtualTime: whole nodes enter a run, train it to its end and leave the model with its owner, with the
 // losses and the weights of one node alone. The ledger of each of them alone proves all steps, that of a fourth one too, which
-// has no part in the plan.
+// has no part in the plan. They speak QUIC on simulated sockets.
 func TestThreeNodesInVirtualTime(t *testing.T) {
-	size := fleetSize{Steps: 20, Stages: 3, Replicas: 1, CheckpointEvery: 5, MinNodes: 4}
+	size := fleetSize{Steps: 20, Stages: 3, Replicas: 1, CheckpointEvery: 5, MinNodes: 4, Packets: true}
 	known := undisturbed(t, size)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, size, known.again())

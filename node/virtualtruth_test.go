@@ -72,6 +72,13 @@ func (t *truth) leads(n *Node) {
 	}
 }
 
+// fails notes what somebody else has found wrong.
+func (t *truth) fails(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note(format, args...)
+}
+
 // note keeps the first problem; the caller holds mu.
 func (t *truth) note(format string, args ...any) {
 	if t.problem == nil {
