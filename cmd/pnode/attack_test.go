@@ -63,7 +63,10 @@ func TestPatchedClient(t *testing.T) {
 		{"half a tensor", "bad length"},
 		{"flipped signs", "the loss jumped"},
 	} {
-		t.Run(c.attack, func(t *testing.T) { attackByProcess(t, c.attack, c.told) })
+		t.Run(c.attack, func(t *testing.T) {
+			t.Parallel()
+			attackByProcess(t, c.attack, c.told)
+		})
 	}
 }
 

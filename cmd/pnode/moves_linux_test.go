@@ -181,6 +181,7 @@ func TestIPv6MemberOfADualFounder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
+	t.Parallel()
 	lab, file := netlab.New(t), runFile(t, 10)
 	founder, member := lab.Host("founder", netlab.Public), lab.Host("member", netlab.IPv6)
 	fast := deviceFile(t, "20GFLOP/s")

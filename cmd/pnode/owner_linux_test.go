@@ -13,6 +13,7 @@ func TestAnOwnerThatWasCutOffGetsTheModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
+	t.Parallel()
 	const steps = 60
 	lab, file, device := netlab.New(t), runFile(t, steps), deviceFile(t, "4GFLOP/s")
 	desk := lab.Host("desk", netlab.Public)
