@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,8 +56,18 @@ func stayedTogether(t *testing.T, founder *process) {
 	}
 }
 
-// movesAtOnce of them run side by side: most of their time is waiting.
-const movesAtOnce = 2
+// inLanes tests the cases of these names in two lanes, beside other tests: most of their time is waiting.
+func inLanes(t *testing.T, names []string, test func(t *testing.T, i int)) {
+	const lanes = 2
+	for lane := range lanes {
+		t.Run(fmt.Sprint("lane ", lane+1), func(t *testing.T) {
+			t.Parallel()
+			for i := lane; i < len(names); i += lanes {
+				t.Run(names[i], func(t *testing.T) { test(t, i) })
+			}
+		})
+	}
+}
 
 // A member whose address changes, or its NAT's, stays in the run: no step is lost or repeated, and the losses are those of
 // one undisturbed machine, to the bit.
@@ -63,48 +75,45 @@ func TestMovingMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
-	slots := make(chan struct{}, movesAtOnce)
-	for name, m := range moves {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			const steps, movedAt = 40, 15
-			lab, file := netlab.New(t), runFile(t, steps)
-			founder, member := lab.Host("founder", netlab.Public), lab.Host("member", m.kind)
-			for _, h := range []*netlab.Host{founder, member} {
-				h.Sysctl("net/ipv6/conf/all/disable_ipv6", "1") // or they go on over that
-				if m.tcp {
-					h.IP("rule add ipproto udp prohibit")
-				}
+	t.Parallel()
+	names := slices.Sorted(maps.Keys(moves))
+	inLanes(t, names, func(t *testing.T, i int) {
+		name, m := names[i], moves[names[i]]
+		const steps, movedAt = 40, 15
+		lab, file := netlab.New(t), runFile(t, steps)
+		founder, member := lab.Host("founder", netlab.Public), lab.Host("member", m.kind)
+		for _, h := range []*netlab.Host{founder, member} {
+			h.Sysctl("net/ipv6/conf/all/disable_ipv6", "1") // or they go on over that
+			if m.tcp {
+				h.IP("rule add ipproto udp prohibit")
 			}
-			slow := deviceFile(t, "2GFLOP/s")
-			p := launchOn(t, founder, "train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",
-				"--replicas", "1", "--stages", "2", "--min-nodes", "2", "--listen", "0.0.0.0:4001", "--emulate", slow, "--log-level", "info")
-			invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
-			other := launchOn(t, member, "join", invite, "--dir", t.TempDir(), "--name", "member", "--emulate", slow, "--log-level", "info")
-			p.until(movedAt)
-			began := time.Now()
-			if m.founder {
-				m.move(founder)
-			} else {
-				m.move(member)
-			}
-			last, longest := began, time.Duration(0)
-			for p.last.Step < steps {
-				p.until(p.last.Step + 1)
-				now := time.Now()
-				longest = max(longest, now.Sub(last))
-				last = now
-			}
-			stayedTogether(t, p)
-			t.Logf("%s: longest pause %.1f s, %d more steps in %.1f s", name, longest.Seconds(), p.last.Step-movedAt, time.Since(began).Seconds())
-			same(t, name, p.finish(0), alone(t, file, steps))
-			if t.Failed() || testing.Verbose() {
-				t.Logf("founder:\n%s\nmember:\n%s", p.stderr, other.stderr)
-			}
-		})
-	}
+		}
+		slow := deviceFile(t, "2GFLOP/s")
+		p := launchOn(t, founder, "train", "--config", file, "--dir", t.TempDir(), "--json", "--name", "founder",
+			"--replicas", "1", "--stages", "2", "--min-nodes", "2", "--listen", "0.0.0.0:4001", "--emulate", slow, "--log-level", "info")
+		invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)[1]
+		other := launchOn(t, member, "join", invite, "--dir", t.TempDir(), "--name", "member", "--emulate", slow, "--log-level", "info")
+		p.until(movedAt)
+		began := time.Now()
+		if m.founder {
+			m.move(founder)
+		} else {
+			m.move(member)
+		}
+		last, longest := began, time.Duration(0)
+		for p.last.Step < steps {
+			p.until(p.last.Step + 1)
+			now := time.Now()
+			longest = max(longest, now.Sub(last))
+			last = now
+		}
+		stayedTogether(t, p)
+		t.Logf("%s: longest pause %.1f s, %d more steps in %.1f s", name, longest.Seconds(), p.last.Step-movedAt, time.Since(began).Seconds())
+		same(t, name, p.finish(0), alone(t, file, steps))
+		if t.Failed() || testing.Verbose() {
+			t.Logf("founder:\n%s\nmember:\n%s", p.stderr, other.stderr)
+		}
+	})
 }
 
 // Members that wait for another one longer than their NATs remember what is quiet stay connected. They train when it comes,

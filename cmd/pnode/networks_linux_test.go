@@ -367,8 +367,8 @@ func TestNetworks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
 	}
-	slots := make(chan struct{}, 2)
-	for _, pair := range [][2]string{
+	t.Parallel()
+	pairs := [][2]string{
 		{"port-restricted", "cgnat"},     // through a hole
 		{"udp-blocked", "cgnat"},         // through a hole over TCP, with control
 		{"symmetric", "mtu-1280-silent"}, // over QUIC, which alone gets through
@@ -378,18 +378,18 @@ func TestNetworks(t *testing.T) {
 		{"symmetric", "symmetric"},       // through a relay, as the rest
 		{"tcp-443", "proxy"},
 		{"ipv6", "port-restricted"},
-	} {
-		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
-			t.Parallel()
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			o := trainPair(t, placeNamed(pair[0]), placeNamed(pair[1]), pairStepsPatient, endToEndTimeout)
-			t.Log(o)
-			if f := o.fault(); f != "" {
-				t.Error(f)
-			}
-		})
 	}
+	var names []string
+	for _, pair := range pairs {
+		names = append(names, pair[0]+" and "+pair[1])
+	}
+	inLanes(t, names, func(t *testing.T, i int) {
+		o := trainPair(t, placeNamed(pairs[i][0]), placeNamed(pairs[i][1]), pairStepsPatient, endToEndTimeout)
+		t.Log(o)
+		if f := o.fault(); f != "" {
+			t.Error(f)
+		}
+	})
 }
 
 // TestEveryPairOfNetworks makes the table of docs/networks.md.
