@@ -223,7 +223,7 @@ func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, with s
 	}
 	before, _ := g.heartbeats.Last(g.self)
 	w, err := pipeline.New(pipeline.Config{
-		Worker: id, Run: *g.state.Run, Plan: held.Plan(), Data: g.data, Keeper: heldKeeper{held, g.checkpointer.For(g.plan)},
+		Worker: id, Run: *g.state.Run, Plan: held.Plan(), Taken: held.Taken(), Data: g.data, Keeper: heldKeeper{held, g.checkpointer.For(g.plan)},
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(with.session.As(id.Peer))),
 		OnLoaded: func() {
 			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", held.Step())

@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -68,6 +68,9 @@ type Config struct {
 	// Replay holds the commits of the steps after the plan's start, where these were made before: the worker computes
 	// them again, from what others sent then, and ends; Retain has its state. See package replay.
 	Replay []wire.Commit
+	// Taken is the commit of the plan's start step where the worker goes on in the place of a lost one: what it asks for besides
+	// the update is done first, a save and perhaps the end. Zero: nothing.
+	Taken wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits
 	// From holds the worker of the generation before on the device, after Keep. State that the plan has here unchanged

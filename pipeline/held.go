@@ -22,6 +22,7 @@ type Held struct {
 	queue  kernels.Queue
 	step   plan.Step
 	plan   plan.Plan
+	taken  wire.Commit
 }
 
 // Hold waits for an update under way and holds the state after it. The errors wrap ErrNoCopy: the state is not there yet, or
@@ -40,6 +41,9 @@ func (w *Worker) Hold() (*Held, error) {
 			return nil, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
 		}
 		h.step = stage.step
+	}
+	if w.taken.Step == h.step {
+		h.taken = w.taken
 	}
 	p := w.program
 	if w.following != "" {
@@ -67,6 +71,10 @@ func (h *Held) Step() plan.Step { return h.step }
 
 // Plan returns the worker's plan as it goes on from there: with that step as its start, and the schedule of the next one.
 func (h *Held) Plan() plan.Plan { return h.plan }
+
+// Taken returns the commit of that step, for Config.Taken: the lost worker may have died before it did what that asks for. Zero at
+// the start of the worker's plan.
+func (h *Held) Taken() wire.Commit { return h.taken }
 
 // Save refuses: who loads from here saves elsewhere.
 func (h *Held) Save(context.Context, State) error {
@@ -107,6 +115,7 @@ func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 	if err := s.update(ctx, c); err != nil {
 		return err
 	}
+	w.taken = c
 	if c.Next != "" && !c.Stop {
 		w.following = c.Next
 	}

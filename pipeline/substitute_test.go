@@ -173,7 +173,7 @@ func substituted(t *testing.T, run plan.RunSpec, p plan.Plan, lost, by plan.Peer
 			}
 			id := workers[lost].worker
 			w := worker(id, held.Plan(), endOf{net: net, self: lost, mu: &mu}, loadsFrom{held, states})
-			w.cfg.OnLoaded = held.Release
+			w.cfg.OnLoaded, w.cfg.Taken = held.Release, held.Taken()
 			begin(w, lost)
 			err = <-ends[lost]
 		}

@@ -31,9 +31,10 @@ type Worker struct {
 	progress  *progress
 	loaded    bool     // the stages have the state of the plan's start, or a later one
 	open      *stepRun // the step that is not applied yet; nil between two
-	// still is held while the state of the stages or the program changes, and while a Held reads it. following is the schedule
-	// that the newest commit named, until the program has it.
+	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
+	// that was applied, following the schedule that it named, until the program has it.
 	still     sync.Mutex
+	taken     wire.Commit
 	following string
 }
 
@@ -98,12 +99,15 @@ func (w *Worker) TookOver() (layers int) {
 }
 
 // Run loads the state of the stages here and trains from the plan's start step to the run's last one,
-// or until a commit says stop. With Config.Replay it computes the steps of these commits again. Saves begin under the context saves and may go on after Run; Saved
+// or until a commit says stop. With Config.Replay it computes the steps of these commits again, with Config.Taken it first does what that
+// commit asks for besides the update. Saves begin under the context saves and may go on after Run; Saved
 // waits for them. The error of a cancelled ctx is returned wrapped.
 func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // until nothing of a cancelled step is under way
 		cancel()
+		w.still.Lock()
+		defer w.still.Unlock()
 		for _, h := range w.stages {
 			_ = h.gathering.wait()
 			h.torn = h.offload.settle() != nil || h.torn
@@ -118,6 +122,16 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	w.cfg.OnLoaded()
 	for _, h := range w.stages {
 		h.offload.start()
+	}
+	if taken := w.cfg.Taken; taken.Save {
+		for _, h := range w.stages {
+			if err := w.save(saves, h, w.plan.Start, taken.Stop); err != nil {
+				return err
+			}
+		}
+	}
+	if w.cfg.Taken.Stop {
+		return nil
 	}
 	for step := w.plan.Start + 1; step <= w.spec.Train.Steps; step++ {
 		stop, err := w.trainStep(ctx, saves, step)
