@@ -95,7 +95,7 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 		}
 		p.entry = randomEntry(r, s, p.author, term, made, event, &epoch)
 		if r.IntN(2) == 0 && event > 1 {
-			p.author, p.entry = nextEntry(r, s, p.author, p.entry, term, &epoch)
+			p.author, p.entry = nextEntry(r, s, p.author, p.entry, term, made, &epoch)
 		}
 		next, err := s.carryOut(p, term)
 		again, _ := s.carryOut(p, term)
@@ -173,6 +173,8 @@ func follows(s, next State, e Entry, refused error) error {
 		return fmt.Errorf("the checkpoint of step %d in a run of %d steps", next.Checkpoint.Step, next.Run.Train.Steps)
 	case next.Salvage != nil && next.Salvage.Generation != next.Plan.Generation:
 		return fmt.Errorf("generation %d is salvaged while %d is the current one", next.Salvage.Generation, next.Plan.Generation)
+	case next.Substitute != nil && (next.Substitute.Generation != next.Plan.Generation || !slices.Contains(next.Plan.Substitutes(next.Substitute.Lost), next.Substitute.By)):
+		return fmt.Errorf("%+v in generation %d", *next.Substitute, next.Plan.Generation)
 	case !slices.IsSortedFunc(next.Members, func(a, b Member) int { return strings.Compare(string(a.Peer), string(b.Peer)) }):
 		return fmt.Errorf("the roster is not in order")
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
@@ -275,7 +277,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 
 // nextEntry returns what comes next in a run that goes well: members, a plan, its checkpoints, and its end. It returns
 // another entry, and who was to propose that one, where nothing fits.
-func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Term, epoch *uint64) (plan.PeerID, Entry) {
+func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Term, made []Entry, epoch *uint64) (plan.PeerID, Entry) {
 	active := slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.State != Active })
 	leader, leads := s.Member(s.Leader)
 	switch {
@@ -306,8 +308,44 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		return s.Leader, Shown{Generation: s.Plan.Generation, Members: []ShownMember{{Peer: worker, FLOPS: 1 + r.Int64N(1000), Held: r.IntN(2) == 0}}}
 	case 7, 8:
 		return worker, Finish{}
+	case 9, 10, 11, 12, 13:
+		switch {
+		case len(s.Plan.Replicas) > 1:
+			lost, _ := s.Member(s.Plan.Replicas[1].Stages[0].Peer)
+			return s.Leader, Substitute{Generation: s.Plan.Generation, Lost: lost.Peer, ProcessEpoch: lost.ProcessEpoch, By: worker, Reason: "why"}
+		case len(active) > 1:
+			return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
+		case s.Owner("a"):
+			return secondMember(s, made, epoch)
+		}
 	}
 	return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+}
+
+// secondMember has b come in by the first invite of a, which are the first two entries of the inventory.
+func secondMember(s State, made []Entry, epoch *uint64) (plan.PeerID, Entry) {
+	invite, known := s.Grant(1)
+	m, _ := s.Member("b")
+	switch {
+	case !known:
+		return "a", made[0]
+	case !slices.Contains(invite.Peers, "b"):
+		return "a", made[1]
+	case m.State == Joining:
+		return "b", SetMemberState{Peer: "b", ProcessEpoch: m.ProcessEpoch, State: Active}
+	}
+	*epoch++
+	return "b", Join{Peer: "b", ProcessEpoch: *epoch}
+}
+
+// twoReplicas has two peers compute all layers each.
+func twoReplicas(s State, first, second plan.PeerID, term plan.Term) SetPlan {
+	e := onePlan(s, first, term, s.Plan.Generation+1)
+	replica := func(on plan.PeerID, micro plan.Micro) plan.Pipeline {
+		return plan.Pipeline{FirstMicro: micro, Micros: 1, Warmups: []int{0}, Stages: []plan.Placement{{Peer: on, Device: "cpu", Layers: plan.LayerRange{End: 3}}}}
+	}
+	e.Plan.Replicas = []plan.Pipeline{replica(first, 0), replica(second, 1)}
+	return e
 }
 
 // onePlan has one peer compute all layers.
