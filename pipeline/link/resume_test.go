@@ -218,22 +218,31 @@ type deadHost struct {
 
 func (d deadHost) Refuses(_ context.Context, id plan.PeerID) bool { return d.dead.Load() == id }
 
+// mortal runs two peers, and returns what kills the process of the second one, whose host refuses for it from then on.
+func mortal(t *testing.T) (c *cluster, kill func()) {
+	t.Helper()
+	em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dead atomic.Value // of plan.PeerID
+	c = runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
+	return c, func() {
+		dead.Store(c.ids[1])
+		em.Kill(c.ids[1])
+	}
+}
+
 // TestKilledProcessIsLostSoon: a host that refuses for its dead process is believed long
 // before the time of a silent network is over.
 func TestKilledProcessIsLostSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var dead atomic.Value // of plan.PeerID
-		c := runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
+		c, kill := mortal(t)
 		defer c.close()
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
 		synctest.Wait()
-		dead.Store(c.ids[1])
-		em.Kill(c.ids[1])
+		kill()
 		lostWithin(t, sessions[0], c.ids[1], 7*time.Second)
 	})
 }
@@ -324,19 +333,13 @@ func streamsOf(r *remote) (most int) {
 // generation waits for a connection to go silent.
 func TestAnEndedPeerHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		em, err := NewEmulated(EmulatedOptions{Peers: 2, Seed: 1, Conditions: LinkConditions{Delay: time.Millisecond}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var dead atomic.Value // of plan.PeerID
-		c := runOn(t, em.networks, func(n *quicNetwork) Network { return deadHost{n, &dead} }, Options{})
+		c, kill := mortal(t)
 		defer c.close()
 		c.endpoints[1].ServeChunks(library(wire.MaxChunkBytes))
 		sessions := c.sessions(1)
 		everybody(t, c, sessions, 1, 10)
 		synctest.Wait()
-		dead.Store(c.ids[1])
-		em.Kill(c.ids[1])
+		kill()
 		begin := time.Now()
 		time.AfterFunc(10*time.Millisecond, func() { c.endpoints[0].PeerEnded(c.ids[1]) })
 		mustSend(t, sessions[0], c.ids[1], activation(1, 11, 0), payload(1000, 1)) // which nobody reads
@@ -344,7 +347,7 @@ func TestAnEndedPeerHoldsNothingUp(t *testing.T) {
 			t.Error(err)
 		}
 		for range 2 { // under way over the connection, and after it
-			err = c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), func(plan.Hash, []byte) error { return nil })
+			err := c.endpoints[0].Fetch(t.Context(), c.ids[1], hashes(1), func(plan.Hash, []byte) error { return nil })
 			if err == nil {
 				t.Error("fetched from a dead peer")
 			}
