@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -50,15 +51,18 @@ func TestFleetsSurviveFaults(t *testing.T) {
 	}
 	for seed := from; seed <= to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			again := fmt.Sprintf("go test ./node -run FleetsSurvive -v -fleet %d -fleetleast %d -fleetmost %d", seed, *fleetLeast, *fleetMost)
 			defer func() {
 				if t.Failed() {
-					t.Logf("the same faults again: go test ./node -run FleetsSurvive -v -fleet %d -fleetleast %d -fleetmost %d", seed, *fleetLeast, *fleetMost)
+					t.Logf("the same faults again: %s", again)
 				}
 			}()
 			cryptotest.SetGlobalRandom(t, seed)
-			synctest.Test(t, func(t *testing.T) {
+			watched(t, again, func(t *testing.T, passed *atomic.Int64) {
 				r := rand.New(rand.NewPCG(seed, 23))
-				playFaults(newFleet(t, size.drawn(r), known.again()), seed, fleetNodes(r))
+				f := newFleet(t, size.drawn(r), known.again())
+				f.faults.passed = passed
+				playFaults(f, seed, fleetNodes(r))
 			})
 		})
 	}

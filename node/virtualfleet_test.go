@@ -88,6 +88,8 @@ type faults struct {
 	deaf map[netip.Addr]bool    // nothing gets there
 	cut  map[[2]netip.Addr]bool // nothing gets from the one to the other
 	late map[netip.Addr]time.Duration
+
+	passed *atomic.Int64 // counts messages; nil for nobody who wants to know
 }
 
 // newFleet returns a fleet without members, whose nodes end with the test.
@@ -418,6 +420,9 @@ func (f *fleet) untilEnded(limit time.Duration) (errs []error) {
 func (w *faults) loses(from, to netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.passed != nil {
+		w.passed.Add(1)
+	}
 	return w.down[from] || w.down[to] || w.mute[from] || w.deaf[to] || w.cut[[2]netip.Addr{from, to}]
 }
 
