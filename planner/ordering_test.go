@@ -126,3 +126,24 @@ func TestDeepen(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAskedCutComesBack: once the devices are there again that were asked for, a plan without them is replaced, whatever its
+// steps take.
+func TestTheAskedCutComesBack(t *testing.T) {
+	in := asking("", 2, 0)
+	in.Members[1].Profile.Devices[0].MatMulFLOPS /= 1000 // nobody would choose it
+	two := in.Members
+	in.Members = two[:1]
+	one, _, err := Make(t.Context(), in)
+	if err != nil || len(one.Workers()) != 1 {
+		t.Fatalf("%d workers, %v", len(one.Workers()), err)
+	}
+	in.Previous, in.Generation, in.Members = &one, one.Generation+1, two
+	if d, err := ShouldReplan(t.Context(), in, one); err != nil || d.Replan {
+		t.Errorf("a node a thousand times slower is to be used: %v, %v", d, err)
+	}
+	in.Run.Train.Stages = 2
+	if d, err := ShouldReplan(t.Context(), in, one); err != nil || !d.Replan || d.Pays(Outlook{}) != d {
+		t.Errorf("the asked cut does not come back: %v, %v", d, err)
+	}
+}

@@ -33,9 +33,9 @@ func (d Decision) Pays(o Outlook) Decision {
 }
 
 // ShouldReplan decides whether the current plan should be replaced, given the members of
-// now: at once when there is none or a member of it is gone or leaving; otherwise when
-// the best plan's predicted step is at least ReplanPercent faster, if that [Decision.Pays]. Errors are Make's:
-// then there is nothing to change to.
+// now: at once when there is none, when a member of it is gone or leaving, or when it has other replicas or stages than
+// were asked for, which devices were missing for; otherwise when the best plan's predicted step is at least ReplanPercent
+// faster, if that [Decision.Pays]. Errors are Make's: then there is nothing to change to.
 func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
 		return Decision{Replan: true, Reason: "there is no plan yet"}, nil
@@ -53,6 +53,9 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	if err != nil {
 		return Decision{}, err
 	}
+	if !cutAsAsked(current, in.Run.Train) {
+		return Decision{Replan: true, Reason: "the replicas and stages that were asked for are possible again"}, nil
+	}
 	now, err := s.predict(current)
 	if errors.Is(err, plan.ErrBadPlan) {
 		return Decision{Replan: true, Reason: fmt.Sprintf("the plan cannot go on: %v", err)}, nil
@@ -69,6 +72,17 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 		return Decision{true, text, c}, nil
 	}
 	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent), c}, nil
+}
+
+// cutAsAsked reports whether a plan has the replicas and the stages that the run asks for; 0 asks for nothing. Copies of the
+// model on the same devices are one replica here.
+func cutAsAsked(p plan.Plan, asked plan.TrainSpec) bool {
+	one := map[plan.WorkerID]bool{}
+	for _, at := range p.Replicas[0].Stages {
+		one[at.Worker()] = true
+	}
+	cut := shape{len(p.Workers()) / len(one), len(one)}
+	return (asked.Replicas == 0 || cut.replicas == asked.Replicas) && (asked.Stages == 0 || cut.stages == asked.Stages)
 }
 
 const (

@@ -10,7 +10,7 @@ func TestUnlikeDevicesOutliveEachOther(t *testing.T) {
 	const steps, tolerance = 400, 1e-3
 	device, file := openCLDevice(t), runFile(t, steps)
 	first, second := t.TempDir(), t.TempDir()
-	slow := deviceFile(t, "2GFLOP/s") // 0.8 s a step: any device makes it shorter, even beside other tests
+	slow := deviceFile(t, "2GFLOP/s") // 0.8 s a step
 	p := start(t, "train", "--config", file, "--context", "32", "--dir", first, "--json", "--replicas", "1", "--stages", "2",
 		"--storage", "f32", "--min-nodes", "2", "--listen", "127.0.0.1:0", "--emulate", slow)
 	p.tolerance = tolerance
@@ -21,7 +21,7 @@ func TestUnlikeDevicesOutliveEachOther(t *testing.T) {
 		t.Helper()
 		for p.until(p.last.Step+1).Generation == generation {
 			if p.last.Step > steps-20 {
-				t.Fatalf("the plan never changes:\n%s", p.stderr)
+				t.Fatalf("the plan never changes:\n%s\nthe device's node:\n%s", p.stderr, j.stderr)
 			}
 		}
 		generation = p.last.Generation
