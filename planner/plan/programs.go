@@ -83,7 +83,7 @@ func (p Plan) assign(s schedule.Schedule) (schedule.Schedule, error) {
 			continue
 		}
 		if line == nil {
-			l, err := schedule.Simulate(s, p.evenTiming())
+			l, err := schedule.Simulate(s, evenTiming(p))
 			if err != nil {
 				return schedule.Schedule{}, err
 			}
@@ -124,8 +124,8 @@ func (p Plan) workerOf(actions []schedule.Action) (WorkerID, error) {
 	return at, nil
 }
 
-// evenTiming returns one unit for each pass of each stage.
-func (p Plan) evenTiming() schedule.Timing {
+// evenTiming returns one unit for each pass of each stage of a plan.
+func evenTiming(p Plan) schedule.Timing {
 	var t schedule.Timing
 	for _, pipe := range p.Replicas {
 		one := schedule.StageTime{Forward: 1, Input: 1, Weight: 1, Recompute: 1}

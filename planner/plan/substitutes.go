@@ -6,8 +6,7 @@ import "slices"
 // workers has all of its layers in other replicas, on one worker of theirs. Nobody can where replicas have optimizer state in
 // parts or stages keep it off the device, nor for the coordinator, whose commits nobody else knows first.
 func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
-	offloads := slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
-	if len(p.Sharded) > 0 || offloads || lost == p.Coordinator().Peer || !p.Places(lost) {
+	if lost == p.Coordinator().Peer || !p.Places(lost) || !statesWhole(p) {
 		return nil
 	}
 	for _, peer := range p.Peers() {
@@ -18,6 +17,23 @@ func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 	}
 	slices.Sort(peers)
 	return peers
+}
+
+// Replayers returns the peers that could do a lost one's part from the newest checkpoint, sorted: they compute the steps since
+// again, from what the others sent and the commits. Nobody can where states are in parts or off the device, nor for the
+// coordinator.
+func (p Plan) Replayers(lost PeerID) []PeerID {
+	if lost == p.Coordinator().Peer || !p.Places(lost) || !statesWhole(p) {
+		return nil
+	}
+	peers := slices.DeleteFunc(slices.Clone(p.Peers()), func(peer PeerID) bool { return peer == lost })
+	slices.Sort(peers)
+	return peers
+}
+
+// statesWhole reports whether each stage has its state as a whole on its device.
+func statesWhole(p Plan) bool {
+	return len(p.Sharded) == 0 && !slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
 }
 
 // Donor returns the worker of a peer that has all layers of another worker; zero where none has.

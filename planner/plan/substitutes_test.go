@@ -16,7 +16,7 @@ func twice() Plan {
 	}}
 }
 
-// TestWhoCanDoALostOnesPart: who has all of its layers, on one device for each of its devices.
+// TestWhoCanDoALostOnesPart: who has all of its layers, on one device for each of its devices; from a checkpoint everybody.
 func TestWhoCanDoALostOnesPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Plan)
@@ -47,6 +47,11 @@ func TestWhoCanDoALostOnesPart(t *testing.T) {
 		c.change(&p)
 		if got := p.Substitutes(c.lost); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v can, want %v", name, got, c.want)
+		}
+		barred := c.lost == "b" || c.lost == "e" || len(p.Sharded) > 0 || p.Replicas[0].Stages[1].Offload
+		got := p.Replayers(c.lost)
+		if barred != (len(got) == 0) || !barred && (len(got) != len(p.Peers())-1 || slices.Contains(got, c.lost) || !slices.IsSorted(got)) {
+			t.Errorf("%s: %v can from a checkpoint, of %v", name, got, p.Peers())
 		}
 	}
 }

@@ -124,11 +124,15 @@ func (e Substitute) check(s State) error {
 		return errNoRun
 	case e.Generation != s.Plan.Generation || e.Generation == 0:
 		return fmt.Errorf("generation %d, the current one is %d: %w", e.Generation, s.Plan.Generation, ErrStale)
-	case s.Finished || s.StopWanted || s.Paused() || s.Ended() || s.Salvage != nil || s.wentBack():
+	case s.Finished || s.StopWanted || s.Paused() || s.Ended() || s.Salvage != nil || s.wentBack() || s.Checkpoint.Step < s.Plan.Start:
 		return fmt.Errorf("generation %d ends: %w", e.Generation, ErrStale)
 	case s.Substitute != nil:
 		return errors.New("the plan has a substitute already")
-	case !slices.Contains(s.Plan.Substitutes(e.Lost), e.By):
+	case e.Replays && e.From != s.Checkpoint.Step:
+		return fmt.Errorf("it begins with step %d, the newest checkpoint is of step %d: %w", e.From, s.Checkpoint.Step, ErrStale)
+	case e.Replays && !slices.Contains(s.Plan.Replayers(e.Lost), e.By):
+		return fmt.Errorf("by the plan %s cannot do the part of %s", e.By.Short(), e.Lost.Short())
+	case !e.Replays && (e.From != 0 || !slices.Contains(s.Plan.Substitutes(e.Lost), e.By)):
 		return fmt.Errorf("the plan has nobody's layers twice that could be %s and %s", e.Lost.Short(), e.By.Short())
 	}
 	for _, peer := range []plan.PeerID{e.Lost, e.By} {

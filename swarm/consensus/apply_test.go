@@ -105,7 +105,7 @@ func parseEntry(t *testing.T, line string) Entry {
 	case "substitute":
 		return Substitute{
 			Generation: plan.Generation(number(t, p["generation"])), Lost: plan.PeerID(words[1]), ProcessEpoch: number(t, p["boot"]),
-			By: plan.PeerID(p["by"]), Reason: p["reason"],
+			By: plan.PeerID(p["by"]), Replays: p["from"] != "", From: plan.Step(number(t, p["from"])), Reason: p["reason"],
 		}
 	case "want-pause":
 		return WantPause{Count: number(t, words[1])}
@@ -288,6 +288,9 @@ func describe(s State) string {
 	}
 	if e := s.Substitute; e != nil {
 		fmt.Fprintf(&b, "; %s in the place of %s", e.By, e.Lost)
+		if e.Replays {
+			fmt.Fprintf(&b, " from step %d", e.From)
+		}
 	}
 	for _, o := range s.Older {
 		fmt.Fprintf(&b, "; older %d", o.Step)

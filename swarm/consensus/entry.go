@@ -103,15 +103,18 @@ type SalvagePart struct {
 	From    plan.Step       `json:"from,omitempty"`
 }
 
-// Substitute marks a member of the current plan gone and has another one, which has its layers in another replica, go on
-// in its place: nobody ends the generation.
+// Substitute marks a member of the current plan gone and has another one go on in its place: nobody ends the generation.
 type Substitute struct {
 	Generation plan.Generation `json:"generation"`
 	Lost       plan.PeerID     `json:"lost"`
 	// ProcessEpoch is the lost process.
 	ProcessEpoch uint64      `json:"boot"`
 	By           plan.PeerID `json:"by"`
-	Reason       string      `json:"reason,omitempty"`
+	// Replays says that By begins with the newest checkpoint, of step From, and computes the lost one's steps since again. Else
+	// it has the same layers in another replica, in memory, and From is 0.
+	Replays bool      `json:"replays,omitempty"`
+	From    plan.Step `json:"from,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 }
 
 // WantPause asks the workers of the plan to save their newest step and to wait for the

@@ -19,6 +19,9 @@ const seeds = 10_000
 
 var oneSeed = flag.Uint64("seed", 0, "the only seed that tests of random seeds try; 0 is all")
 
+// laterSubstitute counts those that begin with a checkpoint.
+const laterSubstitute = "Substitute from a checkpoint"
+
 // eachSeed has a check tried with every seed, and names one that fails. It reports whether it tried them all.
 func eachSeed(t *testing.T, check func(seed uint64) error) (all bool) {
 	t.Helper()
@@ -42,6 +45,9 @@ func TestRandomHistories(t *testing.T) {
 	made := inventory()
 	accepted := map[string]int{}
 	all := eachSeed(t, func(seed uint64) error { return playHistory(seed, made, accepted) })
+	if all && accepted[laterSubstitute] == 0 {
+		t.Errorf("no %s was accepted in %d histories", laterSubstitute, seeds)
+	}
 	for _, kind := range kinds { // a history in which nothing is accepted proves nothing
 		if kind == nil || !all {
 			continue
@@ -108,6 +114,9 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 		}
 		if err == nil {
 			accepted[strings.TrimPrefix(fmt.Sprintf("%T", p.entry), "consensus.")]++
+			if e, ok := p.entry.(Substitute); ok && e.Replays {
+				accepted[laterSubstitute]++
+			}
 			if twice, _ := Apply(next, p.entry); !equalStates(twice, next) {
 				return fmt.Errorf("event %d, %T: twice is not the same as once", event, p.entry)
 			}
@@ -173,12 +182,15 @@ func follows(s, next State, e Entry, refused error) error {
 		return fmt.Errorf("the checkpoint of step %d in a run of %d steps", next.Checkpoint.Step, next.Run.Train.Steps)
 	case next.Salvage != nil && next.Salvage.Generation != next.Plan.Generation:
 		return fmt.Errorf("generation %d is salvaged while %d is the current one", next.Salvage.Generation, next.Plan.Generation)
-	case next.Substitute != nil && (next.Substitute.Generation != next.Plan.Generation || !slices.Contains(next.Plan.Substitutes(next.Substitute.Lost), next.Substitute.By)):
-		return fmt.Errorf("%+v in generation %d", *next.Substitute, next.Plan.Generation)
+	case next.Substitute != nil && !fitsPlan(*next.Substitute, next):
+		return fmt.Errorf("%+v in generation %d with the checkpoint of step %d", *next.Substitute, next.Plan.Generation, next.Checkpoint.Step)
 	case !slices.IsSortedFunc(next.Members, func(a, b Member) int { return strings.Compare(string(a.Peer), string(b.Peer)) }):
 		return fmt.Errorf("the roster is not in order")
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
 		return fmt.Errorf("more than %d members", MaxMembers)
+	}
+	if e := next.Substitute; e != nil && e != s.Substitute && e.Replays && (e.From != s.Checkpoint.Step || e.From < s.Plan.Start) {
+		return fmt.Errorf("%+v after the checkpoint of step %d", *e, s.Checkpoint.Step)
 	}
 	if next.Salvage != nil && next.Salvage != s.Salvage {
 		if err := followsSalvage(next); err != nil {
@@ -194,6 +206,15 @@ func follows(s, next State, e Entry, refused error) error {
 		}
 	}
 	return nil
+}
+
+// fitsPlan reports whether a substitute could be of the current plan.
+func fitsPlan(e Substitute, s State) bool {
+	able := s.Plan.Substitutes(e.Lost)
+	if e.Replays {
+		able = s.Plan.Replayers(e.Lost)
+	}
+	return e.Generation == s.Plan.Generation && slices.Contains(able, e.By)
 }
 
 // followsSalvage returns what is wrong with a salvage that the log has just taken.
@@ -312,7 +333,11 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		switch {
 		case len(s.Plan.Replicas) > 1:
 			lost, _ := s.Member(s.Plan.Replicas[1].Stages[0].Peer)
-			return s.Leader, Substitute{Generation: s.Plan.Generation, Lost: lost.Peer, ProcessEpoch: lost.ProcessEpoch, By: worker, Reason: "why"}
+			e := Substitute{Generation: s.Plan.Generation, Lost: lost.Peer, ProcessEpoch: lost.ProcessEpoch, By: worker, Reason: "why"}
+			if e.Replays = r.IntN(3) > 0; e.Replays {
+				e.From = s.Checkpoint.Step - min(s.Checkpoint.Step, plan.Step(r.IntN(8)/7)) // mostly the newest one
+			}
+			return s.Leader, e
 		case len(active) > 1:
 			return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
 		case s.Owner("a"):
