@@ -22,22 +22,29 @@ type seenPlan struct {
 	at         time.Time
 }
 
-// deaf accuses the members of the plan that live, and whose heartbeats say that they have not begun with it: the
+// deafWatch finds members that live and do not carry their plan out.
+type deafWatch struct {
+	beats *gossip.Tracker
+	// begun is when this leader first saw the current plan.
+	begun seenPlan
+}
+
+// look accuses the members of the plan that live, and whose heartbeats say that they have not begun with it: the
 // others may wait long for state that a slow line brings, but not for who does not try. The accuser is nobody, which
 // is this leader.
-func (t *term) deaf(state consensus.State, now time.Time) (said []accusation) {
+func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusation) {
 	g := state.Plan.Generation
-	if t.begun.generation != g {
-		t.begun = seenPlan{g, now}
+	if d.begun.generation != g {
+		d.begun = seenPlan{g, now}
 	}
-	if g == 0 || now.Sub(t.begun.at) < deafAfter {
+	if g == 0 || now.Sub(d.begun.at) < deafAfter {
 		return nil
 	}
 	for _, p := range state.Plan.Peers() {
-		b, heard := t.Heartbeats.Last(p)
-		ago, _ := t.Heartbeats.Ago(p, now)
+		b, heard := d.beats.Last(p)
+		ago, _ := d.beats.Ago(p, now)
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
-		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(t.begun.at) >= patience {
+		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(d.begun.at) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
 				Detail: fmt.Sprintf("it has not begun with generation %d in %v", g, patience),

@@ -4,18 +4,52 @@
 //
 //   - Leader: every node has one; it acts while its node is elected. Twice a second it looks at
 //     the members' heartbeats and the replicated state, decides, and proposes at most one thing.
-//   - view and verdict: plain values into and out of decide, the pure rule.
-//   - trial and ruling: the same for judge, the rule of whose fault it was that a generation ended.
-//   - lossWatch: finds jumps of the loss, for which the run goes back.
+//   - term: what a leader remembers from its election on, in parts. Each part follows one thing and says at a look what it
+//     sees of it.
+//   - moment: what all parts see at one look. view: what the parts say, plain values, the input of decide.
+//   - verdict: what comes of it. rule: one case of decide.
+//
+// # Parts of a term
+//
 //   - sightings: since when this node has heard nothing of each member, so that it blames nobody for
-//     what it missed itself.
-//   - departures: when members left or were lost, which says how long plans last.
-//   - scheduleWatch: compares the schedule that runs with the best one for measured times.
+//     what it missed itself. They and departures, when members left or were lost, are older than a term.
+//   - attempts: how many plans came to nothing since the newest checkpoint.
+//   - pauseWatch: how long the plan has been paused.
+//   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.
+//   - court: who is at fault that a generation ended (endings, deafWatch), that the loss jumped (lossWatch), or that all is
+//     planned anew again and again (restarts). judge is its rule; a trial goes in, a ruling comes out.
+//   - salvageWatch: what the members have left of a broken generation.
+//   - nextPlan: the plan of the next generation, searched for on a goroutine of its own; ahead: the same before anybody is lost.
 //   - growth: has the log say what steps show of the speeds that members claim. Plans count on that, see planner/claims.
-//   - future: the result of a search for plans, which runs on a goroutine of its own.
 //
 // A search may take seconds and never delays the next look: the dead are marked gone meanwhile.
 // Its result counts only for the state that it was made for.
+//
+// # The order of rules
+//
+// decide asks them one after the other; the first that applies has the last word. The list in decide.go says why each stands
+// where it does.
+//
+//  1. over: the run is stopping or finished, and nobody came back to it
+//  2. parted: a link is dead whose ends live; one of the two is left out
+//  3. salvage: members that live have newer steps in memory than the checkpoint
+//  4. dead: a process has ended, or is silent for longer than it ever is; a substitute goes on in its place, if there is one
+//  5. doubtful: a member of a plan that goes on is silent, and its host may yet say that its process has ended
+//  6. stopped: the run is stopping, though a member came back to it
+//  7. fault: a generation was given up for somebody's fault
+//  8. jump: the loss jumped
+//  9. restarts: a process is started again and again
+//  10. first: there is no plan
+//  11. deserted: no member is active
+//  12. ruled: a ruling ends the generation
+//  13. salvaging: a salvage is being saved, or members have yet to say what they have
+//  14. missed: members of a broken plan are silent, and may be back
+//  15. absent: members of the plan are gone, or were started again
+//  16. rolled back: the plan began with a checkpoint that was given up
+//  17. orphaned: who had the checkpoint left before others had it
+//  18. given up: members gave the generation up, nobody is known to be at fault
+//  19. change: a member leaves, a substitute computes twice, another plan is better, or the plan is paused
+//  20. suspected: a member is silent for longer than it ever is
 //
 // # Goroutines
 //

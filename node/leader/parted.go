@@ -19,13 +19,14 @@ import (
 // showTime is how long members take at most to show that they live: a heartbeat, and a look.
 const showTime = gossip.Every + decideEvery
 
-// parting rules on a dead link whose ends live. It comes before anything is saved: what the one that is left out saves others could
+// parted rules on a dead link whose ends live. It comes before anything is saved: what the one that is left out saves others could
 // not fetch.
-func (v view) parting() (ruling, bool) {
+func (v view) parted() (verdict, bool) {
 	if v.Ruled || v.Ending || v.Plan.Generation == 0 || v.spoilt() || v.Stall.Lacks {
-		return ruling{}, false
+		return verdict{}, false
 	}
-	return v.Trial.parted()
+	r, ok := v.Trial.parted()
+	return verdict{Rule: r}, ok
 }
 
 // mayPart reports whether members that are not silent accuse one another of a dead link, and may show within a moment that they have
@@ -74,13 +75,13 @@ func partedFrom(name string) string {
 }
 
 // lively returns the members of the plan that have given signs of life all the time since a link that was given up went silent, and
-// one since others were told of it: gossip takes other ways than the data. This node is one of them.
-func (t *term) lively(state consensus.State, stall gossip.Stall, seen *sightings) map[plan.PeerID]bool {
+// one since others were told of it: gossip takes other ways than the data. self is one of them.
+func (m moment) lively(self plan.PeerID) map[plan.PeerID]bool {
 	all := map[plan.PeerID]bool{}
-	told := seen.last.Add(-stall.For)
-	for _, p := range state.Plan.Peers() {
-		m, _ := state.Member(p)
-		if p == t.Self || m.State != consensus.Gone && !state.Reborn(m) && seen.steady(m, told.Add(-silence.LeastLink), told) {
+	told := m.seen.last.Add(-m.stall.For)
+	for _, p := range m.state.Plan.Peers() {
+		in, _ := m.state.Member(p)
+		if p == self || in.State != consensus.Gone && !m.state.Reborn(in) && m.seen.steady(in, told.Add(-silence.LeastLink), told) {
 			all[p] = true
 		}
 	}
@@ -89,11 +90,11 @@ func (t *term) lively(state consensus.State, stall gossip.Stall, seen *sightings
 
 // confirm asks both ends of a link that is dead, where that is the reason of a ruling. The one that does not answer this node
 // either is left out.
-func (t *term) confirm(ctx context.Context, state consensus.State, r ruling) ruling {
+func (c *court) confirm(ctx context.Context, state consensus.State, r ruling) ruling {
 	if !r.Parted {
 		return r
 	}
-	if deaf, one := t.deafOf(ctx, r.Peer, r.Accuser); one && deaf != r.Peer {
+	if deaf, one := c.deafOf(ctx, r.Peer, r.Accuser); one && deaf != r.Peer {
 		r.Peer, r.Accuser = r.Accuser, r.Peer
 		r.Detail = partedFrom(state.NameOf(r.Accuser))
 	}
@@ -101,12 +102,12 @@ func (t *term) confirm(ctx context.Context, state consensus.State, r ruling) rul
 }
 
 // deafOf returns which of two members does not answer this leader, where the other one does.
-func (t *term) deafOf(ctx context.Context, a, b plan.PeerID) (deaf plan.PeerID, one bool) {
+func (c *court) deafOf(ctx context.Context, a, b plan.PeerID) (deaf plan.PeerID, one bool) {
 	var asking sync.WaitGroup
 	pair, answers := []plan.PeerID{a, b}, []bool{true, true}
 	for i, p := range pair {
-		if p != t.Self {
-			asking.Go(func() { answers[i] = t.Consensus.Answers(ctx, p) })
+		if p != c.Self {
+			asking.Go(func() { answers[i] = c.Consensus.Answers(ctx, p) })
 		}
 	}
 	asking.Wait()

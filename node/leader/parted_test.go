@@ -80,7 +80,7 @@ func TestLively(t *testing.T) {
 			}
 			state := consensus.State{Members: []consensus.Member{w.b}}
 			state.Plan.Replicas = []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}}
-			got := (&term{Leader: &Leader{Config: Config{Self: "a"}}}).lively(state, gossip.Stall{For: told}, &w.sightings)
+			got := moment{state: state, seen: &w.sightings, stall: gossip.Stall{For: told}}.lively("a")
 			if got["b"] != c.want || !got["a"] {
 				t.Errorf("got %v", got)
 			}
@@ -120,7 +120,7 @@ func TestWhoDoesNotAnswerIsLeftOut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			state := consensus.State{Members: []consensus.Member{{Peer: "b", Label: "b"}, {Peer: "c", Label: "c"}}}
 			l := &Leader{Config: Config{Self: "a", Consensus: answering{&oneLeader{}, c.answers}}}
-			if got := (&term{Leader: l}).confirm(t.Context(), state, c.rule); got != c.want {
+			if got := (&court{Config: l.Config}).confirm(t.Context(), state, c.rule); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
@@ -132,15 +132,15 @@ func TestMissed(t *testing.T) {
 	// b, c and d have ended the generation; a gave signs of life until a time ago, and is accused.
 	broken := func(silent time.Duration, change func(*view)) view {
 		v := view{
-			Plan: twoByTwo(), Checkpoint: 30, Newest: 37, Layers: 6, SavePatience: time.Minute,
+			Plan: twoByTwo(), Checkpoint: 30, Newest: 37, pause: pause{SavePatience: time.Minute},
+			remains: remains{Layers: 6, Offers: []offer{left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)}},
 			Members: []memberView{
 				{Peer: "a", Active: true, Silent: silent, Suspicious: DeadAfter, Lost: silence.Least},
 				{Peer: "b", Active: true},
 				{Peer: "c", Active: true},
 				{Peer: "d", Active: true},
 			},
-			Offers: []offer{left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)},
-			Stall:  stall{Stall: gossip.Stall{For: time.Second, By: []plan.PeerID{"b", "c", "d"}, Why: "lost a"}, Patience: stallGrace},
+			Stall: stall{Stall: gossip.Stall{For: time.Second, By: []plan.PeerID{"b", "c", "d"}, Why: "lost a"}, Patience: stallGrace},
 		}
 		v.Trial.Accusations = []accusation{lostLink("b", "a")}
 		change(&v)
@@ -223,7 +223,7 @@ func TestNobodySavesWhatOthersCannotFetch(t *testing.T) {
 				}, time.Now())
 			}
 			state.Plan = line
-			offers := (&term{Leader: &Leader{Config: Config{Heartbeats: tracker}}}).offers(state)
+			offers := (&salvageWatch{beats: tracker}).offers(state)
 			s, ok := salvageOf(line, 3, 30, offers)
 			if got := told(s, ok); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)

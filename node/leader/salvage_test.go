@@ -97,9 +97,9 @@ func TestSalvageOf(t *testing.T) {
 func TestSalvageRule(t *testing.T) {
 	broken := func(change func(*view)) view {
 		v := view{
-			Plan: twoByTwo(), Checkpoint: 30, Layers: 6, SavePatience: time.Minute,
+			Plan: twoByTwo(), Checkpoint: 30, pause: pause{SavePatience: time.Minute},
+			remains: remains{Layers: 6, Offers: []offer{left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)}},
 			Members: []memberView{{Peer: "b", Active: true}, {Peer: "c", Active: true}, {Peer: "d", Active: true}},
-			Offers:  []offer{left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)},
 			Stall:   stall{Stall: gossip.Stall{For: time.Second, By: []plan.PeerID{"b", "c", "d"}, Why: "lost a"}, Patience: stallGrace},
 		}
 		change(&v)
@@ -234,7 +234,7 @@ func TestReplays(t *testing.T) {
 				tracker.Note(*b, time.Now())
 			}
 			var by plan.PeerID
-			for _, o := range (&term{Leader: &Leader{Config: Config{Heartbeats: tracker}}}).offers(state) {
+			for _, o := range (&salvageWatch{beats: tracker}).offers(state) {
 				if o.Replay {
 					by = o.By
 					if o.From != 30 || p.At(o.StageID).Peer != c.dead {
@@ -275,7 +275,7 @@ func TestWhoHasStoredTheStateReplays(t *testing.T) {
 	}
 	state.Plan = p
 	var by []plan.PeerID
-	for _, o := range (&term{Leader: &Leader{Config: Config{Heartbeats: tracker}}}).offers(state) {
+	for _, o := range (&salvageWatch{beats: tracker}).offers(state) {
 		if o.Replay {
 			by = append(by, o.By)
 		}

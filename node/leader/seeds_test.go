@@ -422,10 +422,10 @@ func (w *world) save() {
 // view returns what the leader sees.
 func (w *world) view() view {
 	v := view{
-		Plan: w.plan, Checkpoint: w.checkpoint, MinNodes: 1, MinDevices: 1, Names: map[plan.PeerID]string{},
-		Paused: w.paused, Saved: w.saved, Newest: w.newest, Layers: worldLayers, Salvage: w.salvage, Stored: w.stored, Salvages: w.salvages,
-		SavePatience: savePatience(time.Second), ReplayPatience: time.Minute,
-		Stall: stall{Patience: min(stallGrace<<min(w.plans, 5), time.Minute), Plans: w.plans},
+		Plan: w.plan, Checkpoint: w.checkpoint, Newest: w.newest, MinNodes: 1, MinDevices: 1, Names: map[plan.PeerID]string{},
+		pause:   pause{Paused: w.paused, Saved: w.saved, SavePatience: savePatience(time.Second)},
+		remains: remains{Layers: worldLayers, Salvage: w.salvage, Stored: w.stored, Salvages: w.salvages, ReplayPatience: time.Minute},
+		Stall:   stall{Patience: min(stallGrace<<min(w.plans, 5), time.Minute), Plans: w.plans},
 	}
 	if w.paused {
 		v.PausedFor = w.now - w.pausedAt

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // substitute returns who goes on in the place of a member that is lost, so that nobody ends the generation; empty where that is
@@ -36,6 +37,14 @@ func (v view) stagesOf(peer plan.PeerID) (n int) {
 
 // carried names a lost member of the plan and who goes on in its place; zero while nobody does.
 type carried struct{ Lost, By plan.PeerID }
+
+// carriedOf returns who goes on in whose place, as the log says.
+func carriedOf(state consensus.State) carried {
+	if s := state.Substitute; s != nil {
+		return carried{s.Lost, s.By}
+	}
+	return carried{}
+}
 
 // accused has the substitute answer for what a lost member does in the generation.
 func (c carried) accused(said []accusation) []accusation {

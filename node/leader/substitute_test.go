@@ -20,7 +20,7 @@ func twins() plan.Plan {
 
 // lossOf is a view of that plan in which a member's process has ended.
 func lossOf(peer plan.PeerID) view {
-	v := view{Plan: twins(), Checkpoint: 30, Layers: 6}
+	v := view{Plan: twins(), Checkpoint: 30, remains: remains{Layers: 6}}
 	for _, p := range []plan.PeerID{"a", "b", "c", "d"} {
 		v.Members = append(v.Members, memberView{Peer: p, Active: true, Ended: p == peer})
 	}

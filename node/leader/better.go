@@ -1,0 +1,122 @@
+package leader
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// wish is a change of plan that can wait.
+type wish struct {
+	// Better says why another plan would be worth the change; empty when it is not.
+	Better string
+	// Copying: checkpoints of the plan's stages or copies of them are under way, for which such a change has waited for
+	// CopiesFor. A pause would end them.
+	Copying   bool
+	CopiesFor time.Duration
+}
+
+// betterWatch finds out whether another plan for the present members, or another schedule, is worth a change.
+type betterWatch struct {
+	*Leader
+	search   spawn
+	schedule *scheduleWatch
+	// better compares the best plan for a roster with the one that runs.
+	comparedFor roster
+	better      *future[planner.Decision]
+	// decided is what came of it, once the cost of the change was weighed.
+	decided planner.Decision
+	// copies is when a change of the current plan first waited for copies under way.
+	copies seenPlan
+}
+
+// roster names what a comparison of plans depends on.
+type roster struct {
+	epoch      uint64
+	generation plan.Generation
+	without    string // who is left out, which ends without a change of the state
+}
+
+// look returns the change that is wanted. While a substitute computes two parts steps show nothing, and another plan follows
+// anyway.
+func (b *betterWatch) look(m moment) (w wish) {
+	if m.state.Substitute == nil {
+		w.Better = cmp.Or(b.compare(m), b.schedule.look(m.state, b.outlook(m.state, m.now)))
+	}
+	w.Copying, w.CopiesFor = b.waitForCopies(m.state, w.Better, m.now)
+	return w
+}
+
+// compare returns why a plan with the present members is worth the change. It returns nothing
+// if it is not, or while a search looks. There is one search for each roster and generation. What it finds is weighed at each
+// look: the longer nobody departs, the longer the next plan will last.
+func (b *betterWatch) compare(m moment) string {
+	if m.state.Plan.Generation == 0 {
+		return ""
+	}
+	if slices.ContainsFunc(m.silent, func(s consensus.Member) bool { return m.state.Plan.Places(s.Peer) }) {
+		return "" // it is back soon, or gone
+	}
+	b.begin(m)
+	if d, ok := b.better.get(); ok && d.Replan && !b.decided.Replan {
+		first := b.decided.Reason == ""
+		if b.decided = d.Pays(b.outlook(m.state, m.now)); first && !b.decided.Replan {
+			b.Log.Info("another plan is better, and a change does not pay yet", "why", b.decided.Reason)
+		}
+	}
+	if b.decided.Replan {
+		return b.decided.Reason
+	}
+	return ""
+}
+
+// begin has the best plan for the present members compared with the one that runs, once for each roster.
+func (b *betterWatch) begin(m moment) {
+	out := append(leftOut(without(m.state, m.silent), b.Now()), m.silent...)
+	r := roster{m.state.Epoch, m.state.Plan.Generation, namesOf(out)}
+	if b.comparedFor == r {
+		return
+	}
+	b.decided = planner.Decision{}
+	in := NextInput(without(m.state, out))
+	in.Links = b.schedule.links
+	current := b.withOwnShares(m.state.Plan)
+	b.better = begin(b.search, func(ctx context.Context) planner.Decision {
+		d, err := b.Planner.ShouldReplan(ctx, in, current)
+		d.Replan = d.Replan && err == nil
+		return d
+	})
+	if b.better != nil {
+		b.comparedFor = r
+	}
+}
+
+// waitForCopies reports whether copies under way hold a change up that is wanted for better, and for how long they have. They
+// hold up nothing while a member of the plan leaves.
+func (b *betterWatch) waitForCopies(state consensus.State, better string, now time.Time) (copying bool, since time.Duration) {
+	leaves := func(m consensus.Member) bool { return m.State == consensus.Draining && state.Plan.Places(m.Peer) }
+	if better == "" || state.Paused() || slices.ContainsFunc(state.Members, leaves) || !b.Heartbeats.Copying(state.Plan) {
+		b.copies = seenPlan{}
+		return false, 0
+	}
+	if b.copies.generation != state.Plan.Generation {
+		b.copies = seenPlan{state.Plan.Generation, now}
+		b.Log.Info("a change of plan waits until the copies under way are made", "why", better)
+	}
+	return true, now.Sub(b.copies.at)
+}
+
+// withOwnShares returns a plan with the schedule that its steps have, and its own shares of the micro-batches: those of the steps
+// follow what devices show, of which other plans know nothing.
+func (l *Leader) withOwnShares(p plan.Plan) plan.Plan {
+	running, _ := l.Heartbeats.Running(p)
+	if own, err := running.WithShares(p.ScheduleChoice().Micros); err == nil {
+		return own
+	}
+	return p
+}

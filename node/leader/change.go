@@ -1,0 +1,121 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pnode/planner/plan"
+)
+
+const (
+	// stallGrace is the first patience with a generation that was given up: a lost peer may show
+	// before the same members are planned again.
+	stallGrace = 3 * time.Second
+	// lackingPlans bounds the plans that fail for want of a checkpoint's chunks before the run
+	// goes back to an older checkpoint.
+	lackingPlans = 3
+	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
+	copyPatience = 2 * time.Minute
+	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
+	hastyPlans = 8
+)
+
+// first waits for the nodes and devices that the run wants to begin with, and then plans.
+func (v view) first() (verdict, bool) {
+	active, devices := v.active()
+	switch need := max(1, v.MinNodes); {
+	case v.Plan.Generation != 0:
+		return verdict{}, false
+	case active < need:
+		return verdict{Blocked: fmt.Sprintf("the run begins with %d nodes, %d here so far; `pnode invite` prints how others join", need, active)}, true
+	case devices < v.MinDevices:
+		return verdict{Blocked: fmt.Sprintf("the run begins with %d devices, %d here so far; `pnode invite` prints how others join", v.MinDevices, devices)}, true
+	}
+	return verdict{Plan: true, Why: "first plan"}, true
+}
+
+// rolledBack plans from the checkpoint that the run went back to.
+func (v view) rolledBack() (verdict, bool) {
+	why := fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Plan.Start)
+	return verdict{Plan: true, Why: why}, v.Checkpoint < v.Plan.Start
+}
+
+// orphaned goes back to an older checkpoint where those that had the newest one left, and no step shows that others have it.
+func (v view) orphaned() (verdict, bool) {
+	begun := v.Checkpoint != v.Plan.Start || v.Newest > v.Plan.Start
+	why := fmt.Sprintf("who had the checkpoint of step %d left before others had all of it", v.Checkpoint)
+	return verdict{Rollback: v.Stall.Fallback, Why: why}, v.Orphaned && !begun && v.Stall.Fallback > 0
+}
+
+// givenUp plans again when patience is over. Where chunks are lacking that nobody brings, the
+// run goes back to an older checkpoint first.
+func (v view) givenUp() (verdict, bool) {
+	s := v.Stall
+	if s.For <= 0 {
+		return verdict{}, false
+	}
+	found, ok := judge(v.Trial)
+	ok = ok && !v.Ruled
+	again := verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
+	switch lacks := s.Lacks && (s.Alone || s.Plans >= lackingPlans && !ok); {
+	case lacks && s.Fallback > 0:
+		return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}, true
+	case lacks:
+		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is kept; start a node that holds a copy", v.Checkpoint)}, true
+	case v.Ruled && s.Plans < hastyPlans:
+		return again, true
+	case s.For <= s.Patience && v.together():
+		again.Again = true
+		return again, true
+	case s.For <= s.Patience:
+		return verdict{}, true
+	case ok:
+		return verdict{Rule: found}, true
+	}
+	return again, true
+}
+
+// together reports whether all members of a plan that made steps have said that it has ended for them, and have had the time to show
+// who cannot reach whom: nobody is waited for, and all can go on where they were.
+func (v view) together() bool {
+	got := max(v.Checkpoint, v.Newest) > v.Plan.Start
+	away := func(p plan.PeerID) bool { return !slices.Contains(v.Stall.By, p) }
+	return got && v.Stall.For > showTime && !slices.ContainsFunc(v.Plan.Peers(), away)
+}
+
+// change has the newest step saved and plans then, where another plan is wanted and this one goes on.
+func (v view) change() (verdict, bool) {
+	switch why, canWait := v.wanted(); {
+	case why == "":
+		return verdict{}, false
+	case !v.Paused && canWait && v.Copying && v.CopiesFor <= copyPatience:
+		if lost, ok := v.suspected(); ok {
+			return lost, true
+		}
+		return verdict{Prepare: true, Why: why}, true
+	case !v.Paused:
+		return verdict{Pause: true, Why: why}, true
+	case v.Saved:
+		return verdict{Plan: true, Why: why}, true
+	case v.PausedFor > v.SavePatience: // a member does not save, or says that there is more to save
+		return verdict{Plan: true, Why: why + "; the newest step was not saved in time"}, true
+	}
+	return verdict{}, true // the save is under way
+}
+
+// wanted returns why another plan is wanted, the most urgent reason first, and whether that can wait for copies; empty where none
+// is.
+func (v view) wanted() (why string, canWait bool) {
+	switch leaver := v.leaver(); {
+	case leaver != "":
+		return fmt.Sprintf("%s is leaving", v.nameOf(leaver)), false
+	case v.Carried.Lost != "":
+		return fmt.Sprintf("%s is gone, and %s computes its part", v.nameOf(v.Carried.Lost), v.nameOf(v.Carried.By)), false
+	case v.Better != "":
+		return v.Better, true
+	case v.Paused: // by an earlier leader, whose reason is gone
+		return "the plan was paused", true
+	}
+	return "", false
+}

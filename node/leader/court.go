@@ -1,0 +1,162 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// charges hold all that there may be to rule on.
+type charges struct {
+	Trial trial // of the generation that was given up
+	Ruled bool  // the log says whose fault that was
+	// Jump is what is to be done about the loss. Ended says why the generation ends though its members carry it on,
+	// once the log knows.
+	Jump  ruling
+	Ended string
+	// Restarts is what is to be done about a member whose process is started again and again.
+	Restarts ruling
+}
+
+// court follows who is at fault over the generations of a term, and has the log write down whom plans do without.
+type court struct {
+	Config
+	past     endings
+	deaf     deafWatch
+	restarts restarts
+	losses   lossWatch
+	// unruled is the generation whose ruling the log does not take.
+	unruled plan.Generation
+}
+
+// look returns what there is to rule on.
+func (c *court) look(m moment, by carried) charges {
+	said := by.accused(append(m.stall.Accusations, c.deaf.look(m.state, m.now)...))
+	found := charges{Trial: c.trial(m.state, m.stall.By, said), Ruled: c.ruled(m.state), Ended: endedByRuling(m.state)}
+	if len(m.stall.Accusations) > 0 {
+		found.Trial.Lively = m.lively(c.Self)
+	}
+	found.Jump, _ = c.losses.look(m.state, c.Losses)
+	c.restarts.look(m.state.Members, m.now)
+	found.Restarts = c.restarts.often(m.state, m.now)
+	return found
+}
+
+// trial gathers what judge looks at: who gave the generation up, and what they and others say.
+func (c *court) trial(state consensus.State, by []plan.PeerID, said []accusation) trial {
+	now := c.Now()
+	tr := trial{Accusations: said, Links: c.past.links, Past: state.Blames, Owners: state.Owners, Name: state.NameOf, Faults: map[plan.PeerID]int{}}
+	if tr.Start = state.Plan.Start; len(state.Older) > 0 && state.Checkpoint.Step == tr.Start {
+		tr.Older = state.Older[0].Step
+	}
+	tr.Quitter = quitter(by, said)
+	tr.Quits = c.past.quitsOf(tr.Quitter)
+	usable := 0
+	for _, m := range state.Members {
+		tr.Faults[m.Peer] = m.Faults
+		_, out := m.LeftOut(now)
+		if m.State == consensus.Active {
+			tr.Active++
+			if !out {
+				usable++
+			}
+			if slices.Contains(state.Owners, m.Peer) && state.Plan.Places(m.Peer) {
+				tr.Computing = append(tr.Computing, m.Peer)
+			}
+		}
+		tr.Alone = tr.Alone || out && state.Plan.Places(m.Peer) // nobody else could do the work
+	}
+	tr.Alone = tr.Alone || usable < 2
+	return tr
+}
+
+// rule writes down whose fault it was that the current generation ended.
+func (c *court) rule(ctx context.Context, state consensus.State, r ruling) error {
+	e := c.confirm(ctx, state, r).Blame
+	e.Generation, e.Step = state.Plan.Generation, min(e.Step, state.Run.Train.Steps)
+	if r.Out {
+		m, _ := state.Member(e.Peer)
+		e.Until = c.Now().Add(leftOutFor(m.Faults)).Unix()
+	}
+	if e.Kind != plan.LossJump {
+		c.past.links = nil
+	}
+	delete(c.restarts.at, e.Peer) // it begins anew
+	c.Log.Warn("ruling on a fault", "generation", e.Generation, "kind", e.Kind, "peer", e.Peer, "why", state.Told(e))
+	err := c.Consensus.Propose(ctx, e)
+	if errors.Is(err, consensus.ErrRejected) && !errors.Is(err, consensus.ErrStale) {
+		c.unruled = e.Generation // the run goes on without it
+		c.losses.found = jump{}
+	}
+	return err
+}
+
+// ruled reports whether the log says whose fault it was that the current generation ended, or takes no such word.
+func (c *court) ruled(state consensus.State) bool {
+	g := state.Plan.Generation
+	return c.unruled == g || slices.ContainsFunc(state.Blames, func(b consensus.Blame) bool { return b.Generation == g && b.Kind != plan.LossJump })
+}
+
+// endedByRuling returns why the current generation ends though its members carry it on, if it does: for a jump of its
+// loss, or since the leader itself sees that a member has no part in it.
+func endedByRuling(s consensus.State) string {
+	for _, b := range s.Blames {
+		switch {
+		case b.Generation != s.Plan.Generation:
+		case b.GoesBack():
+			return fmt.Sprintf("%s at step %d", b.Detail, b.Step)
+		case b.Kind != plan.LossJump && b.Accuser == "" && b.Until != 0:
+			return fmt.Sprintf("%s is left out: %s", s.NameOf(b.Peer), b.Detail)
+		}
+	}
+	return ""
+}
+
+// progress takes in that the generation has come to a new checkpoint: links that were lost before do not count.
+func (c *court) progress() { c.past.links = nil }
+
+// replaced takes in how the generation of a state ended, when another one replaces it.
+func (c *court) replaced(state consensus.State) {
+	c.past.note(c.Heartbeats.Stalled(state.Plan.Peers(), state.Plan.Generation, time.Now()), c.ruled(state))
+}
+
+// fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
+// may restart or leave to be forgotten. It waits for the words of all members for a while, for those of the accused as
+// long as a heartbeat takes.
+func (v view) fault() (verdict, bool) {
+	said := slices.DeleteFunc(slices.Clone(v.Trial.Accusations), func(a accusation) bool { return a.Kind == plan.LostLink })
+	if v.Ruled || v.Plan.Generation == 0 || len(said) == 0 {
+		return verdict{}, false
+	}
+	deaf := slices.ContainsFunc(said, func(a accusation) bool { return a.By == "" })
+	missing := slices.ContainsFunc(v.Plan.Peers(), func(p plan.PeerID) bool {
+		accused := slices.ContainsFunc(said, func(a accusation) bool { return a.Accused == p })
+		return (!accused || v.Stall.For <= gossip.Every) && !slices.Contains(v.Stall.By, p)
+	})
+	if missing && !deaf && v.Stall.For <= stallGrace {
+		return verdict{}, true
+	}
+	r, ok := judge(v.Trial)
+	return verdict{Rule: r}, ok
+}
+
+// jumped rules on a jump of the loss, unless the generation ends anyway.
+func (v view) jumped() (verdict, bool) {
+	return verdict{Rule: v.Jump}, v.Jump != ruling{} && v.Ended == ""
+}
+
+// restarted rules on a member that is started again and again, unless the generation ends anyway.
+func (v view) restarted() (verdict, bool) {
+	return verdict{Rule: v.Restarts}, v.Restarts != ruling{} && v.Ended == ""
+}
+
+// ruled plans after a ruling that ends the generation though its members carry it on.
+func (v view) ruled() (verdict, bool) {
+	return verdict{Plan: true, Why: v.Ended}, v.Ended != ""
+}

@@ -1,0 +1,174 @@
+package leader
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// remains describe what is left of a broken generation; zero while it goes on.
+type remains struct {
+	// Layers counts those of the model. Offers are what the members have left of the plan once it is broken, which this
+	// leader has known for BrokenFor.
+	Layers    int
+	Offers    []offer
+	BrokenFor time.Duration
+	// Salvage is the newest that the log has of the generation, known here for SalvagedFor; nil without one. Stored has the
+	// layers of its step that are reported. Salvages counts those that this leader has proposed.
+	Salvage     *consensus.Salvage
+	SalvagedFor time.Duration
+	Stored      map[int]bool
+	Salvages    int
+	// ReplayPatience is how long the steps took that the salvage has computed again.
+	ReplayPatience time.Duration
+	// Apart are the members that are left out since data does not get through between them and another one.
+	Apart map[plan.PeerID]bool
+}
+
+// salvageWatch follows what is left of a broken generation. The zero value of all but beats has seen none.
+type salvageWatch struct {
+	beats *gossip.Tracker
+	// broken is when this leader first saw the current generation broken, salvaged when it saw the newest salvage of it;
+	// asked counts those that it proposed.
+	broken, salvaged seenSalvage
+	asked            int
+}
+
+// seenSalvage is when a leader first saw a generation broken, or a salvage of it.
+type seenSalvage struct {
+	generation plan.Generation
+	salvage    *consensus.Salvage
+	at         time.Time
+}
+
+// since returns for how long this has been seen.
+func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.Time) time.Duration {
+	if s.generation != g || s.salvage != of {
+		*s = seenSalvage{g, of, now}
+	}
+	return now.Sub(s.at)
+}
+
+// look returns what is left of the plan, if it is broken.
+func (w *salvageWatch) look(state consensus.State, broken bool, now time.Time) remains {
+	if !broken {
+		w.broken, w.asked = seenSalvage{}, 0
+		return remains{}
+	}
+	g := state.Plan.Generation
+	r := remains{
+		Layers: state.Run.Model.Layers(), Offers: w.offers(state), BrokenFor: w.broken.since(g, nil, now),
+		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{},
+	}
+	for _, p := range state.Plan.Peers() {
+		r.Apart[p] = partedBy(state, p)
+	}
+	if r.Salvage == nil {
+		return r
+	}
+	for _, p := range r.Salvage.Parts {
+		if id := (plan.StageID{Replica: p.Replica, Stage: p.Stage}); !state.Plan.Has(p.By, id) {
+			steps := time.Duration(r.Salvage.Step - p.From)
+			r.ReplayPatience = steps * min(w.beats.StepTime(state.Plan), slowStep)
+		}
+	}
+	r.SalvagedFor, r.Stored = w.salvaged.since(g, r.Salvage, now), map[int]bool{}
+	for _, c := range state.Pending {
+		for _, l := range c.Layers {
+			r.Stored[l.Layer] = r.Stored[l.Layer] || c.Step == r.Salvage.Step
+		}
+	}
+	return r
+}
+
+// offers returns what the members of the plan that live say that they have left. It takes nobody's word on stages that
+// the plan does not give it.
+func (w *salvageWatch) offers(state consensus.State) (all []offer) {
+	for _, peer := range state.Plan.Peers() {
+		m, ok := state.Member(peer)
+		b, heard := w.beats.Last(peer)
+		of := cmp.Or(b.Stalled, b.Generation) // who has done all of its steps has not given the generation up
+		if !ok || !heard || m.State == consensus.Gone || state.Reborn(m) || of != state.Plan.Generation {
+			continue
+		}
+		for _, r := range b.Retained {
+			id := plan.StageID{Replica: r.Replica, Stage: r.Stage}
+			if state.Plan.Has(peer, id) && r.Step <= state.Run.Train.Steps {
+				all = append(all, offer{By: peer, StageID: id, Step: r.Step, Pending: r.Pending})
+			}
+		}
+	}
+	reached := slices.DeleteFunc(slices.Clone(all), func(o offer) bool { return partedBy(state, o.By) })
+	if len(reached) < len(all) {
+		reached = append(reached, w.replays(state, reached)...)
+		if _, ok := salvageOf(state.Plan, state.Run.Model.Layers(), state.Checkpoint.Step, reached); ok {
+			return reached // what a member saves is of no use where others cannot fetch it
+		}
+	}
+	return append(all, w.replays(state, all)...)
+}
+
+// partedBy reports whether a member is left out since data does not get from it to another one, or to it, in this generation.
+func partedBy(s consensus.State, p plan.PeerID) bool {
+	return slices.ContainsFunc(s.Blames, func(b consensus.Blame) bool {
+		return b.Generation == s.Plan.Generation && b.Peer == p && b.Kind == plan.LostLink && b.Until != 0
+	})
+}
+
+// replays returns which member can bring the workers of those that do not live to newer steps: of those that have not failed to
+// the one that has stored most of their state at the checkpoint, as the log knows, or is to hold most of the copies. All that
+// sent messages to the lost must have them since the checkpoint.
+func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer) {
+	if len(state.Plan.Sharded) > 0 {
+		return nil // of what the living hold in parts nobody has all
+	}
+	living := map[plan.PeerID]bool{}
+	for _, o := range own {
+		living[o.By] = true
+	}
+	var able []plan.PeerID
+	for peer := range living {
+		if b, _ := w.beats.Last(peer); !b.NoReplay {
+			able = append(able, peer)
+		}
+	}
+	stored, holds := map[plan.PeerID]int64{}, map[plan.PeerID]int{} // bytes of the stages that are lost, and how many of them
+	var lost []plan.StageID
+	var gone []plan.PeerID
+	for r, pipe := range state.Plan.Replicas {
+		for s, place := range pipe.Stages {
+			if !living[place.Peer] {
+				id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}
+				lost = append(lost, id)
+				gone = append(gone, place.Peer)
+				holds[state.Holder(id)]++
+				for _, l := range state.Checkpoint.Layers {
+					for _, h := range l.Holders {
+						if place.Layers.Contains(l.Layer) {
+							stored[h] += l.SizeBytes
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, peer := range state.Plan.Senders(gone, state.Run.Model.Tied()) {
+		if b, _ := w.beats.Last(peer); b.Kept == 0 || b.Kept > state.Checkpoint.Step+1 {
+			return nil
+		}
+	}
+	if len(able) == 0 {
+		return nil
+	}
+	best := slices.MinFunc(able, func(a, b plan.PeerID) int {
+		return cmp.Or(cmp.Compare(stored[b], stored[a]), cmp.Compare(holds[b], holds[a]), cmp.Compare(a, b))
+	})
+	for _, id := range lost {
+		all = append(all, offer{By: best, StageID: id, Replay: true, From: state.Checkpoint.Step})
+	}
+	return all
+}
