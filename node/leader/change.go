@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/leader/blame"
 	"pnode/planner/plan"
 )
 
@@ -55,7 +56,7 @@ func (v view) givenUp() (verdict, bool) {
 	if s.For <= 0 {
 		return verdict{}, false
 	}
-	found, ok := judge(v.Trial)
+	found, ok := blame.Judge(v.Trial)
 	ok = ok && !v.Ruled
 	again := verdict{Plan: true, Why: "a member gave the generation up: " + s.Why}
 	switch lacks := s.Lacks && (s.Alone || s.Plans >= lackingPlans && !ok); {

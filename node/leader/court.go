@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
 // charges hold all that there may be to rule on.
 type charges struct {
-	Trial trial // of the generation that was given up
-	Ruled bool  // the log says whose fault that was
+	Trial blame.Trial // of the generation that was given up
+	Ruled bool        // the log says whose fault that was
 	// Jump is what is to be done about the loss. Ended says why the generation ends though its members carry it on,
 	// once the log knows.
-	Jump  ruling
+	Jump  blame.Ruling
 	Ended string
 	// Restarts is what is to be done about a member whose process is started again and again.
-	Restarts ruling
+	Restarts blame.Ruling
 }
 
 // court follows who is at fault over the generations of a term, and has the log write down whom plans do without.
 type court struct {
 	Config
-	past     endings
+	past     blame.Endings
 	deaf     deafWatch
-	restarts restarts
-	losses   lossWatch
+	restarts blame.Restarts
+	losses   blame.Losses
 	// unruled is the generation whose ruling the log does not take.
 	unruled plan.Generation
 }
@@ -42,21 +43,20 @@ func (c *court) look(m moment, by carried) charges {
 	if len(m.stall.Accusations) > 0 {
 		found.Trial.Lively = m.lively(c.Self)
 	}
-	found.Jump, _ = c.losses.look(m.state, c.Losses)
-	c.restarts.look(m.state.Members, m.now)
-	found.Restarts = c.restarts.often(m.state, m.now)
+	found.Jump, _ = c.losses.Look(m.state, c.Losses)
+	c.restarts.Look(m.state.Members, m.now)
+	found.Restarts = c.restarts.Often(m.state, m.now)
 	return found
 }
 
-// trial gathers what judge looks at: who gave the generation up, and what they and others say.
-func (c *court) trial(state consensus.State, by []plan.PeerID, said []accusation) trial {
+// trial gathers what blame.Judge looks at: who gave the generation up, and what they and others say.
+func (c *court) trial(state consensus.State, by []plan.PeerID, said []accusation) blame.Trial {
 	now := c.Now()
-	tr := trial{Accusations: said, Links: c.past.links, Past: state.Blames, Owners: state.Owners, Name: state.NameOf, Faults: map[plan.PeerID]int{}}
+	tr := blame.Trial{Accusations: said, Past: state.Blames, Owners: state.Owners, Name: state.NameOf, Faults: map[plan.PeerID]int{}}
 	if tr.Start = state.Plan.Start; len(state.Older) > 0 && state.Checkpoint.Step == tr.Start {
 		tr.Older = state.Older[0].Step
 	}
-	tr.Quitter = quitter(by, said)
-	tr.Quits = c.past.quitsOf(tr.Quitter)
+	c.past.Before(&tr, by)
 	usable := 0
 	for _, m := range state.Members {
 		tr.Faults[m.Peer] = m.Faults
@@ -77,7 +77,7 @@ func (c *court) trial(state consensus.State, by []plan.PeerID, said []accusation
 }
 
 // rule writes down whose fault it was that the current generation ended.
-func (c *court) rule(ctx context.Context, state consensus.State, r ruling) error {
+func (c *court) rule(ctx context.Context, state consensus.State, r blame.Ruling) error {
 	e := c.confirm(ctx, state, r).Blame
 	e.Generation, e.Step = state.Plan.Generation, min(e.Step, state.Run.Train.Steps)
 	if r.Out {
@@ -85,14 +85,14 @@ func (c *court) rule(ctx context.Context, state consensus.State, r ruling) error
 		e.Until = c.Now().Add(leftOutFor(m.Faults)).Unix()
 	}
 	if e.Kind != plan.LossJump {
-		c.past.links = nil
+		c.past.Progress()
 	}
-	delete(c.restarts.at, e.Peer) // it begins anew
+	c.restarts.Forget(e.Peer)
 	c.Log.Warn("ruling on a fault", "generation", e.Generation, "kind", e.Kind, "peer", e.Peer, "why", state.Told(e))
 	err := c.Consensus.Propose(ctx, e)
 	if errors.Is(err, consensus.ErrRejected) && !errors.Is(err, consensus.ErrStale) {
 		c.unruled = e.Generation // the run goes on without it
-		c.losses.found = jump{}
+		c.losses.Forget()
 	}
 	return err
 }
@@ -118,12 +118,12 @@ func endedByRuling(s consensus.State) string {
 	return ""
 }
 
-// progress takes in that the generation has come to a new checkpoint: links that were lost before do not count.
-func (c *court) progress() { c.past.links = nil }
+// progress takes in that the generation has come to a new checkpoint.
+func (c *court) progress() { c.past.Progress() }
 
 // replaced takes in how the generation of a state ended, when another one replaces it.
 func (c *court) replaced(state consensus.State) {
-	c.past.note(c.Heartbeats.Stalled(state.Plan.Peers(), state.Plan.Generation, time.Now()), c.ruled(state))
+	c.past.Note(c.Heartbeats.Stalled(state.Plan.Peers(), state.Plan.Generation, time.Now()), c.ruled(state))
 }
 
 // fault rules on a generation that was given up for one, before anything else is done about it: whoever is at fault
@@ -142,18 +142,18 @@ func (v view) fault() (verdict, bool) {
 	if missing && !deaf && v.Stall.For <= stallGrace {
 		return verdict{}, true
 	}
-	r, ok := judge(v.Trial)
+	r, ok := blame.Judge(v.Trial)
 	return verdict{Rule: r}, ok
 }
 
 // jumped rules on a jump of the loss, unless the generation ends anyway.
 func (v view) jumped() (verdict, bool) {
-	return verdict{Rule: v.Jump}, v.Jump != ruling{} && v.Ended == ""
+	return verdict{Rule: v.Jump}, v.Jump != blame.Ruling{} && v.Ended == ""
 }
 
 // restarted rules on a member that is started again and again, unless the generation ends anyway.
 func (v view) restarted() (verdict, bool) {
-	return verdict{Rule: v.Restarts}, v.Restarts != ruling{} && v.Ended == ""
+	return verdict{Rule: v.Restarts}, v.Restarts != blame.Ruling{} && v.Ended == ""
 }
 
 // ruled plans after a ruling that ends the generation though its members carry it on.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"pnode/node/leader/blame"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -17,11 +18,11 @@ type verdict struct {
 	Salvage  *consensus.Salvage
 	Prepare  bool
 	Suspect  plan.PeerID
-	Pause    bool      // have the newest step saved, a new plan follows it
-	Rollback plan.Step // give the newest checkpoint up for this one; 0 is no
-	Rule     ruling    // write down whose fault it was; zero is no
-	Plan     bool      // make a new plan now
-	Again    bool      // the same as before
+	Pause    bool         // have the newest step saved, a new plan follows it
+	Rollback plan.Step    // give the newest checkpoint up for this one; 0 is no
+	Rule     blame.Ruling // write down whose fault it was; zero is no
+	Plan     bool         // make a new plan now
+	Again    bool         // the same as before
 	Why      string
 	// Blocked says why there is no plan and none can be made.
 	Blocked string

@@ -16,8 +16,7 @@
 //   - attempts: how many plans came to nothing since the newest checkpoint.
 //   - pauseWatch: how long the plan has been paused.
 //   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.
-//   - court: who is at fault that a generation ended (endings, deafWatch), that the loss jumped (lossWatch), or that all is
-//     planned anew again and again (restarts). judge is its rule; a trial goes in, a ruling comes out.
+//   - court: who is at fault, by the rules of package blame; deafWatch finds members that live and do not begin with a plan.
 //   - salvageWatch: what the members have left of a broken generation.
 //   - nextPlan: the plan of the next generation, searched for on a goroutine of its own; ahead: the same before anybody is lost.
 //   - growth: has the log say what steps show of the speeds that members claim. Plans count on that, see planner/claims.
@@ -55,6 +54,6 @@
 //
 // Run is one goroutine of the node. It starts at most maxSearches searches and waits for them.
 //
-// Package node calls it. It never imports node, its other rooms but node/gossip, or anything of
+// Package node calls it. It never imports node, its other rooms but node/gossip and those below, or anything of
 // pipeline that runs.
 package leader

@@ -2,11 +2,11 @@ package leader
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/pipeline/link/silence"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -25,7 +25,7 @@ func (v view) parted() (verdict, bool) {
 	if v.Ruled || v.Ending || v.Plan.Generation == 0 || v.spoilt() || v.Stall.Lacks {
 		return verdict{}, false
 	}
-	r, ok := v.Trial.parted()
+	r, ok := v.Trial.Parted()
 	return verdict{Rule: r}, ok
 }
 
@@ -38,40 +38,6 @@ func (v view) mayPart() bool {
 	return v.Stall.For <= showTime && !v.Ruled && slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool {
 		return a.Kind == plan.LostLink && speaks(a.By) && speaks(a.Accused)
 	})
-}
-
-// parted rules where both ends of a link that was given up have lived all the time. Either may lie, and either being left out helps. It
-// is the accused, unless the other one was an end of more such links: who lies pays for the second lie. Owners' nodes stay.
-func (t trial) parted() (ruling, bool) {
-	said := slices.DeleteFunc(slices.Clone(t.Accusations), func(a accusation) bool {
-		return a.Kind != plan.LostLink || !t.Lively[a.By] || !t.Lively[a.Accused]
-	})
-	if len(said) == 0 {
-		return ruling{}, false
-	}
-	a := t.unreached(said)
-	if t.ends(a.By) > t.ends(a.Accused) && !(t.owns(a.By) && !t.owns(a.Accused)) {
-		a.Accused, a.By = a.By, a.Accused
-	}
-	a.Detail = partedFrom(t.Name(a.By))
-	r := leaveOut(a)
-	r.Parted = true
-	return r, true
-}
-
-// ends counts the rulings of before on dead links of which a member was an end.
-func (t trial) ends(p plan.PeerID) (n int) {
-	for _, b := range t.Past {
-		if b.Kind == plan.LostLink && b.Until != 0 && (b.Peer == p || b.Accuser == p) {
-			n++
-		}
-	}
-	return n
-}
-
-// partedFrom says for people why a member is left out that lives.
-func partedFrom(name string) string {
-	return fmt.Sprintf("no data comes through between it and %s, and both live", name)
 }
 
 // lively returns the members of the plan that have given signs of life all the time since a link that was given up went silent, and
@@ -90,13 +56,13 @@ func (m moment) lively(self plan.PeerID) map[plan.PeerID]bool {
 
 // confirm asks both ends of a link that is dead, where that is the reason of a ruling. The one that does not answer this node
 // either is left out.
-func (c *court) confirm(ctx context.Context, state consensus.State, r ruling) ruling {
+func (c *court) confirm(ctx context.Context, state consensus.State, r blame.Ruling) blame.Ruling {
 	if !r.Parted {
 		return r
 	}
 	if deaf, one := c.deafOf(ctx, r.Peer, r.Accuser); one && deaf != r.Peer {
 		r.Peer, r.Accuser = r.Accuser, r.Peer
-		r.Detail = partedFrom(state.NameOf(r.Accuser))
+		r.Detail = blame.PartedFrom(state.NameOf(r.Accuser))
 	}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/pipeline/link/silence"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -15,42 +16,6 @@ import (
 // lostLink is the word of a member that has lost its link to another.
 func lostLink(by, to plan.PeerID) accusation {
 	return accusation{By: by, Fault: plan.Fault{Accused: to, Kind: plan.LostLink, Step: 12}}
-}
-
-// TestParted: who is left out where both ends of a dead link live.
-func TestParted(t *testing.T) {
-	left := func(peer, accuser plan.PeerID) consensus.Blame {
-		return consensus.Blame{Peer: peer, Accuser: accuser, Kind: plan.LostLink, Until: 1}
-	}
-	for _, c := range []struct {
-		name   string
-		said   []accusation
-		lively []plan.PeerID
-		owners []plan.PeerID
-		past   []consensus.Blame
-		want   plan.PeerID // "" is nobody
-	}{
-		{"the accused", []accusation{lostLink("a", "b")}, []plan.PeerID{"a", "b"}, nil, nil, "b"},
-		{"whoever more cannot reach", []accusation{lostLink("a", "b"), lostLink("b", "a"), lostLink("c", "a")}, []plan.PeerID{"a", "b", "c"}, nil, nil, "a"},
-		{"no owner", []accusation{lostLink("a", "b")}, []plan.PeerID{"a", "b"}, []plan.PeerID{"b"}, nil, "a"},
-		{"nobody where the accused was silent to all", []accusation{lostLink("a", "b")}, []plan.PeerID{"a"}, nil, nil, ""},
-		{"nor where the accuser was", []accusation{lostLink("a", "b")}, []plan.PeerID{"b"}, nil, nil, ""},
-		{"nor for another fault", []accusation{{By: "a", Fault: plan.Fault{Accused: "b", Kind: plan.NoProgress}}}, []plan.PeerID{"a", "b"}, nil, nil, ""},
-		{"who accuses one after the other", []accusation{lostLink("a", "b")}, []plan.PeerID{"a", "b"}, nil, []consensus.Blame{left("c", "a")}, "a"},
-		{"but no owner that does", []accusation{lostLink("a", "b")}, []plan.PeerID{"a", "b"}, []plan.PeerID{"a"}, []consensus.Blame{left("c", "a")}, "b"},
-		{"who is accused by one after the other", []accusation{lostLink("a", "b")}, []plan.PeerID{"a", "b"}, nil, []consensus.Blame{left("b", "c")}, "b"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tr := trial{Accusations: c.said, Owners: c.owners, Past: c.past, Lively: map[plan.PeerID]bool{}, Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }}
-			for _, p := range c.lively {
-				tr.Lively[p] = true
-			}
-			got, ok := tr.parted()
-			if ok != (c.want != "") || got.Peer != c.want || ok && !(got.Out && got.Parted) {
-				t.Errorf("got %+v, want %q", got, c.want)
-			}
-		})
-	}
 }
 
 // TestLively: whose heartbeats came all the time, and go on to come.
@@ -100,16 +65,16 @@ func (c answering) Answers(_ context.Context, p plan.PeerID) bool {
 
 // TestWhoDoesNotAnswerIsLeftOut: of two ends of a dead link the one that the leader does not reach either.
 func TestWhoDoesNotAnswerIsLeftOut(t *testing.T) {
-	ruled := ruling{Blame: consensus.Blame{Peer: "b", Accuser: "c", Kind: plan.LostLink, Detail: partedFrom("c")}, Out: true, Parted: true}
+	ruled := blame.Ruling{Blame: consensus.Blame{Peer: "b", Accuser: "c", Kind: plan.LostLink, Detail: blame.PartedFrom("c")}, Out: true, Parted: true}
 	swapped := ruled
-	swapped.Peer, swapped.Accuser, swapped.Detail = "c", "b", partedFrom("b")
+	swapped.Peer, swapped.Accuser, swapped.Detail = "c", "b", blame.PartedFrom("b")
 	other := ruled
 	other.Parted = false
 	for _, c := range []struct {
 		name    string
 		answers []plan.PeerID
-		rule    ruling
-		want    ruling
+		rule    blame.Ruling
+		want    blame.Ruling
 	}{
 		{"both answer", []plan.PeerID{"b", "c"}, ruled, ruled},
 		{"neither does", nil, ruled, ruled},

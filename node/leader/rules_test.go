@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -110,7 +111,7 @@ func randomView(r *rand.Rand) view {
 		v.Stall.By = slices.DeleteFunc(slices.Clone(peers), func(plan.PeerID) bool { return one(4) })
 	}
 	v.Stall.Fallback = plan.Step(r.IntN(2) * 20)
-	v.Trial = trial{Owners: peers[:r.IntN(2)], Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }, Active: 3}
+	v.Trial = blame.Trial{Owners: peers[:r.IntN(2)], Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }, Active: 3}
 	kinds := []plan.FaultKind{plan.LostLink, plan.LostLink, plan.NoProgress, plan.BadTensor}
 	for odd(2) {
 		said := accusation{By: peers[r.IntN(5)], Fault: plan.Fault{Accused: peers[r.IntN(5)], Kind: kinds[r.IntN(4)], Step: 30}}
@@ -121,10 +122,10 @@ func randomView(r *rand.Rand) view {
 	}
 	v.Ruled = one(3)
 	if odd(8) {
-		v.Jump = ruling{Blame: consensus.Blame{Kind: plan.LossJump, Peer: "b"}, Out: true}
+		v.Jump = blame.Ruling{Blame: consensus.Blame{Kind: plan.LossJump, Peer: "b"}, Out: true}
 	}
 	if odd(8) {
-		v.Restarts = ruling{Blame: consensus.Blame{Kind: plan.NoProgress, Peer: "c"}, Out: true}
+		v.Restarts = blame.Ruling{Blame: consensus.Blame{Kind: plan.NoProgress, Peer: "c"}, Out: true}
 	}
 	if odd(8) {
 		v.Ended = "the loss jumped"

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node/leader/blame"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -111,7 +112,7 @@ func (t *term) carryOut(ctx context.Context, m moment, v verdict) error {
 		return nil // it is being asked, and its host: it may be the link that is down, which comes back
 	case v.Gone != "":
 		return t.markGone(ctx, m.state, v)
-	case v.Rule != ruling{}:
+	case v.Rule != blame.Ruling{}:
 		return t.court.rule(ctx, m.state, v.Rule)
 	case v.Salvage != nil:
 		return t.salvage(ctx, *v.Salvage)

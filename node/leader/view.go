@@ -149,6 +149,9 @@ func (v view) spoilt() bool {
 	return slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool { return a.Kind != plan.LostLink && a.Kind != plan.NoProgress })
 }
 
+// accusation holds the word of a member against another one, or of itself, for which a generation ended.
+type accusation = gossip.Accusation
+
 // moment holds what all parts of a term see at one look.
 type moment struct {
 	state consensus.State

@@ -1,4 +1,4 @@
-package leader
+package blame
 
 import (
 	"math"
@@ -58,12 +58,12 @@ func TestJumped(t *testing.T) {
 }
 
 // The watch finds a jump wherever the losses are cut, and forgets steps that are done again.
-func TestLossWatch(t *testing.T) {
+func TestLosses(t *testing.T) {
 	good := stepsOf(1, 1, training(60))
 	bad := stepsOf(1, 61, []float64{6, 8, 9.8})
 	again := stepsOf(2, 57, training(70)[56:])
 	for cut := range len(good) + len(bad) {
-		var w lossWatch
+		var w Losses
 		all := append(append([]gossip.StepLoss(nil), good...), bad...)
 		w.take(all[:cut], calmSteps)
 		w.take(all[cut:], calmSteps)
@@ -79,12 +79,12 @@ func TestLossWatch(t *testing.T) {
 			t.Fatalf("newest is step %d of generation %d", step, g)
 		}
 	}
-	var early lossWatch
+	var early Losses
 	early.take(stepsOf(1, 1, append(training(17), 30, 30)), calmSteps)
 	if early.found != (jump{}) {
 		t.Errorf("%+v in the first steps", early.found)
 	}
-	var behind lossWatch // some steps never came
+	var behind Losses // some steps never came
 	behind.take(good[:40], calmSteps)
 	behind.take(stepsOf(1, 55, []float64{9, 9, 9}), calmSteps)
 	if behind.found != (jump{}) {
@@ -93,7 +93,7 @@ func TestLossWatch(t *testing.T) {
 }
 
 func TestRuleOnJump(t *testing.T) {
-	run := rehearsedRun()
+	run := plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}
 	state := consensus.State{
 		Run: &run, Owners: []plan.PeerID{"a"}, Checkpoint: consensus.Checkpoint{Step: 60}, Older: []consensus.Checkpoint{{Step: 50}, {Step: 40}},
 		Members: []consensus.Member{{Peer: "a", Since: 9}, {Peer: "b", Since: 2}, {Peer: "c", Since: 5}, {Peer: "d", Since: 7}},

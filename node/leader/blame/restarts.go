@@ -1,4 +1,4 @@
-package leader
+package blame
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ const (
 	restartWindow = 5 * time.Minute
 )
 
-// restarts holds when members' processes were started again, as a leader saw it. The zero value has seen none.
-type restarts struct {
+// Restarts holds when members' processes were started again, as a leader saw it. The zero value has seen none.
+type Restarts struct {
 	epochs map[plan.PeerID]uint64 // of their newest processes
 	at     map[plan.PeerID][]time.Time
 }
 
-// look takes in the roster at a time.
-func (r *restarts) look(members []consensus.Member, now time.Time) {
+// Look takes in the roster at a time.
+func (r *Restarts) Look(members []consensus.Member, now time.Time) {
 	if r.epochs == nil {
 		r.epochs, r.at = map[plan.PeerID]uint64{}, map[plan.PeerID][]time.Time{}
 	}
@@ -36,17 +36,20 @@ func (r *restarts) look(members []consensus.Member, now time.Time) {
 	}
 }
 
-// often returns the ruling on the first member of the plan that was started again too often, if there is one. Owners'
+// Often returns the ruling on the first member of the plan that was started again too often, if there is one. Owners'
 // nodes are left alone.
-func (r *restarts) often(s consensus.State, now time.Time) ruling {
-	t := trial{Owners: s.Owners}
+func (r *Restarts) Often(s consensus.State, now time.Time) Ruling {
+	t := Trial{Owners: s.Owners}
 	for _, p := range s.Plan.Peers() {
 		if at := r.at[p]; len(at) > mostRestarts && now.Sub(at[0]) <= restartWindow && !t.owns(p) {
-			return ruling{Out: true, Blame: consensus.Blame{
+			return Ruling{Out: true, Blame: consensus.Blame{
 				Peer: p, Kind: plan.NoProgress, Step: s.Checkpoint.Step,
 				Detail: fmt.Sprintf("its process was started again more than %d times in %v", mostRestarts, restartWindow),
 			}}
 		}
 	}
-	return ruling{}
+	return Ruling{}
 }
+
+// Forget begins anew with a member that was ruled on.
+func (r *Restarts) Forget(p plan.PeerID) { delete(r.at, p) }

@@ -1,12 +1,12 @@
-package leader
+package blame
 
 import (
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 )
 
-// endings remember how the generations before the current one ended, as far as nobody was at fault.
-type endings struct {
+// Endings remember how the generations before the current one ended, as far as nobody was at fault.
+type Endings struct {
 	// links are the accusations of the generations since the newest checkpoint that ended for lost links alone.
 	links [][]accusation
 	// quitter is the only member that gave the generations before the current one up, quits how many in a row.
@@ -14,8 +14,8 @@ type endings struct {
 	quits   int
 }
 
-// note takes in how a generation ended that another one replaces, and whether somebody was ruled to be at fault.
-func (e *endings) note(stall gossip.Stall, ruled bool) {
+// Note takes in how a generation ended that another one replaces, and whether somebody was ruled to be at fault.
+func (e *Endings) Note(stall gossip.Stall, ruled bool) {
 	if len(stall.Accusations) > 0 && !ruled {
 		e.links = append(e.links, stall.Accusations)
 	}
@@ -29,12 +29,15 @@ func (e *endings) note(stall gossip.Stall, ruled bool) {
 	}
 }
 
-// quitsOf returns how many generations in a row a member alone gave up right before the current one.
-func (e *endings) quitsOf(p plan.PeerID) int {
-	if p == "" || p != e.quitter {
-		return 0
+// Progress forgets lost links: the generation has come to a new checkpoint, or somebody was ruled to be at fault.
+func (e *Endings) Progress() { e.links = nil }
+
+// Before has a trial know how the generations ended that came before the one in which these members gave up.
+func (e *Endings) Before(t *Trial, by []plan.PeerID) {
+	t.Links, t.Quitter, t.Quits = e.links, quitter(by, t.Accusations), 0
+	if t.Quitter != "" && t.Quitter == e.quitter {
+		t.Quits = e.quits
 	}
-	return e.quits
 }
 
 // quitter returns the only member that has given a generation up, or the only one that had a reason, which others followed; empty

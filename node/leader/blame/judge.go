@@ -1,4 +1,4 @@
-package leader
+package blame
 
 import (
 	"cmp"
@@ -20,11 +20,11 @@ const (
 
 type accusation = gossip.Accusation
 
-// trial holds what judge looks at, all of it plain values.
-type trial struct {
-	Accusations []accusation // of one generation
+// Trial holds what Judge looks at, all of it plain values.
+type Trial struct {
+	Accusations []gossip.Accusation // of one generation
 	// Links are the accusations of each generation since the newest checkpoint that ended for lost links alone.
-	Links [][]accusation
+	Links [][]gossip.Accusation
 	// Quitter is the only member that gave this generation up, Quits how many it alone gave up right before it.
 	Quitter plan.PeerID
 	Quits   int
@@ -43,16 +43,16 @@ type trial struct {
 	Lively map[plan.PeerID]bool
 }
 
-// ruling says whose fault it was that a generation ended. Out leaves the peer out of plans for a while. The
+// Ruling says whose fault it was that a generation ended. Out leaves the peer out of plans for a while. The
 // generation and the time are the caller's.
-type ruling struct {
+type Ruling struct {
 	consensus.Blame
 	Out bool
 	// Parted: both live, and no data comes through between them.
 	Parted bool
 }
 
-// judge is the rule of blame. It does not prove anything: every word in it may be a lie. It sees to it that a
+// Judge is the rule of blame. It does not prove anything: every word in it may be a lie. It sees to it that a
 // generation that failed is not tried again in the same way for ever, and that each lie costs its author more than
 // it costs others.
 //
@@ -75,7 +75,7 @@ type ruling struct {
 //     time the member that is accused most is left out.
 //
 // It is not ok where nobody has anything to say that counts.
-func judge(t trial) (r ruling, ok bool) {
+func Judge(t Trial) (r Ruling, ok bool) {
 	words := slices.DeleteFunc(slices.Clone(t.Accusations), func(a accusation) bool { return a.Kind == plan.LostLink })
 	if len(words) == 0 {
 		return t.unreachable()
@@ -108,11 +108,11 @@ func judge(t trial) (r ruling, ok bool) {
 }
 
 // owns reports whether a peer's word is an owner's, or the leader's own, which is nobody's here.
-func (t trial) owns(p plan.PeerID) bool { return p == "" || slices.Contains(t.Owners, p) }
+func (t Trial) owns(p plan.PeerID) bool { return p == "" || slices.Contains(t.Owners, p) }
 
 // weigh orders accusations, the weightiest first: owners' words before others', what came before what did not
 // come, the earlier step, and then any order that is the same on every node.
-func (t trial) weigh(a, b accusation) int {
+func (t Trial) weigh(a, b accusation) int {
 	first := func(a, b bool) int {
 		switch {
 		case a == b:
@@ -130,15 +130,15 @@ func (t trial) weigh(a, b accusation) int {
 }
 
 // leaveOut believes an accusation.
-func leaveOut(a accusation) ruling { return ruling{Blame: note(a).Blame, Out: true} }
+func leaveOut(a accusation) Ruling { return Ruling{Blame: note(a).Blame, Out: true} }
 
 // note writes an accusation down and blames nobody.
-func note(a accusation) ruling {
-	return ruling{Blame: consensus.Blame{Peer: a.Accused, Accuser: a.By, Kind: a.Kind, Step: a.Step, Detail: a.Detail}}
+func note(a accusation) Ruling {
+	return Ruling{Blame: consensus.Blame{Peer: a.Accused, Accuser: a.By, Kind: a.Kind, Step: a.Step, Detail: a.Detail}}
 }
 
 // culprit rules on a word against a member that says nothing: rules 2 to 4.
-func (t trial) culprit(a accusation, words []accusation) ruling {
+func (t Trial) culprit(a accusation, words []accusation) Ruling {
 	witnesses := 0
 	for _, w := range words {
 		if w.Accused == a.Accused && !w.Own() {
@@ -159,12 +159,12 @@ func (t trial) culprit(a accusation, words []accusation) ruling {
 }
 
 // falseWord leaves the accuser out.
-func falseWord(a accusation, why string) ruling {
-	return ruling{Blame: consensus.Blame{Peer: a.By, Kind: plan.FalseWord, Step: a.Step, Detail: why}, Out: true}
+func falseWord(a accusation, why string) Ruling {
+	return Ruling{Blame: consensus.Blame{Peer: a.By, Kind: plan.FalseWord, Step: a.Step, Detail: why}, Out: true}
 }
 
 // lies reports whether the only accuser of a peer was the only one of another, since it was left out itself.
-func (t trial) lies(a accusation) (earlier plan.PeerID, lies bool) {
+func (t Trial) lies(a accusation) (earlier plan.PeerID, lies bool) {
 	only := map[plan.PeerID]bool{}
 	for _, p := range t.Past {
 		switch {
@@ -192,7 +192,7 @@ func (t trial) lies(a accusation) (earlier plan.PeerID, lies bool) {
 }
 
 // againstOwner rules on a word against a node of an owner: rule 4.
-func (t trial) againstOwner(a accusation) ruling {
+func (t Trial) againstOwner(a accusation) Ruling {
 	before := slices.ContainsFunc(t.Past, func(p consensus.Blame) bool {
 		return p.Accuser == a.By && p.Until == 0 && t.owns(p.Peer)
 	})
@@ -203,7 +203,7 @@ func (t trial) againstOwner(a accusation) ruling {
 }
 
 // unfinished rules on a worker's own result that is not finite: rule 5.
-func (t trial) unfinished(a accusation) ruling {
+func (t Trial) unfinished(a accusation) Ruling {
 	near := func(p consensus.Blame) bool {
 		return p.Peer != "" && p.Peer == p.Accuser && p.Step <= a.Step+sameStep && a.Step <= p.Step+sameStep
 	}
@@ -226,7 +226,7 @@ func (t trial) unfinished(a accusation) ruling {
 }
 
 // believed reports whether the words of these members are enough to stop a run that diverges.
-func (t trial) believed(said []plan.PeerID) bool {
+func (t Trial) believed(said []plan.PeerID) bool {
 	if slices.ContainsFunc(said, func(p plan.PeerID) bool { return slices.Contains(t.Owners, p) }) {
 		return true
 	}
@@ -234,7 +234,7 @@ func (t trial) believed(said []plan.PeerID) bool {
 }
 
 // disputed rules where everybody in question accuses another: rule 6.
-func (t trial) disputed(words []accusation) ruling {
+func (t Trial) disputed(words []accusation) Ruling {
 	involved := func(p consensus.Blame) bool {
 		return p.Until == 0 && p.Accuser != "" && p.Peer != p.Accuser && slices.ContainsFunc(words, func(a accusation) bool {
 			return a.Accused == p.Peer || a.Accused == p.Accuser
@@ -255,7 +255,7 @@ func (t trial) disputed(words []accusation) ruling {
 
 // mostAccused returns the word against the member that most of counted accuse; others than owners first, then the
 // higher score, then any order that is the same on every node.
-func (t trial) mostAccused(words, counted []accusation) accusation {
+func (t Trial) mostAccused(words, counted []accusation) accusation {
 	times := map[plan.PeerID]int{}
 	for _, a := range counted {
 		times[a.Accused]++
@@ -275,13 +275,13 @@ func (t trial) mostAccused(words, counted []accusation) accusation {
 }
 
 // unreachable rules on generations that ended for want of links alone: rule 1.
-func (t trial) unreachable() (ruling, bool) {
+func (t Trial) unreachable() (Ruling, bool) {
 	if t.Quitter != "" && t.Quits+1 >= lostLinks && !t.owns(t.Quitter) && !t.Alone {
 		detail := fmt.Sprintf("it alone gave up %d generations in a row", t.Quits+1)
-		return ruling{Blame: consensus.Blame{Peer: t.Quitter, Kind: plan.LostLink, Step: t.Start, Detail: detail}, Out: true}, true
+		return Ruling{Blame: consensus.Blame{Peer: t.Quitter, Kind: plan.LostLink, Step: t.Start, Detail: detail}, Out: true}, true
 	}
 	if len(t.Accusations) == 0 || len(t.Links)+1 < lostLinks {
-		return ruling{}, false
+		return Ruling{}, false
 	}
 	r := t.unreached(t.Accusations)
 	r.Detail = fmt.Sprintf("no link to it in %d generations in a row", len(t.Links)+1)
@@ -289,7 +289,7 @@ func (t trial) unreachable() (ruling, bool) {
 }
 
 // unreached returns the word against the member that most could not reach; an owner's node comes last.
-func (t trial) unreached(said []accusation) accusation {
+func (t Trial) unreached(said []accusation) accusation {
 	a := t.mostAccused(said, append(slices.Concat(t.Links...), t.Accusations...))
 	if t.owns(a.Accused) && !t.owns(a.By) {
 		a.Accused, a.By = a.By, a.Accused

@@ -1,4 +1,4 @@
-package leader
+package blame
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func TestJudge(t *testing.T) {
 // owner that is, "members a b" are active. Each line "judge" is the end of a generation.
 func replayTrial(t *testing.T, commands string) string {
 	var out strings.Builder
-	tr := trial{Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }}
+	tr := Trial{Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }}
 	for line := range strings.Lines(commands) {
 		words := strings.Fields(line)
 		switch {
@@ -80,9 +80,9 @@ func replayTrial(t *testing.T, commands string) string {
 }
 
 // ruleOn judges and remembers it, as the log does.
-func ruleOn(tr *trial) string {
+func ruleOn(tr *Trial) string {
 	said := tr.Accusations
-	r, ok := judge(*tr)
+	r, ok := Judge(*tr)
 	tr.Accusations = nil
 	if tr.Quits++; tr.Quitter == "" || ok {
 		tr.Quits = 0
@@ -125,11 +125,11 @@ func TestJudgeInAnyOrder(t *testing.T) {
 		{By: "d", Fault: plan.Fault{Accused: "c", Kind: plan.LostLink, Step: 3}},
 		{By: "d", Fault: plan.Fault{Accused: "e", Kind: plan.BadTensor, Step: 3}},
 	}
-	want, _ := judge(trial{Accusations: said})
+	want, _ := Judge(Trial{Accusations: said})
 	for range 24 {
 		said = append(slices.Clone(said[1:]), said[0])
 		said[0], said[1] = said[1], said[0]
-		if got, ok := judge(trial{Accusations: said}); !ok || got != want {
+		if got, ok := Judge(Trial{Accusations: said}); !ok || got != want {
 			t.Errorf("%v gives %v, want %v", said, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package leader
+package blame
 
 import (
 	"fmt"
@@ -53,8 +53,8 @@ func median(xs []float64) float64 {
 	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
 }
 
-// lossWatch follows the losses of the run's steps. A step that is done again takes the place of the first time.
-type lossWatch struct {
+// Losses follows the losses of the run's steps. A step that is done again takes the place of the first time.
+type Losses struct {
 	curve []gossip.StepLoss // of consecutive steps
 	found jump              // the newest
 }
@@ -68,7 +68,7 @@ type jump struct {
 }
 
 // newest returns the position after which losses are new.
-func (w *lossWatch) newest() (plan.Generation, plan.Step) {
+func (w *Losses) newest() (plan.Generation, plan.Step) {
 	if len(w.curve) == 0 {
 		return 0, 0
 	}
@@ -78,7 +78,7 @@ func (w *lossWatch) newest() (plan.Generation, plan.Step) {
 
 // take takes in losses in their order, and finds the newest jump in them. calm is the last step that may do what it
 // likes.
-func (w *lossWatch) take(news []gossip.StepLoss, calm plan.Step) {
+func (w *Losses) take(news []gossip.StepLoss, calm plan.Step) {
 	for _, l := range news {
 		if n := len(w.curve); n > 0 && l.Step != w.curve[n-1].Step+1 {
 			keep, found := slices.BinarySearchFunc(w.curve, l.Step, func(have gossip.StepLoss, step plan.Step) int { return int(have.Step) - int(step) })
@@ -104,7 +104,7 @@ func (w *lossWatch) take(news []gossip.StepLoss, calm plan.Step) {
 // done once for a place and a member, with mostSuspects at most, and only forwards: where the same steps jump again
 // with all of them left out in turn, the data or the learning rate did it, and the run goes on. So a coordinator that makes losses up, which it can where it has all of them, costs
 // the run a few steps and itself its place, again only after new progress. It is not ok where there is nothing to do.
-func ruleOnJump(s consensus.State, j jump) (r ruling, ok bool) {
+func ruleOnJump(s consensus.State, j jump) (r Ruling, ok bool) {
 	if j.Step == 0 || j.Generation != s.Plan.Generation || s.Plan.Generation == 0 {
 		return r, false
 	}
@@ -166,11 +166,14 @@ func suspect(s consensus.State, tried []plan.PeerID) (least plan.PeerID, ok bool
 	return least, ok
 }
 
-// look takes in the newest losses and returns what is to be done about a jump in them.
-func (w *lossWatch) look(state consensus.State, losses func(plan.Generation, plan.Step) []gossip.StepLoss) (ruling, bool) {
+// Look takes in the newest losses and returns what is to be done about a jump in them.
+func (w *Losses) Look(state consensus.State, losses func(plan.Generation, plan.Step) []gossip.StepLoss) (Ruling, bool) {
 	if losses == nil {
-		return ruling{}, false
+		return Ruling{}, false
 	}
 	w.take(losses(w.newest()), max(calmSteps, state.Run.Train.WarmupSteps+calmSteps))
 	return ruleOnJump(state, w.found)
 }
+
+// Forget drops the newest jump, on which the log takes no ruling.
+func (w *Losses) Forget() { w.found = jump{} }
