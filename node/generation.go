@@ -87,7 +87,7 @@ func (n *Node) startGeneration(ctx context.Context, state consensus.State, from 
 	g := &generation{
 		Node: n, state: state, plan: state.Plan, end: end, from: from,
 		done: make(chan error, 1), loaded: make(chan struct{}),
-		sent: n.replayer.Begin(state.Plan), cadence: n.checkpointer.NewCadence(), stepped: make(chan struct{}),
+		sent: n.replayer.Begin(state.Plan), cadence: checkpointer.NewCadence(), stepped: make(chan struct{}),
 		substitutes: make(chan consensus.Substitute, 1),
 	}
 	n.group.Go(func() error {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"pnode/planner/departures"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -19,22 +20,20 @@ const (
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode. A checkpoint
 // is made in the background, so its cost is bandwidth, of disks and lines: package holders says what part of the time it may
-// take, from a quarter where members are lost often to a hundredth where they are not. It is due earlier where messages can no
-// longer be kept for a replay, for then more than its cost is at stake.
+// take, from a quarter where members are lost often to a hundredth where they are not. How often they are is in the log: the
+// process that coordinates the steps may just have been started itself. A checkpoint is due earlier where messages can no longer
+// be kept for a replay, for then more than its cost is at stake.
 type Cadence struct {
-	losses *losses
-
 	mu        sync.Mutex // guards the rest
-	asked     plan.Step  // of the checkpoint under way; 0: none is
-	since     time.Time  // when that was asked for
-	committed time.Time  // when the last one was seen to be committed
+	clock     departures.Watch
+	asked     plan.Step // of the checkpoint under way; 0: none is
+	since     time.Time //  when that was asked for
+	committed time.Time //  when the last one was seen to be committed
 	took      time.Duration
 }
 
 // NewCadence returns the cadence of a generation that begins now.
-func (c *Checkpointer) NewCadence() *Cadence {
-	return &Cadence{losses: &c.losses, committed: time.Now()}
-}
+func NewCadence() *Cadence { return &Cadence{committed: time.Now()} }
 
 // Due reports whether the state after a step is to be saved, given the run's state and whether messages are about to be
 // forgotten. A save is under way from then on.
@@ -42,7 +41,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	rate := c.losses.look(state.Members, now)
+	rate := state.Departures.Rate(c.clock.Since(state.Departures, now))
 	c.note(state.Checkpoint.Step, now)
 	if c.asked != 0 && now.Sub(c.since) < lostAfter {
 		return false
@@ -70,47 +69,4 @@ func (c *Cadence) note(newest plan.Step, now time.Time) {
 	if c.asked != 0 && newest >= c.asked {
 		c.took, c.committed, c.asked = now.Sub(c.since), now, 0
 	}
-}
-
-// losses counts the members whose processes were lost while this node looked.
-type losses struct {
-	mu    sync.Mutex // guards the rest
-	begun time.Time
-	known map[plan.PeerID]life
-	count int
-	at    []time.Time // of the newest losses, the newest first
-}
-
-// newestLosses bounds the losses whose times are kept.
-const newestLosses = 8
-
-// life is the process of a member, as it was seen last.
-type life struct {
-	epoch uint64
-	gone  bool
-}
-
-// look takes the roster in and returns how often members were lost so far. Who left by itself was not lost.
-func (l *losses) look(members []consensus.Member, now time.Time) holders.Rate {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known == nil {
-		l.begun = now
-	}
-	next := make(map[plan.PeerID]life, len(members))
-	for _, m := range members {
-		is := life{m.ProcessEpoch, m.State == consensus.Gone}
-		was, known := l.known[m.Peer]
-		if known && !was.gone && (is.gone && m.Reason != consensus.ReasonLeft || is.epoch != was.epoch) {
-			l.count++
-			l.at = append([]time.Time{now}, l.at[:min(len(l.at), newestLosses-1)]...)
-		}
-		next[m.Peer] = is
-	}
-	l.known = next
-	rate := holders.Rate{SeenNanos: int64(now.Sub(l.begun)), Losses: l.count}
-	for _, at := range l.at {
-		rate.AgoNanos = append(rate.AgoNanos, int64(now.Sub(at)))
-	}
-	return rate
 }

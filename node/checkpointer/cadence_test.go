@@ -1,11 +1,11 @@
 package checkpointer
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pnode/planner/departures"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -15,7 +15,7 @@ import (
 // messages are forgotten, and never two at once.
 func TestCheckpointsTakeAShareOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := (&Checkpointer{}).NewCadence()
+		c := NewCadence()
 		begun := time.Now()
 		want := func(due bool, step, newest int, forgets bool) {
 			t.Helper()
@@ -53,7 +53,7 @@ func TestCheckpointsTakeAShareOfTheTime(t *testing.T) {
 // TestAStepLongerThanASave: how long a checkpoint took counts until it is committed, not until the step under way ends.
 func TestAStepLongerThanASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := (&Checkpointer{}).NewCadence()
+		c := NewCadence()
 		due := func(step, newest plan.Step) bool {
 			return c.Due(step, consensus.State{Checkpoint: consensus.Checkpoint{Step: newest}}, false)
 		}
@@ -63,44 +63,58 @@ func TestAStepLongerThanASave(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		c.Committed(1)
-		time.Sleep(time.Minute) // the step
+		const every = 56 * time.Second    // the root of 2 x a tenth of 1 s x 256 minutes
+		time.Sleep(every - 6*time.Second) // the step
 		if due(2, 1) {
-			t.Error("a checkpoint that takes a second is made once a minute: want at most a hundredth of the time")
+			t.Errorf("a checkpoint that took a second is made again before %v", every)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(6 * time.Second)
 		if !due(3, 1) {
-			t.Error("a checkpoint that took a second is not made again after two minutes")
+			t.Errorf("a checkpoint that took a second is not made again after %v", every)
 		}
 	})
 }
 
-// TestLossesAreCounted: of processes that end without a word, once each, whichever generation runs.
-func TestLossesAreCounted(t *testing.T) {
-	now := time.Unix(0, 0)
-	var l losses
-	member := func(epoch uint64, state consensus.MemberState, reason string) consensus.Member {
-		return consensus.Member{Peer: "a", ProcessEpoch: epoch, State: state, Reason: reason}
-	}
-	for i, c := range []struct {
-		member consensus.Member
-		want   int
+// TestLossesMakeCheckpointsFrequent: those that the log remembers count at once, in a generation that has just begun, on a node
+// that has seen none.
+func TestLossesMakeCheckpointsFrequent(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		losses int // one every 10 s, the newest just now
+		want   time.Duration
 	}{
-		{member(1, consensus.Active, ""), 0},
-		{member(1, consensus.Gone, "its process has ended"), 1},
-		{member(1, consensus.Gone, "its process has ended"), 1},
-		{member(2, consensus.Joining, ""), 1},
-		{member(3, consensus.Active, ""), 2}, // started again before anybody said that it is gone
-		{member(3, consensus.Draining, ""), 2},
-		{member(3, consensus.Gone, consensus.ReasonLeft), 2},
-		{member(4, consensus.Active, ""), 2},
+		{"none", 0, 39 * time.Second},
+		{"one may be chance, and counts", 1, 13 * time.Second},
+		{"one after the other", 2, 2 * time.Second},
+		{"as many as are remembered", 3 * departures.Most, 2 * time.Second},
 	} {
-		now = now.Add(time.Minute)
-		if got := l.look([]consensus.Member{c.member}, now); got.SeenNanos != int64(i)*int64(time.Minute) || got.Losses != c.want {
-			t.Errorf("%d: %+v, want %d", i, got, c.want)
-		}
-	}
-	want := []int64{int64(3 * time.Minute), int64(6 * time.Minute)}
-	if got := l.look(nil, now).AgoNanos; !slices.Equal(got, want) {
-		t.Errorf("losses %v ago, want %v", got, want)
+		synctest.Test(t, func(t *testing.T) {
+			now := time.Now()
+			h := departures.History{}
+			for range c.losses {
+				h.Clock = h.Clock.After(1, now)
+				now = now.Add(10 * time.Second)
+				h.Clock = h.Clock.After(1, now)
+				h = h.Noted(false)
+			}
+			cadence, newest := NewCadence(), plan.Step(0)
+			due := func(step plan.Step) bool {
+				return cadence.Due(step, consensus.State{Departures: h, Checkpoint: consensus.Checkpoint{Step: newest}}, false)
+			}
+			step := plan.Step(1)
+			for ; !due(step); step++ {
+				time.Sleep(time.Second / 2)
+			}
+			time.Sleep(time.Second / 2)
+			newest = step
+			cadence.Committed(newest)
+			made := time.Now()
+			for step++; !due(step); step++ {
+				time.Sleep(time.Second / 2)
+			}
+			if got := time.Since(made).Round(time.Second); got != c.want {
+				t.Errorf("%s: the next checkpoint is due after %v, want %v", c.name, got, c.want)
+			}
+		})
 	}
 }

@@ -52,7 +52,6 @@ type Peers interface {
 // Its methods may be called concurrently.
 type Checkpointer struct {
 	Config
-	losses  losses
 	copying atomic.Int32  // checkpoints and copies of stages here that are under way
 	turns   chan struct{} // receives a value when the first begins and when the last ends
 }

@@ -11,6 +11,9 @@ const (
 	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have a
 	// quarter of the time at most, on what steps leave of lines, and a hundredth where losses are rare.
 	leastRests, mostRests = 3, 99
+	// costShare is which part of a copy's time steps lose by it, one in so many at most: it is made in the background and goes
+	// over lines and disks after everything that steps do. docs/recovery.md has what was measured.
+	costShare = 10
 	// LeastNanos is the least time between two copies.
 	LeastNanos = int64(2e9)
 	// SlowNanos is how long a copy may take before a member counts as too far away to keep one.
@@ -24,12 +27,12 @@ const (
 )
 
 // Every returns how long to wait from one copy to the next where one takes copyNanos and a node is lost every lossNanos.
-// It is the interval that loses the least time if a copy cost all of its own (Young, "A first order approximation to
-// the optimum checkpoint interval", 1974): the root of twice the product. A copy in the background costs less, and a
-// replay makes up for what a copy lacks, so the rest is bounded on both sides.
+// It is the interval that loses the least time where a copy costs a part of its own, one in costShare (Young, "A first order
+// approximation to the optimum checkpoint interval", 1974): the root of twice the cost times lossNanos. That part is an
+// estimate, and a replay makes up for what a copy lacks, so the rest is bounded on both sides.
 func Every(copyNanos, lossNanos int64) int64 {
 	took, losses := millis(copyNanos), millis(lossNanos)
-	best := root(2 * took * losses)
+	best := root(2 * took * losses / costShare)
 	return max(LeastNanos, min(max(best, leastRests*took), mostRests*took)*milli)
 }
 
@@ -87,13 +90,19 @@ type Rate struct {
 	AgoNanos []int64
 }
 
-// priorNanos is in what time a node is expected to be lost before any was seen.
-const priorNanos = int64(4 * 3600e9)
+const (
+	// priorNanos is in what time a node is expected to be lost before any was seen.
+	priorNanos = int64(4 * 3600e9)
+	// priorWeight is how many losses that expectation counts as, one in so many: it moves with the first one that is seen.
+	priorWeight = 8
+)
 
-// Between returns the mean time between two losses: what was seen, and one loss more in priorNanos. Losses come in bursts, as
-// where a provider takes its machines back: where two or more of the newest came faster, it is the mean time between those.
+// Between returns the mean time between two losses: of those that were seen and an eighth of one in an eighth of priorNanos, which
+// is the mean of a gamma prior with that weight. Losses come in bursts, as where a provider takes its machines back: where two or
+// more of the newest came faster, it is the mean time between those.
 func (r Rate) Between() int64 {
-	between := (min(max(r.SeenNanos, 0), math.MaxInt64/2) + priorNanos) / int64(max(r.Losses, 0)+1)
+	seen := min(max(r.SeenNanos, 0), math.MaxInt64/2/priorWeight) + priorNanos/priorWeight
+	between := seen / (priorWeight*int64(min(max(r.Losses, 0), math.MaxInt32)) + 1) * priorWeight
 	for i, ago := range r.AgoNanos {
 		if i > 0 {
 			between = min(between, max(ago, 0)/int64(i+1))

@@ -1,6 +1,9 @@
 package holders
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 const second, hour = int64(1e9), int64(3600e9)
 
@@ -10,8 +13,8 @@ func TestEvery(t *testing.T) {
 		name               string
 		took, losses, want int64
 	}{
-		{"losses decide", 10 * second, hour, 268_328e6}, // the root of 2 x 10 s x 3600 s
-		{"they are rare: a hundredth of the time", 10 * second, 100 * hour, 990 * second},
+		{"losses decide", 10 * second, hour, 84_852e6}, // the root of 2 x a tenth of 10 s x 3600 s
+		{"they are rare: a hundredth of the time", 10 * second, 1000 * hour, 990 * second},
 		{"they are frequent: a quarter of it", 10 * second, 40 * second, 30 * second},
 		{"next to nothing", 1e6, hour, LeastNanos},
 		{"nothing", 0, 0, LeastNanos},
@@ -56,21 +59,26 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestRate: the prior holds while nothing was seen, moves with the first loss, and hardly counts after some.
 func TestRate(t *testing.T) {
+	const minute = 60 * second
 	for _, c := range []struct {
 		rate Rate
 		want int64
 	}{
 		{Rate{}, 4 * hour},
-		{Rate{SeenNanos: 4 * hour}, 8 * hour},
-		{Rate{SeenNanos: hour, Losses: 9}, hour / 2},
+		{Rate{SeenNanos: hour}, 12 * hour},
+		{Rate{SeenNanos: 5 * minute, Losses: 1}, 280 * minute / 9},
+		{Rate{SeenNanos: hour, Losses: 1}, 80 * minute},
+		{Rate{SeenNanos: 10 * hour, Losses: 10}, 28 * hour / 27},
 		{Rate{SeenNanos: -1, Losses: -1}, 4 * hour},
-		{Rate{SeenNanos: hour, Losses: 1, AgoNanos: []int64{second}}, 5 * hour / 2},                        // one may be chance
+		{Rate{SeenNanos: math.MaxInt64, Losses: math.MaxInt}, 268436288},                                   // nothing overflows
+		{Rate{SeenNanos: hour, Losses: 1, AgoNanos: []int64{second}}, 80 * minute},                         // one may be chance
 		{Rate{SeenNanos: hour, Losses: 2, AgoNanos: []int64{second, 20 * second}}, 10 * second},            // a burst
 		{Rate{SeenNanos: hour, Losses: 3, AgoNanos: []int64{60 * second, 70 * second, hour}}, 35 * second}, // that is over
-		{Rate{SeenNanos: 9 * hour, Losses: 2, AgoNanos: []int64{8 * hour, 9 * hour}}, 13 * hour / 3},       // long ago
+		{Rate{SeenNanos: 9 * hour, Losses: 2, AgoNanos: []int64{8 * hour, 9 * hour}}, 76 * hour / 17},      // long ago
 	} {
-		if got := c.rate.Between(); got != c.want {
+		if got := c.rate.Between(); got < c.want-8 || got > c.want+8 {
 			t.Errorf("%+v: %d ns, want %d", c.rate, got, c.want)
 		}
 	}

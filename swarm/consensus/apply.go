@@ -88,6 +88,7 @@ func (e Join) apply(s State) (State, error) {
 	shown := old.Shown
 	if known {
 		shown = s.breaking(old)
+		s = old.departs(s, false)
 	}
 	s.Epoch++
 	return s.withMember(Member{
@@ -142,6 +143,9 @@ func (e SetMemberState) apply(s State) (State, error) {
 	s.Epoch++
 	if e.State == Gone && m.State != Draining {
 		m.Shown = s.breaking(m)
+	}
+	if e.State == Gone {
+		s = m.departs(s, e.Reason == ReasonLeft)
 	}
 	m.State, m.Reason, m.Since, m.GraceS = e.State, plan.Clip(e.Reason, maxText), s.Epoch, e.GraceS
 	return s.withMember(m).forget(), nil

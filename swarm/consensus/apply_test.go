@@ -274,6 +274,9 @@ func describe(s State) string {
 	if s.Run != nil {
 		fmt.Fprintf(&b, "; run %s incarnation %d", s.Run.Run, s.Incarnation)
 	}
+	if n := len(s.Departures.Newest); n > 0 {
+		fmt.Fprintf(&b, "; %d departed, %d lost", n, s.Departures.Lost)
+	}
 	if s.Plan.Generation > 0 {
 		fmt.Fprintf(&b, "; generation %d of term %d from step %d", s.Plan.Generation, s.Term, s.Plan.Start)
 	}

@@ -259,7 +259,9 @@ func DecodeState(r io.Reader) (State, error) {
 		return State{}, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("a snapshot of the state", int(b[0]), stateVersion))
 	}
 	var s State
-	err = strict.Decode(b[1:], &s)
+	if err = strict.Decode(b[1:], &s); err == nil {
+		err = s.Departures.Validate()
+	}
 	if err == nil && s.Run != nil && s.Plan.Generation != 0 {
 		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums())
 	}

@@ -46,7 +46,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	next, err := m.newest().carryOut(p, plan.Term(l.Term))
+	next, err := m.newest().carryOut(p, plan.Term(l.Term), l.AppendedAt)
 	if m.replaying != nil && l.Index < m.catchUp {
 		m.replaying = &next
 		return err

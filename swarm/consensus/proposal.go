@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/version"
@@ -181,9 +182,10 @@ func first(e Entry) bool {
 	return false
 }
 
-// carryOut returns the state after a signed proposal that the leader of a term has put into the log. Unlike
-// Apply it changes the state with a refusal too: the proposal is counted.
-func (s State) carryOut(p proposal, term plan.Term) (State, error) {
+// carryOut returns the state after a signed proposal that the leader of a term has put into the log at a time. Unlike
+// Apply it changes the state with a refusal too: the proposal is counted, and time has passed.
+func (s State) carryOut(p proposal, term plan.Term, at time.Time) (State, error) {
+	s.Departures.Clock = s.Departures.Clock.After(term, at)
 	if p.incarnation > s.Incarnation || p.incarnation < s.Incarnation && !first(p.entry) {
 		return s, fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
 	}

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"pnode/planner/departures"
 	"pnode/planner/plan"
 )
 
@@ -80,7 +82,7 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 	peers := peersOf("a,b,c,d,e")
 	var s State
 	var counter, epoch uint64
-	term := plan.Term(1)
+	term, at := plan.Term(1), time.Unix(1_000_000, 0)
 	type moment struct {
 		state State
 		sum   [sha256.Size]byte
@@ -103,8 +105,9 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 		if r.IntN(2) == 0 && event > 1 {
 			p.author, p.entry = nextEntry(r, s, p.author, p.entry, term, made, &epoch)
 		}
-		next, err := s.carryOut(p, term)
-		again, _ := s.carryOut(p, term)
+		at = at.Add(time.Duration(r.Int64N(int64(20*time.Second))) - 2*time.Second) // a clock may be set back
+		next, err := s.carryOut(p, term, at)
+		again, _ := s.carryOut(p, term, at)
 		b, encodeErr := EncodeState(next)
 		if encodeErr != nil {
 			return encodeErr
@@ -154,8 +157,8 @@ func equalStates(a, b State) bool {
 
 // follows returns what is wrong with a state that came after another one by an entry.
 func follows(s, next State, e Entry, refused error) error {
-	counters := func(s State) State { // a refused proposal is counted, and changes nothing else
-		s.Members = slices.Clone(s.Members)
+	counters := func(s State) State { // a refused proposal is counted, time has passed, and nothing else changes
+		s.Departures.Clock, s.Members = departures.Clock{}, slices.Clone(s.Members)
 		for i := range s.Members {
 			s.Members[i].Counter, s.Members[i].Window = 0, 0
 		}
@@ -192,6 +195,9 @@ func follows(s, next State, e Entry, refused error) error {
 	if e := next.Substitute; e != nil && e != s.Substitute && e.Replays && (e.From != s.Checkpoint.Step || e.From < s.Plan.Start) {
 		return fmt.Errorf("%+v after the checkpoint of step %d", *e, s.Checkpoint.Step)
 	}
+	if err := followsDepartures(s, next); err != nil {
+		return err
+	}
 	if next.Salvage != nil && next.Salvage != s.Salvage {
 		if err := followsSalvage(next); err != nil {
 			return err
@@ -215,6 +221,28 @@ func fitsPlan(e Substitute, s State) bool {
 		able = s.Plan.Replayers(e.Lost)
 	}
 	return e.Generation == s.Plan.Generation && slices.Contains(able, e.By)
+}
+
+// followsDepartures returns what is wrong with the departures that the log remembers after an entry.
+func followsDepartures(s, next State) error {
+	was, is := s.Departures, next.Departures
+	ended := 0 // processes that have ended by the entry
+	for _, m := range s.Members {
+		if now, _ := next.Member(m.Peer); m.State != Gone && (now.State == Gone || now.ProcessEpoch != m.ProcessEpoch) {
+			ended++
+		}
+	}
+	switch {
+	case is.Validate() != nil:
+		return is.Validate()
+	case is.Clock.Millis < was.Clock.Millis || is.Clock.Millis > was.Clock.Millis+18_000:
+		return fmt.Errorf("the run's clock goes from %d to %d ms", was.Clock.Millis, is.Clock.Millis)
+	case is.Lost < was.Lost || is.Lost > was.Lost+ended:
+		return fmt.Errorf("%d members were lost after %d, and %d processes have ended", is.Lost, was.Lost, ended)
+	case len(is.Newest) < len(was.Newest) || len(is.Newest) > len(was.Newest)+ended:
+		return fmt.Errorf("%d departures after %d, and %d processes have ended", len(is.Newest), len(was.Newest), ended)
+	}
+	return nil
 }
 
 // followsSalvage returns what is wrong with a salvage that the log has just taken.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"pnode/planner/departures"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/places"
@@ -158,6 +159,8 @@ type State struct {
 	Salvage *Salvage `json:"salvage,omitempty"`
 	// Substitute says who goes on in the place of a lost member of the current plan; nil while nobody does.
 	Substitute *Substitute `json:"substitute,omitempty"`
+	// Departures say how often members left the run or were lost, by the times at which leaders appended entries.
+	Departures departures.History `json:"departures,omitzero"`
 	// Blames are the newest rulings on faults of this incarnation, newest last.
 	Blames []Blame `json:"blames,omitempty"`
 	// PauseWanted counts the pauses asked for: the plan's workers save their newest step and
@@ -250,6 +253,15 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 		}
 	}
 	return ""
+}
+
+// departs returns a state with the end of the member's process noted. That of a run which was stopped, or of a plan whose newest
+// step is saved, says nothing of how often members go.
+func (m Member) departs(s State, left bool) State {
+	if !s.StopWanted && !s.Finished && !s.Ended() {
+		s.Departures = s.Departures.Noted(left || m.State == Draining)
+	}
+	return s
 }
 
 // stays reports whether a member is in the run and not about to leave.

@@ -1,0 +1,51 @@
+package consensus
+
+import (
+	"testing"
+	"time"
+
+	"pnode/planner/departures"
+	"pnode/planner/plan"
+)
+
+// TestDeparturesAreRemembered: all nodes count the same losses at the same times of the run, whoever leads, and from a snapshot too.
+func TestDeparturesAreRemembered(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		run := testRun()
+		run.Spec.Train.Voters = plan.VotersAny // those that come back vote
+		c.must(c.nodes["a"], run)
+		const between = 20 * time.Second
+		for range 3 {
+			time.Sleep(between)
+			lost := c.leader().self
+			c.crash(lost)
+			c.until("another leader", func() bool { return c.leader() != nil })
+			m, _ := c.leader().State().Member(lost)
+			c.must(c.leader(), SetMemberState{Peer: lost, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: "its process has ended"})
+			c.join(lost)
+			c.settle(3)
+		}
+		back := c.follower()
+		if err := back.engine.Load().raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.crash(back.self)
+		c.start(back.self)
+		c.goesOn(c.leader())
+		want := c.leader().State().Departures
+		c.everywhere("the departures", func(s State) bool { return s.Departures.Lost == 3 && len(s.Departures.Newest) == 3 })
+		var last departures.Departure
+		for i, d := range want.Newest {
+			if gap := time.Duration(last.AtMillis-d.AtMillis) * time.Millisecond; i > 0 && (gap < between || gap > 2*between) {
+				t.Errorf("%v between two losses, want %v and an election", gap, between)
+			}
+			last = d
+		}
+		for p, n := range c.nodes {
+			c.until("the same clock", func() bool { return n.State().Departures.Clock == c.leader().State().Departures.Clock })
+			if got := n.State().Departures; !equalStates(State{Departures: got}, State{Departures: want}) {
+				t.Errorf("%s has %+v, want %+v", p, got, want)
+			}
+		}
+	})
+}
