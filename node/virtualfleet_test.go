@@ -344,7 +344,14 @@ func (f *fleet) standings() string {
 
 // restorable has the truth check of the newest checkpoint in the log that some holder of each layer has it.
 func (f *fleet) restorable() {
-	var newest consensus.Checkpoint
+	if newest := f.checkpoint(); newest.Step > f.restored {
+		f.restored = newest.Step
+		f.held(newest)
+	}
+}
+
+// checkpoint returns the newest checkpoint in the log that a running member knows.
+func (f *fleet) checkpoint() (newest consensus.Checkpoint) {
 	for _, m := range f.members {
 		if n := m.node(); n != nil {
 			if c := n.raft.State().Checkpoint; c.Step > newest.Step {
@@ -352,12 +359,14 @@ func (f *fleet) restorable() {
 			}
 		}
 	}
-	if newest.Step > f.restored {
-		f.restored = newest.Step
-		for _, layer := range newest.Layers {
-			if !slices.ContainsFunc(f.members, func(m *member) bool { return m.holds(layer) }) {
-				f.truth.fails("the log has a checkpoint of step %d, and no holder of %v has layer %d", newest.Step, layer.Holders, layer.Layer)
-			}
+	return newest
+}
+
+// held has the truth check that some holder of each layer of a checkpoint has it.
+func (f *fleet) held(c consensus.Checkpoint) {
+	for _, layer := range c.Layers {
+		if !slices.ContainsFunc(f.members, func(m *member) bool { return m.holds(layer) }) {
+			f.truth.fails("the log has a checkpoint of step %d, and no holder of %v has layer %d", c.Step, layer.Holders, layer.Layer)
 		}
 	}
 }
