@@ -41,7 +41,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	rate := state.Departures.Rate(c.clock.Since(state.Departures, now))
+	rate := state.Departures.Rate(c.clock.Look(state.Departures, now))
 	c.note(state.Checkpoint.Step, now)
 	if c.asked != 0 && now.Sub(c.since) < lostAfter {
 		return false

@@ -12,7 +12,7 @@
 // # Parts of a term
 //
 //   - sightings: since when this node has heard nothing of each member, so that it blames nobody for
-//     what it missed itself. They and departures, when members left or were lost, are older than a term.
+//     what it missed itself. They are older than a term.
 //   - attempts: how many plans came to nothing since the newest checkpoint.
 //   - pauseWatch: how long the plan has been paused.
 //   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.

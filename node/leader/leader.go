@@ -10,6 +10,7 @@ import (
 
 	"pnode/node/gossip"
 	"pnode/planner"
+	"pnode/planner/departures"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -74,8 +75,7 @@ type Leader struct {
 	wish      atomic.Pointer[gossip.ScheduleWish]
 	wishes    chan struct{} // receives a value when there is another wish
 	ended     ended
-	// departures belongs to Run.
-	departures departures
+	clock     departures.Watch // belongs to Run
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -153,7 +153,7 @@ func (l *Leader) Run(ctx context.Context) {
 		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
 		seen.look(state.Members, l.Heartbeats.Heard, now)
-		l.departures.look(state.Members, now)
+		l.clock.Look(state.Departures, now)
 		leader, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil

@@ -4,53 +4,39 @@ import (
 	"testing"
 	"time"
 
-	"pnode/planner/plan"
-	"pnode/swarm/consensus"
+	"pnode/planner/departures"
 )
 
-// TestAPlanLastsAsLongAsItWasBetweenDepartures, which restarts are too; arrivals are none.
+// TestAPlanLastsAsLongAsItWasBetweenDepartures, as the log remembers them: a leader that was just elected knows no others.
 func TestAPlanLastsAsLongAsItWasBetweenDepartures(t *testing.T) {
-	var d departures
+	var h departures.History
 	now := time.Unix(1000, 0)
-	roster := map[plan.PeerID]consensus.Member{}
-	look := func(after time.Duration, changed ...consensus.Member) {
-		now = now.Add(after)
-		var all []consensus.Member
-		for _, m := range changed {
-			roster[m.Peer] = m
-		}
-		for _, m := range roster {
-			all = append(all, m)
-		}
-		d.look(all, now)
+	passes := func(d time.Duration) {
+		now = now.Add(d)
+		h.Clock = h.Clock.After(1, now)
 	}
-	want := func(what string, lasts time.Duration) {
+	want := func(what string, want time.Duration) {
 		t.Helper()
-		if got := d.lasts(now); got != lasts {
-			t.Errorf("%s: %v, want %v", what, got, lasts)
+		if got := lasts(h, time.Second); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	is := func(p plan.PeerID, epoch uint64, s consensus.MemberState) consensus.Member {
-		return consensus.Member{Peer: p, ProcessEpoch: epoch, State: s}
-	}
-	look(0, is("a", 1, consensus.Active), is("gone before", 1, consensus.Gone))
-	want("nothing is known", usualGap)
-	look(time.Minute, is("b", 1, consensus.Joining))
-	look(time.Minute, is("b", 1, consensus.Active), is("c", 1, consensus.Active))
-	want("members came", usualGap)
-	look(20*time.Second, is("b", 1, consensus.Gone))
-	want("one is gone", usualGap)
-	look(20*time.Second, is("b", 2, consensus.Active))
-	look(0, is("c", 2, consensus.Active)) // without a word in between
-	look(20*time.Second, is("b", 2, consensus.Gone))
-	want("two more are gone", 140*time.Second) // the middle one of three, and two hours
-	look(2*usualGap, is("b", 3, consensus.Active))
-	want("nobody for long", 2*usualGap)
-	for i := range uint64(3 * maxGaps) {
-		look(5*time.Second, is("b", 4+i, consensus.Active))
+	passes(0)
+	want("nobody has gone", usualGap)
+	passes(140 * time.Second)
+	h = h.Noted(false)
+	want("one is lost", usualGap)
+	passes(20 * time.Second)
+	h = h.Noted(true)
+	passes(20 * time.Second)
+	h = h.Noted(false).Noted(false)
+	want("two more are gone, one of them with another one", 140*time.Second) // the middle one of three, and two hours
+	passes(usualGap)
+	passes(usualGap)
+	want("nobody for long", 2*usualGap+time.Second)
+	for range 3 * maxGaps {
+		passes(5 * time.Second)
+		h = h.Noted(false)
 	}
 	want("one in a loop", 5*time.Second)
-	if len(d.gaps) > maxGaps {
-		t.Errorf("%d times are remembered", len(d.gaps))
-	}
 }

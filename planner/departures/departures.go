@@ -2,6 +2,7 @@ package departures
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/planner/holders"
@@ -16,6 +17,8 @@ const (
 	// mostElection is how much of the time between entries of two terms counts. Clocks differ from machine to machine, and by
 	// more than a minute is told.
 	mostElection = time.Minute
+	// sameTime is how far apart the departures are of members that go together.
+	sameTime = time.Second
 	// mostMillis bounds a clock, so that nanoseconds fit into 64 bits: 31 years.
 	mostMillis = int64(1e12)
 	// mostLost bounds the count of losses: far above sense.
@@ -99,14 +102,37 @@ func (h History) Rate(since time.Duration) holders.Rate {
 	return rate
 }
 
+// Gaps returns for how long nobody has gone, some time after the newest entry, and the times between those who went, the newest
+// first. The first one is counted from the run's begin. Who went within sameTime of another one went together with it.
+func (h History) Gaps(since time.Duration) (quiet time.Duration, gaps []time.Duration) {
+	last := h.Clock.Millis + max(0, since).Milliseconds()
+	all := h.Newest
+	if len(all) < Most {
+		all = append(slices.Clone(all), Departure{})
+	}
+	for i, d := range all {
+		gap := time.Duration(last-d.AtMillis) * time.Millisecond
+		switch {
+		case i == 0:
+			quiet = gap
+		case gap < sameTime:
+			continue
+		default:
+			gaps = append(gaps, gap)
+		}
+		last = d.AtMillis
+	}
+	return quiet, gaps
+}
+
 // Watch reads a run's clock between two entries, by the clock of this machine. The zero value has read nothing.
 type Watch struct {
 	read Clock
 	at   time.Time
 }
 
-// Since returns how long ago the newest entry came here.
-func (w *Watch) Since(h History, now time.Time) time.Duration {
+// Look takes a history in and returns how long ago its newest entry came here.
+func (w *Watch) Look(h History, now time.Time) time.Duration {
 	if w.at.IsZero() || w.read != h.Clock {
 		w.read, w.at = h.Clock, now
 	}

@@ -85,6 +85,36 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// TestGaps: members that go at once are counted once, and what is forgotten is no gap.
+func TestGaps(t *testing.T) {
+	at := func(seconds ...int64) (all []Departure) {
+		for i, s := range seconds {
+			all = append(all, Departure{AtMillis: s * 1000, Left: i%2 == 0})
+		}
+		return all
+	}
+	full := make([]Departure, Most)
+	for i := range full {
+		full[i].AtMillis = int64(Most-i) * 5000
+	}
+	for _, c := range []struct {
+		name  string
+		h     History
+		quiet time.Duration
+		want  []time.Duration
+	}{
+		{"nobody went", History{Clock: Clock{Millis: 90_000}}, 91 * time.Second, nil},
+		{"one did", History{Clock: Clock{Millis: 90_000}, Newest: at(60)}, 31 * time.Second, []time.Duration{time.Minute}},
+		{"two at once", History{Clock: Clock{Millis: 90_000}, Newest: at(60, 60, 20)}, 31 * time.Second, []time.Duration{40 * time.Second, 20 * time.Second}},
+		{"as many as are remembered", History{Clock: Clock{Millis: Most * 5000}, Newest: full}, time.Second, slices.Repeat([]time.Duration{5 * time.Second}, Most-1)},
+	} {
+		quiet, got := c.h.Gaps(time.Second)
+		if quiet != c.quiet || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v and %v, want %v and %v", c.name, quiet, got, c.quiet, c.want)
+		}
+	}
+}
+
 // TestValidate: what another program wrote is not believed.
 func TestValidate(t *testing.T) {
 	for name, h := range map[string]History{
@@ -109,12 +139,12 @@ func TestWatch(t *testing.T) {
 	now, h := time.Unix(5000, 0), History{Clock: Clock{Millis: 7}}
 	for _, c := range []struct{ after, want time.Duration }{{0, 0}, {time.Second, time.Second}, {time.Minute, time.Minute + time.Second}} {
 		now = now.Add(c.after)
-		if got := w.Since(h, now); got != c.want {
+		if got := w.Look(h, now); got != c.want {
 			t.Errorf("%v, want %v", got, c.want)
 		}
 	}
 	h.Clock.Millis++
-	if got := w.Since(h, now); got != 0 {
+	if got := w.Look(h, now); got != 0 {
 		t.Errorf("%v after an entry, want 0", got)
 	}
 }
