@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -28,6 +29,20 @@ type claimants struct {
 	steps map[plan.Generation]int // that were done
 	step  plan.Step               // the newest
 	spent time.Duration           // on the next one
+	known map[expectation]expected
+}
+
+// expectation names what expect looks at: the plan, the speeds that members have or are counted on for, what they have shown.
+type expectation struct {
+	generation plan.Generation
+	truly      bool
+	shown      string
+}
+
+// expected holds what expect has found.
+type expected struct {
+	planner.Expected
+	planner.Measured
 }
 
 const laptopFLOPS = 3e7
@@ -38,7 +53,7 @@ func newClaimants(t *testing.T) *claimants {
 	run.Model.Blocks = 4 // six layers
 	run.Train.Stages, run.Train.MinNodes, run.Train.Steps, run.Train.Micros = 0, 3, 100_000, 12
 	c := &claimants{
-		T: t, log: &appliedLog{self: "a"}, beats: gossip.NewTracker(), steps: map[plan.Generation]int{},
+		T: t, log: &appliedLog{self: "a"}, beats: gossip.NewTracker(), steps: map[plan.Generation]int{}, known: map[expectation]expected{},
 		has: map[plan.PeerID]int64{"a": laptopFLOPS, "b": laptopFLOPS, "m": laptopFLOPS},
 	}
 	c.must(consensus.SetRun{Spec: run, Owner: "a"})
@@ -78,6 +93,13 @@ func (c *claimants) join(p plan.PeerID, claim int64) {
 // expect compares the plan of a state with what is measured, by what is counted on or by what members have.
 func (c *claimants) expect(s consensus.State, truly bool) (planner.Expected, planner.Measured) {
 	c.Helper()
+	key := expectation{generation: s.Plan.Generation, truly: truly}
+	for _, m := range s.Members {
+		key.shown += fmt.Sprint(m.Peer, m.ProcessEpoch, m.State, m.Shown)
+	}
+	if found, ok := c.known[key]; ok {
+		return found.Expected, found.Measured
+	}
 	in := NextInput(s)
 	for i := range in.Members {
 		if truly {
@@ -102,6 +124,7 @@ func (c *claimants) expect(s consensus.State, truly bool) (planner.Expected, pla
 			})
 		}
 	}
+	c.known[key] = expected{e, m}
 	return e, m
 }
 

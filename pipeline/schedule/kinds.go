@@ -50,17 +50,17 @@ func (k Kind) Replicas(o Options) int {
 	return 1
 }
 
+// kinds is made once: plans look kinds up by their names thousands of times.
+var kinds = slices.Concat(straightKinds(), interleavedKinds(), chimeraKinds(), zeroBubbleKinds())
+
 // Kinds lists all generators.
-func Kinds() []Kind {
-	return slices.Concat(straightKinds(), interleavedKinds(), chimeraKinds(), zeroBubbleKinds())
-}
+func Kinds() []Kind { return slices.Clone(kinds) }
 
 // KindNamed finds a kind.
 func KindNamed(name string) (Kind, bool) {
-	all := Kinds()
-	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {
 		return Kind{}, false
 	}
-	return all[i], true
+	return kinds[i], true
 }
