@@ -115,12 +115,35 @@ func (s *Swarm) start() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := s.startConnections(); err != nil {
+		return err
+	}
+	s.startAlive()
+	if err := s.admit(run); err != nil {
+		return err
+	}
+	if s.cfg.MDNS && s.reachable {
+		s.mdns = s.mesh.Discover()
+	}
+	for _, b := range s.cfg.bootstrap {
+		if b.ID != s.host.ID() {
+			s.store.Seed(b.ID, b.Addrs)
+		}
+	}
+	s.mesh.Hurry()
+	s.tasks.Run(s.mesh.Run)
+	return nil
+}
+
+// startConnections begins to make connections between members: those of the data plane, of measurements and, where there is TCP, the
+// lifelines.
+func (s *Swarm) startConnections() (err error) {
 	connections := alpn.Config{
-		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: log,
+		ALPN: dataALPN, Identity: s.cfg.Identity, Host: s.host, Peers: s.peers, Tasks: s.tasks, Reach: s.mesh.Reach, Log: s.cfg.Logger,
 		Choice: choice.New(),
 	}
 	through := connections
-	if err = s.startRelays(connections); err != nil {
+	if err := s.startRelays(connections); err != nil {
 		return err
 	}
 	holes := &hole.Holes{Streams: s.streams}
@@ -140,14 +163,17 @@ func (s *Swarm) start() (err error) {
 	for _, t := range []*alpn.Transport{s.data, s.probes} {
 		holes.Serve(t.ALPN, func(ctx context.Context, c net.Conn) { t.Take(ctx, c, plan.TCP) })
 	}
-	s.prober = probe.New(s.probes, s.tasks, log)
+	s.prober = probe.New(s.probes, s.tasks, s.cfg.Logger)
 	if s.host.TCP != nil && s.cfg.Simulated == nil {
-		if err = s.startLifelines(connections); err != nil {
-			return err
-		}
+		return s.startLifelines(connections)
 	}
+	return nil
+}
+
+// startAlive begins to find connections that lead nowhere any more.
+func (s *Swarm) startAlive() {
 	s.alive = alive.New(alive.Config{
-		Host: s.host, Streams: s.streams, Peers: s.peers, Tasks: s.tasks, Log: log, Addrs: alive.MachineAddrs,
+		Host: s.host, Streams: s.streams, Peers: s.peers, Tasks: s.tasks, Log: s.cfg.Logger, Addrs: alive.MachineAddrs,
 		Fresh: func(ctx context.Context, p plan.PeerID) error {
 			conn, err := s.probes.Dial(ctx, p, "")
 			if err == nil {
@@ -166,9 +192,13 @@ func (s *Swarm) start() (err error) {
 	if s.cfg.Simulated == nil && s.reachable {
 		s.tasks.Run(s.alive.Run)
 	}
-	err = handshake.Start(handshake.Config{
+}
+
+// admit begins to let members in, and to be let in.
+func (s *Swarm) admit(run admission.Run) error {
+	return handshake.Start(handshake.Config{
 		Host: s.host, Run: run, Capability: s.cfg.Capability, Admit: s.cfg.Admit, Offer: s.cfg.Offer,
-		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: log, Left: s.mesh.Lost, Now: s.cfg.Clock.Earliest,
+		Peers: s.peers, Store: s.store, Known: known{s.store, s.cfg.bootstrap}.Knows, Tasks: s.tasks, Log: s.cfg.Logger, Left: s.mesh.Lost, Now: s.cfg.Clock.Earliest,
 		Joined: func(p peer.ID) {
 			s.alone.end()
 			s.host.Admitted(p)
@@ -177,20 +207,6 @@ func (s *Swarm) start() (err error) {
 			s.alive.Joined(p)
 		},
 	})
-	if err != nil {
-		return err
-	}
-	if s.cfg.MDNS && s.reachable {
-		s.mdns = s.mesh.Discover()
-	}
-	for _, b := range s.cfg.bootstrap {
-		if b.ID != s.host.ID() {
-			s.store.Seed(b.ID, b.Addrs)
-		}
-	}
-	s.mesh.Hurry()
-	s.tasks.Run(s.mesh.Run)
-	return nil
 }
 
 // startLifelines begins to find out when processes of members end.

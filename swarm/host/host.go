@@ -135,6 +135,45 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	opts, err := h.options(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Simulated == nil {
+		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
+		// TCP port with any process that allows it.
+		free, err := listen.Free(cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("swarm: listen on %v: %w", cfg.Listen, err)
+		}
+		cfg.Listen = free
+	}
+	addresses, want, err := h.listenOn(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if h.Host, err = libp2p.New(append(opts, addresses...)...); err != nil {
+		h.closeShared(false)
+		return nil, fmt.Errorf("swarm: start host: %w", err)
+	}
+	h.strangers.watch(cfg.Tasks, h.Host)
+	if err := h.traverse(cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("swarm: relays: %w", err), h.Close())
+	}
+	// libp2p is content with some of the addresses.
+	have := h.Network().ListenAddresses()
+	direct := slices.DeleteFunc(slices.Clone(have), func(a ma.Multiaddr) bool {
+		_, err := a.ValueForProtocol(ma.P_CIRCUIT)
+		return err == nil
+	})
+	if len(direct) < want {
+		return nil, errors.Join(fmt.Errorf("swarm: listen on %v: only %v could be opened; is another program using the port?", cfg.Listen, have), h.Close())
+	}
+	return h, nil
+}
+
+// options returns what the host is made of, but for its addresses.
+func (h *Host) options(cfg Config) ([]libp2p.Option, error) {
 	resources, err := newResources(h.strangers)
 	if err != nil {
 		return nil, err
@@ -164,51 +203,24 @@ func New(cfg Config) (*Host, error) {
 	} else {
 		opts = append(opts, libp2p.Transport(libp2pquic.NewTransport), libp2p.WithFxOption(fx.Populate(&h.QUIC)))
 	}
-	if cfg.Simulated == nil {
-		// libp2p does not find out that a port is in use: it is content when one of its addresses works, and shares a
-		// TCP port with any process that allows it.
-		free, err := listen.Free(cfg.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("swarm: listen on %v: %w", cfg.Listen, err)
-		}
-		cfg.Listen = free
-	}
-	want := 2 * len(cfg.Listen)
+	return opts, nil
+}
+
+// listenOn returns the options by which the host listens, and how many addresses that has to come to.
+func (h *Host) listenOn(cfg Config) (opts []libp2p.Option, want int, err error) {
 	if cfg.Simulated != nil {
-		want = len(cfg.Simulated.Listen)
 		if cfg.Simulated.QUIC != nil {
 			opts = append(opts, cfg.Simulated.QUIC)
 		}
-		opts = append(opts, libp2p.ListenAddrs(cfg.Simulated.Listen...),
-			libp2p.DisableIdentifyAddressDiscovery())
-	} else {
-		if cfg.Socket != nil {
-			want = len(cfg.Listen)
-		}
-		more, err := h.sockets(cfg)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(append(opts, more...), reachOptions(cfg)...)
+		return append(opts, libp2p.ListenAddrs(cfg.Simulated.Listen...), libp2p.DisableIdentifyAddressDiscovery()), len(cfg.Simulated.Listen), nil
 	}
-	if h.Host, err = libp2p.New(opts...); err != nil {
-		h.closeShared(false)
-		return nil, fmt.Errorf("swarm: start host: %w", err)
+	if want = 2 * len(cfg.Listen); cfg.Socket != nil {
+		want = len(cfg.Listen)
 	}
-	h.strangers.watch(cfg.Tasks, h.Host)
-	if err := h.traverse(cfg); err != nil {
-		return nil, errors.Join(fmt.Errorf("swarm: relays: %w", err), h.Close())
+	if opts, err = h.sockets(cfg); err != nil {
+		return nil, 0, err
 	}
-	// libp2p is content with some of the addresses.
-	have := h.Network().ListenAddresses()
-	direct := slices.DeleteFunc(slices.Clone(have), func(a ma.Multiaddr) bool {
-		_, err := a.ValueForProtocol(ma.P_CIRCUIT)
-		return err == nil
-	})
-	if len(direct) < want {
-		return nil, errors.Join(fmt.Errorf("swarm: listen on %v: only %v could be opened; is another program using the port?", cfg.Listen, have), h.Close())
-	}
-	return h, nil
+	return append(opts, reachOptions(cfg)...), want, nil
 }
 
 // sockets returns the options that listen on the addresses: with UDP sockets of our own where libp2p can borrow
