@@ -70,6 +70,7 @@ func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 		}
 		return messages, err
 	})
+	r.checkpointer.For(p).Fetch(ctx, layersOf(p, lost)) // at once: a worker asks for one after the other
 	var workers []*pipeline.Worker
 	defer func() {
 		for _, w := range workers {
@@ -109,6 +110,21 @@ func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 		}
 	}
 	return nil
+}
+
+// layersOf returns the layers that peers have by a plan.
+func layersOf(p plan.Plan, peers []plan.PeerID) (layers []int) {
+	for _, id := range p.Workers() {
+		if !slices.Contains(peers, id.Peer) {
+			continue
+		}
+		for _, at := range p.StagesOf(id) {
+			for l := p.At(at).Layers.First; l < p.At(at).Layers.End; l++ {
+				layers = append(layers, l)
+			}
+		}
+	}
+	return layers
 }
 
 // commitsOf returns the commits of the steps after a plan's start up to another one, which this node has taken itself.

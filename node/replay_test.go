@@ -36,3 +36,25 @@ func TestLostPeers(t *testing.T) {
 		}
 	}
 }
+
+// TestLayersOf: those of all stages of all lost members, which a replay begins with.
+func TestLayersOf(t *testing.T) {
+	var p plan.Plan
+	pipe := plan.Pipeline{}
+	for i, peer := range []plan.PeerID{"a", "b", "c", "b"} {
+		pipe.Stages = append(pipe.Stages, plan.Placement{Peer: peer, Device: "cpu", Layers: plan.LayerRange{First: 2 * i, End: 2*i + 2}})
+	}
+	p.Replicas = []plan.Pipeline{pipe}
+	for _, c := range []struct {
+		lost []plan.PeerID
+		want []int
+	}{
+		{nil, nil},
+		{[]plan.PeerID{"b"}, []int{2, 3, 6, 7}},
+		{[]plan.PeerID{"c", "a", "nobody"}, []int{0, 1, 4, 5}},
+	} {
+		if got := layersOf(p, c.lost); !slices.Equal(got, c.want) {
+			t.Errorf("%v have layers %v, want %v", c.lost, got, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package checkpointer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -429,6 +430,42 @@ func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
 	}
 	if pins, err := store.Pins(); err != nil || len(pins) > 0 {
 		t.Errorf("%v, pins %q are left", err, pins)
+	}
+}
+
+// TestOneHolderIsAskedForAllLayersAtOnce: each question costs a round trip.
+func TestOneHolderIsAskedForAllLayersAtOnce(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	state := map[plan.Hash][]byte{}
+	made := consensus.Checkpoint{Step: 23}
+	for l := range 3 {
+		data := []byte{byte(l)}
+		h := plan.Hash(blake3.Sum256(data))
+		state[h] = data
+		made.Layers = append(made.Layers, consensus.LayerRef{Layer: l, SizeBytes: 1, Chunks: []plan.Hash{h}, Holders: []plan.PeerID{"b"}})
+	}
+	log := &told{state: consensus.State{Checkpoint: made, Members: members("b", "me")}}
+	var asked []int
+	saver := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler), Fetcher: Fetcher{
+		Self: "me", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"b"} },
+		Fetch: func(_ context.Context, _ plan.PeerID, hashes []plan.Hash, put func(plan.Hash, []byte) error) error {
+			asked = append(asked, len(hashes))
+			for _, h := range hashes {
+				if err := put(h, state[h]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}}).For(plan.Plan{Start: 23})
+	saver.Fetch(t.Context(), []int{0, 2})
+	var got bytes.Buffer
+	if err := saver.Load(t.Context(), 2, &got); err != nil || !slices.Equal(got.Bytes(), []byte{2}) || !slices.Equal(asked, []int{2}) {
+		t.Errorf("%v: loaded %v, asked for %v chunks, want 2 at once", err, got.Bytes(), asked)
 	}
 }
 
