@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"pnode/swarm/transport"
@@ -15,13 +14,11 @@ var errClosedStream = errors.New("memory: write on a closed stream")
 
 // Stream is one end of a stream. The connection's mu guards all of it but the first block.
 type Stream struct {
-	conn      *Conn
-	peer      *Stream
-	ours      bool       // opened by this end
-	readOnce  sync.Mutex // held by Read, writeOnce by Write
-	writeOnce sync.Mutex
-	readable  chan struct{} // capacity 1
-	writable  chan struct{} // capacity 1
+	conn    *Conn
+	peer    *Stream
+	ours    bool // opened by this end
+	reading *transport.Waiting
+	writing *transport.Waiting
 
 	known   bool // to AcceptStream
 	ended   bool // both directions
@@ -29,25 +26,23 @@ type Stream struct {
 	queued  bool // in Conn.ready
 
 	// sending
-	out       []byte // taken over, and not yet on the line
-	unread    int    // bytes taken over that the peer has not read
-	writeErr  *transport.StreamError
-	closed    bool // by Close
-	outEnded  bool // the end is on the line
-	writeTime time.Time
+	out      []byte // taken over, and not yet on the line
+	unread   int    // bytes taken over that the peer has not read
+	writeErr *transport.StreamError
+	closed   bool // by Close
+	outEnded bool // the end is on the line
 
 	// receiving
-	in       []byte
-	readErr  *transport.StreamError
-	inEnded  bool // the end has come
-	eof      bool // all was read
-	readTime time.Time
+	in      []byte
+	readErr *transport.StreamError
+	inEnded bool // the end has come
+	eof     bool // all was read
 }
 
 // newStream returns the end of a new stream that opens it.
 func newStream(c *Conn) *Stream {
 	end := func(c *Conn) *Stream {
-		return &Stream{conn: c, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), urgency: urgencyFirst}
+		return &Stream{conn: c, reading: transport.NewWaiting(), writing: transport.NewWaiting(), urgency: urgencyFirst}
 	}
 	s := end(c)
 	s.peer = end(c.peer)
@@ -55,29 +50,10 @@ func newStream(c *Conn) *Stream {
 	return s
 }
 
-// wait blocks until something has changed or a deadline is over. Callers hold mu, which is free meanwhile.
-func (s *Stream) wait(changed chan struct{}, deadline time.Time) {
-	s.conn.mu.Unlock()
-	defer s.conn.mu.Lock()
-	var late <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-changed:
-	case <-late:
-	case <-s.conn.ctx.Done():
-	}
-}
-
-func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
-
 // Read implements transport.Stream.
 func (s *Stream) Read(p []byte) (n int, err error) {
-	s.readOnce.Lock()
-	defer s.readOnce.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	for {
@@ -91,7 +67,7 @@ func (s *Stream) Read(p []byte) (n int, err error) {
 			return 0, s.readErr
 		case s.conn.err != nil:
 			return 0, s.conn.err
-		case passed(s.readTime):
+		case s.reading.Late():
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return 0, nil
@@ -99,17 +75,17 @@ func (s *Stream) Read(p []byte) (n int, err error) {
 			n = copy(p, s.in)
 			s.in = s.in[n:]
 			s.peer.unread -= n
-			signal(s.peer.writable)
+			s.peer.writing.Changed()
 			return n, nil
 		}
-		s.wait(s.readable, s.readTime)
+		s.reading.Wait(s.conn.mu, s.conn.ctx.Done())
 	}
 }
 
 // Write implements transport.Stream.
 func (s *Stream) Write(p []byte) (n int, err error) {
-	s.writeOnce.Lock()
-	defer s.writeOnce.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	for {
@@ -120,7 +96,7 @@ func (s *Stream) Write(p []byte) (n int, err error) {
 			return n, s.conn.err
 		case s.closed:
 			return n, errClosedStream
-		case passed(s.writeTime):
+		case s.writing.Late():
 			return n, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return n, nil
@@ -133,7 +109,7 @@ func (s *Stream) Write(p []byte) (n int, err error) {
 			s.queue()
 			continue
 		}
-		s.wait(s.writable, s.writeTime)
+		s.writing.Wait(s.conn.mu, s.conn.ctx.Done())
 	}
 }
 
@@ -155,7 +131,7 @@ func (s *Stream) next() piece {
 		s.outEnded = true
 		s.over()
 	}
-	signal(s.writable)
+	s.writing.Changed()
 	return p
 }
 
@@ -182,7 +158,7 @@ func (s *Stream) take(p piece) {
 		s.inEnded = s.inEnded || p.end
 	}
 	s.over()
-	signal(s.readable)
+	s.reading.Changed()
 }
 
 // cutOut ends this end's direction at once, and tells the peer.
@@ -198,7 +174,7 @@ func (s *Stream) cutOut(why transport.StreamError) {
 	s.writeErr, s.outEnded, s.out = &why, true, nil
 	s.conn.control = append(s.conn.control, piece{to: s.peer, cut: &why.Code})
 	s.over()
-	signal(s.writable)
+	s.writing.Changed()
 	s.conn.send()
 }
 
@@ -221,7 +197,7 @@ func (s *Stream) Close() error {
 	if s.writeErr == nil && s.conn.err == nil {
 		s.closed = true
 		s.queue()
-		signal(s.writable)
+		s.writing.Changed()
 	}
 	return nil
 }
@@ -238,7 +214,7 @@ func (s *Stream) CancelRead(code transport.Code) {
 		s.conn.control = append(s.conn.control, piece{to: s.peer, stop: &code})
 		s.conn.send()
 	}
-	signal(s.readable)
+	s.reading.Changed()
 }
 
 // CancelWrite implements transport.Stream.
@@ -270,8 +246,7 @@ func (s *Stream) SetDeadline(t time.Time) error {
 func (s *Stream) SetReadDeadline(t time.Time) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.readTime = t
-	signal(s.readable)
+	s.reading.SetDeadline(t)
 	return nil
 }
 
@@ -279,7 +254,6 @@ func (s *Stream) SetReadDeadline(t time.Time) error {
 func (s *Stream) SetWriteDeadline(t time.Time) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.writeTime = t
-	signal(s.writable)
+	s.writing.SetDeadline(t)
 	return nil
 }

@@ -75,7 +75,10 @@ func (e *lineEnd) Write(p []byte) (int, error) {
 	w.free = w.free.Add(time.Duration(float64(len(p)) / w.rate * 1e9))
 	w.sent = append(w.sent, segment{append([]byte(nil), p...), w.free.Add(w.delay)})
 	w.mu.Unlock()
-	signal(w.came)
+	select {
+	case w.came <- struct{}{}:
+	default:
+	}
 	return len(p), nil
 }
 

@@ -104,7 +104,7 @@ func (c *Conn) readData(r io.Reader, h header) error {
 		c.consumed(h.length)
 		return nil
 	}
-	signal(s.readable)
+	s.reading.Changed()
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (c *Conn) handle(h header, payload []byte) error {
 		if h.kind == kindReset {
 			s.cutIn(&transport.StreamError{Remote: true, Code: transport.Code(number)})
 		}
-		signal(s.readable)
+		s.reading.Changed()
 		c.settle(s)
 	case kindStop:
 		s, err := c.lookUp(h)

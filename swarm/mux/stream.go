@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"pnode/swarm/transport"
@@ -18,12 +17,10 @@ var errClosedStream = errors.New("mux: write on a closed stream")
 
 // stream is one stream. The connection's mu guards all of it but the first block.
 type stream struct {
-	conn      *Conn
-	ours      bool
-	readOnce  sync.Mutex // held by Read, writeOnce by Write
-	writeOnce sync.Mutex
-	readable  chan struct{} // capacity 1
-	writable  chan struct{} // capacity 1
+	conn    *Conn
+	ours    bool
+	reading *transport.Waiting
+	writing *transport.Waiting
 
 	id       uint32 // 0 until its first frame is written
 	accepted bool
@@ -32,15 +29,14 @@ type stream struct {
 	control  bool // in Conn.control
 
 	// sending
-	buffer    queue  // goes before pending
-	pending   []byte // the rest of what Write is called with
-	sent      uint64
-	limit     uint64
-	writeErr  *transport.StreamError
-	closed    bool // by Close
-	resetDue  bool
-	outEnded  bool // END or RESET was written
-	writeTime time.Time
+	buffer   queue  // goes before pending
+	pending  []byte // the rest of what Write is called with
+	sent     uint64
+	limit    uint64
+	writeErr *transport.StreamError
+	closed   bool // by Close
+	resetDue bool
+	outEnded bool // END or RESET was written
 
 	// receiving
 	in        queue
@@ -50,12 +46,11 @@ type stream struct {
 	windowDue bool
 	inEnded   bool // END or RESET has come
 	eof       bool // all was read
-	readTime  time.Time
 }
 
 func newStream(c *Conn, ours bool) *stream {
 	s := &stream{
-		conn: c, ours: ours, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1), accepted: ours,
+		conn: c, ours: ours, reading: transport.NewWaiting(), writing: transport.NewWaiting(), accepted: ours,
 		urgency: urgencyFirst, limit: streamWindow, window: newWindow(streamWindow, maxStreamWindow),
 	}
 	if c.cfg.FixedWindows {
@@ -65,36 +60,10 @@ func newStream(c *Conn, ours bool) *stream {
 	return s
 }
 
-// wait blocks until something has changed or a deadline is over. Callers hold mu, which is free meanwhile.
-func (s *stream) wait(changed chan struct{}, deadline time.Time) {
-	s.conn.mu.Unlock()
-	defer s.conn.mu.Lock()
-	var late <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-changed:
-	case <-late:
-	case <-s.conn.ctx.Done():
-	}
-}
-
-func signal(changed chan struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
-}
-
-func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
-
 // Read implements transport.Stream.
 func (s *stream) Read(p []byte) (n int, err error) {
-	s.readOnce.Lock()
-	defer s.readOnce.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +78,7 @@ func (s *stream) Read(p []byte) (n int, err error) {
 			return 0, s.readErr
 		case c.err != nil:
 			return 0, c.err
-		case passed(s.readTime):
+		case s.reading.Late():
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return 0, nil
@@ -117,7 +86,7 @@ func (s *stream) Read(p []byte) (n int, err error) {
 		if s.in.bytes > 0 {
 			break
 		}
-		s.wait(s.readable, s.readTime)
+		s.reading.Wait(&c.mu, c.ctx.Done())
 	}
 	for n < len(p) && s.in.bytes > 0 {
 		from := s.in.front()
@@ -176,8 +145,8 @@ func (s *stream) unsent() int { return s.buffer.bytes + len(s.pending) }
 
 // Write implements transport.Stream. It returns when all but at most 16 KiB was given to the socket.
 func (s *stream) Write(p []byte) (int, error) {
-	s.writeOnce.Lock()
-	defer s.writeOnce.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +160,7 @@ func (s *stream) Write(p []byte) (int, error) {
 			err = c.err
 		case first && s.closed:
 			err = errClosedStream
-		case (first || len(s.pending) > 0) && passed(s.writeTime):
+		case (first || len(s.pending) > 0) && s.writing.Late():
 			err = os.ErrDeadlineExceeded
 		}
 		if err != nil && (first || len(s.pending) > 0) {
@@ -204,7 +173,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		if len(s.pending) == 0 {
 			return len(p), nil
 		}
-		s.wait(s.writable, s.writeTime)
+		s.writing.Wait(&c.mu, c.ctx.Done())
 	}
 }
 
@@ -235,7 +204,7 @@ func (s *stream) take(b []byte, n int) []byte {
 	}
 	if len(s.pending) == 0 {
 		s.pending = nil
-		signal(s.writable)
+		s.writing.Changed()
 	}
 	return b
 }
@@ -278,7 +247,7 @@ func (s *stream) cutIn(err *transport.StreamError) {
 	}
 	s.windowDue = false
 	s.conn.consumed(s.in.drop())
-	signal(s.readable)
+	s.reading.Changed()
 }
 
 // CancelWrite implements transport.Stream.
@@ -297,7 +266,7 @@ func (s *stream) cutOut(err *transport.StreamError) {
 	s.buffer.drop()
 	s.resetDue = true
 	s.conn.attend(s)
-	signal(s.writable)
+	s.writing.Changed()
 }
 
 // SetUrgency implements transport.Stream.
@@ -324,8 +293,7 @@ func (s *stream) SetDeadline(t time.Time) error {
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.readTime = t
-	signal(s.readable)
+	s.reading.SetDeadline(t)
 	return nil
 }
 
@@ -333,8 +301,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 func (s *stream) SetWriteDeadline(t time.Time) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.writeTime = t
-	signal(s.writable)
+	s.writing.SetDeadline(t)
 	return nil
 }
 

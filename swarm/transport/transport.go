@@ -5,7 +5,7 @@
 // Both ends have proved their peer ID before a Conn is made. A Conn carries streams of bytes in both directions, each
 // with its own flow control: one that is not read never stops another. Streams of a lower urgency value are sent first.
 //
-// The package has no goroutines. It is imported by swarm and its rooms, and by pipeline/link.
+// The package has no goroutines. [Waiting] is what the streams of mux and memory have in common. It is imported by swarm and its rooms, and by pipeline/link.
 package transport
 
 import (
