@@ -37,6 +37,7 @@ type generation struct {
 	sent    *replay.Log          // what workers here send to other nodes
 	cadence *checkpointer.Cadence
 	stepped chan struct{} // closed when a worker here has made its first step
+	newest  atomic.Uint64 // the newest step that a worker here has made
 	first   sync.Once     // closes stepped
 	session atomic.Pointer[link.Session]
 	// substitutes receives who goes on in a lost member's place, once; replaced is set when it has, and is the loop's.
@@ -281,6 +282,8 @@ func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 func (g *generation) step(session *link.Session, id plan.WorkerID, r pipeline.StepResult) {
 	g.record(g.plan, id, r)
 	g.monitor.Step(r)
+	for old := g.newest.Load(); uint64(r.Step) > old && !g.newest.CompareAndSwap(old, uint64(r.Step)); old = g.newest.Load() {
+	}
 	g.first.Do(func() {
 		session.Settled()
 		close(g.stepped)

@@ -175,7 +175,11 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	if l.generation != nil {
 		l.generation.cadence.Committed(id.Step)
 	}
-	l.replayer.Forget(id.Step)
+	through := id.Step
+	if s := state.Substitute; s != nil && s.Replays {
+		through = min(through, s.From) // it needs what comes after
+	}
+	l.replayer.Forget(through)
 	l.keep(state, given)
 }
 

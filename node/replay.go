@@ -51,10 +51,12 @@ func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 		return nil
 	}
 	state := r.raft.State()
-	p := r.plan
+	p, err := r.commits.From(parts[0].From, r.plan)
+	if err != nil {
+		return err
+	}
 	lost := lostPeers(state, p, parts)
 	living := p.Senders(lost, state.Run.Model.Tied())
-	p.Start = parts[0].From
 	commits, err := r.commitsOf(p, s.Step)
 	if err != nil {
 		return err
@@ -160,14 +162,26 @@ func (r *remains) lostWorker(id plan.WorkerID, run plan.RunSpec, p plan.Plan, fr
 // substitutePatience bounds the wait for the log's word on a lost member: a leader may have to be elected first.
 const substitutePatience = 3 * time.Second
 
-// replaceable reports whether another member could go on in a peer's place.
-func (g *generation) replaceable(peer plan.PeerID) bool { return len(g.plan.Substitutes(peer)) > 0 }
+// replaceable reports whether another member could go on in a peer's place: from its own memory, or from the newest checkpoint,
+// for which this node has kept what it sent since.
+func (g *generation) replaceable(peer plan.PeerID) bool {
+	if len(g.plan.Substitutes(peer)) > 0 {
+		return true
+	}
+	return len(g.plan.Replayers(peer)) > 0 && g.sent.First() <= max(g.plan.Start, g.raft.State().Checkpoint.Step)+1
+}
 
-// substitute has the session exchange a lost member's messages with its substitute, which gets what was sent in the newest steps
+// made returns the newest step that a worker here has made, which all workers have reported. Others may say that there are more.
+func (g *generation) made() plan.Step { return max(g.plan.Start, plan.Step(g.newest.Load())) }
+
+// substitute has the session exchange a lost member's messages with its substitute, which gets what was sent since its state
 // again. No worker has state that is older than the one before the newest: the others' reports are in every commit.
 func (g *generation) substitute(s consensus.Substitute, session *link.Session) error {
 	state := g.raft.State()
-	after := max(g.plan.Start, g.monitor.NewestStep()-1, min(g.sent.First()-1, state.Checkpoint.Step))
+	after := max(g.plan.Start, g.made()-1, min(g.sent.First()-1, state.Checkpoint.Step))
+	if s.Replays {
+		after = s.From
+	}
 	frames, kept := g.sent.After(after, s.Lost)
 	if !kept {
 		return fmt.Errorf("node: the messages after step %d are kept from step %d on", after, g.sent.First())
@@ -176,6 +190,9 @@ func (g *generation) substitute(s consensus.Substitute, session *link.Session) e
 		return err
 	}
 	text := fmt.Sprintf("%s is gone, and %s computes its part from step %d on: no step is done again", state.NameOf(s.Lost), state.NameOf(s.By), g.monitor.NewestStep()+1)
+	if s.Replays {
+		text = fmt.Sprintf("%s is gone, and %s computes its part from the checkpoint of step %d on: nobody else does a step again", state.NameOf(s.Lost), state.NameOf(s.By), s.From)
+	}
 	g.monitor.Publish(api.Event{Kind: api.KindMember, Generation: g.plan.Generation, Step: g.monitor.NewestStep(), Message: text})
 	return nil
 }
@@ -196,13 +213,16 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 		c.add(func(steps context.Context) error {
 			saves, cancel := context.WithCancel(saves)
 			defer cancel()
-			w, held, err := g.newSubstitute(steps, id, with)
+			w, release, err := g.newSubstitute(steps, id, s, with)
 			if err != nil { // that of another error is to end the generation, and not this node
+				if s.Replays && steps.Err() == nil {
+					g.replayer.Fail() // another one is asked
+				}
 				detail := fmt.Sprintf("%s cannot go on in its place: %v", g.state.NameOf(g.self), err)
 				return lostPeerError{g.state.NameOf(s.Lost), &plan.Fault{Accused: s.Lost, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: detail}}
 			}
 			defer w.Close()
-			defer held.Release()
+			defer release()
 			if err = w.Run(steps, saves); err != nil {
 				cancel()
 			}
@@ -214,13 +234,54 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 	}
 }
 
-// newSubstitute makes a lost member's worker here, on a device of the same name if there is one, with the state of a worker
-// here that has its layers. That one waits with its next update until the state is copied.
-func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, with standIn) (*pipeline.Worker, *pipeline.Held, error) {
+// newSubstitute makes a lost member's worker here, on a device of the same name if there is one. release lets go of what it
+// loads from.
+func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, with standIn) (w *pipeline.Worker, release func(), err error) {
+	from, err := g.lostState(ctx, id, s, with)
+	if err != nil {
+		return nil, nil, err
+	}
+	device, err := g.hardware.Device(id.Device)
+	if err != nil {
+		device = g.hardware.First()
+	}
+	before, _ := g.heartbeats.Last(g.self)
+	w, err = pipeline.New(pipeline.Config{
+		Worker: id, Run: *g.state.Run, Plan: from.plan, Taken: from.taken, Data: g.data, Keeper: from.keeper,
+		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, with.session.As(id.Peer, g.made())),
+		OnLoaded: func() {
+			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
+			from.release()
+		},
+		OnStep: func(r pipeline.StepResult) { g.record(from.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
+		Usual: time.Duration(before.StepNanos), Stop: func() bool { return false },
+	})
+	if err != nil {
+		from.release()
+		return nil, nil, hardware.ExplainMemory(err)
+	}
+	return w, from.release, nil
+}
+
+// lostState holds what a lost member's worker goes on from.
+type lostState struct {
+	plan    plan.Plan // from the step of the state on
+	taken   wire.Commit
+	keeper  pipeline.Keeper
+	release func()
+}
+
+// lostState returns the state of the newest checkpoint, or that of a worker here that has the lost one's layers. That one waits with
+// its next update until the state is released.
+func (g *generation) lostState(ctx context.Context, id plan.WorkerID, s consensus.Substitute, with standIn) (lostState, error) {
+	if s.Replays {
+		p, err := g.commits.From(s.From, g.plan)
+		return lostState{plan: p, keeper: g.checkpointer.For(p), release: func() {}}, err
+	}
 	select {
 	case <-with.loaded:
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return lostState{}, ctx.Err()
 	}
 	donor := g.plan.Donor(id, g.self)
 	var held *pipeline.Held
@@ -231,28 +292,9 @@ func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, with s
 		}
 	}
 	if held == nil {
-		return nil, nil, fmt.Errorf("node: no state of %s: %w", id.Device, err)
+		return lostState{}, fmt.Errorf("node: no state of %s: %w", id.Device, err)
 	}
-	device, err := g.hardware.Device(id.Device)
-	if err != nil {
-		device = g.hardware.First()
-	}
-	before, _ := g.heartbeats.Last(g.self)
-	w, err := pipeline.New(pipeline.Config{
-		Worker: id, Run: *g.state.Run, Plan: held.Plan(), Taken: held.Taken(), Data: g.data, Keeper: heldKeeper{held, g.checkpointer.For(g.plan)},
-		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, g.sent.Keep(with.session.As(id.Peer))),
-		OnLoaded: func() {
-			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", held.Step())
-			held.Release()
-		},
-		OnStep: func(r pipeline.StepResult) { g.record(g.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
-		Usual: time.Duration(before.StepNanos), Stop: func() bool { return false },
-	})
-	if err != nil {
-		held.Release()
-		return nil, nil, err
-	}
-	return w, held, nil
+	return lostState{held.Plan(), held.Taken(), heldKeeper{held, g.checkpointer.For(g.plan)}, held.Release}, nil
 }
 
 // heldKeeper loads what a worker here has in memory, and saves as its own workers do.

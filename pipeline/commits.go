@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"sync"
 
 	"pnode/pipeline/wire"
@@ -21,6 +22,8 @@ type Commits struct {
 type keptCommit struct {
 	generation plan.Generation
 	commit     wire.Commit
+	// following is the schedule of the next step, in its text form; empty while it is the plan's.
+	following string
 }
 
 // Put takes in the commit of a generation's step. Those of later steps are dropped: the run does these again.
@@ -36,7 +39,11 @@ func (c *Commits) Put(g plan.Generation, commit wire.Commit) {
 	for step := commit.Step + 1; c.kept[step].generation != 0; step++ {
 		delete(c.kept, step)
 	}
-	c.kept[commit.Step] = keptCommit{g, commit}
+	kept := keptCommit{g, commit, commit.Next}
+	if before := c.kept[commit.Step-1]; commit.Next == "" && before.generation == g {
+		kept.following = before.following
+	}
+	c.kept[commit.Step] = kept
 	if commit.Step >= keptCommits {
 		delete(c.kept, commit.Step-keptCommits)
 	}
@@ -51,4 +58,28 @@ func (c *Commits) At(step plan.Step) (plan.Generation, wire.Commit, bool) {
 	defer c.mu.Unlock()
 	k := c.kept[step]
 	return k.generation, k.commit, k.generation != 0
+}
+
+// From returns a plan as its workers went on with it after a step: with that step as its start, and the schedule that commits
+// have named by then.
+func (c *Commits) From(step plan.Step, p plan.Plan) (plan.Plan, error) {
+	if step > p.Start {
+		c.mu.Lock()
+		kept := c.kept[step]
+		c.mu.Unlock()
+		if kept.generation != p.Generation {
+			return p, fmt.Errorf("pipeline: the commit of step %d is not here", step)
+		}
+		if kept.following != "" {
+			choice, err := plan.ParseScheduleChoice(kept.following)
+			if err == nil {
+				p, err = p.WithSchedule(choice)
+			}
+			if err != nil {
+				return p, fmt.Errorf("%w: %w", ErrBadConfig, err)
+			}
+		}
+	}
+	p.Start = step
+	return p, nil
 }

@@ -90,7 +90,9 @@
 //
 // A worker of another replica with the same layers has the same state. Between two of its updates it can be held still
 // (Worker.Hold) for another Worker to load from. That one is the lost worker: it has its place in the plan, gets again what it had
-// got since that step, and goes on in the same generation. No other worker learns of it [held.go].
+// got since that step, and goes on in the same generation. No other worker learns of it [held.go]. Without another replica it may
+// begin with a checkpoint of the generation, and the schedule that the plan had come to (Commits.From): it takes the commits of the steps since
+// as they came, and what it sends of these is dropped.
 //
 // # Concurrency
 //

@@ -21,7 +21,8 @@ const (
 func (v view) dead() (verdict, bool) {
 	for _, m := range v.Members {
 		if m.Ended {
-			return verdict{Gone: m.Peer, Ended: true, By: v.substitute(m.Peer), Why: "its process has ended"}, true
+			by, replays := v.substitute(m.Peer)
+			return verdict{Gone: m.Peer, Ended: true, By: by, Replays: replays, Why: "its process has ended"}, true
 		}
 	}
 	for _, m := range v.Members {

@@ -13,6 +13,8 @@ type verdict struct {
 	Ended bool        // which it has said
 	// By goes on in its place; empty: the generation ends.
 	By plan.PeerID
+	// Replays: it begins with the newest checkpoint, and not with state in its memory.
+	Replays bool
 	// Salvage has the state that the living have in memory saved; nil is no. Prepare has the next plan looked for
 	// meanwhile, as it will be once Suspect is gone, if there is one.
 	Salvage  *consensus.Salvage

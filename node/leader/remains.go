@@ -2,6 +2,7 @@ package leader
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -130,45 +131,54 @@ func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer)
 	for _, o := range own {
 		living[o.By] = true
 	}
-	var able []plan.PeerID
-	for peer := range living {
-		if b, _ := w.beats.Last(peer); !b.NoReplay {
-			able = append(able, peer)
-		}
-	}
-	stored, holds := map[plan.PeerID]int64{}, map[plan.PeerID]int{} // bytes of the stages that are lost, and how many of them
 	var lost []plan.StageID
 	var gone []plan.PeerID
 	for r, pipe := range state.Plan.Replicas {
 		for s, place := range pipe.Stages {
 			if !living[place.Peer] {
-				id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}
-				lost = append(lost, id)
+				lost = append(lost, plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
 				gone = append(gone, place.Peer)
-				holds[state.Holder(id)]++
-				for _, l := range state.Checkpoint.Layers {
-					for _, h := range l.Holders {
-						if place.Layers.Contains(l.Layer) {
-							stored[h] += l.SizeBytes
-						}
-					}
+			}
+		}
+	}
+	able := w.order(state, slices.Collect(maps.Keys(living)), lost)
+	if len(able) == 0 || !w.kept(state, state.Plan.Senders(gone, state.Run.Model.Tied())) {
+		return nil
+	}
+	for _, id := range lost {
+		all = append(all, offer{By: able[0], StageID: id, Replay: true, From: state.Checkpoint.Step})
+	}
+	return all
+}
+
+// kept reports whether members have all messages that they sent since the newest checkpoint.
+func (w *salvageWatch) kept(state consensus.State, peers []plan.PeerID) bool {
+	return !slices.ContainsFunc(peers, func(p plan.PeerID) bool {
+		b, _ := w.beats.Last(p)
+		return b.Kept == 0 || b.Kept > state.Checkpoint.Step+1
+	})
+}
+
+// order returns the members that have not failed to replay lost stages: first who has stored most of their state at the checkpoint, as
+// the log knows, or is to hold most of the copies.
+func (w *salvageWatch) order(state consensus.State, peers []plan.PeerID, lost []plan.StageID) []plan.PeerID {
+	stored, holds := map[plan.PeerID]int64{}, map[plan.PeerID]int{} // bytes of the stages that are lost, and how many of them
+	for _, id := range lost {
+		holds[state.Holder(id)]++
+		for _, l := range state.Checkpoint.Layers {
+			for _, h := range l.Holders {
+				if state.Plan.At(id).Layers.Contains(l.Layer) {
+					stored[h] += l.SizeBytes
 				}
 			}
 		}
 	}
-	for _, peer := range state.Plan.Senders(gone, state.Run.Model.Tied()) {
-		if b, _ := w.beats.Last(peer); b.Kept == 0 || b.Kept > state.Checkpoint.Step+1 {
-			return nil
-		}
-	}
-	if len(able) == 0 {
-		return nil
-	}
-	best := slices.MinFunc(able, func(a, b plan.PeerID) int {
+	able := slices.DeleteFunc(slices.Clone(peers), func(p plan.PeerID) bool {
+		b, _ := w.beats.Last(p)
+		return b.NoReplay
+	})
+	slices.SortFunc(able, func(a, b plan.PeerID) int {
 		return cmp.Or(cmp.Compare(stored[b], stored[a]), cmp.Compare(holds[b], holds[a]), cmp.Compare(a, b))
 	})
-	for _, id := range lost {
-		all = append(all, offer{By: best, StageID: id, Replay: true, From: state.Checkpoint.Step})
-	}
-	return all
+	return able
 }

@@ -130,6 +130,9 @@ func randomView(r *rand.Rand) view {
 	if odd(8) {
 		v.Ended = "the loss jumped"
 	}
+	if odd(3) {
+		v.Replayers = map[plan.PeerID][]plan.PeerID{peers[r.IntN(5)]: {peers[r.IntN(5)]}}
+	}
 	if !v.broken() {
 		return v
 	}

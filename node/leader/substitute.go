@@ -2,27 +2,69 @@ package leader
 
 import (
 	"slices"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
-// substitute returns who goes on in the place of a member that is lost, so that nobody ends the generation; empty where that is
-// no way. Members that have given the generation up are past it, and a plan that ends anyway needs nobody. Of those that have the
-// layers the one with the fewest stages computes them twice.
-func (v view) substitute(lost plan.PeerID) plan.PeerID {
+// substitute returns who goes on in the place of a member that is lost, so that nobody ends the generation, and whether from the
+// newest checkpoint; empty where that is no way. Members that have given the generation up are past it, and a plan that ends anyway
+// needs nobody. Of those that have the layers in memory the one with the fewest stages computes them twice.
+func (v view) substitute(lost plan.PeerID) (by plan.PeerID, replays bool) {
 	if v.Carried.Lost != "" || v.Paused || v.Saved || v.Ending || v.Ended != "" || v.Salvage != nil || v.Stall.For > 0 || len(v.Trial.Accusations) > 0 {
-		return ""
+		return "", false
 	}
-	able := slices.DeleteFunc(v.Plan.Substitutes(lost), func(p plan.PeerID) bool {
-		return !slices.ContainsFunc(v.Members, func(m memberView) bool {
-			return m.Peer == p && m.Active && !m.Restarted && !m.Ended && m.Silent <= DeadAfter
-		})
+	if v.absence() != "" {
+		return "", false
+	}
+	if able := slices.DeleteFunc(v.Plan.Substitutes(lost), v.away); len(able) > 0 {
+		return slices.MinFunc(able, func(a, b plan.PeerID) int { return v.stagesOf(a) - v.stagesOf(b) }), false
+	}
+	others := slices.DeleteFunc(slices.Clone(v.Plan.Peers()), func(p plan.PeerID) bool { return p == lost })
+	if able := v.Replayers[lost]; len(able) > 0 && !slices.ContainsFunc(others, v.away) {
+		return able[0], true
+	}
+	return "", false
+}
+
+// away reports whether a member cannot do more than it does.
+func (v view) away(peer plan.PeerID) bool {
+	return !slices.ContainsFunc(v.Members, func(m memberView) bool {
+		return m.Peer == peer && m.Active && !m.Restarted && !m.Ended && m.Silent <= DeadAfter
 	})
-	if len(able) == 0 || v.absence() != "" {
-		return ""
+}
+
+// mostCatchUp is for how long steps may wait until a substitute has computed those since the newest checkpoint again, which is half of
+// what workers wait for each other at least; fewCatchUp steps it may in any case, since that is longer where steps are slow.
+const (
+	mostCatchUp = 15 * time.Second
+	fewCatchUp  = 5
+)
+
+// replayers returns who could go on from the newest checkpoint in the place of members whose process has ended, best first. Nobody
+// could where somebody has not kept what it sent since, or where that takes too long: newest is the step that the plan has come to.
+func (w *salvageWatch) replayers(state consensus.State, members []memberView, newest plan.Step) map[plan.PeerID][]plan.PeerID {
+	all := map[plan.PeerID][]plan.PeerID{}
+	for _, m := range members {
+		if !m.Ended || !state.Plan.Places(m.Peer) {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(state.Plan.Peers()), func(p plan.PeerID) bool { return p == m.Peer })
+		steps := newest - min(newest, state.Checkpoint.Step)
+		long := time.Duration(min(steps, 1<<20))*min(w.beats.StepTime(state.Plan), slowStep) > mostCatchUp
+		if steps > fewCatchUp && long || !w.kept(state, others) {
+			continue
+		}
+		var lost []plan.StageID
+		for _, id := range state.Plan.Workers() {
+			if id.Peer == m.Peer {
+				lost = append(lost, state.Plan.StagesOf(id)...)
+			}
+		}
+		all[m.Peer] = w.order(state, state.Plan.Replayers(m.Peer), lost)
 	}
-	return slices.MinFunc(able, func(a, b plan.PeerID) int { return v.stagesOf(a) - v.stagesOf(b) })
+	return all
 }
 
 // stagesOf counts a peer's stages.

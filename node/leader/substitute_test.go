@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -50,8 +51,8 @@ func TestWhoGoesOnInALostOnesPlace(t *testing.T) {
 	} {
 		v := lossOf(c.lost)
 		c.change(&v)
-		if got := v.substitute(c.lost); got != c.want {
-			t.Errorf("%s: %q goes on, want %q", name, got, c.want)
+		if got, replays := v.substitute(c.lost); got != c.want || replays {
+			t.Errorf("%s: %q goes on, want %q; from a checkpoint: %t", name, got, c.want, replays)
 		}
 		if got := decide(v); got.Gone == c.lost && got.Ended && got.By != c.want {
 			t.Errorf("%s: the verdict is %+v", name, got)
@@ -80,6 +81,7 @@ func TestASubstituteIsFollowedByAPlan(t *testing.T) {
 	}{
 		"asks for a pause":       {func(*view) {}, verdict{Pause: true, Why: why}},
 		"without copies":         {func(v *view) { v.Copying = true }, verdict{Pause: true, Why: why}},
+		"whoever else comes":     {func(v *view) { v.Members = append(v.Members, memberView{Peer: "e", Active: true, Restarted: true}) }, verdict{Pause: true, Why: why}},
 		"waits for the save":     {func(v *view) { v.Paused, v.SavePatience = true, time.Minute }, verdict{}},
 		"plans then":             {func(v *view) { v.Paused, v.Saved = true, true }, verdict{Plan: true, Why: why}},
 		"the substitute is gone": {func(v *view) { v.Members = v.Members[:1]; v.BrokenFor = time.Minute }, verdict{Plan: true, Why: "desk is gone"}},
@@ -94,5 +96,85 @@ func TestASubstituteIsFollowedByAPlan(t *testing.T) {
 	said := []accusation{{By: "b", Fault: plan.Fault{Accused: "a"}}, {By: "b", Fault: plan.Fault{Accused: "d"}}}
 	if got := (carried{"a", "c"}).accused(said); got[0].Accused != "c" || got[1].Accused != "d" || said[0].Accused != "a" {
 		t.Errorf("the substitute answers for %+v of %+v", got, said)
+	}
+}
+
+// TestWhoGoesOnFromTheCheckpoint: nobody where somebody has the state in memory, and only while all others carry the plan out.
+func TestWhoGoesOnFromTheCheckpoint(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*view)
+		want    plan.PeerID
+		replays bool
+	}{
+		"the first one":            {func(*view) {}, "d", true},
+		"the next one where it is": {func(v *view) { v.Replayers["a"] = []plan.PeerID{"b"} }, "b", true},
+		"nobody who could":         {func(v *view) { v.Replayers = nil }, "", false},
+		"in memory":                {func(v *view) { v.Plan = twins() }, "c", false},
+		"one who leaves":           {func(v *view) { v.Members[3].Active, v.Members[3].Leaving = false, true }, "", false},
+		"another one silent":       {func(v *view) { v.Members[1].Silent = DeadAfter + time.Second }, "", false},
+		"two lost at once":         {func(v *view) { v.Members[2].Ended = true }, "", false},
+		"a pause":                  {func(v *view) { v.Paused = true }, "", false},
+		"a substitute before it":   {func(v *view) { v.Carried = carried{"c", "b"} }, "", false},
+	} {
+		v := lossOf("a")
+		v.Plan, v.Replayers = twoByTwo(), map[plan.PeerID][]plan.PeerID{"a": {"d", "b", "c"}}
+		c.change(&v)
+		if by, replays := v.substitute("a"); by != c.want || replays != c.replays {
+			t.Errorf("%s: %q goes on, from the checkpoint: %t; want %q, %t", name, by, replays, c.want, c.replays)
+		}
+		if got := decide(v); got.Gone == "a" && (got.By != c.want || got.Replays != c.replays) {
+			t.Errorf("%s: the verdict is %+v", name, got)
+		}
+	}
+}
+
+// TestWhoCouldGoOnFromTheCheckpoint: who has stored most of the lost state, while all others have kept what they sent since and the steps
+// since are few.
+func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
+	const second = int64(time.Second)
+	for name, c := range map[string]struct {
+		lost   plan.PeerID
+		newest plan.Step
+		change func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat)
+		want   []plan.PeerID
+	}{
+		"who has stored it":      {"a", 37, func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat) {}, []plan.PeerID{"d", "b", "c"}},
+		"the coordinator's":      {"d", 37, func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat) {}, nil},
+		"one that has failed":    {"a", 37, func(_ *consensus.State, b map[plan.PeerID]*gossip.Heartbeat) { b["d"].NoReplay = true }, []plan.PeerID{"b", "c"}},
+		"one that has forgotten": {"a", 37, func(_ *consensus.State, b map[plan.PeerID]*gossip.Heartbeat) { b["c"].Kept = 32 }, nil},
+		"one that keeps nothing": {"a", 37, func(_ *consensus.State, b map[plan.PeerID]*gossip.Heartbeat) { b["c"].Kept = 0 }, nil},
+		"as many as may be":      {"a", 45, func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat) {}, []plan.PeerID{"d", "b", "c"}},
+		"too many steps":         {"a", 46, func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat) {}, nil},
+		"few long ones": {"a", 35, func(_ *consensus.State, b map[plan.PeerID]*gossip.Heartbeat) {
+			for _, beat := range b {
+				beat.StepNanos = 60 * second
+			}
+		}, []plan.PeerID{"d", "b", "c"}},
+		"state in parts": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Plan.Sharded = plan.LayerRanges{{First: 0, End: 1}}
+		}, nil},
+		"a newer checkpoint": {"a", 60, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) { s.Checkpoint.Step = 59 }, []plan.PeerID{"d", "b", "c"}},
+		"an old word of it":  {"a", 20, func(*consensus.State, map[plan.PeerID]*gossip.Heartbeat) {}, []plan.PeerID{"d", "b", "c"}},
+	} {
+		p, beats := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}, map[plan.PeerID]*gossip.Heartbeat{}
+		state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Checkpoint: consensus.Checkpoint{Step: 30}}
+		var members []memberView
+		for i, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+			p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer, Device: "cpu", Holder: "b", Layers: plan.LayerRange{First: i, End: i + 1}})
+			state.Members = append(state.Members, consensus.Member{Peer: peer, State: consensus.Active})
+			state.Checkpoint.Layers = append(state.Checkpoint.Layers, consensus.LayerRef{Layer: i, SizeBytes: 1, Holders: []plan.PeerID{peer, "d"}})
+			members = append(members, memberView{Peer: peer, Active: true, Ended: peer == c.lost})
+			beats[peer] = &gossip.Heartbeat{Peer: peer, Generation: 3, Kept: 31, Step: c.newest, StepNanos: second}
+		}
+		state.Plan = p
+		c.change(&state, beats)
+		tracker := gossip.NewTracker()
+		for _, b := range beats {
+			tracker.Note(*b, time.Now())
+		}
+		got := (&salvageWatch{beats: tracker}).replayers(state, members, c.newest)
+		if !slices.Equal(got[c.lost], c.want) || len(got) > 1 {
+			t.Errorf("%s: %v could, want %v", name, got, c.want)
+		}
 	}
 }

@@ -89,6 +89,7 @@ func (t *term) view(m moment) view {
 	for _, p := range state.Plan.Peers() {
 		v.Names[p] = state.NameOf(p)
 	}
+	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
 	v.charges = t.court.look(m, v.Carried)
 	v.remains = t.salvages.look(state, v.broken(), m.now)
 	return v
@@ -142,10 +143,15 @@ func (t *term) markGone(ctx context.Context, state consensus.State, v verdict) e
 	m, _ := state.Member(v.Gone)
 	t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
 	if v.By != "" {
-		t.Log.Info("another node goes on in its place", "peer", v.By)
-		err := t.Consensus.Propose(ctx, consensus.Substitute{
-			Generation: state.Plan.Generation, Lost: v.Gone, ProcessEpoch: m.ProcessEpoch, By: v.By, Reason: v.Why,
-		})
+		e := consensus.Substitute{Generation: state.Plan.Generation, Lost: v.Gone, ProcessEpoch: m.ProcessEpoch, By: v.By, Replays: v.Replays, Reason: v.Why}
+		if v.Replays {
+			e.From = state.Checkpoint.Step
+		}
+		t.Log.Info("another node goes on in its place", "peer", v.By, "replays", v.Replays, "from", e.From)
+		err := t.Consensus.Propose(ctx, e)
+		if v.Replays && t.Consensus.State().Checkpoint.Step != e.From {
+			err = unlessStale(err) // there is a newer checkpoint to begin with
+		}
 		if !errors.Is(err, consensus.ErrRejected) {
 			return err
 		}

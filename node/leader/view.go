@@ -28,7 +28,9 @@ type view struct {
 	// Orphaned: a layer of the newest checkpoint was with members alone that have left the run.
 	Orphaned bool
 	Carried  carried
-	Stall    stall
+	// Replayers says who could go on from the newest checkpoint in the place of a member whose process has ended, best first.
+	Replayers map[plan.PeerID][]plan.PeerID
+	Stall     stall
 	wish
 	pause
 	charges
@@ -100,6 +102,7 @@ func (v view) absent() map[plan.PeerID]string {
 	}
 	for _, m := range v.Members {
 		switch {
+		case !v.Plan.Places(m.Peer): // who came after the plan counts as started again, too
 		case m.Restarted:
 			absent[m.Peer] = "was started again"
 		case m.Active || m.Leaving:

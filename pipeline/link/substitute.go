@@ -214,17 +214,21 @@ func (s *Session) conceivable(by plan.PeerID, tag wire.Tag, bytes int) bool {
 }
 
 // As returns what the workers of a lost peer exchange messages with, in whose place this node goes on. What they send to
-// its own workers stays here.
-func (s *Session) As(lost plan.PeerID) Part { return Part{s, lost} }
+// its own workers stays here. What they send to others in steps up to done goes nowhere: these have it.
+func (s *Session) As(lost plan.PeerID, done plan.Step) Part { return Part{s, lost, done} }
 
 // Part is a lost peer's end of a session.
 type Part struct {
 	*Session
 	lost plan.PeerID
+	done plan.Step
 }
 
 // Send is Session.Send in the name of the lost peer.
 func (p Part) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
+	if f.Tag.Step <= p.done && to != p.lost {
+		return nil
+	}
 	if p.stand.carrier(to) != p.self() {
 		return p.Session.Send(ctx, to, f)
 	}

@@ -33,8 +33,13 @@ func to(stage plan.Stage, step plan.Step, index int32) wire.Tag {
 // withLine runs four peers in a bubble; the second one's endpoint is lost once lose is called.
 func withLine(t *testing.T, f func(t *testing.T, c *cluster, s []*Session, lose func())) {
 	t.Helper()
+	withLineOf(t, Options{}, f)
+}
+
+func withLineOf(t *testing.T, opt Options, f func(t *testing.T, c *cluster, s []*Session, lose func())) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 4, LinkConditions{Delay: time.Millisecond}, Options{})
+		c, _ := emulated(t, 4, LinkConditions{Delay: time.Millisecond}, opt)
 		defer c.close()
 		var s []*Session
 		for _, e := range c.endpoints {
@@ -86,7 +91,7 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 		if err := by.Substitute(lost, self, 4, nil); err != nil {
 			t.Fatal(err)
 		}
-		part := by.As(lost)
+		part := by.As(lost, 0)
 		for _, f := range []wire.Frame{{Tag: to(2, 5, 0), Payload: []byte("once")}, {Tag: to(2, 5, 1), Payload: []byte("from the substitute")}} {
 			if err := part.Send(t.Context(), c.ids[2], f); err != nil { // before anybody else knows
 				t.Fatal(err)
@@ -122,6 +127,51 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 	})
 }
 
+// TestASubstituteGetsManyStepsAtOnce: more messages than its inbox has room for come in order as they are received, and what it sends of
+// steps that are done goes nowhere.
+func TestASubstituteGetsManyStepsAtOnce(t *testing.T) {
+	const most, each, steps = 4, 8, 5
+	withLineOf(t, Options{InboxFrames: most}, func(t *testing.T, c *cluster, s []*Session, lose func()) {
+		before, lost, after, by := s[0], c.ids[1], s[2], s[3]
+		lose()
+		var again []wire.Frame
+		for i := range each * steps {
+			again = append(again, wire.Frame{Tag: to(1, plan.Step(i/each+1), int32(i%each)), Payload: []byte{byte(i)}})
+		}
+		for _, end := range []*Session{before, after, by} {
+			resent := again
+			if end != before {
+				resent = nil
+			}
+			if err := end.Substitute(lost, c.ids[3], 0, resent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part := by.As(lost, steps-1)
+		for i, f := range again {
+			synctest.Wait()
+			if l := by.inbox.loads[account{c.ids[0], f.Tag.Kind.Class()}]; l.messages > most {
+				t.Fatalf("%d messages are held, at most %d may be", l.messages, most)
+			}
+			payload, err := part.Receive(t.Context(), c.ids[0], f.Tag)
+			if err != nil || len(payload) != 1 || int(payload[0]) != i {
+				t.Fatalf("message %d is %v, %v", i, payload, err)
+			}
+			if err := part.Send(t.Context(), c.ids[2], wire.Frame{Tag: to(2, f.Tag.Step, f.Tag.Index), Payload: payload}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range each {
+			mustReceive(t, after, lost, to(2, steps, int32(i)), []byte{byte(each*(steps-1) + i)})
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := after.Receive(soon, lost, to(2, steps-1, 0)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a message of a step that is done came: %v", err)
+		}
+	})
+}
+
 // TestASubstituteMayBeOnesNeighbour: messages between its own workers and the lost peer's stay on the node.
 func TestASubstituteMayBeOnesNeighbour(t *testing.T) {
 	withLine(t, func(t *testing.T, c *cluster, s []*Session, lose func()) {
@@ -132,7 +182,7 @@ func TestASubstituteMayBeOnesNeighbour(t *testing.T) {
 		if err := by.Substitute(lost, c.ids[2], 4, nil); err != nil {
 			t.Fatal(err)
 		}
-		part := by.As(lost)
+		part := by.As(lost, 0)
 		for i, text := range []string{"from the lost", "from here"} {
 			if err := part.Send(t.Context(), c.ids[2], wire.Frame{Tag: to(2, 5, int32(i)), Payload: []byte(text)}); err != nil {
 				t.Fatal(err)
