@@ -230,21 +230,17 @@ func kill(t testing.TB, pid string) {
 	}
 }
 
-// TestJoinInTheMiddleLeaveAndStatus runs beside no other test: a machine on which joining takes
-// as long as the run would make it fail.
+// TestJoinInTheMiddleLeaveAndStatus: a node joins a run without an end, is in the plan, is shown by both nodes, and leaves.
 func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
-	const steps = 400
-	file, dir, joined, device := runFile(t, steps), t.TempDir(), t.TempDir(), deviceFile(t, "10GFLOP/s")
+	t.Parallel()
+	const never = 100_000 // the last step
+	file, dir, joined, device := runFile(t, never), t.TempDir(), t.TempDir(), deviceFile(t, "10GFLOP/s")
 	p := start(t, "train", "--config", file, "--dir", dir, "--json", "--replicas", "1", "--listen", "127.0.0.1:0", "--micros", "8", "--emulate", device)
 	invite := p.stderr.await(t, `pnode join (pnode1-\S+)`)
 	p.until(3)
 
 	j := start(t, "join", invite[1], "--dir", joined, "--emulate", device)
-	for p.until(p.last.Step+1).Generation < 2 {
-		if p.last.Step > steps-50 {
-			t.Fatalf("the joined node was never used:\n%s", j.stderr)
-		}
-	}
+	p.past(1)
 	for _, where := range []string{dir, joined} {
 		status := start(t, "status", "--json", "--dir", where)
 		status.finish(0)
@@ -264,11 +260,7 @@ func TestJoinInTheMiddleLeaveAndStatus(t *testing.T) {
 	start(t, "leave", "--dir", joined).finish(0)
 	start(t, "checkpoints", "verify", "--dir", joined).finish(0) // the folder is free at once
 	j.finish(0)
-	for p.until(p.last.Step+1).Generation <= before {
-		if p.last.Step > steps-5 {
-			t.Fatal("the run never went on without the node that left")
-		}
-	}
+	p.past(before)
 	p.interrupt()
 	p.finish(0)
 }

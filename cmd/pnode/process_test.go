@@ -244,6 +244,17 @@ func (p *process) until(n int) step {
 	}
 }
 
+// past takes steps in until one is of a later generation, and gives it.
+func (p *process) past(generation int) step {
+	p.t.Helper()
+	for deadline := time.Now().Add(endToEndTimeout); p.until(p.last.Step+1).Generation <= generation; {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("no plan after generation %d within %v, at step %d:\n%s", generation, endToEndTimeout, p.last.Step, p.stderr)
+		}
+	}
+	return p.last
+}
+
 // note keeps a loss; a step that is repeated after a failure must have the same one, or on other
 // devices a near one.
 func (p *process) note(s step) {
