@@ -41,7 +41,7 @@ func (c *custody) keeps(state consensus.State) bool {
 	case c.mode == config.KeepOff || c.idle:
 		return false
 	}
-	return state.Owner(c.whole.Self) || slices.Contains(c.owners, c.whole.Self) || state.Finished && state.Plan.Generation != 0 && state.Plan.Coordinator().Peer == c.whole.Self
+	return state.Owner(c.whole.Self) || slices.Contains(c.owners, c.whole.Self) || state.Finished && state.Plan.Generation != 0 && state.Substitute.Coordinator(state.Plan) == c.whole.Self
 }
 
 // KeepWhole has this node keep the newest checkpoint whole from now on, and returns how far that is.

@@ -56,7 +56,8 @@
 // next plan does without the silent member (leader/away.go), which is still in the run, and is gone only after the 8 to 15 s that
 // its heartbeats teach. Where both ends of a link live that is given up, one of them is left out for a while (leader/parted.go). Where a process has ended, the generation goes on if another member can do its
 // part: the log names it (consensus.Substitute), and it runs the lost workers from its own state, where another replica has the same
-// layers, or from the newest checkpoint, whose later steps it computes again first (replay.go).
+// layers, or from the newest checkpoint, whose later steps it computes again first (replay.go). In a lost coordinator's place
+// it first asks the others for the newest commit that they have of it (salvage.go).
 // Else all that live can be brought to one step, the newest that one of them has
 // taken. Where they have all layers together the leader has the log name who saves which
 // (consensus.Salvage), and nothing is done twice. It marks the dead gone and commits a plan for those

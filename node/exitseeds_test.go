@@ -114,8 +114,8 @@ func TestRandomWaysOut(t *testing.T) {
 			return fmt.Errorf("%s, %s, leaves the checkpoint of step %d behind with %+v", v.Self, me.State, s.Checkpoint.Step, s.Checkpoint.Layers)
 		case got.Over && !got.Left && !s.Finished && (!s.StopWanted || v.Running || s.Checkpoint.Step < v.Newest && !v.Stalled):
 			return fmt.Errorf("it ends with step %d of %d saved, though %+v", s.Checkpoint.Step, v.Newest, v)
-		case got.Finish && (s.Plan.Coordinator().Peer != v.Self || s.Checkpoint.Step != s.Run.Train.Steps || v.Running):
-			return fmt.Errorf("%s finishes a run at step %d of %d, coordinated by %s", v.Self, s.Checkpoint.Step, s.Run.Train.Steps, s.Plan.Coordinator().Peer)
+		case got.Finish && (s.Substitute.Coordinator(s.Plan) != v.Self || s.Checkpoint.Step != s.Run.Train.Steps || v.Running):
+			return fmt.Errorf("%s finishes a run at step %d of %d, coordinated by %s", v.Self, s.Checkpoint.Step, s.Run.Train.Steps, s.Substitute.Coordinator(s.Plan))
 		case (got.Drain || got.Stop || got.Left) && !v.Leaving:
 			return fmt.Errorf("%+v, which nobody asked for", got)
 		}

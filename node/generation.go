@@ -269,12 +269,14 @@ func (g *generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 			b, _ := g.heartbeats.Last(peer)
 			return b.Phase == string(Training) || b.Phase == string(Draining)
 		},
-		// The plan ends with its next commit where the run is to stop or another plan follows.
-		Stop: func() bool {
-			now := g.raft.State()
-			return now.StopWanted || now.Paused()
-		},
+		Stop: g.stops,
 	})
+}
+
+// stops reports to the coordinator that the plan ends with its next commit: the run is to stop or another plan follows.
+func (g *generation) stops() bool {
+	now := g.raft.State()
+	return now.StopWanted || now.Paused()
 }
 
 // step takes in a step of a worker here. With the first one all members have what they begin with: from then on bulk gives

@@ -117,6 +117,7 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
+	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
 	l.followLoss(state)
 	l.remains = l.remains.follow(ctx, state)
 	if state.Epoch != l.rosterEpoch {

@@ -227,7 +227,7 @@ func (n *Node) start() {
 // openRooms gives each room what it needs of the node.
 func (n *Node) openRooms() {
 	n.requests = requests{n.swarm, n.log}
-	serveCommits(n.requests, &n.commits)
+	serveCommits(n.requests, &n.commits, n.raft.State)
 	n.announcer = &gossip.Announcer{
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}

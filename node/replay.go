@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -189,6 +191,9 @@ func (g *generation) substitute(s consensus.Substitute, session *link.Session) e
 	if err := session.Substitute(s.Lost, s.By, after, frames); err != nil {
 		return err
 	}
+	if s.Lost == g.plan.Coordinator().Peer {
+		g.commits.Settle(g.plan.Generation, session.LastCommit(s.Lost))
+	}
 	text := fmt.Sprintf("%s is gone, and %s computes its part from step %d on: no step is done again", state.NameOf(s.Lost), state.NameOf(s.By), g.monitor.NewestStep()+1)
 	if s.Replays {
 		text = fmt.Sprintf("%s is gone, and %s computes its part from the checkpoint of step %d on: nobody else does a step again", state.NameOf(s.Lost), state.NameOf(s.By), s.From)
@@ -213,18 +218,31 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 		c.add(func(steps context.Context) error {
 			saves, cancel := context.WithCancel(saves)
 			defer cancel()
-			w, release, err := g.newSubstitute(steps, id, s, with)
-			if err != nil { // that of another error is to end the generation, and not this node
+			// An error here is to end the generation, and not this node.
+			declined := func(err error) error {
 				if s.Replays && steps.Err() == nil {
 					g.replayer.Fail() // another one is asked
 				}
-				detail := fmt.Sprintf("%s cannot go on in its place: %v", g.state.NameOf(g.self), err)
-				return lostPeerError{g.state.NameOf(s.Lost), &plan.Fault{Accused: s.Lost, Kind: plan.LostLink, Step: g.monitor.NewestStep(), Detail: detail}}
+				return g.without(s.Lost, fmt.Sprintf("%s cannot go on in its place: %v", g.state.NameOf(g.self), err))
+			}
+			last, err := g.madeBefore(steps, id, s, with)
+			if err != nil {
+				return declined(err)
+			}
+			w, release, err := g.newSubstitute(steps, id, s, last.commit, with)
+			if err != nil {
+				return declined(err)
 			}
 			defer w.Close()
 			defer release()
 			if err = w.Run(steps, saves); err != nil {
 				cancel()
+			}
+			if errors.Is(err, pipeline.ErrMade) {
+				if last.by == g.self {
+					return declined(err)
+				}
+				return &plan.Fault{Accused: last.by, Kind: plan.BadCommit, Step: last.commit.Step, Detail: err.Error()}
 			}
 			if saved := w.Saved(); err == nil {
 				err = saved
@@ -234,12 +252,67 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 	}
 }
 
+// lastMade is the newest commit of a lost coordinator that some member of the plan has, and who says so; zero where nobody has any.
+type lastMade struct {
+	commit wire.Commit
+	by     plan.PeerID
+}
+
+// madeBefore returns what a lost worker may have committed. Where it was the coordinator all members of the plan are asked, each of which
+// answers once it takes nothing of the lost one any more.
+func (g *generation) madeBefore(ctx context.Context, id plan.WorkerID, s consensus.Substitute, with standIn) (newest lastMade, err error) {
+	if id != g.plan.Coordinator() {
+		return lastMade{}, nil
+	}
+	peers := slices.DeleteFunc(g.plan.Peers(), func(p plan.PeerID) bool { return p == s.Lost })
+	answers := make([][]byte, len(peers))
+	group, asking := errgroup.WithContext(ctx)
+	for i, peer := range peers {
+		group.Go(func() (err error) {
+			if peer == g.self {
+				answers[i] = with.session.LastCommit(s.Lost)
+				return nil
+			}
+			asking, cancel := context.WithTimeout(asking, substitutePatience)
+			defer cancel()
+			answers[i], err = g.requests.Ask(asking, peer, protocolLastCommit, lastCommitRequest{g.plan.Generation})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return lastMade{}, fmt.Errorf("node: the newest commit: %w", err)
+	}
+	for i, encoded := range answers {
+		if len(encoded) == 0 {
+			continue
+		}
+		commit, err := wire.DecodeCommit(encoded)
+		switch {
+		case err != nil:
+			return lastMade{}, fmt.Errorf("node: the newest commit, from %s: %w", g.state.NameOf(peers[i]), err)
+		case commit.Step == newest.commit.Step && !bytes.Equal(encoded, wire.AppendCommit(nil, newest.commit)):
+			return lastMade{}, fmt.Errorf("node: %s and %s have other commits of step %d", g.state.NameOf(newest.by), g.state.NameOf(peers[i]), commit.Step)
+		case commit.Step > newest.commit.Step:
+			newest = lastMade{commit, peers[i]}
+		}
+	}
+	return newest, nil
+}
+
 // newSubstitute makes a lost member's worker here, on a device of the same name if there is one. release lets go of what it
 // loads from.
-func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, with standIn) (w *pipeline.Worker, release func(), err error) {
+func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, made wire.Commit, with standIn) (w *pipeline.Worker, release func(), err error) {
 	from, err := g.lostState(ctx, id, s, with)
 	if err != nil {
 		return nil, nil, err
+	}
+	if made.Step > from.plan.Start+1 {
+		from.release()
+		return nil, nil, fmt.Errorf("node: a commit of step %d, and no state after step %d", made.Step, made.Step-1)
+	}
+	var commits *pipeline.Commits
+	if id == g.plan.Coordinator() {
+		commits = &g.commits
 	}
 	device, err := g.hardware.Device(id.Device)
 	if err != nil {
@@ -247,14 +320,14 @@ func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s cons
 	}
 	before, _ := g.heartbeats.Last(g.self)
 	w, err = pipeline.New(pipeline.Config{
-		Worker: id, Run: *g.state.Run, Plan: from.plan, Taken: from.taken, Data: g.data, Keeper: from.keeper,
+		Worker: id, Run: *g.state.Run, Plan: from.plan, Taken: from.taken, Made: made, Data: g.data, Keeper: from.keeper,
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, with.session.As(id.Peer, g.made())),
 		OnLoaded: func() {
 			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
 			from.release()
 		},
-		OnStep: func(r pipeline.StepResult) { g.record(from.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log,
-		Usual: time.Duration(before.StepNanos), Stop: func() bool { return false },
+		OnStep: func(r pipeline.StepResult) { g.record(from.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: commits,
+		Usual: time.Duration(before.StepNanos), Due: g.due, Next: g.leader.NextSchedule(from.plan), Stop: g.stops,
 	})
 	if err != nil {
 		from.release()

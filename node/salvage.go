@@ -203,8 +203,8 @@ const commitTimeout = 2 * time.Second
 // lives, and else whoever has it.
 func (r *remains) bring(ctx context.Context, w *pipeline.Retained, step plan.Step) error {
 	failures := []error{fmt.Errorf("nobody has the commit of step %d", step)}
-	peers := append([]plan.PeerID{r.plan.Coordinator().Peer}, r.plan.Peers()...)
 	state := r.raft.State()
+	peers := append([]plan.PeerID{state.Substitute.Coordinator(r.plan)}, r.plan.Peers()...)
 	for i, peer := range peers {
 		m, _ := state.Member(peer)
 		if i > 0 && peer == peers[0] || peer == r.self || m.State == consensus.Gone {
@@ -240,8 +240,33 @@ func (r *remains) askCommit(ctx context.Context, peer plan.PeerID, step plan.Ste
 	return wire.DecodeCommit(answer)
 }
 
-// serveCommits answers other members' commitRequests from now on.
-func serveCommits(r requests, commits *pipeline.Commits) {
+// protocolLastCommit asks what the newest commit is that came of a lost coordinator: a lastCommitRequest of its substitute, answered
+// with a wire.Commit, or nothing where none came.
+const protocolLastCommit = "/pnode/lastcommit/1"
+
+type lastCommitRequest struct {
+	Generation plan.Generation `json:"generation"`
+}
+
+// serveCommits answers other members' commitRequests and lastCommitRequests from now on. The answer to a lastCommitRequest waits
+// until this node takes nothing from the lost coordinator any more.
+func serveCommits(r requests, commits *pipeline.Commits, state func() consensus.State) {
+	r.Serve(protocolLastCommit, func(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error) {
+		var q lastCommitRequest
+		if err := strict.Decode(request, &q); err != nil {
+			return nil, fmt.Errorf("node: last commit request: %w", err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, substitutePatience)
+		defer cancel()
+		last, err := commits.Settled(ctx, q.Generation)
+		if s := state(); err == nil && (s.Plan.Generation != q.Generation || s.Substitute.Coordinator(s.Plan) != from) {
+			err = fmt.Errorf("%s does not coordinate generation %d", s.NameOf(from), q.Generation)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("node: last commit request: %w", err)
+		}
+		return last, nil
+	})
 	r.Serve(protocolCommit, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
 		var q commitRequest
 		if err := strict.Decode(request, &q); err != nil {

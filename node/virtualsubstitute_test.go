@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,12 +10,16 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestALostNodesPartGoesOnElsewhere: of two replicas a node is lost, whether it leads or not. Another one goes on in its place in
-// the same generation, the plan after that is without it, and every step is done once, with the losses of one node alone.
+// TestALostNodesPartGoesOnElsewhere: of two replicas a node is lost, whether it leads, coordinates the steps, or neither. Another one goes
+// on in its place in the same generation, the plan after that is without it, and every step is done once, with the losses of one node alone.
 func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 	size := fleetSize{Steps: 20, Stages: 2, Replicas: 2, CheckpointEvery: 50, MinNodes: 4}
 	known := undisturbed(t, size)
-	for name, leads := range map[string]bool{"a follower": false, "the leader": true} {
+	for name, wanted := range map[string]func(leads, coordinates bool) bool{
+		"a follower":      func(leads, coordinates bool) bool { return !leads && !coordinates },
+		"the leader":      func(leads, _ bool) bool { return leads },
+		"the coordinator": func(_, coordinates bool) bool { return coordinates },
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, size, known.again())
@@ -27,8 +32,8 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 					lost = nil
 					for _, m := range f.members {
 						if n := m.node(); n != nil && f.truth.reached() >= 6 {
-							_, _, leader := n.raft.Leader()
-							if state := n.raft.State(); len(state.Plan.Substitutes(n.self)) > 0 && leader == leads {
+							_, _, leads := n.raft.Leader()
+							if state := n.raft.State(); len(state.Plan.Substitutes(n.self)) > 0 && wanted(leads, n.self == state.Substitute.Coordinator(state.Plan)) {
 								lost = m
 							}
 						}
@@ -36,9 +41,10 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 					return lost != nil || f.over()
 				})
 				if lost == nil {
-					t.Skip("the leader coordinates the plan")
+					t.Fatal("nobody can be lost")
 				}
 				state := lost.node().raft.State()
+				lostPeer, why := lost.node().self, ""
 				lost.kill(f.others(lost)...)
 				killed, before := time.Now(), f.truth.reached()
 				var by plan.PeerID
@@ -46,6 +52,9 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 					for _, m := range f.members {
 						if n := m.node(); n != nil && n.raft.State().Substitute != nil {
 							by = n.raft.State().Substitute.By
+							if now := n.raft.State(); state.Substitute.Coordinator(state.Plan) == lostPeer && now.Substitute.Coordinator(now.Plan) != by {
+								t.Errorf("%s coordinates the steps, want %s", now.Substitute.Coordinator(now.Plan).Short(), by.Short())
+							}
 						}
 					}
 					return by != ""
@@ -55,11 +64,15 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 				f.until("another plan", time.Hour, func() bool {
 					for _, m := range f.members {
 						if n := m.node(); n != nil && n.raft.State().Plan.Generation > state.Plan.Generation {
+							why = n.raft.State().Reasons[0]
 							return true
 						}
 					}
 					return f.over()
 				})
+				if !strings.Contains(why, "computes its part") {
+					t.Errorf("the next plan is made because %s, as if the generation had ended", why)
+				}
 				lost.join("") // the founder's folder is to have the model
 				for i, err := range f.untilEnded(time.Hour) {
 					if err != nil && !errors.Is(err, errKilled) {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -63,20 +64,15 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		reports = append(reports, theirs)
 	}
 	commit := s.commitOf(s.step, reports)
-	commit.Stop = s.cfg.Stop() && s.step < s.spec.Train.Steps
-	commit.Save = s.saves(s.step, commit.Stop) || s.mayBeDue() && s.cfg.Due != nil && s.cfg.Due(s.step)
-	if s.cfg.Next != nil {
-		next := s.cfg.Next(s.step).String()
-		if next == s.plan.ScheduleChoice().String() {
-			next = ""
-		} else if _, err := s.with(next); err != nil {
-			s.cfg.Log.Warn("the steps go on as they did: the plan cannot take the other schedule",
-				"step", s.step, "schedule", next, "cause", err)
-			next = ""
+	if s.cfg.Made.Step == s.step {
+		if !alike(commit, s.cfg.Made) {
+			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrMade, s.step, commit.Loss, commit.Norm, s.cfg.Made.Loss, s.cfg.Made.Norm)
 		}
-		commit.Next = next
+		commit = s.cfg.Made
+	} else {
+		s.cfg.decide(&s.program, &commit)
+		commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32
 	}
-	commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32
 	if commit.GradScale == 0 {
 		s.cfg.Log.Warn("gradient is out of f16's range, the update is skipped; a lower learning rate may help", "step", s.step, "norm", commit.Norm)
 	}
@@ -85,6 +81,51 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	}
 	s.cfg.Commits.Put(s.plan.Generation, commit) // before anybody else may have it
 	return commit, s.sendCommit(ctx, commit)
+}
+
+// decide adds to a commit what only the coordinator knows: whether the plan ends with the step, whether it is saved, and
+// how the next steps go.
+func (c *Config) decide(p *program, commit *wire.Commit) {
+	step := commit.Step
+	commit.Stop = c.Stop() && step < p.spec.Train.Steps
+	commit.Save = p.saves(step, commit.Stop) || p.mayBeDue() && c.Due != nil && c.Due(step)
+	if c.Next == nil {
+		return
+	}
+	next := c.Next(step).String()
+	if next == p.plan.ScheduleChoice().String() {
+		return
+	}
+	if _, err := p.with(next); err != nil {
+		c.Log.Warn("the steps go on as they did: the plan cannot take the other schedule",
+			"step", step, "schedule", next, "cause", err)
+		return
+	}
+	commit.Next = next
+}
+
+// ErrMade is wrapped by the error of a coordinator's substitute about a commit that it was given and that does not follow from
+// the reports of its step.
+var ErrMade = errors.New("pipeline: this is not the commit that was made")
+
+// madeSlack is by how much a loss or a norm may be off the one that another kind of device computes.
+const madeSlack = 0.01
+
+// alike reports whether two commits of a step may follow from the same reports, but for how devices round.
+func alike(a, b wire.Commit) bool {
+	near := func(x, y float64) bool {
+		return math.Abs(x-y) <= madeSlack*max(math.Abs(x), math.Abs(y)) || overflowed(x) && overflowed(y)
+	}
+	return near(a.Loss, b.Loss) && near(a.Norm, b.Norm)
+}
+
+// repeatTaken sends the commit that a lost coordinator's substitute begins after to all others: that one may have sent it to some.
+func (w *Worker) repeatTaken(ctx context.Context) error {
+	taken := w.cfg.Taken
+	if taken.Step == 0 || !w.coordinates() {
+		return nil
+	}
+	return (&stepRun{program: w.program, cfg: &w.cfg, step: taken.Step}).sendCommit(ctx, taken)
 }
 
 // replays reports whether the step's commit was made before.

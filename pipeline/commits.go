@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -15,8 +16,18 @@ const keptCommits = 4096
 // one of them, and a replay needs those of all its steps. A nil Commits keeps none. Its methods may be called
 // concurrently.
 type Commits struct {
-	mu   sync.Mutex // guards kept
+	mu   sync.Mutex // guards the rest
 	kept map[plan.Step]keptCommit
+	last lastCommit
+	// settled is closed, and replaced, when last changes; nil while nobody waits.
+	settled chan struct{}
+}
+
+// lastCommit is the newest commit that came here of a generation's lost coordinator, as package wire encodes it; none did where
+// it is empty.
+type lastCommit struct {
+	generation plan.Generation
+	encoded    []byte
 }
 
 type keptCommit struct {
@@ -82,4 +93,37 @@ func (c *Commits) From(step plan.Step, p plan.Plan) (plan.Plan, error) {
 	}
 	p.Start = step
 	return p, nil
+}
+
+// Settle notes the newest commit, encoded, that came of a generation's coordinator, which is lost: nothing that it sends is
+// taken here from now on. Empty where none came.
+func (c *Commits) Settle(g plan.Generation, encoded []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = lastCommit{g, encoded}
+	if c.settled != nil {
+		close(c.settled)
+		c.settled = nil
+	}
+}
+
+// Settled blocks until Settle was called for a generation, and returns what it noted. The error is the context's.
+func (c *Commits) Settled(ctx context.Context, g plan.Generation) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.last.generation != g {
+		if c.settled == nil {
+			c.settled = make(chan struct{})
+		}
+		settled := c.settled
+		c.mu.Unlock()
+		select {
+		case <-settled:
+			c.mu.Lock()
+		case <-ctx.Done():
+			c.mu.Lock()
+			return nil, ctx.Err()
+		}
+	}
+	return c.last.encoded, nil
 }

@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Made, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -69,8 +69,11 @@ type Config struct {
 	// them again, from what others sent then, and ends; Retain has its state. See package replay.
 	Replay []wire.Commit
 	// Taken is the commit of the plan's start step where the worker goes on in the place of a lost one: what it asks for besides
-	// the update is done first, a save and perhaps the end. Zero: nothing.
+	// the update is done first, a save and perhaps the end. The coordinator sends it to all others before. Zero: nothing.
 	Taken wire.Commit
+	// Made is the commit of the step after that, where a lost coordinator had made it and some worker may have taken it: its
+	// substitute repeats it. Zero: nobody has.
+	Made wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits
 	// From holds the worker of the generation before on the device, after Keep. State that the plan has here unchanged

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -21,11 +22,13 @@ type keepingNet struct {
 	mu      sync.Mutex // guards the rest
 	held    map[address][]byte
 	seen    map[address]bool
+	commit  wire.Commit               // the newest one that came anywhere
+	taken   map[plan.PeerID]plan.Step // by whom it came to
 	changed chan struct{}
 }
 
 func newKeepingNet() *keepingNet {
-	return &keepingNet{held: map[address][]byte{}, seen: map[address]bool{}, changed: make(chan struct{})}
+	return &keepingNet{held: map[address][]byte{}, seen: map[address]bool{}, taken: map[plan.PeerID]plan.Step{}, changed: make(chan struct{})}
 }
 
 func (n *keepingNet) put(a address, payload []byte) {
@@ -35,6 +38,9 @@ func (n *keepingNet) put(a address, payload []byte) {
 		return
 	}
 	n.seen[a], n.held[a] = true, payload
+	if c, err := wire.DecodeCommit(payload); a.tag.Kind == wire.KindCommit && err == nil && c.Step > 0 {
+		n.commit, n.taken[a.to] = c, c.Step
+	}
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -55,6 +61,13 @@ func (n *keepingNet) take(ctx context.Context, a address) ([]byte, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// newest returns the newest commit that came anywhere, and of which step one came to a peer.
+func (n *keepingNet) newest(to plan.PeerID) (wire.Commit, plan.Step) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.commit, n.taken[to]
 }
 
 // forget has what a peer got in the steps after one come again.
@@ -100,28 +113,48 @@ func (m endOf) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]b
 	return m.net.take(ctx, address{from, m.self, tag})
 }
 
-// substituted trains with a plan of two replicas, and has a peer's worker go on from another's state after it has
-// done some things. It returns what the run is and whether the worker died.
-func substituted(t *testing.T, run plan.RunSpec, p plan.Plan, lost, by plan.PeerID, after int) (result, *memoryKeeper, bool) {
+// loss is a worker's loss after it has done some things. decide, if not nil, makes the coordinator's choices, and those of its
+// substitute.
+type loss struct {
+	run      plan.RunSpec
+	plan     plan.Plan
+	lost, by plan.PeerID
+	after    int
+	decide   func(c *Config, substitute bool)
+}
+
+// substituted trains with a plan of two replicas, and has a lost peer's worker go on from another's state. It returns what the run is
+// and whether the worker died.
+func substituted(t *testing.T, l loss) (result, *memoryKeeper, bool) {
 	t.Helper()
+	run, p, lost, by, after := l.run, l.plan, l.lost, l.by, l.after
 	net, states, out := newKeepingNet(), &memoryKeeper{}, newResult()
 	var mu sync.Mutex // guards out and left
 	left, logs, workers := after, map[plan.PeerID]*replay.Log{}, map[plan.PeerID]*Worker{}
+	schedules := map[plan.Step]string{}
 	onStep := func(r StepResult) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !r.Final {
+		if on := r.Schedule.String(); !r.Final {
 			agree(t, out.losses, r.Step, false, r.Loss)
+			if was := schedules[r.Step]; was != "" && was != on {
+				t.Errorf("after %d: step %d runs as %s and as %s", after, r.Step, was, on)
+			}
+			schedules[r.Step] = on
 		}
 		out.evaluated(t, r)
 	}
-	worker := func(id plan.WorkerID, p plan.Plan, exchange collective.Exchange, keeper Keeper) *Worker {
+	worker := func(id plan.WorkerID, p plan.Plan, exchange collective.Exchange, keeper Keeper, substitute bool) *Worker {
 		device, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { device.Close() })
-		w, err := New(usual(Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: exchange, Keeper: keeper, OnStep: onStep}))
+		config := usual(Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: exchange, Keeper: keeper, OnStep: onStep})
+		if l.decide != nil {
+			l.decide(&config, substitute)
+		}
+		w, err := New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +174,7 @@ func substituted(t *testing.T, run plan.RunSpec, p plan.Plan, lost, by plan.Peer
 		if id.Peer == lost {
 			end.left = &left
 		}
-		workers[id.Peer] = worker(id, p, logs[id.Peer].Keep(end), from{states, 0})
+		workers[id.Peer] = worker(id, p, logs[id.Peer].Keep(end), from{states, 0}, false)
 		there := make(chan struct{})
 		workers[id.Peer].cfg.OnLoaded, loaded[id.Peer] = func() { close(there) }, there
 	}
@@ -157,7 +190,13 @@ func substituted(t *testing.T, run plan.RunSpec, p plan.Plan, lost, by plan.Peer
 		if errors.Is(err, errDead) {
 			<-loaded[by]
 			died = true
+			made, came := net.newest(by)
 			held, failed := workers[by].Hold()
+			for failed == nil && after%4 < 2 && held.Step() < came { // else most often before that is applied
+				held.Release()
+				runtime.Gosched()
+				held, failed = workers[by].Hold()
+			}
 			if failed != nil {
 				t.Fatalf("after %d: %v", after, failed)
 			}
@@ -172,8 +211,8 @@ func substituted(t *testing.T, run plan.RunSpec, p plan.Plan, lost, by plan.Peer
 				}
 			}
 			id := workers[lost].worker
-			w := worker(id, held.Plan(), endOf{net: net, self: lost, mu: &mu}, loadsFrom{held, states})
-			w.cfg.OnLoaded, w.cfg.Taken = held.Release, held.Taken()
+			w := worker(id, held.Plan(), endOf{net: net, self: lost, mu: &mu}, loadsFrom{held, states}, true)
+			w.cfg.OnLoaded, w.cfg.Taken, w.cfg.Made = held.Release, held.Taken(), made
 			begin(w, lost)
 			err = <-ends[lost]
 		}
@@ -204,7 +243,7 @@ func TestASubstituteGoesOnWithTheSameBits(t *testing.T) {
 	for name, p := range map[string]plan.Plan{"in f32": cut(run, "1f1b", []int{0, 2}, []int{0, 2}), "cut elsewhere": cut(run, "1f1b", []int{0, 3}, []int{0, 2}), "in int8": coded} {
 		saved := &memoryKeeper{}
 		want := train(t, run, p, saved)
-		for _, c := range []struct{ lost, by plan.PeerID }{{"peer-0-0", "peer-1-0"}, {"peer-1-0", "peer-0-0"}, {"peer-1-1", "peer-0-1"}} {
+		for _, c := range []struct{ lost, by plan.PeerID }{{"peer-0-0", "peer-1-0"}, {"peer-0-1", "peer-1-1"}, {"peer-1-0", "peer-0-0"}, {"peer-1-1", "peer-0-1"}} {
 			if !slices.Contains(p.Substitutes(c.lost), c.by) {
 				continue
 			}
@@ -214,7 +253,7 @@ func TestASubstituteGoesOnWithTheSameBits(t *testing.T) {
 					every = 7
 				}
 				for after, died := 0, true; died; after += every {
-					got, states, dead := substituted(t, run, p, c.lost, c.by, after)
+					got, states, dead := substituted(t, loss{run: run, plan: p, lost: c.lost, by: c.by, after: after})
 					equal(t, fmt.Sprintf("after %d", after), got, want)
 					equalStates(t, fmt.Sprintf("after %d", after), states, saved)
 					if died = dead; !dead && after < 20 {
@@ -223,5 +262,46 @@ func TestASubstituteGoesOnWithTheSameBits(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestASubstituteRepeatsTheCommitsThatWereMade: a coordinator that wants a save and another schedule is lost between its messages, and its
+// substitute wants neither. Whether a commit came to somebody decides, for all workers alike. The substitute's own node is the last one to
+// get the commits of one plan, and the first one of the other.
+func TestASubstituteRepeatsTheCommitsThatWereMade(t *testing.T) {
+	run := testRun()
+	run.Train.Steps, run.Train.CheckpointEvery, run.Model.Blocks = 3, 0, 1
+	for name, c := range map[string]struct {
+		plan     plan.Plan
+		lost, by plan.PeerID
+		micros   []int // of the schedule that is wanted
+	}{
+		"the last":  {cut(run, "1f1b", []int{0, 2}, []int{0, 2}), "peer-0-1", "peer-1-1", []int{1, 3}},
+		"the first": {cut(run, "1f1b", []int{0}, []int{0}, []int{0}, []int{0}), "peer-0-0", "peer-1-0", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := train(t, run, c.plan, &memoryKeeper{})
+			decide := func(config *Config, substitute bool) {
+				if config.Due = func(step plan.Step) bool { return step == 2 && !substitute }; !substitute {
+					config.Next = func(plan.Step) plan.ScheduleChoice { return plan.ScheduleChoice{Schedule: "gpipe", Micros: c.micros} }
+				}
+			}
+			saved := map[bool]int{}
+			for after, died := 0, true; died; after += 2 {
+				var got result
+				var states *memoryKeeper
+				got, states, died = substituted(t, loss{run, c.plan, c.lost, c.by, after, decide})
+				equal(t, fmt.Sprintf("after %d", after), got, want)
+				for step, layers := range states.layers {
+					if len(layers) != run.Model.Layers() {
+						t.Errorf("after %d: of step %d %d layers are saved", after, step, len(layers))
+					}
+				}
+				saved[len(states.layers[2]) > 0]++
+			}
+			if saved[true] < 2 || saved[false] < 2 {
+				t.Errorf("step 2 is saved, or not, in so many runs: %v", saved)
+			}
+		})
 	}
 }

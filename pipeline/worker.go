@@ -123,6 +123,9 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	for _, h := range w.stages {
 		h.offload.start()
 	}
+	if err := w.repeatTaken(ctx); err != nil {
+		return err
+	}
 	if taken := w.cfg.Taken; taken.Save {
 		for _, h := range w.stages {
 			if err := w.save(saves, h, w.plan.Start, taken.Stop); err != nil {

@@ -19,8 +19,13 @@ type Tracker struct {
 	news   chan struct{}
 	urgent chan struct{}
 	ends   chan struct{}
-	mu     sync.Mutex // guards heard
+	mu     sync.Mutex // guards the rest
 	heard  map[plan.PeerID]heard
+	// coordinates is who coordinates the steps of a generation, where that is not its plan's coordinator.
+	coordinates struct {
+		generation plan.Generation
+		by         plan.PeerID
+	}
 }
 
 type heard struct {
@@ -183,6 +188,21 @@ func (t *Tracker) Whole(peer plan.PeerID) plan.WholeCopy {
 	return plan.WholeCopy{}
 }
 
+// SetCoordinator has a peer's word on the steps of a generation count as the coordinator's, whose place it may have taken.
+func (t *Tracker) SetCoordinator(g plan.Generation, by plan.PeerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.coordinates.generation, t.coordinates.by = g, by
+}
+
+// coordinator returns the newest heartbeat of who coordinates the steps of a plan. Callers hold mu.
+func (t *Tracker) coordinator(p plan.Plan) heard {
+	if c := t.coordinates; c.generation == p.Generation {
+		return t.heard[c.by]
+	}
+	return t.heard[p.Coordinator().Peer]
+}
+
 // silentAfter is how long a coordinator's newest word counts.
 const silentAfter = 5 * Every
 
@@ -191,7 +211,7 @@ const silentAfter = 5 * Every
 func (t *Tracker) Newest(p plan.Plan, now time.Time) plan.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if h := t.heard[p.Coordinator().Peer]; h.beat.Generation == p.Generation && now.Sub(h.at) <= silentAfter {
+	if h := t.coordinator(p); h.beat.Generation == p.Generation && now.Sub(h.at) <= silentAfter {
 		return h.beat.Step
 	}
 	var reached []plan.Step
@@ -245,7 +265,9 @@ func (t *Tracker) Wish(leader plan.PeerID) ScheduleWish {
 
 // Running returns a plan with the schedule of its coordinator's newest step, and that step.
 func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
-	b, _ := t.Last(p.Coordinator().Peer)
+	t.mu.Lock()
+	b := t.coordinator(p).beat
+	t.mu.Unlock()
 	if b.Generation != p.Generation {
 		return p, 0
 	}

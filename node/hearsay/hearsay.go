@@ -171,7 +171,7 @@ func (h *Hearsay) round(ctx context.Context, s consensus.State) {
 	v := viewOf(s, h.cfg.Ledger.PlanOf)
 	asked := []plan.PeerID{h.cfg.Self, ""}
 	var told []statement
-	for _, p := range slices.Concat([]plan.PeerID{s.Plan.Coordinator().Peer}, s.Plan.Peers(), h.cfg.Living()) {
+	for _, p := range slices.Concat([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers(), h.cfg.Living()) {
 		if slices.Contains(asked, p) || len(asked) > mostAsked {
 			continue
 		}

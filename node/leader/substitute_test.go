@@ -35,19 +35,19 @@ func TestWhoGoesOnInALostOnesPlace(t *testing.T) {
 		change func(*view)
 		want   plan.PeerID
 	}{
-		"the other replica's":        {"a", func(*view) {}, "c"},
-		"the other replica's again":  {"d", func(*view) {}, "b"},
-		"the coordinator has nobody": {"b", func(*view) {}, ""},
-		"another cut":                {"a", func(v *view) { v.Plan = twoByTwo() }, ""},
-		"who is silent too":          {"a", func(v *view) { v.Members[2].Silent = DeadAfter + time.Second }, ""},
-		"who leaves":                 {"a", func(v *view) { v.Members[2].Active, v.Members[2].Leaving = false, true }, ""},
-		"who was started again":      {"a", func(v *view) { v.Members[2].Restarted = true }, ""},
-		"another is gone":            {"a", func(v *view) { v.Members = v.Members[:3] }, ""},
-		"a generation given up":      {"a", func(v *view) { v.Stall = stall{Stall: gossip.Stall{For: time.Second}} }, ""},
-		"a spoilt one":               {"a", func(v *view) { v.Trial.Accusations = []accusation{{Fault: plan.Fault{Kind: plan.BadTensor}}} }, ""},
-		"a pause":                    {"a", func(v *view) { v.Paused = true }, ""},
-		"a salvage":                  {"a", func(v *view) { v.Salvage = &consensus.Salvage{} }, ""},
-		"a substitute before it":     {"a", func(v *view) { v.Carried = carried{"d", "b"} }, ""},
+		"the other replica's":       {"a", func(*view) {}, "c"},
+		"the other replica's again": {"d", func(*view) {}, "b"},
+		"the coordinator":           {"b", func(*view) {}, "d"},
+		"another cut":               {"a", func(v *view) { v.Plan = twoByTwo() }, ""},
+		"who is silent too":         {"a", func(v *view) { v.Members[2].Silent = DeadAfter + time.Second }, ""},
+		"who leaves":                {"a", func(v *view) { v.Members[2].Active, v.Members[2].Leaving = false, true }, ""},
+		"who was started again":     {"a", func(v *view) { v.Members[2].Restarted = true }, ""},
+		"another is gone":           {"a", func(v *view) { v.Members = v.Members[:3] }, ""},
+		"a generation given up":     {"a", func(v *view) { v.Stall = stall{Stall: gossip.Stall{For: time.Second}} }, ""},
+		"a spoilt one":              {"a", func(v *view) { v.Trial.Accusations = []accusation{{Fault: plan.Fault{Kind: plan.BadTensor}}} }, ""},
+		"a pause":                   {"a", func(v *view) { v.Paused = true }, ""},
+		"a salvage":                 {"a", func(v *view) { v.Salvage = &consensus.Salvage{} }, ""},
+		"a substitute before it":    {"a", func(v *view) { v.Carried = carried{"d", "b"} }, ""},
 	} {
 		v := lossOf(c.lost)
 		c.change(&v)

@@ -132,7 +132,7 @@ func (m *Monitor) lacksSteps(state consensus.State) bool {
 
 // readSteps asks for the steps since the end of the log: first the nodes that compute them.
 func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
-	peers := append([]plan.PeerID{state.Plan.Coordinator().Peer}, state.Plan.Peers()...)
+	peers := append([]plan.PeerID{state.Substitute.Coordinator(state.Plan)}, state.Plan.Peers()...)
 	m.askEach(ctx, append(peers, m.Living()...), func(ctx context.Context, p plan.PeerID) (enough bool, err error) {
 		reply, err := m.Peers.Ask(ctx, p, protocolSteps, m.steps.logged().end)
 		if err != nil {

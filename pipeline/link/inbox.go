@@ -59,19 +59,24 @@ type inbox struct {
 	order    []key // ring of the keys in received
 	next     int   // in order
 	gone     map[plan.PeerID]error
+	replaced map[plan.PeerID]bool       // they bring nothing any more
+	commits  map[plan.PeerID]wire.Frame // the newest complete one of each sender
 	err      error
 	changed  broadcast
 }
 
 // admit blocks until a message of size bytes may be held. It may at once when its account has
 // room or is empty, or when somebody waits for it. A duplicate is refused with
-// ErrDuplicate.
+// ErrDuplicate, and what a replaced peer brings with ErrLost.
 func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
 		if b.err != nil {
 			return b.err
+		}
+		if b.replaced[a.by] {
+			return fmt.Errorf("%w: another peer goes on in its place", ErrLost)
 		}
 		_, held := b.held[k]
 		if _, comes := b.admitted[k]; comes || held || b.received[k] {
@@ -113,6 +118,9 @@ func (b *inbox) deliver(k key, by plan.PeerID, payload []byte) {
 		return
 	}
 	delete(b.admitted, k)
+	if k.tag.Kind == wire.KindCommit && k.tag.Step > b.commits[k.from].Tag.Step {
+		b.commits[k.from] = wire.Frame{Tag: k.tag, Payload: payload}
+	}
 	ch := b.waiting[k]
 	if ch == nil {
 		b.held[k] = payload
@@ -183,14 +191,7 @@ func (b *inbox) lose(peer plan.PeerID, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gone[peer] = err
-	for k, a := range b.admitted {
-		if a.by == peer {
-			delete(b.admitted, k)
-			used := b.loads[k.account()]
-			b.loads[k.account()] = load{used.messages - 1, used.bytes - a.size}
-			b.changed.wake()
-		}
-	}
+	b.drop(peer)
 	for k, ch := range b.waiting {
 		if k.from == peer {
 			delete(b.waiting, k)
@@ -199,11 +200,45 @@ func (b *inbox) lose(peer plan.PeerID, err error) {
 	}
 }
 
-// find takes back that a peer is lost: another one sends its messages.
-func (b *inbox) find(peer plan.PeerID) {
+// drop forgets what a peer has brought in part. Callers hold mu.
+func (b *inbox) drop(peer plan.PeerID) {
+	for k, a := range b.admitted {
+		if a.by == peer {
+			delete(b.admitted, k)
+			b.unload(k, a.size)
+		}
+	}
+}
+
+// unload makes the room of a message free that does not come out. Callers hold mu.
+func (b *inbox) unload(k key, size int) {
+	used := b.loads[k.account()]
+	b.loads[k.account()] = load{used.messages - 1, used.bytes - size}
+	b.changed.wake()
+}
+
+// replace takes back that a peer is lost: another one sends its messages. From now on nothing counts that it brings itself.
+func (b *inbox) replace(peer plan.PeerID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.replaced[peer] = true
+	b.drop(peer)
 	delete(b.gone, peer)
+}
+
+// lastCommit returns the newest commit that came of a peer, nil where none did. It drops what came of the steps that only a
+// later commit begins, and is still held.
+func (b *inbox) lastCommit(peer plan.PeerID) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := b.commits[peer]
+	for k, payload := range b.held {
+		if k.from == peer && k.tag.Step > last.Tag.Step+1 {
+			delete(b.held, k)
+			b.unload(k, len(payload))
+		}
+	}
+	return last.Payload
 }
 
 // close fails everybody with err and drops what is held.

@@ -53,6 +53,7 @@ func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, ru
 		inbox: &inbox{
 			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
 			admitted: map[key]admission{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
+			replaced: map[plan.PeerID]bool{}, commits: map[plan.PeerID]wire.Frame{},
 		},
 	}
 	s.rules = Rules{Expect: func(_, _ plan.PeerID, _ wire.Tag, _ int) error { return nil }}

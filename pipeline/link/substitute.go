@@ -142,7 +142,7 @@ func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wir
 			return err
 		}
 	}
-	s.inbox.find(lost)
+	s.inbox.replace(lost)
 	if u.of == nil {
 		u.of = map[plan.PeerID]substitute{}
 	}
@@ -150,6 +150,11 @@ func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wir
 	u.changed.wake()
 	return nil
 }
+
+// LastCommit returns the newest commit that came of a coordinator before Substitute named who goes on in its place, as package
+// wire encodes it; nil where none came. What else came of it for steps after the next one is dropped: where nobody has the commit
+// before these, the substitute may make another one, and it sends all of that again. It is to be called before the substitute sends anything.
+func (s *Session) LastCommit(lost plan.PeerID) []byte { return s.inbox.lastCommit(lost) }
 
 // retry calls f for who does a peer's part, and again once a substitute does.
 func (s *Session) retry(ctx context.Context, peer plan.PeerID, f func(plan.PeerID) error) error {
@@ -214,7 +219,8 @@ func (s *Session) conceivable(by plan.PeerID, tag wire.Tag, bytes int) bool {
 }
 
 // As returns what the workers of a lost peer exchange messages with, in whose place this node goes on. What they send to
-// its own workers stays here. What they send to others in steps up to done goes nowhere: these have it.
+// its own workers stays here. What they send to others in steps up to done goes nowhere: these have it,
+// but for the commits, of which some may lack the newest.
 func (s *Session) As(lost plan.PeerID, done plan.Step) Part { return Part{s, lost, done} }
 
 // Part is a lost peer's end of a session.
@@ -226,7 +232,7 @@ type Part struct {
 
 // Send is Session.Send in the name of the lost peer.
 func (p Part) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if f.Tag.Step <= p.done && to != p.lost {
+	if f.Tag.Step <= p.done && to != p.lost && f.Tag.Kind != wire.KindCommit {
 		return nil
 	}
 	if p.stand.carrier(to) != p.self() {

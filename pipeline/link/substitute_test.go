@@ -192,6 +192,50 @@ func TestASubstituteMayBeOnesNeighbour(t *testing.T) {
 	})
 }
 
+// TestNothingOfALostCoordinatorCountsAfterItsLastCommit: whoever has a substitute brings nothing more, and what it sent after a commit that
+// nobody has gives way to what the substitute sends.
+func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
+	withLine(t, func(t *testing.T, c *cluster, s []*Session, lose func()) {
+		commit := func(step plan.Step) wire.Tag {
+			return wire.Tag{Kind: wire.KindCommit, Generation: 1, Step: step, Stage: 2}
+		}
+		for _, step := range []plan.Step{4, 5} {
+			mustSend(t, s[1], c.ids[2], commit(step), []byte{byte(step)})
+		}
+		mustReceive(t, s[2], c.ids[1], commit(4), []byte{4})
+		for _, step := range []plan.Step{6, 7} {
+			mustSend(t, s[1], c.ids[2], to(2, step, 0), []byte("from the lost"))
+		}
+		time.Sleep(time.Second)
+		lose()
+		if err := s[2].Substitute(c.ids[1], c.ids[3], 5, nil); err != nil {
+			t.Fatal(err)
+		}
+		late := key{from: c.ids[1], tag: commit(6)}
+		if err := s[2].inbox.admit(t.Context(), late, admission{by: c.ids[1], size: 1}); !errors.Is(err, ErrLost) {
+			t.Errorf("a late commit of the lost peer: %v", err)
+		}
+		if got := s[2].LastCommit(c.ids[1]); string(got) != "\x05" {
+			t.Errorf("the last commit is %q, want that of step 5", got)
+		}
+		if err := s[3].Substitute(c.ids[1], c.ids[3], 5, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []plan.Step{6, 7} {
+			if err := s[3].As(c.ids[1], 0).Send(t.Context(), c.ids[2], wire.Frame{Tag: to(2, step, 0), Payload: []byte("from the substitute")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		mustReceive(t, s[2], c.ids[1], commit(5), []byte{5})
+		mustReceive(t, s[2], c.ids[1], to(2, 6, 0), []byte("from the lost"))
+		mustReceive(t, s[2], c.ids[1], to(2, 7, 0), []byte("from the substitute"))
+		if got := s[0].LastCommit(c.ids[1]); got != nil {
+			t.Errorf("a commit that was for another peer came: %q", got)
+		}
+	})
+}
+
 // TestNobodyWaitsForASubstituteInVain: not once the lost peer is given up, nor once its substitute is lost, nor for a peer that
 // cannot have one.
 func TestNobodyWaitsForASubstituteInVain(t *testing.T) {

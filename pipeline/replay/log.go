@@ -87,7 +87,7 @@ func (l *Log) Sent(step plan.Step, to []plan.PeerID) ([]Message, bool) {
 	return messages, true
 }
 
-// After returns what was sent to a peer in the steps after one, commits too, by step and in order; false where one of these
+// After returns what was sent to a peer in the steps after one, reports and commits too, by step and in order; false where one of these
 // steps was forgotten.
 func (l *Log) After(step plan.Step, to plan.PeerID) (frames []wire.Frame, kept bool) {
 	l.mu.Lock()
@@ -105,7 +105,7 @@ func (l *Log) After(step plan.Step, to plan.PeerID) (frames []wire.Frame, kept b
 
 // add keeps a message if a replay or a substitute needs it.
 func (l *Log) add(to plan.PeerID, f wire.Frame) {
-	if to == l.self || !replayed(f.Tag.Kind) && f.Tag.Kind != wire.KindCommit {
+	if agrees := f.Tag.Kind == wire.KindReport || f.Tag.Kind == wire.KindCommit; to == l.self || !replayed(f.Tag.Kind) && !agrees {
 		return
 	}
 	l.mu.Lock()

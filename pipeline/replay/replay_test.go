@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"pnode/pipeline/wire"
@@ -48,7 +49,7 @@ func TestALogForgetsTheOldestStepFirst(t *testing.T) {
 		}
 	}
 	send("self", frame(wire.Activation, 11, 1000))
-	send("other", frame(wire.KindReport, 11, 1000))
+	send("other", frame(wire.StateTaken, 11, 1000))
 	send("third", frame(wire.Activation, 11, room))
 	send("other", frame(wire.Gradient, 11, room))
 	send("other", frame(wire.Gradient, 12, room))
@@ -65,6 +66,27 @@ func TestALogForgetsTheOldestStepFirst(t *testing.T) {
 		t.Errorf("%d bytes in an empty log", log.bytes)
 	}
 	NewLog("self", 0, 0).Keep(nowhere{})
+}
+
+// TestASubstituteGetsReportsAndCommitsToo: a replay does without them, since it knows the commits.
+func TestASubstituteGetsReportsAndCommitsToo(t *testing.T) {
+	log := NewLog("self", 10, 1<<20)
+	for _, kind := range []wire.Kind{wire.Activation, wire.KindReport, wire.KindCommit, wire.StateTaken} {
+		if err := log.Keep(nowhere{}).Send(t.Context(), "other", frame(kind, 11, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var kinds []wire.Kind
+	frames, _ := log.After(10, "other")
+	for _, f := range frames {
+		kinds = append(kinds, f.Tag.Kind)
+	}
+	if want := []wire.Kind{wire.Activation, wire.KindReport, wire.KindCommit}; !slices.Equal(kinds, want) {
+		t.Errorf("a substitute gets %v, want %v", kinds, want)
+	}
+	if sent, _ := log.Sent(11, []plan.PeerID{"other"}); len(sent) != 1 {
+		t.Errorf("a replay gets %d messages, want 1", len(sent))
+	}
 }
 
 // TestOnlyWhatWasAskedForIsTaken: other steps, generations, receivers and kinds are refused, and what is changed or cut.

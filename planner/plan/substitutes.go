@@ -4,9 +4,9 @@ import "slices"
 
 // Substitutes returns the peers that could do a lost one's part from the state in their own memory, sorted: each of its
 // workers has all of its layers in other replicas, on one worker of theirs. Nobody can where replicas have optimizer state in
-// parts or stages keep it off the device, nor for the coordinator, whose commits nobody else knows first.
+// parts or stages keep it off the device.
 func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
-	if lost == p.Coordinator().Peer || !p.Places(lost) || !statesWhole(p) {
+	if !p.Places(lost) || !statesWhole(p) {
 		return nil
 	}
 	for _, peer := range p.Peers() {

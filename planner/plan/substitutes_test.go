@@ -24,7 +24,7 @@ func TestWhoCanDoALostOnesPart(t *testing.T) {
 		want   []PeerID
 	}{
 		"the other replica's":      {func(*Plan) {}, "a", []PeerID{"c"}},
-		"the coordinator":          {func(*Plan) {}, "b", nil},
+		"the coordinator":          {func(*Plan) {}, "b", []PeerID{"d"}},
 		"no member":                {func(*Plan) {}, "e", nil},
 		"another cut":              {func(p *Plan) { p.Replicas[1].Stages[0].Layers.End, p.Replicas[1].Stages[1].Layers.First = 1, 1 }, "a", nil},
 		"who has more":             {func(p *Plan) { p.Replicas[1].Stages[0].Layers.End, p.Replicas[1].Stages[1].Layers.First = 1, 1 }, "c", []PeerID{"a"}},

@@ -152,6 +152,11 @@ func (e *Substitute) Carrier(peer plan.PeerID) plan.PeerID {
 	return peer
 }
 
+// Coordinator returns who coordinates the steps of the current plan.
+func (e *Substitute) Coordinator(current plan.Plan) plan.PeerID {
+	return e.Carrier(current.Coordinator().Peer)
+}
+
 // Shown writes down what the steps of the current plan have shown of its members' speeds. The leader proposes it.
 // Plans count on no more of what a member claims than that and a margin, see package claims.
 type Shown struct {

@@ -37,7 +37,7 @@ type Author struct {
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
 //	WantStop, Resume       an owner; where no owner is active, any member
-//	Finish                 the plan's coordinator, once the last step is saved
+//	Finish                 the plan's coordinator or its substitute, once the last step is saved
 //
 // Who was removed from the run proposes nothing.
 func Authorize(s State, by Author, e Entry) error {
@@ -86,7 +86,7 @@ func Authorize(s State, by Author, e Entry) error {
 	case Redeem:
 	case Finish:
 		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps
-		allowed = saved && s.Plan.Generation != 0 && s.Plan.Coordinator().Peer == by.Peer
+		allowed = saved && s.Plan.Generation != 0 && s.Substitute.Coordinator(s.Plan) == by.Peer
 		who = "the coordinator of the plan, once the last step is saved"
 	}
 	if !allowed {
