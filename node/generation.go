@@ -353,7 +353,7 @@ func (g *generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 			switch {
 			case peer == replaced:
 			case missing == "" && replaced == "" && g.replaceable(peer) && session.Ended(peer):
-				missing, overdue = peer, time.After(substitutePatience)
+				missing, overdue = peer, time.After(g.patience(peer))
 			default:
 				return g.endWithout(peer, c, session)
 			}

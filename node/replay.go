@@ -161,8 +161,19 @@ func (r *remains) lostWorker(id plan.WorkerID, run plan.RunSpec, p plan.Plan, fr
 	return w, nil
 }
 
-// substitutePatience bounds the wait for the log's word on a lost member: a leader may have to be elected first.
-const substitutePatience = 3 * time.Second
+// The log's word on a lost member is waited for as long as a leader needs to ask the member's host, or to be elected first.
+const (
+	substitutePatience = 1500 * time.Millisecond
+	electionPatience   = 3 * time.Second
+)
+
+// patience bounds the wait for the log's word on a lost member.
+func (g *generation) patience(lost plan.PeerID) time.Duration {
+	if leader, _, _ := g.raft.Leader(); leader == "" || leader == lost {
+		return electionPatience
+	}
+	return substitutePatience
+}
 
 // replaceable reports whether another member could go on in a peer's place: from its own memory, or from the newest checkpoint,
 // for which this node has kept what it sent since.
