@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -240,7 +241,8 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 			if err != nil {
 				return declined(err)
 			}
-			w, release, err := g.newSubstitute(steps, id, s, last.commit, with)
+			var loaded atomic.Bool
+			w, release, err := g.newSubstitute(steps, id, s, last.commit, with, &loaded)
 			if err != nil {
 				return declined(err)
 			}
@@ -248,6 +250,9 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 			defer release()
 			if err = w.Run(steps, saves); err != nil {
 				cancel()
+				if !loaded.Load() {
+					return declined(err)
+				}
 			}
 			if errors.Is(err, pipeline.ErrMade) {
 				if last.by == g.self {
@@ -310,9 +315,9 @@ func (g *generation) madeBefore(ctx context.Context, id plan.WorkerID, s consens
 	return newest, nil
 }
 
-// newSubstitute makes a lost member's worker here, on a device of the same name if there is one. release lets go of what it
-// loads from.
-func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, made wire.Commit, with standIn) (w *pipeline.Worker, release func(), err error) {
+// newSubstitute makes a lost member's worker here, on a device of the same name if there is one. loaded becomes
+// true when it has its state, and release lets go of what it loads from.
+func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, made wire.Commit, with standIn, loaded *atomic.Bool) (w *pipeline.Worker, release func(), err error) {
 	from, err := g.lostState(ctx, id, s, with)
 	if err != nil {
 		return nil, nil, err
@@ -335,6 +340,7 @@ func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s cons
 		Device: device, Host: g.hardware.Host(), Exchange: hardware.Exchange(device, with.session.As(id.Peer, g.made())),
 		OnLoaded: func() {
 			g.log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
+			loaded.Store(true)
 			from.release()
 		},
 		OnStep: func(r pipeline.StepResult) { g.record(from.plan, id, r) }, NameOf: g.state.NameOf, Trace: g.trace, Log: g.log, Commits: commits,

@@ -42,6 +42,15 @@ const (
 	fewCatchUp  = 5
 )
 
+// storedBy reports whether some members have stored the state of all layers of lost stages at the checkpoint, as the log knows.
+func storedBy(state consensus.State, lost []plan.StageID, members []plan.PeerID) bool {
+	mine := func(p plan.PeerID) bool { return slices.Contains(members, p) }
+	return !slices.ContainsFunc(state.Checkpoint.Layers, func(l consensus.LayerRef) bool {
+		of := func(id plan.StageID) bool { return state.Plan.At(id).Layers.Contains(l.Layer) }
+		return slices.ContainsFunc(lost, of) && !slices.ContainsFunc(l.Holders, mine)
+	})
+}
+
 // replayers returns who could go on from the newest checkpoint in the place of members whose process has ended, best first. Nobody
 // could where somebody has not kept what it sent since, or where that takes too long: newest is the step that the plan has come to.
 func (w *salvageWatch) replayers(state consensus.State, members []memberView, newest plan.Step) map[plan.PeerID][]plan.PeerID {
@@ -62,7 +71,9 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 				lost = append(lost, state.Plan.StagesOf(id)...)
 			}
 		}
-		all[m.Peer] = w.order(state, state.Plan.Replayers(m.Peer), lost)
+		if storedBy(state, lost, others) {
+			all[m.Peer] = w.order(state, state.Plan.Replayers(m.Peer), lost)
+		}
 	}
 	return all
 }

@@ -150,6 +150,9 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 				beat.StepNanos = 60 * second
 			}
 		}, []plan.PeerID{"d", "b", "c"}},
+		"a state that is lost": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "e"}
+		}, nil},
 		"state in parts": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Plan.Sharded = plan.LayerRanges{{First: 0, End: 1}}
 		}, nil},
