@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -303,5 +304,25 @@ func TestASubstituteRepeatsTheCommitsThatWereMade(t *testing.T) {
 				t.Errorf("step 2 is saved, or not, in so many runs: %v", saved)
 			}
 		})
+	}
+}
+
+// TestOnlyACommitThatFollowsIsRepeated: other devices round otherwise, and that is all by which it may be off.
+func TestOnlyACommitThatFollowsIsRepeated(t *testing.T) {
+	own := wire.Commit{Loss: 2, Norm: 1}
+	for _, c := range []struct {
+		own, made wire.Commit
+		want      bool
+	}{
+		{own, own, true},
+		{own, wire.Commit{Loss: 2.001, Norm: 0.999, Save: true, Stop: true}, true},
+		{own, wire.Commit{Loss: 2.1, Norm: 1}, false},
+		{own, wire.Commit{Loss: 2, Norm: 100}, false},
+		{own, wire.Commit{Loss: 2, Norm: math.NaN()}, false},
+		{wire.Commit{Loss: 2, Norm: math.Inf(1)}, wire.Commit{Loss: 2, Norm: math.NaN()}, true},
+	} {
+		if got := alike(c.own, c.made); got != c.want {
+			t.Errorf("%+v in place of %+v: %t, want %t", c.made, c.own, got, c.want)
+		}
 	}
 }
