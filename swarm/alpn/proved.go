@@ -9,7 +9,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/planner/plan"
 	"pnode/swarm/host"
@@ -36,19 +35,22 @@ func newProvedAddrs(h *host.Host) *provedAddrs {
 }
 
 // remember notes where a peer has proved its identity: at the other end of a connection, which was dialed at an address unless
-// that is nil, and where libp2p dialed it.
+// that is nil, and of those that libp2p has. Who dials over QUIC does so from the port where it listens, over TCP from any.
 func (p *provedAddrs) remember(conn transport.Conn, of peer.ID, dialed ma.Multiaddr) {
 	announced := func(a ma.Multiaddr) bool { return slices.ContainsFunc(p.host.Peerstore().Addrs(of), a.Equal) }
+	for _, c := range p.host.Network().ConnsToPeer(of) {
+		a, out := c.RemoteMultiaddr(), c.Stat().Direction == network.DirOutbound
+		at, err := endpoint(a)
+		switch {
+		case err != nil:
+		case isQUIC(a):
+			p.note(of, plan.QUIC, provedAddr{at, out && announced(a)})
+		case out && p.host.TCP != nil && p.host.TCP.CanConnect(a):
+			p.note(of, plan.TCP, provedAddr{at, announced(a)})
+		}
+	}
 	if over := conn.Transport(); over == plan.QUIC || over == plan.TCP && dialed != nil {
 		p.note(of, over, provedAddr{addrPort(conn.RemoteAddr()), dialed != nil && announced(dialed)})
-	}
-	for _, c := range p.host.Network().ConnsToPeer(of) {
-		if p.host.TCP == nil || c.Stat().Direction != network.DirOutbound || !p.host.TCP.CanConnect(c.RemoteMultiaddr()) {
-			continue
-		}
-		if at, err := manet.ToNetAddr(c.RemoteMultiaddr()); err == nil {
-			p.note(of, plan.TCP, provedAddr{addrPort(at), announced(c.RemoteMultiaddr())})
-		}
 	}
 }
 

@@ -430,3 +430,31 @@ func TestDialBack(t *testing.T) {
 	default:
 	}
 }
+
+// A member that was only called, and never dialed the other one over TCP, finds out where to ask when that one ends: libp2p has
+// a connection with it.
+func TestRefusesWhoOnlyCalled(t *testing.T) {
+	a, b := pair(t)
+	ctx := within(t)
+	if err := b.Host.Connect(ctx, peer.AddrInfo{ID: a.id.ID(), Addrs: a.Host.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Dial(ctx, b.id.Peer(), plan.TCP); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if b.RefusesTCP(ctx, a.Self()) {
+		t.Error("a live peer refuses")
+	}
+	a.Close()
+	if err := a.Host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for !b.RefusesTCP(ctx, a.Self()) {
+		if ctx.Err() != nil {
+			t.Fatalf("a peer that has ended does not refuse: proved at %v", b.proved.listensAt(a.id.ID()))
+		}
+	}
+}
