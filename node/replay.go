@@ -60,7 +60,7 @@ func (r *remains) replay(ctx context.Context, s consensus.Salvage) error {
 	}
 	lost := lostPeers(state, p, parts)
 	living := p.Senders(lost, state.Run.Model.Tied())
-	commits, err := r.commitsOf(p, s.Step)
+	commits, err := r.commits.UpTo(s.Step, p)
 	if err != nil {
 		return err
 	}
@@ -130,19 +130,6 @@ func layersOf(p plan.Plan, peers []plan.PeerID) (layers []int) {
 		}
 	}
 	return layers
-}
-
-// commitsOf returns the commits of the steps after a plan's start up to another one, which this node has taken itself.
-func (r *remains) commitsOf(p plan.Plan, last plan.Step) ([]wire.Commit, error) {
-	var commits []wire.Commit
-	for step := p.Start + 1; step <= last; step++ {
-		g, commit, ok := r.commits.At(step)
-		if !ok || g != p.Generation {
-			return nil, fmt.Errorf("node: the commit of step %d is not here", step)
-		}
-		commits = append(commits, commit)
-	}
-	return commits, nil
 }
 
 // lostWorker makes the worker of a lost peer's device on a device of this node, the one of the same name if there is one.
@@ -250,18 +237,15 @@ func (g *generation) standIn(saves context.Context, c *crew, s consensus.Substit
 			defer release()
 			if err = w.Run(steps, saves); err != nil {
 				cancel()
-				if !loaded.Load() {
-					return declined(err)
-				}
 			}
-			if errors.Is(err, pipeline.ErrMade) {
-				if last.by == g.self {
-					return declined(err)
-				}
+			saved := w.Saved() // before the worker is closed
+			switch {
+			case err == nil:
+				return saved
+			case !loaded.Load(), errors.Is(err, pipeline.ErrMade) && last.by == g.self:
+				return declined(err)
+			case errors.Is(err, pipeline.ErrMade):
 				return &plan.Fault{Accused: last.by, Kind: plan.BadCommit, Step: last.commit.Step, Detail: err.Error()}
-			}
-			if saved := w.Saved(); err == nil {
-				err = saved
 			}
 			return err
 		})
@@ -317,18 +301,22 @@ func (g *generation) madeBefore(ctx context.Context, id plan.WorkerID, s consens
 
 // newSubstitute makes a lost member's worker here, on a device of the same name if there is one. loaded becomes
 // true when it has its state, and release lets go of what it loads from.
-func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, made wire.Commit, with standIn, loaded *atomic.Bool) (w *pipeline.Worker, release func(), err error) {
+func (g *generation) newSubstitute(ctx context.Context, id plan.WorkerID, s consensus.Substitute, newest wire.Commit, with standIn, loaded *atomic.Bool) (w *pipeline.Worker, release func(), err error) {
 	from, err := g.lostState(ctx, id, s, with)
 	if err != nil {
 		return nil, nil, err
 	}
-	if made.Step > from.plan.Start+1 {
-		from.release()
-		return nil, nil, fmt.Errorf("node: a commit of step %d, and no state after step %d", made.Step, made.Step-1)
-	}
+	var made []wire.Commit
 	var commits *pipeline.Commits
 	if id == g.plan.Coordinator() {
-		commits = &g.commits
+		if commits = &g.commits; newest.Step > from.plan.Start {
+			made, err = g.commits.UpTo(newest.Step-1, from.plan)
+			made = append(made, newest)
+		}
+		if err != nil {
+			from.release()
+			return nil, nil, err
+		}
 	}
 	device, err := g.hardware.Device(id.Device)
 	if err != nil {

@@ -1,13 +1,15 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestALostNodesPartGoesOnElsewhere: of two replicas a node is lost, whether it leads, coordinates the steps, or neither. Another one goes
@@ -45,20 +47,15 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 				}
 				state := lost.node().raft.State()
 				lostPeer, why := lost.node().self, ""
+				substituted := f.firstSubstitute(t.Context(), f.others(lost))
 				lost.kill(f.others(lost)...)
 				killed, before := time.Now(), f.truth.reached()
-				var by plan.PeerID
-				f.until("a substitute", time.Minute, func() bool {
-					for _, m := range f.members {
-						if n := m.node(); n != nil && n.raft.State().Substitute != nil {
-							by = n.raft.State().Substitute.By
-							if now := n.raft.State(); state.Substitute.Coordinator(state.Plan) == lostPeer && now.Substitute.Coordinator(now.Plan) != by {
-								t.Errorf("%s coordinates the steps, want %s", now.Substitute.Coordinator(now.Plan).Short(), by.Short())
-							}
-						}
-					}
-					return by != ""
-				})
+				f.until("a substitute", time.Minute, func() bool { return substituted.Load() != nil })
+				with := substituted.Load()
+				by := with.Substitute.By
+				if state.Substitute.Coordinator(state.Plan) == lostPeer && with.Substitute.Coordinator(with.Plan) != by {
+					t.Errorf("%s coordinates the steps, want %s", with.Substitute.Coordinator(with.Plan).Short(), by.Short())
+				}
 				f.until("a step after the loss", time.Minute, func() bool { return f.truth.reached() > before })
 				t.Logf("%v from the loss to the next step; %s goes on in its place", time.Since(killed).Round(time.Millisecond), by.Short())
 				f.until("another plan", time.Hour, func() bool {
@@ -85,6 +82,31 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 			})
 		})
 	}
+}
+
+// firstSubstitute returns where the first state goes in which a log of some members names a substitute, until ctx ends. The plan after
+// it may come within moments.
+func (f *fleet) firstSubstitute(ctx context.Context, of []*member) *atomic.Pointer[consensus.State] {
+	var first atomic.Pointer[consensus.State]
+	for _, m := range of {
+		n := m.node()
+		if n == nil {
+			continue
+		}
+		go func() {
+			for ctx.Err() == nil && first.Load() == nil {
+				changed := n.raft.Changed()
+				if state := n.raft.State(); state.Substitute != nil {
+					first.CompareAndSwap(nil, &state)
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	return &first
 }
 
 // others returns all members but one.

@@ -21,7 +21,7 @@ type sinceDone struct {
 }
 
 func (e sinceDone) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if f.Tag.Step <= e.done {
+	if f.Tag.Step < e.done || f.Tag.Step == e.done && f.Tag.Kind != wire.KindCommit {
 		return nil
 	}
 	return e.Exchange.Send(ctx, to, f)
@@ -49,7 +49,7 @@ func (c *Commits) newest() (newest plan.Step) {
 	return newest
 }
 
-// lateLoss is a run of one replica in which a worker is lost after some things that it does. The coordinator's peer goes on in its
+// lateLoss is a run of one replica in which a worker is lost after some things that it does. The first other peer goes on in its
 // place, from the newest checkpoint.
 type lateLoss struct {
 	run   plan.RunSpec
@@ -103,15 +103,19 @@ func (l lateLoss) train(t *testing.T) lateResult {
 		go func() { end <- errors.Join(w.Run(ctx, ctx), w.Saved()) }()
 	}
 	place := map[plan.PeerID]plan.WorkerID{}
+	var by plan.PeerID
 	for _, id := range l.plan.Workers() {
 		place[id.Peer], logs[id.Peer] = id, replay.NewLog(id.Peer, 0, 1<<30)
+		if by == "" && id.Peer != l.lost {
+			by = id.Peer
+		}
 	}
 	for _, id := range l.plan.Workers() {
 		end, c := endOf{net: net, self: id.Peer, mu: &mu}, Config{Worker: id, Plan: l.plan, Keeper: from{r.states, 0}}
 		if id.Peer == l.lost {
 			end.left = &left
 		}
-		if id == l.plan.Coordinator() {
+		if id.Peer == by {
 			c.Commits = commits
 		}
 		c.Exchange = logs[id.Peer].Keep(end)
@@ -134,8 +138,15 @@ func (l lateLoss) train(t *testing.T) lateResult {
 				net.put(address{peer, l.lost, f.Tag}, f.Payload)
 			}
 		}
-		exchange := sinceDone{endOf{net: net, self: l.lost, mu: &mu}, r.done}
-		begin(Config{Worker: place[l.lost], Plan: p, Exchange: exchange, Keeper: from{r.states, r.began}})
+		substitute := Config{Worker: place[l.lost], Plan: p, Exchange: sinceDone{endOf{net: net, self: l.lost, mu: &mu}, r.done}, Keeper: from{r.states, r.began}}
+		if newest, _ := net.newest(by); l.lost == l.plan.Coordinator().Peer && newest.Step > r.began {
+			made, err := commits.UpTo(newest.Step-1, p)
+			if err != nil {
+				t.Fatalf("after %d: %v", l.after, err)
+			}
+			substitute.Made, substitute.Commits = append(made, newest), commits
+		}
+		begin(substitute)
 		err = <-ends[l.lost]
 	}
 	for peer, end := range ends {
@@ -168,6 +179,8 @@ func TestASubstituteCatchesUpWithTheSameBits(t *testing.T) {
 		"in int8":          {coded, nil, "peer-0-1"},
 		"other schedules":  {line, []string{"1f1b 1,1,0", "zb-h1", "gpipe 3,2,0", "seq1f1b", "1f1b 3,1,0"}, "peer-0-1"},
 		"replicas unlike":  {uneven, nil, "peer-1-0"},
+		"the coordinator":  {line, nil, line.Coordinator().Peer},
+		"of two replicas":  {uneven, []string{"zb-h1 1+3", "1f1b 1,1,0 1,0 3+1", "zb-h1 3+1"}, uneven.Coordinator().Peer},
 		"and other shares": {uneven, []string{"zb-h1 1+3", "1f1b 1,1,0 1,0 3+1", "zb-h1 3+1"}, "peer-1-1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"pnode/pipeline/wire"
@@ -64,11 +65,12 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		reports = append(reports, theirs)
 	}
 	commit := s.commitOf(s.step, reports)
-	if s.cfg.Made.Step == s.step {
-		if !alike(commit, s.cfg.Made) {
-			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrMade, s.step, commit.Loss, commit.Norm, s.cfg.Made.Loss, s.cfg.Made.Norm)
+	if i := slices.IndexFunc(s.cfg.Made, func(c wire.Commit) bool { return c.Step == s.step }); i >= 0 {
+		made := s.cfg.Made[i]
+		if !alike(commit, made) {
+			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrMade, s.step, commit.Loss, commit.Norm, made.Loss, made.Norm)
 		}
-		commit = s.cfg.Made
+		commit = made
 	} else {
 		s.cfg.decide(&s.program, &commit)
 		commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32

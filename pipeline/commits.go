@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -37,13 +38,17 @@ type keptCommit struct {
 	following string
 }
 
-// Put takes in the commit of a generation's step. Those of later steps are dropped: the run does these again.
+// Put takes in the commit of a generation's step. Those of later steps are dropped: the run does these again. One that is here
+// already changes nothing: a lost coordinator's substitute repeats it.
 func (c *Commits) Put(g plan.Generation, commit wire.Commit) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if old := c.kept[commit.Step]; old.generation == g && bytes.Equal(wire.AppendCommit(nil, old.commit), wire.AppendCommit(nil, commit)) {
+		return
+	}
 	if c.kept == nil {
 		c.kept = map[plan.Step]keptCommit{}
 	}
@@ -69,6 +74,18 @@ func (c *Commits) At(step plan.Step) (plan.Generation, wire.Commit, bool) {
 	defer c.mu.Unlock()
 	k := c.kept[step]
 	return k.generation, k.commit, k.generation != 0
+}
+
+// UpTo returns the commits of the steps after a plan's start, up to another one.
+func (c *Commits) UpTo(last plan.Step, p plan.Plan) (commits []wire.Commit, err error) {
+	for step := p.Start + 1; step <= last; step++ {
+		g, commit, ok := c.At(step)
+		if !ok || g != p.Generation {
+			return nil, fmt.Errorf("pipeline: the commit of step %d is not here", step)
+		}
+		commits = append(commits, commit)
+	}
+	return commits, nil
 }
 
 // From returns a plan as its workers went on with it after a step: with that step as its start, and the schedule that commits

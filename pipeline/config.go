@@ -71,9 +71,9 @@ type Config struct {
 	// Taken is the commit of the plan's start step where the worker goes on in the place of a lost one: what it asks for besides
 	// the update is done first, a save and perhaps the end. The coordinator sends it to all others before. Zero: nothing.
 	Taken wire.Commit
-	// Made is the commit of the step after that, where a lost coordinator had made it and some worker may have taken it: its
-	// substitute repeats it. Zero: nobody has.
-	Made wire.Commit
+	// Made holds commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
+	// substitute repeats them. Nil: nobody has any.
+	Made []wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits
 	// From holds the worker of the generation before on the device, after Keep. State that the plan has here unchanged

@@ -213,7 +213,7 @@ func substituted(t *testing.T, l loss) (result, *memoryKeeper, bool) {
 			}
 			id := workers[lost].worker
 			w := worker(id, held.Plan(), endOf{net: net, self: lost, mu: &mu}, loadsFrom{held, states}, true)
-			w.cfg.OnLoaded, w.cfg.Taken, w.cfg.Made = held.Release, held.Taken(), made
+			w.cfg.OnLoaded, w.cfg.Taken, w.cfg.Made = held.Release, held.Taken(), []wire.Commit{made}
 			begin(w, lost)
 			err = <-ends[lost]
 		}

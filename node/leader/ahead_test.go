@@ -88,7 +88,9 @@ func TestALossIsAnsweredWithoutASearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := rehearsedRun()
 		run.Train.Stages = 0
-		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}, {Peer: "b", Device: "cpu"}}}}}
+		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+			{Peer: "a", Device: "cpu", Layers: plan.LayerRange{First: 0, End: 1}}, {Peer: "b", Device: "cpu", Layers: plan.LayerRange{First: 1, End: 2}},
+		}}}}
 		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
 			{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
 		}}}

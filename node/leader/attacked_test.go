@@ -292,10 +292,11 @@ func (m *member) generation(ctx context.Context, state consensus.State) error {
 			err = &plan.Fault{Accused: peer, Kind: plan.LostLink}
 		}
 	}
+	err = errors.Join(err, w.Saved()) // before the worker is closed
 	if ctx.Err() != nil {
 		return nil // another plan took over
 	}
-	return errors.Join(err, w.Saved())
+	return err
 }
 
 func (m *member) onStep(p plan.Plan, r pipeline.StepResult) {

@@ -64,7 +64,7 @@ func TestDecide(t *testing.T) {
 		{"and not while another plan is under way", view{Plan: running, Members: steady, wish: wish{Better: "c helps"}}, verdict{Pause: true, Why: "c helps"}},
 		{"marks it gone long before a stranger", view{Plan: running, Members: missed}, verdict{Gone: "b", Why: "no sign of life for 3.1s"}},
 		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
-		{"doubts no end of a process, and marks it first", view{Plan: running, Members: over}, verdict{Gone: "b", Ended: true, Why: "its process has ended"}},
+		{"doubts no end of a process, and marks it first", view{Plan: running, Members: over}, verdict{Gone: "b", Ended: true, By: "a", Why: "its process has ended"}},
 		{"hears what the living have left", view{Plan: running, Members: alive("a", "c")}, verdict{}},
 		{"plans without the dead where that is nothing", view{Plan: running, Members: alive("a", "c"), Stall: stall{Stall: gossip.Stall{For: 1, By: []plan.PeerID{"a"}}}}, verdict{Plan: true, Why: "b is gone"}},
 		{"or is not told", view{Plan: running, Members: alive("a", "c"), remains: remains{BrokenFor: salvageGrace + 1}}, verdict{Plan: true, Why: "b is gone"}},

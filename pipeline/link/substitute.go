@@ -219,8 +219,8 @@ func (s *Session) conceivable(by plan.PeerID, tag wire.Tag, bytes int) bool {
 }
 
 // As returns what the workers of a lost peer exchange messages with, in whose place this node goes on. What they send to
-// its own workers stays here. What they send to others in steps up to done goes nowhere: these have it,
-// but for the commits, of which some may lack the newest.
+// its own workers stays here. What they send in steps up to done, which all have reported, goes nowhere but among themselves: the others
+// have it, but for the commit of the last one, which some may lack.
 func (s *Session) As(lost plan.PeerID, done plan.Step) Part { return Part{s, lost, done} }
 
 // Part is a lost peer's end of a session.
@@ -232,7 +232,8 @@ type Part struct {
 
 // Send is Session.Send in the name of the lost peer.
 func (p Part) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if f.Tag.Step <= p.done && to != p.lost && f.Tag.Kind != wire.KindCommit {
+	lacking := f.Tag.Kind == wire.KindCommit && f.Tag.Step == p.done
+	if f.Tag.Step <= p.done && to != p.lost && !lacking {
 		return nil
 	}
 	if p.stand.carrier(to) != p.self() {

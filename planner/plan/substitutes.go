@@ -20,10 +20,9 @@ func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 }
 
 // Replayers returns the peers that could do a lost one's part from the newest checkpoint, sorted: they compute the steps since
-// again, from what the others sent and the commits. Nobody can where states are in parts or off the device, nor for the
-// coordinator.
+// again, from what the others sent and the commits. Nobody can where states are in parts or off the device.
 func (p Plan) Replayers(lost PeerID) []PeerID {
-	if lost == p.Coordinator().Peer || !p.Places(lost) || !statesWhole(p) {
+	if !p.Places(lost) || !statesWhole(p) {
 		return nil
 	}
 	peers := slices.DeleteFunc(slices.Clone(p.Peers()), func(peer PeerID) bool { return peer == lost })
