@@ -15,11 +15,7 @@ import (
 func TestALostNodesPartGoesOnFromTheCheckpoint(t *testing.T) {
 	size := fleetSize{Steps: 18, Stages: 3, Replicas: 1, CheckpointEvery: 6, MinNodes: 3}
 	known := undisturbed(t, size)
-	for name, is := range map[string]func(leader, coordinator bool) bool{
-		"a follower":      func(leader, coordinator bool) bool { return !leader && !coordinator },
-		"the leader":      func(leader, _ bool) bool { return leader },
-		"the coordinator": func(_, coordinator bool) bool { return coordinator },
-	} {
+	for name, is := range places {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, size, known.again())

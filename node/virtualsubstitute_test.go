@@ -12,16 +12,19 @@ import (
 	"pnode/swarm/consensus"
 )
 
+// places are those that a lost node may have had in the run.
+var places = map[string]func(leads, coordinates bool) bool{
+	"a follower":      func(leads, coordinates bool) bool { return !leads && !coordinates },
+	"the leader":      func(leads, _ bool) bool { return leads },
+	"the coordinator": func(_, coordinates bool) bool { return coordinates },
+}
+
 // TestALostNodesPartGoesOnElsewhere: of two replicas a node is lost, whether it leads, coordinates the steps, or neither. Another one goes
 // on in its place in the same generation, the plan after that is without it, and every step is done once, with the losses of one node alone.
 func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 	size := fleetSize{Steps: 20, Stages: 2, Replicas: 2, CheckpointEvery: 50, MinNodes: 4}
 	known := undisturbed(t, size)
-	for name, wanted := range map[string]func(leads, coordinates bool) bool{
-		"a follower":      func(leads, coordinates bool) bool { return !leads && !coordinates },
-		"the leader":      func(leads, _ bool) bool { return leads },
-		"the coordinator": func(_, coordinates bool) bool { return coordinates },
-	} {
+	for name, wanted := range places {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, size, known.again())
