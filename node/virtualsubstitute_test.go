@@ -12,7 +12,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// places are those that a lost node may have had in the run.
+// places tells the places apart that a lost node may have had in the run.
 var places = map[string]func(leads, coordinates bool) bool{
 	"a follower":      func(leads, coordinates bool) bool { return !leads && !coordinates },
 	"the leader":      func(leads, _ bool) bool { return leads },
