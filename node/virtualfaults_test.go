@@ -137,8 +137,10 @@ func playFaults(f *fleet, seed uint64, nodes int) {
 			f.Fatalf("after %s: %v", what, err)
 		}
 	}
+	// A member may be killed, or asked to leave, on its way in.
+	fine := []error{nil, errKilled, errInterrupted, ErrFinished, ErrUnreachable}
 	for i, err := range f.untilEnded(time.Hour) {
-		if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrFinished) && !errors.Is(err, ErrUnreachable) {
+		if !slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 			f.Errorf("node %d: %v", i, err)
 		}
 	}
