@@ -3,6 +3,7 @@ package leader
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pnode/node/leader/blame"
@@ -18,6 +19,9 @@ const (
 	lackingPlans = 3
 	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
 	copyPatience = 2 * time.Minute
+	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn.
+	leastReturn = 5 * time.Second
+	mostReturn  = time.Minute
 	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
 	hastyPlans = 8
 )
@@ -47,6 +51,33 @@ func (v view) orphaned() (verdict, bool) {
 	begun := v.Checkpoint != v.Plan.Start || v.Newest > v.Plan.Start
 	why := fmt.Sprintf("who had the checkpoint of step %d left before others had all of it", v.Checkpoint)
 	return verdict{Rollback: v.Stall.Fallback, Why: why}, v.Orphaned && !begun && v.Stall.Fallback > 0
+}
+
+// unheld waits for a member to come back that alone held a layer of the newest checkpoint. It waits about as long as it takes to do
+// the steps since an older checkpoint again, and then goes back to that: so the run loses at most twice what it would if it
+// were known who comes back (Karlin et al. 1988, "Competitive snoopy caching", the choice between renting and buying).
+func (v view) unheld() (verdict, bool) {
+	if !v.broken() || v.Unheld == nil {
+		return verdict{}, false
+	}
+	waits := min(max(v.RedoTime, leastReturn), mostReturn)
+	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders))
+	switch {
+	case v.Stall.Fallback == 0:
+		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true
+	case v.BrokenFor <= waits:
+		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %v, the run goes back to step %d", lost, waits.Round(time.Second), v.Stall.Fallback)}, true
+	}
+	return verdict{Rollback: v.Stall.Fallback, Why: lost}, true
+}
+
+// names returns what people call some peers.
+func (v view) names(peers []plan.PeerID) string {
+	var names []string
+	for _, p := range peers {
+		names = append(names, v.nameOf(p))
+	}
+	return strings.Join(names, " and ")
 }
 
 // givenUp plans again when patience is over. Where chunks are lacking that nobody brings, the

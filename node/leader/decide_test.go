@@ -8,6 +8,7 @@ import (
 
 	"pnode/node/gossip"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestDecide walks the planner's rule case by case: from plain views to one verdict.
@@ -47,6 +48,10 @@ func TestDecide(t *testing.T) {
 	over := slices.Clone(worse)
 	over[1].Ended = true
 
+	unheld := func(r remains, fallback plan.Step) view {
+		r.Unheld = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"b"}}
+		return view{Plan: running, Members: alive("a", "c"), Checkpoint: 30, remains: r, Stall: stall{Fallback: fallback}}
+	}
 	for _, c := range []struct {
 		name string
 		view view
@@ -76,6 +81,11 @@ func TestDecide(t *testing.T) {
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
 		{"plans from the older one", func() view { v := lacking(stall{Fallback: 10, Alone: true}); v.Checkpoint = 20; return v }(), verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
+		{"waits for a lost member that alone had a layer, at least a moment", unheld(remains{BrokenFor: leastReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 5s, the run goes back to step 20"}},
+		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20s, the run goes back to step 20"}},
+		{"and no longer", unheld(remains{BrokenFor: 21 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
+		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
+		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is kept; start a node that holds a copy"}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"but not once steps show that others have it", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Newest: 31, Stall: stall{Fallback: 20}}, verdict{}},
 		{"then plans from there, before anybody stalls", view{Plan: running, Members: alive("a", "b"), Checkpoint: 20}, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},

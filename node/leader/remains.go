@@ -28,6 +28,10 @@ type remains struct {
 	ReplayPatience time.Duration
 	// Apart are the members that are left out since data does not get through between them and another one.
 	Apart map[plan.PeerID]bool
+	// Unheld says which layer of the newest checkpoint no member holds any more, and who did; nil for none.
+	Unheld *consensus.LayerRef
+	// RedoTime is about how long it takes to do the steps since the newest older checkpoint again.
+	RedoTime time.Duration
 }
 
 // salvageWatch follows what is left of a broken generation. The zero value of all but beats has seen none.
@@ -54,8 +58,8 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 	return now.Sub(s.at)
 }
 
-// look returns what is left of the plan, if it is broken.
-func (w *salvageWatch) look(state consensus.State, broken bool, now time.Time) remains {
+// look returns what is left of the plan, if it is broken, whose newest step is known.
+func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
 	if !broken {
 		w.broken, w.asked = seenSalvage{}, 0
 		return remains{}
@@ -64,6 +68,10 @@ func (w *salvageWatch) look(state consensus.State, broken bool, now time.Time) r
 	r := remains{
 		Layers: state.Run.Model.Layers(), Offers: w.offers(state), BrokenFor: w.broken.since(g, nil, now),
 		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{},
+	}
+	r.Unheld = unheld(state, r.Offers)
+	if len(state.Older) > 0 && newest > state.Older[0].Step {
+		r.RedoTime = time.Duration(newest-state.Older[0].Step) * min(w.beats.StepTime(state.Plan), slowStep)
 	}
 	for _, p := range state.Plan.Peers() {
 		r.Apart[p] = partedBy(state, p)
@@ -141,6 +149,9 @@ func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer)
 			}
 		}
 	}
+	if slices.ContainsFunc(lost, func(id plan.StageID) bool { return !held(state, state.Plan.At(id).Layers) }) {
+		return nil
+	}
 	able := w.order(state, slices.Collect(maps.Keys(living)), lost)
 	if len(able) == 0 || !w.kept(state, state.Plan.Senders(gone, state.Run.Model.Tied())) {
 		return nil
@@ -156,6 +167,35 @@ func (w *salvageWatch) kept(state consensus.State, peers []plan.PeerID) bool {
 	return !slices.ContainsFunc(peers, func(p plan.PeerID) bool {
 		b, _ := w.beats.Last(p)
 		return b.Kept == 0 || b.Kept > state.Checkpoint.Step+1
+	})
+}
+
+// unheld returns a layer of the newest checkpoint whose holders are all gone, and which nobody offers from memory; nil where there
+// is none.
+func unheld(state consensus.State, offers []offer) *consensus.LayerRef {
+	for _, l := range state.Checkpoint.Layers {
+		has := func(o offer) bool {
+			return !o.Replay && o.reaches(state.Checkpoint.Step) && state.Plan.At(o.StageID).Layers.Contains(l.Layer)
+		}
+		if !heldByAny(state, l) && !slices.ContainsFunc(offers, has) {
+			return &l
+		}
+	}
+	return nil
+}
+
+// held reports whether each of some layers of the newest checkpoint has a holder that is not gone.
+func held(state consensus.State, layers plan.LayerRange) bool {
+	return !slices.ContainsFunc(state.Checkpoint.Layers, func(l consensus.LayerRef) bool {
+		return layers.Contains(l.Layer) && !heldByAny(state, l)
+	})
+}
+
+// heldByAny reports whether a layer of a checkpoint has a holder that is not gone.
+func heldByAny(state consensus.State, l consensus.LayerRef) bool {
+	return slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
+		m, known := state.Member(p)
+		return known && m.State != consensus.Gone
 	})
 }
 

@@ -96,6 +96,9 @@ func randomView(r *rand.Rand) view {
 		}
 		v.Members = append(v.Members, m)
 	}
+	if odd(8) {
+		v.Unheld, v.RedoTime = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"e"}}, time.Duration(r.IntN(90))*time.Second
+	}
 	v.Ending, v.Returning, v.Orphaned = one(8), one(2), one(3)
 	if odd(4) {
 		v.Carried = carried{peers[r.IntN(5)], peers[r.IntN(5)]}

@@ -91,7 +91,7 @@ func (t *term) view(m moment) view {
 	}
 	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
 	v.charges = t.court.look(m, v.Carried)
-	v.remains = t.salvages.look(state, v.broken(), m.now)
+	v.remains = t.salvages.look(state, v.Newest, v.broken(), m.now)
 	return v
 }
 
