@@ -30,8 +30,8 @@ type deafWatch struct {
 }
 
 // look accuses the members of the plan that live, and whose heartbeats say that they have not begun with it: the
-// others may wait long for state that a slow line brings, but not for who does not try. The accuser is nobody, which
-// is this leader.
+// others may wait long for state that a slow line brings, but not for who does not try. Who was started again since the plan was made
+// has no part in it. The accuser is nobody, which is this leader.
 func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusation) {
 	g := state.Plan.Generation
 	if d.begun.generation != g {
@@ -41,6 +41,9 @@ func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusatio
 		return nil
 	}
 	for _, p := range state.Plan.Peers() {
+		if m, ok := state.Member(p); !ok || m.State == consensus.Gone || state.Reborn(m) {
+			continue
+		}
 		b, heard := d.beats.Last(p)
 		ago, _ := d.beats.Ago(p, now)
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
