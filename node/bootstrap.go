@@ -95,9 +95,11 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 		l.keep(state, checkpointer.ID{}) // the process before may have ended before it did
 	}
 	chunks := l.chunks()
-	if l.data, err = chunks.OpenText(ctx, *state.Run); err != nil {
+	text, err := chunks.OpenText(ctx, *state.Run)
+	if err != nil {
 		return err
 	}
+	l.parts.Data = text
 	if err := chunks.OpenInitial(ctx, state.Run.Init, state.Checkpoint.Step > 0); err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
 	l.group.Go(func() error { lonely{l.Node}.watch(l.base); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
-	l.group.Go(func() error { chunks.Mirror(l.base, l.data.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
+	l.group.Go(func() error { chunks.Mirror(l.base, text.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
 	l.enter(Waiting)
 	return nil
 }

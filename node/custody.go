@@ -87,6 +87,15 @@ func (c *custody) tellRoom(state consensus.State, notice func(string)) {
 	}
 }
 
+// changing reports whether a plan is about to begin: the one before has ended for it, or it has made no step.
+func (c *custody) changing(state consensus.State) bool {
+	if state.Run == nil || state.StopWanted || state.Finished || state.Checkpoint.Step >= state.Run.Train.Steps {
+		return false
+	}
+	begins := state.Plan.Start > 0 && state.Plan.Start == state.Checkpoint.Step && c.heartbeats.Newest(state.Plan, time.Now()) <= state.Plan.Start
+	return state.Ended() || begins
+}
+
 // leases are the checkpoints that local commands read just now.
 type leases struct {
 	mu    sync.Mutex // guards until

@@ -7,6 +7,7 @@
 // stands in rooms, each with a struct of values and small interfaces as its door. No room
 // imports this package:
 //
+//   - generation: one plan on this node: links, workers, what they leave in memory, and what is computed in others' places.
 //   - leader: duties of the elected member: watches the others, decides, plans, proposes.
 //   - checkpointer: saves stages, holds copies for others, fetches chunks, drops old checkpoints.
 //   - gossip: heartbeats and profiles, which members send each other, and what they show.
@@ -23,7 +24,7 @@
 // phase.go has the table of phases: joining -> profiling -> waiting -> loading -> training,
 // draining on the way out, stopped at the end. train.go founds a run, join.go enters one,
 // resume.go goes on with one. Each of them has open.go bring the parts up. bootstrap.go takes the
-// node into the roster, then loop.go follows the replicated state: generation.go carries one plan
+// node into the roster, then loop.go follows the replicated state: generations.go has plans carried
 // out, exit.go is the pure rule of the way out, leave.go acts on it, handover.go follows what goes to
 // others meanwhile, completion.go ends the run, and delivery.go keeps its nodes until an owner has the
 // model. invites.go makes and revokes invites, removal.go
@@ -52,12 +53,12 @@
 // does not answer and its host says that its process has ended. If the host is silent too, a link
 // may be down. Silence that is shorter than 6 s costs its time alone: links resume. A link gives a peer up
 // that is silent for longer than its traffic has taught, 6 to 15 s (pipeline/link/silence). The generation ends then, for
-// all members as soon as they hear of it, and its workers' state stays in memory (salvage.go) and is saved. Where nothing is lost by it, the
+// all members as soon as they hear of it, and its workers' state stays in memory (generation/remains.go) and is saved. Where nothing is lost by it, the
 // next plan does without the silent member (leader/away.go), which is still in the run, and is gone only after the 8 to 15 s that
 // its heartbeats teach. Where both ends of a link live that is given up, one of them is left out for a while (leader/parted.go). Where a process has ended, the generation goes on if another member can do its
 // part: the log names it (consensus.Substitute), and it runs the lost workers from its own state, where another replica has the same
-// layers, or from the newest checkpoint, whose later steps it computes again first (replay.go). In a lost coordinator's place
-// it first asks the others for the newest commit that they have of it (salvage.go).
+// layers, or from the newest checkpoint, whose later steps it computes again first (generation/substitute.go). In a lost coordinator's place
+// it first asks the others for the newest commit that they have of it (generation/commits.go).
 // Else all that live can be brought to one step, the newest that one of them has
 // taken. Where they have all layers together the leader has the log name who saves which
 // (consensus.Salvage), and nothing is done twice. It marks the dead gone and commits a plan for those
@@ -91,12 +92,9 @@
 //   - ledger.Run: brings the record of what was computed here to the disk.
 //   - hearsay.Run: asks for the commits of steps that are not computed here.
 //   - links.Run: the accept loop of the data plane (pipeline/link).
-//   - One that saves what a generation has left, while the log wants it (salvage.go).
 //   - Three while a node enters the roster: one hears whether the run is finished, one whether
 //     nobody is there to come back to, one whether this node was removed (bootstrap.go).
-//   - One per generation, with one per worker and one that waits for these (generation.go). A
-//     worker has those of its step and of one save (pipeline/doc.go). One more, once all have loaded
-//     their state, has copies of it made.
+//   - Those of the generation and of what the one before has left (generation/doc.go).
 //   - whole.Run: has all layers of the newest checkpoint here, on owners' nodes (checkpointer).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).

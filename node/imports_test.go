@@ -68,14 +68,16 @@ var rooms = []struct {
 }{
 	{"pnode/node/leader", []string{"node", "cmd/pnode"}, "others read what the leader wants in its heartbeats; pnode plan asks for its input"},
 	{"pnode/node/leader/blame", []string{"node/leader"}, "the log says whose fault it was; who rules on it is one place's business"},
-	{"pnode/node/checkpointer", []string{"node"}, "others get chunks through a function"},
+	{"pnode/node/generation", []string{"node"}, "a plan is carried out in one place; the loop says which"},
+	{"pnode/node/checkpointer", []string{"node", "node/generation"}, "workers save and load through it; others get chunks through a function"},
 	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},
 	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},
-	{"pnode/node/hardware", []string{"node", "cmd/pnode"}, "others get a profile or a device; pnode plan and bench measure"},
+	{"pnode/node/hardware", []string{"node", "node/generation", "cmd/pnode"}, "workers get devices there; others get a profile; pnode plan and bench measure"},
+	{"pnode/node/replayer", []string{"node", "node/generation"}, "whoever replays asks for messages there; others read in heartbeats what is kept"},
 	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},
 	{"pnode/node/hearsay", []string{"node"}, "what others told is in the ledger for whoever reads it"},
 	{"pnode/node/listening", []string{"node"}, "who asks for a silence gets a function"},
-	{"pnode/node/gossip", []string{"node", "node/leader", "node/leader/blame", "node/monitor"}, "heartbeats are the nouns that the leader and the views have in common"},
+	{"pnode/node/gossip", []string{"node", "node/generation", "node/leader", "node/leader/blame", "node/monitor"}, "heartbeats are the nouns that the leader, a generation and the views have in common"},
 }
 
 // TestDependenciesHaveOneHome parses every non-test file of the module.

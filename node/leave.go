@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/leader"
 	"pnode/node/monitor"
@@ -208,7 +209,7 @@ func (l *loop) checkDeadline(now time.Time) error {
 // windUp ends this node's part: it tells the others, stays until they have what they
 // need of it, and gives its vote away where the run goes on.
 func (l *loop) windUp(ctx context.Context) error {
-	l.stopGeneration(errReplaced)
+	l.stopGeneration(generation.ErrReplaced)
 	if l.keeping != nil {
 		<-l.keeping
 	}

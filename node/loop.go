@@ -10,13 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"pnode/checkpoint"
-	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
-	"pnode/node/leader"
+	"pnode/node/generation"
 	"pnode/node/notice"
-	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -26,14 +23,15 @@ import (
 type loop struct {
 	*Node
 	machine     machine
-	generation  *generation
-	remains     *remains        // what the generation before has left; nil while one runs
-	followed    plan.Generation // newest generation acted upon
-	lineage     string          // of the log that is followed, see consensus.Recovery
-	completed   bool            // the workers here finished the generation
-	kept        checkpointer.ID // newest checkpoint acted upon
-	keeping     chan struct{}   // closed when its manifest is stored
-	rosterEpoch uint64          // of the roster at the last save of the membership
+	generation  *generation.Generation
+	loading     bool                // a worker of the generation does not have its state, as far as the loop has heard
+	remains     *generation.Remains // what the generation before has left; nil while one runs
+	followed    plan.Generation     // newest generation acted upon
+	lineage     string              // of the log that is followed, see consensus.Recovery
+	completed   bool                // the workers here finished the generation
+	kept        checkpointer.ID     // newest checkpoint acted upon
+	keeping     chan struct{}       // closed when its manifest is stored
+	rosterEpoch uint64              // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
@@ -67,14 +65,17 @@ func newLoop(n *Node) *loop {
 func (l *loop) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second) // for deadlines; everything else is told
 	defer tick.Stop()
-	defer func() { l.remains.close() }()
+	defer func() { l.remains.Close() }()
 	for !l.exit.over {
 		changed := l.raft.Changed()
 		l.follow(ctx)
 		var loaded <-chan struct{}
 		var done <-chan error
 		if l.generation != nil {
-			loaded, done = l.generation.loaded, l.generation.done
+			done = l.generation.Done()
+			if l.loading {
+				loaded = l.generation.Loaded()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -84,8 +85,9 @@ func (l *loop) run(ctx context.Context) error {
 		case why := <-l.leaving:
 			l.startLeaving(why, time.Now())
 		case <-loaded:
-			l.monitor.Interruption.Load(l.generation.keptLayers())
-			l.generation.loaded = nil
+			l.loading = false
+			kept, layers := l.generation.Kept()
+			l.monitor.Interruption.Load(kept, layers, time.Now())
 			l.enter(Training)
 		case <-changed:
 		case <-l.heartbeats.Ends():
@@ -118,8 +120,10 @@ func (l *loop) follow(ctx context.Context) {
 	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
 	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
-	l.followLoss(state)
-	l.remains = l.remains.follow(ctx, state)
+	if l.generation != nil {
+		l.generation.Follow(state)
+	}
+	l.remains = l.remains.Follow(ctx, state)
 	if state.Epoch != l.rosterEpoch {
 		l.rosterEpoch = state.Epoch
 		l.monitor.RosterChanged(state)
@@ -174,7 +178,7 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	l.monitor.Saved(e)
 	l.kept = id
 	if l.generation != nil {
-		l.generation.cadence.Committed(id.Step)
+		l.generation.Saved(id.Step)
 	}
 	through := id.Step
 	if s := state.Substitute; s != nil && s.Replays {
@@ -203,108 +207,6 @@ func (l *loop) keep(state consensus.State, given checkpointer.ID) {
 		}
 		return nil
 	})
-}
-
-// switchTo ends the running generation and begins the state's plan.
-func (l *loop) switchTo(ctx context.Context, state consensus.State) {
-	l.stopGeneration(errReplaced)
-	held := l.remains.handOver(state.Plan)
-	l.remains, l.completed = nil, false
-	l.monitor.Begin(state)
-	l.ledger.Plan(state.Plan, state.Reasons)
-	if !state.Plan.Places(l.self) {
-		for _, w := range held {
-			w.Close()
-		}
-		l.enter(Waiting)
-		return
-	}
-	l.enter(Loading)
-	l.generation = l.startGeneration(ctx, state, held)
-}
-
-// stopGeneration ends the running generation, if there is one, and waits for it.
-func (l *loop) stopGeneration(cause error) {
-	if l.generation == nil {
-		return
-	}
-	err := l.generation.stop(cause)
-	if err != nil && !errors.Is(err, cause) {
-		l.log.Info("generation ended", "generation", l.generation.plan.Generation, "cause", err)
-	}
-	l.monitor.Interruption.End(l.generation.state, err == nil, time.Now())
-	l.remains, l.generation = newRemains(l.generation, err), nil
-}
-
-// followLoss ends the running generation when it cannot go on: the roster has lost a member of its plan, another member has given it
-// up for want of a link, or the log wants what it has left saved. Links may notice later. Where another member goes on in a lost one's
-// place the generation does, too.
-func (l *loop) followLoss(state consensus.State) {
-	if l.generation == nil || l.generation.plan.Generation != state.Plan.Generation {
-		return
-	}
-	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == l.self || state.Substitute.Carrier(p) != p })
-	if s := state.Substitute; s != nil && s.Lost != l.self && !l.generation.replaced {
-		l.generation.replaced = true
-		l.generation.substitutes <- *s
-	}
-	for _, peer := range state.Plan.Peers() {
-		if state.Substitute.Carrier(peer) != peer && peer != l.self { // who is replaced itself has lost its part
-			continue
-		}
-		if m, _ := state.Member(peer); m.State == consensus.Gone || m.State != "" && state.Reborn(m) {
-			l.generation.end(l.generation.without(peer, "it is not there any more"))
-			return
-		}
-	}
-	for _, a := range l.heartbeats.Stalled(others, state.Plan.Generation, time.Now()).Accusations {
-		switch s := l.generation.session.Load(); {
-		case a.Kind != plan.LostLink:
-		case s != nil && s.Silence(a.Accused) > missedToo:
-			l.generation.end(l.generation.without(a.Accused, "lost the link to it"))
-			return
-		default:
-			l.generation.end(errGivenUp)
-			return
-		}
-	}
-	if s := state.Salvage; s != nil && s.Generation == state.Plan.Generation {
-		l.generation.end(errGivenUp)
-	}
-}
-
-// ended takes in the end of the running generation. It returns what no other plan can cure: this
-// node gives up, the others go on without it.
-func (l *loop) ended(err error) error {
-	generation, state := l.generation.plan.Generation, l.raft.State()
-	l.monitor.Interruption.End(state, err == nil, time.Now())
-	l.remains, l.generation = newRemains(l.generation, err), nil
-	switch {
-	case err == nil:
-		l.completed = true
-		l.remains.tell()
-		l.enter(Waiting) // for the next plan, or the end
-		return nil
-	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
-		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
-		return err
-	case errors.Is(err, checkpointer.ErrNoChunks) && !othersActive(state, l.self) && len(state.Older) == 0:
-		// Nobody else is there to wait for, and nothing to go back to.
-		if !leader.OnlyHolder(state, l.self) {
-			return err
-		}
-		l.log.Error("no way back to the checkpoint", "cause", err)
-		return marked{fmt.Errorf("node: the only checkpoint, of step %d, is damaged and no other node holds a copy: bring %s back from a backup and use --resume, or train again with another --dir, from step 0 with the settings of before or from a model of yours with --init",
-			state.Checkpoint.Step, storeDir(l.dir)), err}
-	}
-	l.monitor.SetStalled(generation, err, errors.Is(err, checkpointer.ErrNoChunks))
-	if lost := (lostPeerError{}); !errors.As(err, &lost) {
-		l.tasks.check.start(&l.group, l.checkDevices)
-	}
-	l.log.Info("gave the generation up, waiting for a new plan", "generation", generation, "cause", err)
-	l.enter(Waiting)
-	l.remains.tell()
-	return nil
 }
 
 // checkDevices looks, after a generation failed, whether a device was the reason. The node goes

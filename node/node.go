@@ -14,7 +14,7 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
-	"pnode/node/dataset"
+	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/hearsay"
@@ -25,7 +25,6 @@ import (
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/replayer"
-	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -110,11 +109,10 @@ type Node struct {
 	checkpointer *checkpointer.Checkpointer
 	custody      *custody
 	replayer     *replayer.Replayer
+	parts        generation.Parts // what generations need of this node
 	hearsay      *hearsay.Hearsay
 	monitor      *monitor.Monitor
-	api          *api.Server // nil in a simulation
-	data         *dataset.Dataset
-	commits      pipeline.Commits
+	api          *api.Server     // nil in a simulation
 	trace        *trace.Recorder // nil without one
 
 	group    errgroup.Group
@@ -155,6 +153,12 @@ func (n *Node) living() []plan.PeerID { return livingOf(n.raft.State(), n.contac
 func (n *Node) silent(p plan.PeerID) bool {
 	ago, heard := n.heartbeats.Ago(p, time.Now())
 	return heard && ago > 3*gossip.Every || n.links.Missing(p)
+}
+
+// trains reports whether a node's workers have their state, as far as is known here.
+func (n *Node) trains(p plan.PeerID) bool {
+	b, _ := n.heartbeats.Last(p)
+	return b.Phase == string(Training) || b.Phase == string(Draining)
 }
 
 // livingOf returns the roster's members that are not gone, and who else is connected: the founder

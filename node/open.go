@@ -15,6 +15,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/config"
+	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/hearsay"
@@ -25,6 +26,7 @@ import (
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/replayer"
+	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/link/silence"
 	"pnode/pipeline/trace"
@@ -227,7 +229,8 @@ func (n *Node) start() {
 // openRooms gives each room what it needs of the node.
 func (n *Node) openRooms() {
 	n.requests = requests{n.swarm, n.log}
-	serveCommits(n.requests, &n.commits, n.raft.State)
+	commits := &pipeline.Commits{}
+	generation.ServeCommits(n.requests, commits, n.raft.State)
 	n.announcer = &gossip.Announcer{
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
@@ -244,10 +247,10 @@ func (n *Node) openRooms() {
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living, Silent: n.silent}, Awaited: n.custody.steps,
 	})
-	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.changesPlan}
+	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing}
 	n.replayer = replayer.New(replayer.Config{
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
-		Replays: func(by plan.PeerID, g plan.Generation) bool { return replays(n.raft.State(), by, g) },
+		Replays: func(by plan.PeerID, g plan.Generation) bool { return generation.Replays(n.raft.State(), by, g) },
 	})
 	stored := n.handover.count(n.store.Chunk)
 	n.links.ServeChunks(func(h plan.Hash) ([]byte, error) {
@@ -265,6 +268,12 @@ func (n *Node) openRooms() {
 		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
+	n.parts = generation.Parts{
+		Self: n.self, Group: &n.group, Consensus: n.raft, Peers: n.requests, Links: n.links, Hardware: n.hardware, Checkpointer: n.checkpointer,
+		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Commits: commits,
+		Next: n.leader.NextSchedule, Ready: n.trains, Newest: n.monitor.NewestStep,
+		Watch: reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,
+	}
 }
 
 // openSwarm listens where this node was found last, if that is still free, and else where

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -35,8 +36,8 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) {
 	}
 	l.lineage = lineageOf(change.Recovery)
 	if change.Discarded {
-		l.stopGeneration(errReplaced)
-		l.remains.close() // its steps do not count
+		l.stopGeneration(generation.ErrReplaced)
+		l.remains.Close() // its steps do not count
 		l.remains = nil
 		l.followed = 0 // generations are counted anew from where the lineages parted
 	}

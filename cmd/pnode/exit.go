@@ -201,7 +201,7 @@ func exitCodesTopic() *cobra.Command {
 
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
-	"admission", "api", "chaos", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "gossip", "hardware",
+	"admission", "api", "chaos", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "generation", "gossip", "hardware",
 	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "local", "model", "monitor", "node", "pipeline", "planner", "progress",
 	"raft", "safetensors", "schedule", "shard", "source", "swarm", "tokenizer", "weights", "wire",
 }

@@ -10,6 +10,6 @@
 //   - Announcer: measures missing links and publishes this node's profile, every 30 s.
 //
 // It decides nothing and starts no goroutines. Its callers are node, which sends, and the rooms
-// that read: node/leader and node/monitor. It never imports those rooms, package node or package
+// that read: node/generation, node/leader and node/monitor. It never imports those rooms, package node or package
 // checkpoint.
 package gossip

@@ -9,6 +9,6 @@
 //   - Dry run: the members of a plan without a run, from a cluster file or this machine.
 //
 // Package node opens one Machine per process and gossips its profile; `pnode plan` makes dry
-// runs. The package starts no goroutine, knows no plan, and talks to no other node: link
+// runs. node/generation gets devices of it. The package starts no goroutine, knows no plan, and talks to no other node: link
 // measurements are brought to it. It imports neither swarm nor planner's search.
 package hardware

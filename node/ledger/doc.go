@@ -34,6 +34,6 @@
 // both where they differ. Word is never passed on, so that no member can speak in another's name. A told step says nothing of
 // who added which micro-batch: it counts by the commit and the plan, and the report says how many steps do.
 //
-// The package does not judge losses except by comparison, and never repairs a ledger. Packages node and hearsay write it; node and
+// The package does not judge losses except by comparison, and never repairs a ledger. Packages node, node/generation and hearsay write it; node and
 // node/chaos read it. It imports the nouns of planner/plan, never the network or the store.
 package ledger

@@ -10,5 +10,5 @@
 // Who replays what, and whether at all, is the leader's to decide, by Kept of every member's heartbeat. The workers'
 // steps are package pipeline's, their messages pipeline/replay's.
 //
-// It starts no goroutines. Package node calls it; it never imports node, its other rooms, or pipeline/link.
+// It starts no goroutines. Packages node and node/generation call it; it never imports node, its other rooms, or pipeline/link.
 package replayer

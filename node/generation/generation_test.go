@@ -1,0 +1,139 @@
+package generation
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"pnode/swarm/consensus"
+)
+
+// TestAPlanIsCarriedOut: however a plan places the model, the steps have the losses of one member alone, and the log gets the
+// last one's checkpoint.
+func TestAPlanIsCarriedOut(t *testing.T) {
+	known := undisturbed(t)
+	for name, replicas := range map[string][][]int{
+		"two stages":     {{0, 1}},
+		"three replicas": {{0}, {1}, {2}},
+		"two of each":    {{0, 1}, {2, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rehearse(t, 3, func(r *rig) {
+					r.plan(replicas...)
+					r.wantDone()
+					r.wantLosses(known)
+				})
+			})
+		})
+	}
+}
+
+// wantDone waits until all members of the plan that live have done their steps, and the log has the last checkpoint.
+func (r *rig) wantDone(but ...*member) {
+	r.Helper()
+	for i, m := range r.members {
+		if slices.Contains(but, m) || !r.now().Plan.Places(m.parts.Self) {
+			continue
+		}
+		if err := m.result(); err != nil {
+			r.Errorf("node-%d: %v", i, err)
+		}
+	}
+	r.until("the last checkpoint", func() bool { return r.now().Checkpoint.Step == r.run.Train.Steps })
+}
+
+// TestALostMembersPartGoesOnHere: a member is lost, and the log names another one. The generation goes on, and its losses are those
+// of one member alone.
+func TestALostMembersPartGoesOnHere(t *testing.T) {
+	known := undisturbed(t)
+	for name, c := range map[string]struct {
+		replicas [][]int
+		lost     int
+		replays  bool
+	}{
+		"another replica":                    {[][]int{{0}, {1}, {2}}, 2, false},
+		"the coordinator's, another replica": {[][]int{{1}, {0}, {2}}, 1, false},
+		"the newest checkpoint":              {[][]int{{1, 0}}, 1, true},
+		"the coordinator's, the checkpoint":  {[][]int{{0, 1}}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rehearse(t, 3, func(r *rig) {
+					r.plan(c.replicas...)
+					lost, by := r.members[c.lost], r.members[0]
+					r.until("step 9, after a checkpoint", func() bool { return lost.step() >= 9 && r.now().Checkpoint.Step == 6 })
+					lost.kill()
+					s := consensus.Substitute{Generation: 1, Lost: lost.parts.Self, ProcessEpoch: 1, By: by.parts.Self, Replays: c.replays}
+					if c.replays {
+						s.From = 6
+					}
+					r.apply(s)
+					r.wantDone(lost)
+					r.wantLosses(known)
+					for i, m := range r.members {
+						if told := m.told(); m != lost && r.now().Plan.Places(m.parts.Self) && !slices.Equal(told, []consensus.Substitute{s}) {
+							t.Errorf("node-%d heard of the substitutes %+v", i, told)
+						}
+					}
+				})
+			})
+		})
+	}
+}
+
+// TestWhatIsLeftGoesOn: a member is lost and nobody goes on in its place. The other one saves what it has left, computes the
+// lost one's steps again, and goes on with the next plan from there: no step is done again, and what it had stays in memory.
+func TestWhatIsLeftGoesOn(t *testing.T) {
+	known := undisturbed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rehearse(t, 2, func(r *rig) {
+			r.plan([]int{0, 1})
+			left, lost := r.members[0], r.members[1]
+			r.until("step 9, after a checkpoint", func() bool { return left.step() >= 9 && r.now().Checkpoint.Step == 6 })
+			lost.kill()
+			r.apply(consensus.SetMemberState{Peer: lost.parts.Self, ProcessEpoch: 1, State: consensus.Gone, Reason: "its process has ended"})
+			var without LostPeerError
+			if err := left.result(); !errors.As(err, &without) || without.fault.Accused != lost.parts.Self {
+				t.Fatalf("it ended with %v", err)
+			}
+			r.until("what is left", func() bool { return len(left.left()) == 1 })
+			newest := left.left()[0].Step
+			if newest < 9 || newest >= r.run.Train.Steps {
+				t.Fatalf("step %d is left", newest)
+			}
+			p := r.now().Plan
+			parts := []consensus.SalvagePart{{Layers: p.Replicas[0].Stages[0].Layers, By: left.parts.Self}, {Stage: 1, Layers: p.Replicas[0].Stages[1].Layers, By: left.parts.Self, From: 6}}
+			r.apply(consensus.Salvage{Generation: 1, Step: newest, Parts: parts})
+			r.until("its checkpoint", func() bool { return r.now().Checkpoint.Step == newest })
+			r.until("that nobody needs to know of it", func() bool { return len(left.left()) == 0 })
+
+			r.plan([]int{0})
+			r.wantDone()
+			r.wantLosses(known)
+			// The embedding is tied to the last layer, which was the lost one's: both are loaded.
+			if want := [][2]int{{parts[0].Layers.Len() - 1, r.run.Model.Layers()}}; !slices.Equal(left.keptLayers(), want) {
+				t.Errorf("kept %v layers, of how many, want %v", left.keptLayers(), want)
+			}
+		})
+	})
+}
+
+// TestAGenerationIsStopped: another plan takes over while the steps go on. Both members end for that reason, and begin with the
+// checkpoint of before.
+func TestAGenerationIsStopped(t *testing.T) {
+	known := undisturbed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rehearse(t, 2, func(r *rig) {
+			r.plan([]int{0, 1})
+			r.until("step 9, after a checkpoint", func() bool { return r.members[0].step() >= 9 && r.now().Checkpoint.Step == 6 })
+			r.plan([]int{1, 0})
+			r.wantDone()
+			r.wantLosses(known)
+			if g := r.now().Checkpoint.Generation; g != 2 {
+				t.Errorf("the last checkpoint is of generation %d", g)
+			}
+		})
+	})
+}

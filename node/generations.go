@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/kernels"
+	"pnode/node/api"
+	"pnode/node/checkpointer"
+	"pnode/node/generation"
+	"pnode/node/gossip"
+	"pnode/node/leader"
+	"pnode/node/monitor"
+	"pnode/pipeline"
+	"pnode/swarm/consensus"
+)
+
+// switchTo ends the running generation and begins the state's plan.
+func (l *loop) switchTo(ctx context.Context, state consensus.State) {
+	l.stopGeneration(generation.ErrReplaced)
+	held := l.remains.HandOver(state.Plan)
+	l.remains, l.completed = nil, false
+	l.monitor.Begin(state)
+	l.ledger.Plan(state.Plan, state.Reasons)
+	if !state.Plan.Places(l.self) {
+		for _, w := range held {
+			w.Close()
+		}
+		l.enter(Waiting)
+		return
+	}
+	l.enter(Loading)
+	l.generation, l.loading = generation.Start(ctx, l.parts, state, held), true
+}
+
+// stopGeneration ends the running generation, if there is one, and waits for it.
+func (l *loop) stopGeneration(cause error) {
+	if l.generation == nil {
+		return
+	}
+	err := l.generation.Stop(cause)
+	if err != nil && !errors.Is(err, cause) {
+		l.log.Info("generation ended", "generation", l.generation.State().Plan.Generation, "cause", err)
+	}
+	l.monitor.Interruption.End(l.generation.State(), err == nil, time.Now())
+	l.remains, l.generation = l.generation.Remains(err), nil
+}
+
+// ended takes in the end of the running generation. It returns what no other plan can cure: this
+// node gives up, the others go on without it.
+func (l *loop) ended(err error) error {
+	state, given := l.raft.State(), l.generation.State().Plan.Generation
+	l.monitor.Interruption.End(state, err == nil, time.Now())
+	l.remains, l.generation = l.generation.Remains(err), nil
+	switch {
+	case err == nil:
+		l.completed = true
+		l.remains.Tell()
+		l.enter(Waiting) // for the next plan, or the end
+		return nil
+	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
+		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
+		return err
+	case errors.Is(err, checkpointer.ErrNoChunks) && !othersActive(state, l.self) && len(state.Older) == 0:
+		// Nobody else is there to wait for, and nothing to go back to.
+		if !leader.OnlyHolder(state, l.self) {
+			return err
+		}
+		l.log.Error("no way back to the checkpoint", "cause", err)
+		return marked{fmt.Errorf("node: the only checkpoint, of step %d, is damaged and no other node holds a copy: bring %s back from a backup and use --resume, or train again with another --dir, from step 0 with the settings of before or from a model of yours with --init",
+			state.Checkpoint.Step, storeDir(l.dir)), err}
+	}
+	l.monitor.SetStalled(given, err, errors.Is(err, checkpointer.ErrNoChunks))
+	if lost := (generation.LostPeerError{}); !errors.As(err, &lost) {
+		l.tasks.check.start(&l.group, l.checkDevices)
+	}
+	l.log.Info("gave the generation up, waiting for a new plan", "generation", given, "cause", err)
+	l.enter(Waiting)
+	l.remains.Tell()
+	return nil
+}
+
+// reporter tells the monitor, and the other members, what happens in a generation.
+type reporter struct {
+	monitor *monitor.Monitor
+	state   func() consensus.State
+	send    func() // a heartbeat
+}
+
+func (r reporter) Step(result pipeline.StepResult) { r.monitor.Step(result) }
+
+func (r reporter) Retained(stages []gossip.RetainedStage) {
+	r.monitor.SetRetained(stages)
+	r.send()
+}
+
+func (r reporter) Released() { r.monitor.SetRetained(nil) }
+
+func (r reporter) Salvaging(replays bool) { r.monitor.Interruption.Salvage(replays, time.Now()) }
+
+// Substituted tells people who goes on in a lost member's place, and from where.
+func (r reporter) Substituted(s consensus.Substitute) {
+	state, newest := r.state(), r.monitor.NewestStep()
+	text := fmt.Sprintf("%s is gone, and %s computes its part from step %d on: no step is done again", state.NameOf(s.Lost), state.NameOf(s.By), newest+1)
+	if s.Replays {
+		text = fmt.Sprintf("%s is gone, and %s computes its part from the checkpoint of step %d on: nobody else does a step again", state.NameOf(s.Lost), state.NameOf(s.By), s.From)
+	}
+	r.monitor.Publish(api.Event{Kind: api.KindMember, Generation: s.Generation, Step: newest, Message: text})
+}
