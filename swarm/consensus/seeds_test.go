@@ -3,6 +3,7 @@ package consensus
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -21,8 +22,31 @@ const seeds = 10_000
 
 var oneSeed = flag.Uint64("seed", 0, "the only seed that tests of random seeds try; 0 is all")
 
-// laterSubstitute counts those that begin with a checkpoint.
-const laterSubstitute = "Substitute from a checkpoint"
+// What entries are counted as besides their kinds.
+const (
+	laterSubstitute = "Substitute from a checkpoint"
+	coordinatorLost = "Substitute of the coordinator"
+	substituteEnds  = "Finish by the coordinator's substitute"
+)
+
+// besides returns what an entry is counted as besides its kind.
+func besides(s State, e Entry) (as []string) {
+	coordinator := s.Plan.Coordinator().Peer
+	switch e := e.(type) {
+	case Substitute:
+		if e.Replays {
+			as = append(as, laterSubstitute)
+		}
+		if e.Lost == coordinator {
+			as = append(as, coordinatorLost)
+		}
+	case Finish:
+		if s.Substitute.Carrier(coordinator) != coordinator {
+			as = append(as, substituteEnds)
+		}
+	}
+	return as
+}
 
 // eachSeed has a check tried with every seed, and names one that fails. It reports whether it tried them all.
 func eachSeed(t *testing.T, check func(seed uint64) error) (all bool) {
@@ -47,14 +71,14 @@ func TestRandomHistories(t *testing.T) {
 	made := inventory()
 	accepted := map[string]int{}
 	all := eachSeed(t, func(seed uint64) error { return playHistory(seed, made, accepted) })
-	if all && accepted[laterSubstitute] == 0 {
-		t.Errorf("no %s was accepted in %d histories", laterSubstitute, seeds)
-	}
-	for _, kind := range kinds { // a history in which nothing is accepted proves nothing
-		if kind == nil || !all {
-			continue
+	wanted := []string{laterSubstitute, coordinatorLost, substituteEnds}
+	for _, kind := range kinds {
+		if kind != nil {
+			wanted = append(wanted, kind.Name())
 		}
-		if name := kind.Name(); accepted[name] == 0 {
+	}
+	for _, name := range wanted { // a history in which nothing is accepted proves nothing
+		if all && accepted[name] == 0 {
 			t.Errorf("no %s was accepted in %d histories", name, seeds)
 		}
 	}
@@ -117,15 +141,19 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 		}
 		if err == nil {
 			accepted[strings.TrimPrefix(fmt.Sprintf("%T", p.entry), "consensus.")]++
-			if e, ok := p.entry.(Substitute); ok && e.Replays {
-				accepted[laterSubstitute]++
+			for _, as := range besides(s, p.entry) {
+				accepted[as]++
 			}
 			if twice, _ := Apply(next, p.entry); !equalStates(twice, next) {
 				return fmt.Errorf("event %d, %T: twice is not the same as once", event, p.entry)
 			}
 		}
-		if err := follows(s, next, p.entry, err); err != nil {
-			return fmt.Errorf("event %d, %T by %s in term %d: %w", event, p.entry, p.author, term, err)
+		wrong := follows(s, next, p.entry, err)
+		if err == nil && wrong == nil {
+			wrong = followsAuthor(s, p.author, p.entry)
+		}
+		if wrong != nil {
+			return fmt.Errorf("event %d, %T by %s in term %d: %w", event, p.entry, p.author, term, wrong)
 		}
 		s = next
 		past = append(past, moment{s, sha256.Sum256(b)})
@@ -192,10 +220,7 @@ func follows(s, next State, e Entry, refused error) error {
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
 		return fmt.Errorf("more than %d members", MaxMembers)
 	}
-	if e := next.Substitute; e != nil && e != s.Substitute && e.Replays && (e.From != s.Checkpoint.Step || e.From < s.Plan.Start) {
-		return fmt.Errorf("%+v after the checkpoint of step %d", *e, s.Checkpoint.Step)
-	}
-	if err := followsDepartures(s, next); err != nil {
+	if err := errors.Join(followsSubstitute(s, next), followsDepartures(s, next)); err != nil {
 		return err
 	}
 	if next.Salvage != nil && next.Salvage != s.Salvage {
@@ -221,6 +246,53 @@ func fitsPlan(e Substitute, s State) bool {
 		able = s.Plan.Replayers(e.Lost)
 	}
 	return e.Generation == s.Plan.Generation && slices.Contains(able, e.By)
+}
+
+// followsSubstitute returns what is wrong with the substitute of the current plan after an entry: a plan has one at most, which stays until
+// the next plan, and nothing else changes for the plan with it but who is gone.
+func followsSubstitute(s, next State) error {
+	was, is := s.Substitute, next.Substitute
+	switch {
+	case was == is || is == nil && next.Plan.Generation > s.Plan.Generation:
+		return nil
+	case was != nil || next.Plan.Generation != s.Plan.Generation:
+		return fmt.Errorf("%+v in place of %+v, in generation %d after %d", is, was, next.Plan.Generation, s.Plan.Generation)
+	}
+	lost, _ := next.Member(is.Lost)
+	by, _ := next.Member(is.By)
+	coordinator := s.Plan.Coordinator().Peer
+	if coordinator == is.Lost {
+		coordinator = is.By
+	}
+	switch {
+	case lost.State != Gone || lost.ProcessEpoch != is.ProcessEpoch:
+		return fmt.Errorf("%+v, and %+v is not gone", *is, lost)
+	case by.State != Active || next.Reborn(by) || is.By == is.Lost:
+		return fmt.Errorf("%+v, and %+v does not carry out the plan", *is, by)
+	case is.Coordinator(next.Plan) != coordinator:
+		return fmt.Errorf("%+v, and %s coordinates the steps, not %s", *is, is.Coordinator(next.Plan), coordinator)
+	case !reflect.DeepEqual(next.Plan, s.Plan) || !reflect.DeepEqual(next.Checkpoint, s.Checkpoint) || !reflect.DeepEqual(next.Pending, s.Pending):
+		return fmt.Errorf("%+v changes the plan or what is saved", *is)
+	case is.Replays && (is.From != s.Checkpoint.Step || is.From < s.Plan.Start):
+		return fmt.Errorf("%+v after the checkpoint of step %d", *is, s.Checkpoint.Step)
+	}
+	return nil
+}
+
+// followsAuthor returns what is wrong with who proposed an entry that was accepted: once another member goes on in a lost one's place, that
+// one alone saves its layers and ends the run in its name.
+func followsAuthor(s State, by plan.PeerID, e Entry) error {
+	switch e.(type) {
+	case Finish:
+		if coordinator := s.Substitute.Coordinator(s.Plan); by != coordinator {
+			return fmt.Errorf("%s coordinates the steps", coordinator)
+		}
+	case StageSaved:
+		if s.Substitute != nil && s.Substitute.Lost == by && s.Salvage == nil {
+			return fmt.Errorf("%s computes its part", s.Substitute.By)
+		}
+	}
+	return nil
 }
 
 // followsDepartures returns what is wrong with the departures that the log remembers after an entry.
@@ -346,7 +418,7 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 	case s.Plan.Generation == 0:
 		return s.Leader, onePlan(s, active[r.IntN(len(active))].Peer, term, s.Plan.Generation+1)
 	}
-	worker := s.Plan.Coordinator().Peer
+	worker := s.Substitute.Coordinator(s.Plan)
 	switch r.IntN(16) {
 	case 0:
 		peers := peersOf("a,b,c,d,e")
@@ -359,13 +431,9 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		return worker, Finish{}
 	case 9, 10, 11, 12, 13:
 		switch {
+		case s.Substitute != nil && r.IntN(4) > 0: // the steps go on
 		case len(s.Plan.Replicas) > 1:
-			lost, _ := s.Member(s.Plan.Replicas[1].Stages[0].Peer)
-			e := Substitute{Generation: s.Plan.Generation, Lost: lost.Peer, ProcessEpoch: lost.ProcessEpoch, By: worker, Reason: "why"}
-			if e.Replays = r.IntN(3) > 0; e.Replays {
-				e.From = s.Checkpoint.Step - min(s.Checkpoint.Step, plan.Step(r.IntN(8)/7)) // mostly the newest one
-			}
-			return s.Leader, e
+			return s.Leader, randomSubstitute(r, s)
 		case len(active) > 1:
 			return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
 		case s.Owner("a"):
@@ -373,6 +441,18 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		}
 	}
 	return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+}
+
+// randomSubstitute has a member of the plan go on in the place of any other one.
+func randomSubstitute(r *rand.Rand, s State) Substitute {
+	members := s.Plan.Peers()
+	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	lost, _ := s.Member(members[0])
+	e := Substitute{Generation: s.Plan.Generation, Lost: lost.Peer, ProcessEpoch: lost.ProcessEpoch, By: members[len(members)-1], Reason: "why"}
+	if e.Replays = r.IntN(3) > 0; e.Replays {
+		e.From = s.Checkpoint.Step - min(s.Checkpoint.Step, plan.Step(r.IntN(8)/7)) // mostly the newest one
+	}
+	return e
 }
 
 // secondMember has b come in by the first invite of a, which are the first two entries of the inventory.
