@@ -35,38 +35,16 @@ func (t Tensor) Len() int {
 // weights first, so that they are one matrix [(H+2K)*D,C] and one bias; so do gate and up,
 // [2F,C].
 func (c Config) LayerTensors(layer int) []Tensor {
-	m := c.resolved()
-	l := tensorList{norms: m.Norm, frozen: c.LoRA.On()}
-	n := m.names()
-	switch {
-	case layer == 0:
-		l.matrix(n.embed, c.Vocab, c.Channels)
-		if m.Positions == Learned {
-			l.matrix(n.positions, c.Context, c.Channels)
-		}
-	case layer == c.Layers()-1:
-		l.norm(n.finalNorm, c.Channels)
-		if c.Tied() {
-			l.matrix(n.embed, c.Vocab, c.Channels)
-			break
-		}
-		l.matrix(n.head, c.Vocab, c.Channels)
-		l.adapters(c.LoRA)
-	case layer > 0 && layer < c.Layers()-1:
-		l.attention(m, layer-1)
-		l.mlp(m, layer-1)
-		l.adapters(c.LoRA)
-	default:
-		panic(fmt.Sprintf("model: layer %d of %d", layer, c.Layers()))
-	}
+	l := tensorList{listed: true}
+	l.layer(c, layer)
 	return l.tensors
 }
 
 // LayerLen is the number of elements of a layer's flat vector.
 func (c Config) LayerLen(layer int) int {
-	t := c.LayerTensors(layer)
-	last := t[len(t)-1]
-	return last.Off + last.Len()
+	l := tensorList{listed: c.LoRA.On()} // adapters are made to the tensors in the list
+	l.layer(c, layer)
+	return l.used
 }
 
 // FrozenLen is how many elements at the front of a layer's flat vector are not trained:
@@ -110,88 +88,128 @@ func (c Config) Params() int64 {
 
 // tensorList places tensors one after the other.
 type tensorList struct {
+	listed  bool // else tensors are counted alone, which takes no memory
 	norms   Norm
 	frozen  bool
+	block   string // begins the names of a block's tensors
 	tensors []Tensor
 	used    int
 }
 
-func (l *tensorList) attention(c resolved, block int) {
-	n, h := c.names(), c.names().blockPrefix(block)
-	widths := []int{c.qkvWidth()}
-	if len(n.qkv) == 3 {
-		kv := c.KVHeads * c.HeadDim
-		widths = []int{c.queryWidth(), kv, kv}
-	}
-	l.norm(h+n.attentionNorm, c.Channels)
-	for i, name := range n.qkv {
-		l.matrix(h+name, widths[i], c.Channels)
-	}
-	if !c.NoQKVBias {
-		for i, name := range n.qkv {
-			l.bias(h+name, widths[i])
+func (l *tensorList) layer(c Config, layer int) {
+	m := c.resolved()
+	l.norms, l.frozen = m.Norm, c.LoRA.On()
+	n := m.names()
+	switch {
+	case layer == 0:
+		l.matrix(n.embed, c.Vocab, c.Channels)
+		if m.Positions == Learned {
+			l.matrix(n.positions, c.Context, c.Channels)
 		}
-	}
-	l.residual(h+n.output, c.Channels, c.queryWidth())
-	if !c.NoOutputBias {
-		l.bias(h+n.output, c.Channels)
+	case layer == c.Layers()-1:
+		l.norm(n.finalNorm, c.Channels)
+		if c.Tied() {
+			l.matrix(n.embed, c.Vocab, c.Channels)
+			break
+		}
+		l.matrix(n.head, c.Vocab, c.Channels)
+		l.adapters(c.LoRA)
+	case layer > 0 && layer < c.Layers()-1:
+		if l.listed {
+			l.block = n.blockPrefix(layer - 1)
+		}
+		l.attention(m, n)
+		l.mlp(m, n)
+		l.adapters(c.LoRA)
+	default:
+		panic(fmt.Sprintf("model: layer %d of %d", layer, c.Layers()))
 	}
 }
 
-func (l *tensorList) mlp(c resolved, block int) {
-	n, h := c.names(), c.names().blockPrefix(block)
-	in := []string{n.up}
-	if c.Activation == SwiGLU {
-		in = []string{n.gate, n.up}
+func (l *tensorList) attention(c resolved, n names) {
+	l.norm(n.attentionNorm, c.Channels)
+	for i, name := range n.qkv {
+		l.matrix(name, c.projectedWidth(i, len(n.qkv)), c.Channels)
 	}
-	l.norm(h+n.mlpNorm, c.Channels)
-	for _, name := range in {
-		l.matrix(h+name, c.MLP, c.Channels)
-	}
-	if !c.NoMLPBias {
-		for _, name := range in {
-			l.bias(h+name, c.MLP)
+	if !c.NoQKVBias {
+		for i, name := range n.qkv {
+			l.bias(name, c.projectedWidth(i, len(n.qkv)))
 		}
 	}
-	l.residual(h+n.down, c.Channels, c.MLP)
+	l.residual(n.output, c.Channels, c.queryWidth())
+	if !c.NoOutputBias {
+		l.bias(n.output, c.Channels)
+	}
+}
+
+// projectedWidth returns the channels of tensor i of the n that make queries, keys and values: all of them, or those of one
+// kind.
+func (m resolved) projectedWidth(i, n int) int {
+	switch {
+	case n == 1:
+		return m.qkvWidth()
+	case i == 0:
+		return m.queryWidth()
+	}
+	return m.KVHeads * m.HeadDim
+}
+
+func (l *tensorList) mlp(c resolved, n names) {
+	gated := c.Activation == SwiGLU
+	l.norm(n.mlpNorm, c.Channels)
+	if gated {
+		l.matrix(n.gate, c.MLP, c.Channels)
+	}
+	l.matrix(n.up, c.MLP, c.Channels)
 	if !c.NoMLPBias {
-		l.bias(h+n.down, c.Channels)
+		if gated {
+			l.bias(n.gate, c.MLP)
+		}
+		l.bias(n.up, c.MLP)
+	}
+	l.residual(n.down, c.Channels, c.MLP)
+	if !c.NoMLPBias {
+		l.bias(n.down, c.Channels)
 	}
 }
 
 // adapters come behind all tensors of the layer, in their order.
 func (l *tensorList) adapters(c LoRA) {
-	l.frozen = false
+	l.frozen, l.block = false, ""
 	for _, t := range l.tensors {
 		module, ok := strings.CutSuffix(t.Name, ".weight")
 		if !ok || len(t.Shape) != 2 || !c.adapts(module) {
 			continue
 		}
-		l.add(Tensor{Name: module + loraA, Shape: []int{c.Rank, t.Shape[1]}, Decay: true})
-		l.add(Tensor{Name: module + loraB, Shape: []int{t.Shape[0], c.Rank}, Decay: true})
+		l.add(module, loraA, Tensor{Decay: true}, c.Rank, t.Shape[1])
+		l.add(module, loraB, Tensor{Decay: true}, t.Shape[0], c.Rank)
 	}
 }
 
-func (l *tensorList) add(t Tensor) {
-	t.Off, t.Frozen = l.used, l.frozen
-	l.used += t.Len()
-	l.tensors = append(l.tensors, t)
+// add places a tensor [rows,cols], or [rows] where cols is 0.
+func (l *tensorList) add(name, part string, t Tensor, rows, cols int) {
+	if l.listed {
+		t.Name, t.Shape, t.Off, t.Frozen = l.block+name+part, []int{rows}, l.used, l.frozen
+		if cols > 0 {
+			t.Shape = append(t.Shape, cols)
+		}
+		l.tensors = append(l.tensors, t)
+	}
+	l.used += rows * max(cols, 1)
 }
 
 func (l *tensorList) matrix(name string, rows, cols int) {
-	l.add(Tensor{Name: name + ".weight", Shape: []int{rows, cols}, Decay: true})
+	l.add(name, ".weight", Tensor{Decay: true}, rows, cols)
 }
 
 func (l *tensorList) residual(name string, rows, cols int) {
-	l.add(Tensor{Name: name + ".weight", Shape: []int{rows, cols}, Decay: true, Residual: true})
+	l.add(name, ".weight", Tensor{Decay: true, Residual: true}, rows, cols)
 }
 
-func (l *tensorList) bias(name string, n int) {
-	l.add(Tensor{Name: name + ".bias", Shape: []int{n}})
-}
+func (l *tensorList) bias(name string, n int) { l.add(name, ".bias", Tensor{}, n, 0) }
 
 func (l *tensorList) norm(name string, c int) {
-	l.add(Tensor{Name: name + ".weight", Shape: []int{c}})
+	l.add(name, ".weight", Tensor{}, c, 0)
 	if l.norms == LayerNorm {
 		l.bias(name, c)
 	}
