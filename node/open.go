@@ -236,8 +236,9 @@ func (n *Node) openRooms() {
 	}
 	n.leader = leader.New(leader.Config{
 		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
-		Losses: func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
-		Stops:  func() time.Duration { return n.monitor.Interruption.Pauses() },
+		Electable: func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
+		Losses:    func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
+		Stops:     func() time.Duration { return n.monitor.Interruption.Pauses() },
 	})
 	n.custody = &custody{
 		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,

@@ -19,15 +19,18 @@ const (
 	aheadRest = 19
 	// aheadAge is when an answer is searched for again: what is measured changes.
 	aheadAge = 2 * time.Minute
+	// aheadAgain is the least time between two searches for the loss of one member: others often come and go together.
+	aheadAgain = 5 * time.Second
 )
 
 // ahead holds the answers to the loss of single members of a plan, searched for before any of them is lost, one after the
-// other. The leader answers the loss of each other member, everybody else that of the leader.
+// other. The leader answers the loss of each other member, whoever may be elected that of the leader.
 type ahead struct {
 	generation plan.Generation
-	answers    map[string]answer // by the members that are left
-	searching  *future[made]     // the newest search; nil once its result was seen
-	resting    time.Time         // nothing is searched for before
+	answers    map[string]answer         // by the members that are left
+	searching  *future[made]             // the newest search; nil once its result was seen
+	resting    time.Time                 // nothing is searched for before
+	begun      map[plan.PeerID]time.Time // the newest search for the loss of each member
 }
 
 // answer is the next plan when a member is lost.
@@ -41,7 +44,7 @@ type answer struct {
 func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.PeerID, on spawn, search searchFunc) {
 	now := time.Now()
 	if a.generation != state.Plan.Generation {
-		*a = ahead{generation: state.Plan.Generation, resting: a.resting}
+		*a = ahead{generation: state.Plan.Generation, resting: a.resting, begun: map[plan.PeerID]time.Time{}}
 	}
 	if a.searching != nil {
 		m, ok := a.searching.get()
@@ -61,13 +64,13 @@ func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.
 		if ok {
 			a.answers[left] = old
 		}
-		if a.searching != nil || ok && now.Sub(old.begun) < aheadAge {
+		if a.searching != nil || ok && now.Sub(old.begun) < aheadAge || now.Sub(a.begun[p]) < aheadAgain {
 			continue
 		}
 		after := without(state, []consensus.Member{{Peer: p}})
 		rest := slices.DeleteFunc(slices.Clone(out), func(m consensus.Member) bool { return m.Peer == p })
 		if a.searching = begin(on, func(ctx context.Context) made { return makePlan(ctx, after, rest, search) }); a.searching != nil {
-			a.answers[left] = answer{a.searching, now}
+			a.answers[left], a.begun[p] = answer{a.searching, now}, now
 		}
 	}
 }

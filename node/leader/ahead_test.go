@@ -83,6 +83,49 @@ func TestPlansAhead(t *testing.T) {
 	})
 }
 
+// TestManyJoinAtOnce: each newcomer puts the answers out of date, and the next search waits until more of them are in.
+func TestManyJoinAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var members []int // of each search; one at a time
+		search := func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+			members = append(members, len(in.Members))
+			return plan.Plan{Generation: in.Generation}, plan.Reasons{}, nil
+		}
+		on := func(f func(context.Context)) bool { go f(t.Context()); return true }
+		run := rehearsedRun()
+		state := consensus.State{Run: &run, Plan: plan.Plan{Generation: 1}}
+		var a ahead
+		const joins = 20
+		for i := range joins {
+			state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID('a' + rune(i)), State: consensus.Active, Profile: withDevices(1)})
+			a.look(state, nil, []plan.PeerID{"a"}, on, search)
+			time.Sleep(aheadAgain / 10)
+			synctest.Wait()
+		}
+		time.Sleep(aheadAgain)
+		a.look(state, nil, []plan.PeerID{"a"}, on, search)
+		synctest.Wait()
+		if len(members) != 3 || members[len(members)-1] != joins-1 {
+			t.Errorf("searches with %v members, want 3 while %d join, the last with all but one", members, joins)
+		}
+	})
+}
+
+// TestOnlyWhoMayLeadPlansAhead: a member that cannot be elected does not look for the plan without the leader.
+func TestOnlyWhoMayLeadPlansAhead(t *testing.T) {
+	run := rehearsedRun()
+	state := consensus.State{Run: &run, Plan: plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}}}}}}
+	for _, electable := range []bool{true, false} {
+		l := New(Config{Electable: func() bool { return electable }})
+		var losses ahead
+		searches := 0
+		l.follow(state, "a", func(func(context.Context)) bool { searches++; return true }, &losses)
+		if (searches == 1) != electable {
+			t.Errorf("%d searches of a member that may be elected: %t", searches, electable)
+		}
+	}
+}
+
 // TestALossIsAnsweredWithoutASearch: the leader plans for a loss as soon as it knows of it, with the plan of before.
 func TestALossIsAnsweredWithoutASearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,12 +22,14 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Losses, Stops, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, Planner and Now are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
 	Peers      Peers
 	Heartbeats *gossip.Tracker
+	// Electable reports whether this node may be elected; nil says that it may.
+	Electable func() bool
 	// Losses returns the losses of the steps after one of a generation, as far as they are known; nil knows none.
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
 	// Stops returns how long changes of plan that followed a pause have stopped the steps, in the median; 0 before the first. nil
@@ -85,6 +87,9 @@ func New(c Config) *Leader {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Electable == nil {
+		c.Electable = func() bool { return true }
 	}
 	l := &Leader{Config: c, found: make(chan struct{}, 1), wishes: make(chan struct{}, 1)}
 	l.searches.SetLimit(maxSearches)
@@ -173,12 +178,12 @@ func (l *Leader) Run(ctx context.Context) {
 	}
 }
 
-// follow has nothing to decide while another member leads. Where that one has a part in the plan, this node may lead next: the plan
-// without the leader is looked for.
+// follow has nothing to decide while another member leads. Where that one has a part in the plan, and this node may lead next, the
+// plan without the leader is looked for.
 func (l *Leader) follow(state consensus.State, leader plan.PeerID, search spawn, losses *ahead) {
 	l.blocked.Store("")
 	l.wish.Store(nil)
-	if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished {
+	if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished && l.Electable() {
 		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.Planner.Make)
 	}
 }
