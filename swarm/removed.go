@@ -42,7 +42,7 @@ func (a *alone) begin(now time.Time) time.Time {
 // the run, or the only one, once nobody else was reached for half a minute: one member alone ends no node. It counts from
 // the first call on, and is called every second or so.
 func (s *Swarm) Removed(owners, peers []plan.PeerID) error {
-	if len(s.peers.Members()) > 0 {
+	if s.peers.Count() > 0 {
 		s.alone.end()
 		return nil
 	}

@@ -200,6 +200,18 @@ func (s *Peers) Members() []Capability {
 	return out
 }
 
+// Count returns how many members are connected.
+func (s *Peers) Count() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.visits {
+		if v.member {
+			n++
+		}
+	}
+	return n
+}
+
 // Changed returns a channel that is closed when a member comes or goes next.
 func (s *Peers) Changed() <-chan struct{} {
 	s.mu.Lock()

@@ -166,7 +166,7 @@ func (w *Watch) ask(ctx context.Context, p peer.ID) error {
 			return errors.New("the answer is to another question")
 		}
 		select {
-		case <-time.After(max(askEvery, perMember*time.Duration(len(w.Peers.Members())))):
+		case <-time.After(max(askEvery, perMember*time.Duration(w.Peers.Count()))):
 		case <-moved:
 		case <-ctx.Done():
 			return ctx.Err()

@@ -145,7 +145,7 @@ func (m *Mesh) Hurry() {
 
 // dialDue starts dialing whoever is due, as room admits.
 func (m *Mesh) dialDue(room chan struct{}) {
-	members := len(m.Peers.Members())
+	members := m.Peers.Count()
 	infos := m.Store.Due(time.Now(), func(p peer.ID) bool {
 		return p == m.Host.ID() || m.Peers.Member(p) || m.Peers.Blocked(p) || members >= m.MaxMembers
 	})
