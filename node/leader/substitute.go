@@ -35,8 +35,8 @@ func (v view) away(peer plan.PeerID) bool {
 	})
 }
 
-// mostCatchUp is for how long steps may wait until a substitute has computed those since the newest checkpoint again, which is half of
-// what workers wait for each other at least; fewCatchUp steps it may in any case, since that is longer where steps are slow.
+// mostCatchUp is for how long steps may wait until a substitute has computed those since the newest checkpoint again, or for fewCatchUp
+// steps of the plan, where these take longer: half of what workers wait for each other at least.
 const (
 	mostCatchUp = 15 * time.Second
 	fewCatchUp  = 5
@@ -60,10 +60,12 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(state.Plan.Peers()), func(p plan.PeerID) bool { return p == m.Peer })
-		steps := newest - min(newest, state.Checkpoint.Step)
-		long := time.Duration(min(steps, 1<<20))*min(w.beats.StepTime(state.Plan), slowStep) > mostCatchUp
-		if steps > fewCatchUp && long || !w.kept(state, others) {
+		if !w.kept(state, others) {
 			continue
+		}
+		steps, each := newest-min(newest, state.Checkpoint.Step), min(w.beats.StepTime(state.Plan), slowStep)
+		long := func(p plan.PeerID) bool {
+			return float64(steps)*float64(each)*slowdown(state, m.Peer, p) > float64(max(mostCatchUp, fewCatchUp*each))
 		}
 		var lost []plan.StageID
 		for _, id := range state.Plan.Workers() {
@@ -72,10 +74,22 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 			}
 		}
 		if storedBy(state, lost, others) {
-			all[m.Peer] = w.order(state, state.Plan.Replayers(m.Peer), lost)
+			all[m.Peer] = slices.DeleteFunc(w.order(state, state.Plan.Replayers(m.Peer), lost), long)
 		}
 	}
 	return all
+}
+
+// slowdown returns how many times as long as a lost member another one takes for the same stages, as far as plans count on their
+// devices; 1 at least.
+func slowdown(state consensus.State, lost, other plan.PeerID) float64 {
+	speed := map[plan.PeerID]int64{}
+	for _, c := range state.Counted() {
+		for _, d := range c.Profile.Devices {
+			speed[c.Peer] = max(speed[c.Peer], d.MatMulFLOPS)
+		}
+	}
+	return max(1, float64(speed[lost])/float64(max(1, speed[other])))
 }
 
 // stagesOf counts a peer's stages.
@@ -99,9 +113,12 @@ func carriedOf(state consensus.State) carried {
 	return carried{}
 }
 
-// accused has the substitute answer for what a lost member does in the generation.
+// accused has the substitute answer for what a lost member does in the generation, but not for making no progress: whoever catches up
+// may take longer than the others wait, and that is nobody's fault. Nor does its own worker accuse it.
 func (c carried) accused(said []accusation) []accusation {
-	said = slices.Clone(said)
+	said = slices.DeleteFunc(slices.Clone(said), func(a accusation) bool {
+		return c.Lost != "" && a.Accused == c.Lost && (a.Kind == plan.NoProgress || a.By == c.By)
+	})
 	for i, a := range said {
 		if c.Lost != "" && a.Accused == c.Lost {
 			said[i].Accused = c.By

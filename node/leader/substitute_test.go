@@ -97,6 +97,14 @@ func TestASubstituteIsFollowedByAPlan(t *testing.T) {
 	if got := (carried{"a", "c"}).accused(said); got[0].Accused != "c" || got[1].Accused != "d" || said[0].Accused != "a" {
 		t.Errorf("the substitute answers for %+v of %+v", got, said)
 	}
+	said = []accusation{
+		{By: "b", Fault: plan.Fault{Accused: "a", Kind: plan.NoProgress}},
+		{By: "c", Fault: plan.Fault{Accused: "a", Kind: plan.BadTensor}},
+		{By: "b", Fault: plan.Fault{Accused: "c", Kind: plan.NoProgress}},
+	}
+	if got := (carried{"a", "c"}).accused(said); len(got) != 1 || got[0] != said[2] {
+		t.Errorf("one that catches up, or says itself that the lost one was at fault, answers for %+v of %+v", got, said)
+	}
 }
 
 // TestWhoGoesOnFromTheCheckpoint: nobody where somebody has the state in memory, and only while all others carry the plan out.
@@ -150,6 +158,15 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 				beat.StepNanos = 60 * second
 			}
 		}, []plan.PeerID{"d", "b", "c"}},
+		"a much faster one": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Owners = []plan.PeerID{"a", "b", "c", "d"} // who are believed
+			for i, m := range s.Members {
+				s.Members[i].Profile.Devices = []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9, MemoryFreeBytes: 1 << 30}}
+				if m.Peer == "a" || m.Peer == "b" {
+					s.Members[i].Profile.Devices[0].MatMulFLOPS = 3e9
+				}
+			}
+		}, []plan.PeerID{"b"}},
 		"a state that is lost": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "e"}
 		}, nil},
