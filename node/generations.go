@@ -8,7 +8,6 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/kernels"
-	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/generation"
 	"pnode/node/gossip"
@@ -101,12 +100,6 @@ func (r reporter) Released() { r.monitor.SetRetained(nil) }
 
 func (r reporter) Salvaging(replays bool) { r.monitor.Interruption.Salvage(replays, time.Now()) }
 
-// Substituted tells people who goes on in a lost member's place, and from where.
 func (r reporter) Substituted(s consensus.Substitute) {
-	state, newest := r.state(), r.monitor.NewestStep()
-	text := fmt.Sprintf("%s is gone, and %s computes its part from step %d on: no step is done again", state.NameOf(s.Lost), state.NameOf(s.By), newest+1)
-	if s.Replays {
-		text = fmt.Sprintf("%s is gone, and %s computes its part from the checkpoint of step %d on: nobody else does a step again", state.NameOf(s.Lost), state.NameOf(s.By), s.From)
-	}
-	r.monitor.Publish(api.Event{Kind: api.KindMember, Generation: s.Generation, Step: newest, Message: text})
+	r.monitor.Interruption.Substitute(r.state(), s, r.monitor.Self, time.Now())
 }

@@ -153,6 +153,7 @@ func (l *loop) watchProcesses(state consensus.State) {
 	}
 	l.swarm.WatchProcesses(peers[:min(len(peers), watchedProcesses)], func(p plan.PeerID) {
 		l.links.PeerEnded(p)
+		l.monitor.Interruption.Miss(p, time.Now())
 		l.leader.Ended(p)
 		l.raft.Ended(p)
 	})

@@ -273,7 +273,8 @@ func (n *Node) openRooms() {
 		Self: n.self, Group: &n.group, Consensus: n.raft, Peers: n.requests, Links: n.links, Hardware: n.hardware, Checkpointer: n.checkpointer,
 		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Commits: commits,
 		Next: n.leader.NextSchedule, Ready: n.trains, Newest: n.monitor.NewestStep,
-		Watch: reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,
+		StandIn: func(w plan.WorkerID, step plan.Step) { n.monitor.Interruption.StandIn(w, step, time.Now()) },
+		Watch:   reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,
 	}
 }
 

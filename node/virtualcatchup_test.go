@@ -61,6 +61,7 @@ func TestALostNodesPartGoesOnFromTheCheckpoint(t *testing.T) {
 					}
 					return f.over()
 				})
+				f.tells(before.Plan, *found)
 				lost.join("") // the founder's folder is to have the model
 				for i, err := range f.untilEnded(time.Hour) {
 					if err != nil && !errors.Is(err, errKilled) {

@@ -70,6 +70,7 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 					}
 					return f.over()
 				})
+				f.tells(state.Plan, *with.Substitute)
 				if !strings.Contains(why, "computes its part") {
 					t.Errorf("the next plan is made because %s, as if the generation had ended", why)
 				}

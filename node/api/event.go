@@ -35,8 +35,11 @@ const (
 	KindWaiting Kind = "waiting"
 	// KindMember is a change of the roster: who joined, leaves or is gone, and why, in Message.
 	KindMember Kind = "member"
+	// KindSubstitute says in Message who is lost, and who computes its part of the same generation. Step is the newest one
+	// that this node knew.
+	KindSubstitute Kind = "substitute"
 	// KindInterruption says in Interruption, and for people in Message, how long it took from the newest step of a plan
-	// to the first step of the next one. Step is the latter.
+	// to the first step of the next one, or of the same one with a substitute. Step is the latter.
 	KindInterruption Kind = "interruption"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"

@@ -35,11 +35,13 @@ type Status struct {
 	HeldOutF32 *float64 `json:"held_out_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	// ETAS is the expected time to the last step in seconds; 0 is unknown.
-	ETAS       float64       `json:"eta_s"`
-	Roster     []Member      `json:"roster"`
-	Plan       []StageStatus `json:"plan"`
-	Reasons    []string      `json:"reasons"`
-	Checkpoint Checkpoint    `json:"checkpoint"`
+	ETAS   float64       `json:"eta_s"`
+	Roster []Member      `json:"roster"`
+	Plan   []StageStatus `json:"plan"`
+	// Substitute says who computes a lost member's part of the plan; nil while nobody does.
+	Substitute *Substitute `json:"substitute,omitempty"`
+	Reasons    []string    `json:"reasons"`
+	Checkpoint Checkpoint  `json:"checkpoint"`
 	// Whole says where all layers of a checkpoint are; nil before the first checkpoint.
 	Whole *Whole `json:"whole,omitempty"`
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.
@@ -154,6 +156,15 @@ type StageStatus struct {
 	Codec    string  `json:"codec,omitempty"`
 	FellBack int     `json:"fell_back,omitempty"`
 	RelError float64 `json:"rel_error,omitempty"`
+}
+
+// Substitute is a member of the plan that computes a lost one's part besides its own, until the next plan.
+type Substitute struct {
+	Lost plan.PeerID `json:"lost"`
+	By   plan.PeerID `json:"by"`
+	From Source      `json:"from"`
+	// Text says it in a sentence.
+	Text string `json:"text"`
 }
 
 // Checkpoint names the newest committed checkpoint; Step 0 with a zero Time is none.

@@ -24,8 +24,10 @@ type Injected struct {
 	PauseS float64 `json:"pause_s"`
 	// NextS is the time from the fault to the first step of a later plan, in seconds; 0 where none came before the next fault.
 	NextS float64 `json:"next_s"`
-	// Interruption says where the time went on the way to that plan; nil where no node has told.
+	// Interruption says where the time went on the way to that plan, or to the first step of a substitute where there was one;
+	// nil where no node has told. After a substitute Healed says it of the plan.
 	Interruption *api.Interruption `json:"interruption,omitempty"`
+	Healed       *api.Interruption `json:"healed,omitempty"`
 
 	generation plan.Generation
 	at         time.Time
@@ -197,10 +199,11 @@ func (r Report) Print(w io.Writer) error {
 			x.Pause.Median, x.Pause.P95, x.Pause.Worst, x.Next.Median, x.Next.P95, x.Next.Worst)
 	}
 	if len(r.Parts) > 0 {
-		fmt.Fprintf(&b, "%-27s %6s   median s: in all; noticed, agreed, saved, planned, loaded, first step\n", "to the later plan, from", "count")
+		fmt.Fprintf(&b, "%-34s %6s   median s: in all; noticed, agreed, saved, planned, loaded, replayed, first step\n", "went on by, or with a plan from", "count")
 	}
 	for _, p := range r.Parts {
-		fmt.Fprintf(&b, "%-27s %6d   %6.2f; %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f\n", p.name(), p.Count, p.Total, p.Detect, p.Agree, p.Save, p.Plan, p.Load, p.Step)
+		fmt.Fprintf(&b, "%-34s %6d   %6.2f; %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f\n",
+			p.name(), p.Count, p.Total, p.Detect, p.Agree, p.Save, p.Plan, p.Load, p.Replay, p.Step)
 	}
 	fmt.Fprintf(&b, "throughput kept: %.1f%% of what the nodes alive at each moment could give (%.3f s a step in the quiet start)\n", 100*r.Kept, r.QuietStepS)
 	fmt.Fprintf(&b, "steps redone: %d; nodes that left without handing over: %d\n", r.Redone, r.Early)

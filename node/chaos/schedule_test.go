@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,7 +186,8 @@ func TestCloud(t *testing.T) {
 	}
 }
 
-// TestExplain: the interruption of a fault is that of the plan that followed first, by the node that waited longest.
+// TestExplain: the interruption of a fault is that of the plan that followed first, by the node that waited longest. A substitution
+// is told by the substitute, and with it the plan that followed.
 func TestExplain(t *testing.T) {
 	start := time.Now()
 	at := func(s int, g plan.Generation, total, load float64) told {
@@ -199,5 +201,25 @@ func TestExplain(t *testing.T) {
 	want := []Parts{{Kind: Kill, Rung: api.RungMemory, Count: 3, Total: 3, Load: 1}}
 	if !reflect.DeepEqual(r.Parts, want) || r.Faults[2].Interruption != nil {
 		t.Errorf("%+v, want %+v", r.Parts, want)
+	}
+	substituted := func(s int, g plan.Generation, i api.Interruption) told {
+		i.Rung, i.From = api.RungSubstitute, api.SourceReplay
+		return told{i, g, start.Add(time.Duration(s) * time.Second)}
+	}
+	r = Report{Faults: []Injected{kill(0, 3), kill(10, 4)}}
+	r.explain([]told{
+		substituted(1, 3, api.Interruption{TotalS: 2}), substituted(1, 3, api.Interruption{TotalS: 1, LoadS: .5, ReplayS: .25}),
+		at(3, 3, 7, 7), at(4, 4, 1.5, 1), at(12, 5, 2, 1), substituted(14, 5, api.Interruption{TotalS: 3, LoadS: 1}),
+	})
+	want = []Parts{
+		{Kind: Kill, Rung: api.RungSubstitute, From: api.SourceReplay, Count: 1, Total: 1, Load: .5, Replay: .25},
+		{Kind: Kill, Rung: api.RungMemory, Count: 2, Total: 2, Load: 1},
+	}
+	if !reflect.DeepEqual(r.Parts, want) || r.Faults[1].Healed != nil {
+		t.Errorf("with a substitute: %+v, want %+v", r.Parts, want)
+	}
+	var text strings.Builder
+	if err := r.Print(&text); err != nil || !strings.Contains(text.String(), "kill: substitute, replay                1     1.00;   0.00") {
+		t.Errorf("the report says %v:\n%s", err, text.String())
 	}
 }

@@ -76,6 +76,9 @@ func TestALostMembersPartGoesOnHere(t *testing.T) {
 						if told := m.told(); m != lost && r.now().Plan.Places(m.parts.Self) && !slices.Equal(told, []consensus.Substitute{s}) {
 							t.Errorf("node-%d heard of the substitutes %+v", i, told)
 						}
+						if stood := m.stood(); (len(stood) > 0) != (m == by) || !slices.IsSorted(stood) || m == by && c.replays && stood[0] != s.From {
+							t.Errorf("node-%d came to the steps %d in the lost one's place", i, stood)
+						}
 					}
 				})
 			})

@@ -44,9 +44,11 @@ type Parts struct {
 	Ready func(plan.PeerID) bool
 	// Newest returns the newest committed step.
 	Newest func() plan.Step
-	Watch  Watch
-	Trace  *trace.Recorder
-	Log    *slog.Logger
+	// StandIn hears which step a lost member's worker here has come to, at first that of the state that it begins with.
+	StandIn func(plan.WorkerID, plan.Step)
+	Watch   Watch
+	Trace   *trace.Recorder
+	Log     *slog.Logger
 }
 
 // Consensus gives the replicated state and its leader; *consensus.Node implements it.

@@ -56,7 +56,8 @@ type member struct {
 	newest      plan.Step
 	retained    []gossip.RetainedStage
 	substituted []consensus.Substitute
-	kept        [][2]int // layers whose state stayed in memory, of how many, by generation
+	stoodIn     []plan.Step // steps that lost members' workers here came to
+	kept        [][2]int    // layers whose state stayed in memory, of how many, by generation
 	salvages    int
 }
 
@@ -155,7 +156,7 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 		Next: func(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
 			return func(plan.Step) plan.ScheduleChoice { return p.ScheduleChoice() }
 		},
-		Ready: func(plan.PeerID) bool { return true }, Newest: m.step, Watch: m, Log: log,
+		Ready: func(plan.PeerID) bool { return true }, Newest: m.step, StandIn: m.standsIn, Watch: m, Log: log,
 	}
 	ServeCommits(author, commits, r.now)
 	r.members = append(r.members, m)
@@ -351,6 +352,20 @@ func (m *member) Substituted(s consensus.Substitute) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.substituted = append(m.substituted, s)
+}
+
+// standsIn notes that the member computes a lost one's part.
+func (m *member) standsIn(_ plan.WorkerID, step plan.Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stoodIn = append(m.stoodIn, step)
+}
+
+// stood returns the steps that the member came to in a lost one's place.
+func (m *member) stood() []plan.Step {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stoodIn
 }
 
 // step returns the newest step that the member has made.

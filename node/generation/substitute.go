@@ -116,7 +116,12 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 	c.OnLoaded = func() {
 		s.Log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
 		loaded.Store(true)
+		s.StandIn(id, from.plan.Start)
 		from.release()
+	}
+	c.OnStep = func(r pipeline.StepResult) {
+		s.record(from.plan, id, r)
+		s.StandIn(id, r.Step)
 	}
 	if id == s.plan.Coordinator() {
 		if c.Commits = s.Commits; newest.Step > from.plan.Start {

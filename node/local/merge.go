@@ -63,6 +63,8 @@ func (m *merge) event(node int, e api.Event) {
 		k.message = e.Message
 	case api.KindPlan:
 		k.step, m.why = 0, ""
+	case api.KindSubstitute: // nodes hear of it at different steps
+		k.step = 0
 	}
 	if !m.first(k) {
 		return

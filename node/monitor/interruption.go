@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,12 +11,19 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Interruption times the way from the newest step of one plan to the first step of the next, on a node with a part in both.
-// Its methods may be called concurrently.
+// Interruption times the way from the newest step of one plan to the first step of the next, on a node with a part in both; or
+// of the same plan, where another member goes on in a lost one's place. Its methods may be called concurrently.
 type Interruption struct {
 	mu   sync.Mutex // guards the rest
-	on   bool       // a plan has ended here, and no step of the next one is committed
+	on   bool       // a plan has ended here, or a member of it is lost, and no step since is committed
 	told api.Interruption
+	// missed is whose process has ended last, and when that was noticed here.
+	missed   plan.PeerID
+	missedAt time.Time
+	// standIns has the steps that the lost one's workers here have come to, of whom there are to be so many.
+	standIns map[plan.WorkerID]plan.Step
+	workers  int
+	again    plan.Step // the newest one that they have computed again
 	// newest is the newest step of a worker here, at the time that it was reported.
 	newest plan.Step
 	at     time.Time
@@ -38,16 +46,77 @@ const (
 	saved
 	planMade
 	loaded
+	replayed
 	firstStep
 	marksEnd
 )
 
+// substitution reports whether a plan goes on with a substitute, whose first step has not come yet.
+func (i *Interruption) substitution() bool { return i.on && i.told.Rung == api.RungSubstitute }
+
+// Miss notes that the process of a member has ended, which another one may stand in for.
+func (i *Interruption) Miss(peer plan.PeerID, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.missed, i.missedAt = peer, now
+}
+
+// Substitute notes that the log has named who goes on in a lost member's place.
+func (i *Interruption) Substitute(state consensus.State, s consensus.Substitute, self plan.PeerID, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.on || i.at.IsZero() || s.Generation != state.Plan.Generation {
+		return
+	}
+	why := fmt.Sprintf("%s is lost, and %s computes its part", state.NameOf(s.Lost), state.NameOf(s.By))
+	i.on, i.standIns, i.workers, i.again = true, map[plan.WorkerID]plan.Step{}, 0, 0
+	for _, w := range state.Plan.Workers() {
+		if w.Peer == s.Lost && s.By == self {
+			i.workers++
+		}
+	}
+	i.told = api.Interruption{Rung: api.RungSubstitute, From: sourceOf(s), Why: why, Last: i.newest}
+	i.marks = [marksEnd]time.Time{lastStep: i.at, ended: now, agreed: now}
+	if i.missed == s.Lost { // before the log knew
+		i.marks[ended] = i.missedAt
+	}
+}
+
+// StandIn notes that a lost member's worker here has come to a step: first to that of the state that it begins with.
+func (i *Interruption) StandIn(w plan.WorkerID, step plan.Step, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.substitution() {
+		return
+	}
+	if _, begun := i.standIns[w]; !begun {
+		i.marks[loaded] = now
+	} else if step <= i.newest {
+		i.marks[replayed] = now
+		if step > i.again {
+			i.again = step
+			i.told.Replayed++
+		}
+	}
+	i.standIns[w] = step
+}
+
+// caughtUp reports whether the lost member's workers here have all come to a step, as far as any are here.
+func (i *Interruption) caughtUp(step plan.Step) bool {
+	for _, at := range i.standIns {
+		if at < step {
+			return false
+		}
+	}
+	return len(i.standIns) >= i.workers
+}
+
 // End notes that the work on a plan has ended here, in order or not. Where it ends without a step, the interruption before
-// it goes on.
+// it goes on. A substitution that came to nothing becomes part of it.
 func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.on || i.at.IsZero() {
+	if i.on && !i.substitution() || i.at.IsZero() {
 		return
 	}
 	i.on, i.from, i.next = true, state.Checkpoint.Step, plan.Plan{}
@@ -71,7 +140,7 @@ func (i *Interruption) Salvage(replays bool, now time.Time) {
 func (i *Interruption) save(now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.next.Generation == 0 {
+	if i.next.Generation == 0 && !i.substitution() {
 		i.marks[saved] = now
 	}
 }
@@ -102,19 +171,26 @@ func (i *Interruption) Load(kept, layers int, now time.Time) {
 	i.marks[loaded], i.told.Kept, i.told.Layers = now, kept, layers
 }
 
-// step takes in a step of a worker here. It returns the whole interruption with the first step of the plan that follows.
+// step takes in a step of a worker here. It returns the whole interruption with the first step of the plan that follows, or
+// of the same one that a substitute has a part in.
 func (i *Interruption) step(step plan.Step, now time.Time) (api.Interruption, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	before := i.newest
 	if step != i.newest {
 		i.newest, i.at = step, now
 	}
-	if !i.on || i.next.Generation == 0 || step <= i.next.Start {
+	switch {
+	case i.substitution() && step > before && !i.caughtUp(before): // it was under way when the member was lost
+		i.told.Last, i.marks[lastStep] = step, now
+		return api.Interruption{}, false
+	case i.substitution() && step > before:
+	case !i.on || i.next.Generation == 0 || step <= i.next.Start:
 		return api.Interruption{}, false
 	}
 	i.on, i.marks[firstStep] = false, now
 	told, at := i.told, i.marks[lastStep]
-	for m, part := range []*float64{&told.TotalS, &told.DetectS, &told.AgreeS, &told.SaveS, &told.PlanS, &told.LoadS, &told.StepS} {
+	for m, part := range []*float64{&told.TotalS, &told.DetectS, &told.AgreeS, &told.SaveS, &told.PlanS, &told.LoadS, &told.ReplayS, &told.StepS} {
 		if t := i.marks[m]; t.After(at) {
 			*part, at = t.Sub(at).Seconds(), t
 		}

@@ -83,3 +83,88 @@ func TestInterruption(t *testing.T) {
 		t.Error("told by a node without a part in the plan")
 	}
 }
+
+// TestInterruptionWithASubstitute: the parts until the first step with a substitute add up, on the substitute and on another node. A step
+// that was under way when the member was lost begins them anew, and where the substitution comes to nothing they are those of the next plan.
+func TestInterruptionWithASubstitute(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	at := func(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
+	lost := plan.WorkerID{Peer: "lost", Device: "cpu"}
+	state := consensus.State{
+		Checkpoint: consensus.Checkpoint{Step: 17},
+		Plan: plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+			{Peer: "lost", Device: "cpu"}, {Peer: "me", Device: "cpu"}, {Peer: "lost", Device: "gpu"},
+		}}}},
+		Substitute: &consensus.Substitute{Generation: 1, Lost: "lost", By: "me", Replays: true, From: 17},
+	}
+	second := plan.WorkerID{Peer: "lost", Device: "gpu"}
+	const why = "lost is lost, and me computes its part"
+	for name, c := range map[string]struct {
+		self   plan.PeerID
+		events func(i *Interruption) (last plan.Step)
+		want   api.Interruption
+	}{
+		"the substitute": {"me", func(i *Interruption) plan.Step {
+			i.Miss("lost", at(.25))
+			i.Substitute(state, *state.Substitute, "me", at(.5))
+			i.StandIn(lost, 17, at(.75))
+			i.save(at(.8))
+			i.StandIn(second, 17, at(1))
+			for step := plan.Step(18); step <= 20; step++ {
+				i.StandIn(lost, step, at(1.25))
+				i.StandIn(second, step, at(1.5))
+			}
+			i.StandIn(second, 21, at(3.9))
+			return 21
+		}, api.Interruption{From: api.SourceReplay, Last: 20, TotalS: 4, DetectS: .25, AgreeS: .25, LoadS: .5, ReplayS: .5, StepS: 2.5, Replayed: 3}},
+		"another node": {"other", func(i *Interruption) plan.Step {
+			i.Substitute(state, *state.Substitute, "other", at(.5))
+			return 21
+		}, api.Interruption{From: api.SourceReplay, Last: 20, TotalS: 4, DetectS: .5, StepS: 3.5}},
+		"a step under way": {"me", func(i *Interruption) plan.Step {
+			i.Miss("lost", at(.25))
+			i.Substitute(state, *state.Substitute, "me", at(.5))
+			i.StandIn(lost, 20, at(1))
+			if _, ok := i.step(21, at(2)); ok {
+				t.Error("told before all of the lost one's workers have their state")
+			}
+			i.StandIn(second, 20, at(2.5))
+			i.StandIn(lost, 21, at(3))
+			i.StandIn(second, 21, at(3.5))
+			return 22
+		}, api.Interruption{From: api.SourceReplay, Last: 21, TotalS: 2, LoadS: .5, ReplayS: 1, StepS: .5, Replayed: 1}},
+	} {
+		var i Interruption
+		i.step(20, begun)
+		first := c.events(&i)
+		if _, ok := i.step(first-1, at(3.75)); ok {
+			t.Errorf("%s: told by another worker's word of the step before", name)
+		}
+		got, ok := i.step(first, at(4))
+		c.want.Rung, c.want.Why = api.RungSubstitute, why
+		if !ok || got != c.want {
+			t.Errorf("%s: got %+v, %t, want %+v", name, got, ok, c.want)
+		}
+		if _, again := i.step(first+1, at(5)); again {
+			t.Errorf("%s: told twice", name)
+		}
+	}
+
+	var i Interruption
+	i.step(20, begun)
+	i.Miss("lost", at(.25))
+	i.Substitute(state, *state.Substitute, "me", at(.5))
+	i.End(state, false, at(1))
+	i.StandIn(lost, 17, at(1.25))
+	i.Salvage(true, at(1.5))
+	i.save(at(2))
+	next := state
+	next.Plan.Generation, next.Plan.Start, next.Reasons = 2, 20, []string{"lost is gone"}
+	i.plan(next, "me", at(2.5))
+	i.Load(1, 2, at(3))
+	got, ok := i.step(21, at(4))
+	want := api.Interruption{Rung: api.RungReplay, Why: "lost is gone", Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, PlanS: .5, LoadS: .5, StepS: 1, Kept: 1, Layers: 2}
+	if !ok || got != want {
+		t.Errorf("it came to nothing: got %+v, %t, want %+v", got, ok, want)
+	}
+}

@@ -75,8 +75,9 @@ type Monitor struct {
 	// Interruption follows the way from one plan to the next.
 	Interruption Interruption
 	view         viewCache
-	roster       roster            // the run loop's
-	rulings      []consensus.Blame // known to the run loop; nil before its first look
+	roster       roster                // the run loop's
+	rulings      []consensus.Blame     // known to the run loop; nil before its first look
+	substitute   *consensus.Substitute // the run loop's, as last shown
 	// names knows the voters of a run whose state has not come yet; named is done when it is set.
 	names consensus.State
 	named sync.Once

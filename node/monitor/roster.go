@@ -85,11 +85,15 @@ func describeDevices(p plan.Profile) string {
 	return strings.Join(all, ", ")
 }
 
-// RosterChanged publishes what changed among the members since the last call. Only the run loop
-// calls it.
+// RosterChanged publishes what changed among the members since the last call, and who computes a lost one's part. Only the run
+// loop calls it.
 func (m *Monitor) RosterChanged(state consensus.State) {
 	for _, text := range m.roster.news(state, m.Self) {
 		m.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
+	}
+	before, now := m.substitute, state.Substitute
+	if m.substitute = now; now != nil && (before == nil || *before != *now) {
+		m.Publish(substituteEvent(state, m.steps.current()))
 	}
 }
 

@@ -27,7 +27,7 @@ func (m *Monitor) Status() api.Status {
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
 		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: savedAt},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
-		Votes: votes(state, m.Consensus.Quorum().Voters),
+		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
@@ -103,7 +103,8 @@ func (m *Monitor) stages(state consensus.State) []api.StageStatus {
 			}
 			b, _ := m.Beats.Last(place.Peer)
 			for _, t := range b.Stages {
-				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage {
+				gone := state.Substitute.Carrier(place.Peer) != place.Peer
+				if b.Generation == state.Plan.Generation && t.Replica == s.Replica && t.Stage == s.Stage && !gone {
 					s.ForwardMS, s.BackwardMS = milliseconds(t.ForwardNanos), milliseconds(t.BackwardNanos)
 					s.WaitMS, s.UpdateMS = milliseconds(t.WaitNanos), milliseconds(t.UpdateNanos)
 					s.FellBack, s.RelError = t.FellBack, t.RelError

@@ -85,7 +85,11 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 		p.f("no plan yet\n")
 		return
 	}
-	p.f("generation %d\n", st.Generation)
+	if s := st.Substitute; s != nil {
+		p.f("generation %d: %s\n", st.Generation, clean(s.Text))
+	} else {
+		p.f("generation %d\n", st.Generation)
+	}
 	p.f("REPLICA\tSTAGE\tLAYERS\tNODE\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
 	for _, s := range st.Plan {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,

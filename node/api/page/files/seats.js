@@ -66,6 +66,13 @@ function marks(status, seat, member) {
   if (member && member.state !== 'active') {
     list.push(el('span', { class: 'mark bad' }, member.state));
   }
+  const { lost, by, text } = status.substitute ?? {};
+  if (seat.peer === lost) {
+    list.push(el('span', { class: 'mark', title: text }, `${name(status, by)} computes its part`));
+  }
+  if (seat.peer === by) {
+    list.push(el('span', { class: 'mark', title: text }, `also computes the part of ${name(status, lost)}`));
+  }
   return list;
 }
 
