@@ -27,9 +27,9 @@ func (g *Generation) replaceable(peer plan.PeerID) bool {
 func (g *Generation) made() plan.Step { return max(g.plan.Start, plan.Step(g.newest.Load())) }
 
 // substitute has the session exchange a lost member's messages with its substitute, which gets what was sent since its state
-// again. No worker has state that is older than the one before the newest: the others' reports are in every commit.
+// again.
 func (g *Generation) substitute(s consensus.Substitute, session *link.Session) error {
-	after := max(g.plan.Start, g.made()-1, min(g.sent.First()-1, g.Consensus.State().Checkpoint.Step))
+	after := oldestInMemory(g.plan.Start, g.made(), g.sent.First(), g.Consensus.State().Checkpoint.Step)
 	if s.Replays {
 		after = s.From
 	}
@@ -45,6 +45,13 @@ func (g *Generation) substitute(s consensus.Substitute, session *link.Session) e
 	}
 	g.Watch.Substituted(s)
 	return nil
+}
+
+// oldestInMemory returns the oldest step of which a worker may have the state, in a plan from start on of which this node has made a
+// step. It is no older than the one before, as the others' reports are in every commit, nor than a checkpoint for which this node has
+// forgotten what it sent before its first kept step.
+func oldestInMemory(start, made, first, checkpoint plan.Step) plan.Step {
+	return max(start, made-min(made, 1), min(first-min(first, 1), checkpoint))
 }
 
 // standIn runs a lost member's workers on this node, which the log names as its substitute.
