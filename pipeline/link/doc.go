@@ -96,7 +96,7 @@
 // on in its place, or Session.Drop gives it up. A tag names one stage that sends and one that receives. So the substitute's
 // messages need no other name: what the plan has the lost peer send is booked as that peer's, and refused like any duplicate
 // where it had sent it already. A message whose substitute is not known here yet is not read until it is, for 10 s at most; then
-// it is a fault of its sender. What the lost peer itself still sends is not read any more, so Session.LastCommit returns
+// its sender is lost, without a fault, since it may be this node's log that lags. What the lost peer itself still sends is not read any more, so Session.LastCommit returns
 // the newest commit of it that can count here. A substitute may get the messages of several
 // steps again, which wait in the outboxes of those who keep them anyway: its inbox has the bounds below, and takes what is waited for first.
 //

@@ -157,6 +157,8 @@ func (r *remote) read(p incoming) {
 	case undecodable(err):
 		r.session.endpoint.corrupt(p, err)
 		r.lose(r.unreadable(err))
+	case errors.Is(err, errNoWord):
+		r.lose(err)
 	default: // the connection broke, or the peer has closed its session in a hurry
 		cut(p.stream, streamCut)
 	}

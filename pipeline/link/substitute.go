@@ -31,6 +31,9 @@ type substitute struct {
 // wordPatience bounds the wait for the word that a peer stands in for another one, from when it sends in that one's name.
 const wordPatience = 10 * time.Second
 
+// errNoWord is why a peer is lost that sent in another one's name, and no word came that it may. This node's log may lag, so that it is no fault.
+var errNoWord = errors.New("link: it sends in the place of another peer, and no word of that has come")
+
 // giveUp notes that nobody goes on in a peer's place.
 func (u *substitutes) giveUp(peer plan.PeerID) {
 	u.mu.Lock()
@@ -193,8 +196,11 @@ func (s *Session) sender(ctx context.Context, by plan.PeerID, tag wire.Tag, byte
 			waiting, cancel = context.WithTimeout(ctx, wordPatience)
 			defer cancel()
 		}
-		if !s.conceivable(by, tag, bytes) || u.changed.await(waiting, &u.mu) != nil && ctx.Err() == nil {
+		if !s.conceivable(by, tag, bytes) {
 			return by, false, fmt.Errorf("link: unexpected message: %w", s.rules.Expect(by, s.self(), tag, bytes))
+		}
+		if u.changed.await(waiting, &u.mu) != nil && ctx.Err() == nil {
+			return by, false, errNoWord
 		}
 		if ctx.Err() != nil {
 			return by, false, ctx.Err()

@@ -273,12 +273,14 @@ func TestNobodyWaitsForASubstituteInVain(t *testing.T) {
 	}
 }
 
-// TestWhoSendsInAnothersNameWithoutAWordIsLost after a while; who sends what no plan has is at once.
+// TestWhoSendsInAnothersNameWithoutAWordIsLost after a while, and not accused: the word may be late here. Who sends what no plan has is lost
+// at once, by its own fault.
 func TestWhoSendsInAnothersNameWithoutAWordIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
-		stage plan.Stage
-		least time.Duration
-	}{"another's": {2, wordPatience}, "nobody's": {3, 0}} {
+		stage  plan.Stage
+		least  time.Duration
+		faulty bool
+	}{"another's": {2, wordPatience, false}, "nobody's": {3, 0, true}} {
 		t.Run(name, func(t *testing.T) {
 			withLine(t, func(t *testing.T, cl *cluster, s []*Session, _ func()) {
 				begun := time.Now()
@@ -289,7 +291,11 @@ func TestWhoSendsInAnothersNameWithoutAWordIsLost(t *testing.T) {
 				if took := time.Since(begun); took < c.least {
 					t.Errorf("lost after %v", took)
 				}
-				wantFrameFault(t, s[2], cl.ids[0])
+				if c.faulty {
+					wantFrameFault(t, s[2], cl.ids[0])
+				} else if _, err := s[2].Receive(t.Context(), cl.ids[0], to(1, 5, 0)); !errors.Is(err, ErrLost) || s[2].Fault(cl.ids[0]) != nil {
+					t.Errorf("%v, with the fault %v", err, s[2].Fault(cl.ids[0]))
+				}
 			})
 		})
 	}
