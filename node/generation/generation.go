@@ -94,7 +94,7 @@ func (g *Generation) Saved(step plan.Step) { g.cadence.Committed(step) }
 // run runs the workers here until all have finished their steps or one fails. A lost link ends
 // the steps; saves under way go on as long as the generation does.
 func (g *Generation) run(ctx context.Context) (err error) {
-	session := g.Links.Session(g.plan.Generation, g.plan.Peers(), link.Rules{Expect: pipeline.Expected(*g.state.Run, g.plan), Replaceable: g.replaceable})
+	session := g.Links.Session(g.plan.Generation, g.plan.Peers(), link.Rules{Expect: pipeline.Expected(*g.state.Run, g.plan), Replaceable: g.replaceable, Coordinator: g.plan.Coordinator().Peer})
 	g.session.Store(session)
 	defer func() {
 		if err == nil {

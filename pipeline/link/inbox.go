@@ -60,7 +60,7 @@ type inbox struct {
 	next     int   // in order
 	gone     map[plan.PeerID]error
 	replaced map[plan.PeerID]bool       // they bring nothing any more
-	commits  map[plan.PeerID]wire.Frame // the newest complete one of each sender
+	commits  map[plan.PeerID]wire.Frame // the newest complete one of each sender, of a replaced one before it was
 	err      error
 	changed  broadcast
 }
@@ -118,7 +118,7 @@ func (b *inbox) deliver(k key, by plan.PeerID, payload []byte) {
 		return
 	}
 	delete(b.admitted, k)
-	if k.tag.Kind == wire.KindCommit && k.tag.Step > b.commits[k.from].Tag.Step {
+	if k.tag.Kind == wire.KindCommit && k.tag.Step > b.commits[k.from].Tag.Step && !b.replaced[k.from] {
 		b.commits[k.from] = wire.Frame{Tag: k.tag, Payload: payload}
 	}
 	ch := b.waiting[k]
@@ -217,28 +217,27 @@ func (b *inbox) unload(k key, size int) {
 	b.changed.wake()
 }
 
-// replace takes back that a peer is lost: another one sends its messages. From now on nothing counts that it brings itself.
-func (b *inbox) replace(peer plan.PeerID) {
+// replace takes back that a peer is lost: another one sends its messages. From now on nothing counts that it brings itself. It drops
+// what a coordinator had sent for the steps that only a later commit begins, and is still held.
+func (b *inbox) replace(peer plan.PeerID, coordinates bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.replaced[peer] = true
 	b.drop(peer)
 	delete(b.gone, peer)
-}
-
-// lastCommit returns the newest commit that came of a peer, nil where none did. It drops what came of the steps that only a
-// later commit begins, and is still held.
-func (b *inbox) lastCommit(peer plan.PeerID) []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last := b.commits[peer]
 	for k, payload := range b.held {
-		if k.from == peer && k.tag.Step > last.Tag.Step+1 {
+		if coordinates && k.from == peer && k.tag.Step > b.commits[peer].Tag.Step+1 {
 			delete(b.held, k)
 			b.unload(k, len(payload))
 		}
 	}
-	return last.Payload
+}
+
+// lastCommit returns the newest commit that came of a peer before it was replaced, nil where none did.
+func (b *inbox) lastCommit(peer plan.PeerID) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commits[peer].Payload
 }
 
 // close fails everybody with err and drops what is held.

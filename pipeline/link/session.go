@@ -21,6 +21,8 @@ type Rules struct {
 	Expect func(from, to plan.PeerID, tag wire.Tag, bytes int) error
 	// Replaceable reports whether another peer may go on in a lost one's place (Substitute). Nil: none may.
 	Replaceable func(plan.PeerID) bool
+	// Coordinator is the peer whose commits end the steps; empty where nobody commits.
+	Coordinator plan.PeerID
 }
 
 // Session carries the frames of one generation between this node and its peers.

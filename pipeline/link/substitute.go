@@ -120,8 +120,9 @@ func (u *substitutes) replaced(peer plan.PeerID) bool {
 // Substitute has another peer, which may be this node, go on in the place of one that is lost, or is lost with this call.
 // What is sent to the lost one goes to it from now on, and what it sends in that one's name counts as that one's, unless
 // the same message came before. resend is what the lost one got and the substitute needs: it goes first. Of messages for the
-// lost one, the substitute drops those of steps up to after. Errors wrap ErrLost: somebody has given the lost peer up, or the
-// substitute is lost too.
+// lost one, the substitute drops those of steps up to after. A lost coordinator may have begun a step after a commit that nobody has.
+// The substitute may make another one, and sends that step's messages again. So those are dropped that came here before their commit.
+// Errors wrap ErrLost: somebody has given the lost peer up, or the substitute is lost too.
 func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wire.Frame) error {
 	r := s.remotes[lost]
 	if r == nil || lost == by || by != s.self() && s.remotes[by] == nil {
@@ -145,7 +146,7 @@ func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wir
 			return err
 		}
 	}
-	s.inbox.replace(lost)
+	s.inbox.replace(lost, lost == s.rules.Coordinator) // before the substitute's messages count
 	if u.of == nil {
 		u.of = map[plan.PeerID]substitute{}
 	}
@@ -155,8 +156,7 @@ func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wir
 }
 
 // LastCommit returns the newest commit that came of a coordinator before Substitute named who goes on in its place, as package
-// wire encodes it; nil where none came. What else came of it for steps after the next one is dropped: where nobody has the commit
-// before these, the substitute may make another one, and it sends all of that again. It is to be called before the substitute sends anything.
+// wire encodes it; nil where none came.
 func (s *Session) LastCommit(lost plan.PeerID) []byte { return s.inbox.lastCommit(lost) }
 
 // retry calls f for who does a peer's part, and again once a substitute does.

@@ -21,7 +21,7 @@ func pipelineOf(ids []plan.PeerID) Rules {
 			}
 			return nil
 		},
-		Replaceable: func(p plan.PeerID) bool { return p == ids[1] },
+		Replaceable: func(p plan.PeerID) bool { return p == ids[1] }, Coordinator: ids[1],
 	}
 }
 
@@ -221,12 +221,16 @@ func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
 		if err := s[3].Substitute(c.ids[1], c.ids[3], 5, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, step := range []plan.Step{6, 7} {
-			if err := s[3].As(c.ids[1], 0).Send(t.Context(), c.ids[2], wire.Frame{Tag: to(2, step, 0), Payload: []byte("from the substitute")}); err != nil {
+		part := s[3].As(c.ids[1], 0)
+		for _, tag := range []wire.Tag{to(2, 6, 0), to(2, 7, 0), commit(6)} {
+			if err := part.Send(t.Context(), c.ids[2], wire.Frame{Tag: tag, Payload: []byte("from the substitute")}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Second)
+		if got := s[2].LastCommit(c.ids[1]); string(got) != "\x05" {
+			t.Errorf("once the substitute has sent another one the last commit is %q", got)
+		}
 		mustReceive(t, s[2], c.ids[1], commit(5), []byte{5})
 		mustReceive(t, s[2], c.ids[1], to(2, 6, 0), []byte("from the lost"))
 		mustReceive(t, s[2], c.ids[1], to(2, 7, 0), []byte("from the substitute"))
