@@ -33,11 +33,14 @@ func (g *Generation) substitute(s consensus.Substitute, session *link.Session) e
 	if s.Replays {
 		after = s.From
 	}
-	frames, kept := g.sent.After(after, s.Lost)
-	if !kept {
-		return fmt.Errorf("generation: the messages after step %d are kept from step %d on", after, g.sent.First())
-	}
-	if err := session.Substitute(s.Lost, s.By, after, frames); err != nil {
+	err := session.Substitute(s.Lost, s.By, after, func() ([]wire.Frame, error) {
+		frames, kept := g.sent.After(after, s.Lost)
+		if !kept {
+			return nil, fmt.Errorf("generation: the messages after step %d are kept from step %d on", after, g.sent.First())
+		}
+		return frames, nil
+	})
+	if err != nil {
 		return err
 	}
 	if s.Lost == g.plan.Coordinator().Peer {

@@ -313,13 +313,14 @@ func (r *remote) judge(err error) bool {
 	return true
 }
 
-// lose reports the peer, once, and cuts everything that belongs to it.
+// lose reports the peer, once, and cuts everything that belongs to it: after each call its outboxes take nothing.
 func (r *remote) lose(reason error) {
 	r.mu.Lock()
 	again := r.gone
 	r.gone = true
 	r.mu.Unlock()
 	if again {
+		<-r.flush.Done() // until the first call is through
 		return
 	}
 	err := fmt.Errorf("%w: %w", ErrLost, reason)

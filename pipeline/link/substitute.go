@@ -119,24 +119,28 @@ func (u *substitutes) replaced(peer plan.PeerID) bool {
 
 // Substitute has another peer, which may be this node, go on in the place of one that is lost, or is lost with this call.
 // What is sent to the lost one goes to it from now on, and what it sends in that one's name counts as that one's, unless
-// the same message came before. resend is what the lost one got and the substitute needs: it goes first. Of messages for the
-// lost one, the substitute drops those of steps up to after. A lost coordinator may have begun a step after a commit that nobody has.
-// The substitute may make another one, and sends that step's messages again. So those are dropped that came here before their commit.
-// Errors wrap ErrLost: somebody has given the lost peer up, or the substitute is lost too.
-func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend []wire.Frame) error {
+// the same message came before. resend returns what the lost one got and the substitute needs, which goes first. It is called once
+// sends to the lost one wait, so that all that went to it can be there. Of messages for the lost one, the substitute drops those of
+// steps up to after. A lost coordinator may have begun a step after a commit that nobody has. The substitute may make another one,
+// and sends that step's messages again. So those are dropped that came here before their commit. Errors wrap ErrLost: somebody
+// has given the lost peer up, or the substitute is lost too; others are resend's.
+func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend func() ([]wire.Frame, error)) error {
 	r := s.remotes[lost]
 	if r == nil || lost == by || by != s.self() && s.remotes[by] == nil {
 		return ErrStranger
 	}
 	r.lose(fmt.Errorf("%s goes on in its place", by))
+	frames, err := resend()
+	if err != nil {
+		return err
+	}
 	u := &s.stand
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed || u.replaced(lost) || u.hopeless[lost] || u.away[by] || u.replaced(by) {
 		return fmt.Errorf("%w: %s cannot have a substitute", ErrLost, lost)
 	}
-	for _, f := range resend {
-		var err error
+	for _, f := range frames {
 		if by != s.self() {
 			err = s.remotes[by].outboxes[f.Tag.Kind.Class()].putAtOnce(f)
 		} else if f.Tag.Step > after {

@@ -30,6 +30,11 @@ func to(stage plan.Stage, step plan.Step, index int32) wire.Tag {
 	return wire.Tag{Kind: wire.Activation, Generation: 1, Step: step, Stage: stage, Index: index}
 }
 
+// frames returns what has some sent again.
+func frames(all ...wire.Frame) func() ([]wire.Frame, error) {
+	return func() ([]wire.Frame, error) { return all, nil }
+}
+
 // withLine runs four peers in a bubble; the second one's endpoint is lost once lose is called.
 func withLine(t *testing.T, f func(t *testing.T, c *cluster, s []*Session, lose func())) {
 	t.Helper()
@@ -88,7 +93,7 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 		default:
 		}
 		self := c.ids[3]
-		if err := by.Substitute(lost, self, 4, nil); err != nil {
+		if err := by.Substitute(lost, self, 4, frames()); err != nil {
 			t.Fatal(err)
 		}
 		part := by.As(lost, 0)
@@ -98,7 +103,7 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if err := after.Substitute(lost, self, 0, nil); err != nil {
+		if err := after.Substitute(lost, self, 0, frames()); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-received; err != nil {
@@ -107,7 +112,7 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 		if _, err := after.Receive(t.Context(), lost, to(2, 5, 0)); !errors.Is(err, ErrDuplicate) {
 			t.Errorf("a message comes out twice: %v", err)
 		}
-		if err := before.Substitute(lost, self, 0, []wire.Frame{old, sent}); err != nil {
+		if err := before.Substitute(lost, self, 0, frames(old, sent)); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-late; err != nil {
@@ -143,7 +148,7 @@ func TestASubstituteGetsManyStepsAtOnce(t *testing.T) {
 			if end != before {
 				resent = nil
 			}
-			if err := end.Substitute(lost, c.ids[3], 0, resent); err != nil {
+			if err := end.Substitute(lost, c.ids[3], 0, frames(resent...)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -179,7 +184,7 @@ func TestASubstituteMayBeOnesNeighbour(t *testing.T) {
 		mustSend(t, s[1], c.ids[2], to(2, 5, 0), []byte("from the lost"))
 		mustReceive(t, by, lost, to(2, 5, 0), []byte("from the lost"))
 		lose()
-		if err := by.Substitute(lost, c.ids[2], 4, nil); err != nil {
+		if err := by.Substitute(lost, c.ids[2], 4, frames()); err != nil {
 			t.Fatal(err)
 		}
 		part := by.As(lost, 0)
@@ -208,7 +213,7 @@ func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		lose()
-		if err := s[2].Substitute(c.ids[1], c.ids[3], 5, nil); err != nil {
+		if err := s[2].Substitute(c.ids[1], c.ids[3], 5, frames()); err != nil {
 			t.Fatal(err)
 		}
 		late := key{from: c.ids[1], tag: commit(6)}
@@ -218,7 +223,7 @@ func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
 		if got := s[2].LastCommit(c.ids[1]); string(got) != "\x05" {
 			t.Errorf("the last commit is %q, want that of step 5", got)
 		}
-		if err := s[3].Substitute(c.ids[1], c.ids[3], 5, nil); err != nil {
+		if err := s[3].Substitute(c.ids[1], c.ids[3], 5, frames()); err != nil {
 			t.Fatal(err)
 		}
 		part := s[3].As(c.ids[1], 0)
@@ -247,7 +252,7 @@ func TestNobodyWaitsForASubstituteInVain(t *testing.T) {
 		"given up": func(_ *testing.T, c *cluster, s *Session) { s.Drop(c.ids[1]) },
 		"closed":   func(_ *testing.T, _ *cluster, s *Session) { s.Close() },
 		"lost again": func(t *testing.T, c *cluster, s *Session) {
-			if err := s.Substitute(c.ids[1], c.ids[3], 0, nil); err != nil {
+			if err := s.Substitute(c.ids[1], c.ids[3], 0, frames()); err != nil {
 				t.Error(err)
 			}
 			c.endpoints[2].PeerEnded(c.ids[3])
@@ -265,7 +270,7 @@ func TestNobodyWaitsForASubstituteInVain(t *testing.T) {
 				if err := <-failed; !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
 					t.Errorf("got %v", err)
 				}
-				if err := s[2].Substitute(c.ids[1], c.ids[0], 0, nil); !errors.Is(err, ErrLost) {
+				if err := s[2].Substitute(c.ids[1], c.ids[0], 0, frames()); !errors.Is(err, ErrLost) {
 					t.Errorf("another substitute: %v", err)
 				}
 				s[0].endpoint.PeerEnded(c.ids[2])
