@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"pnode/node/hardware"
@@ -119,6 +120,9 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 	from, err := s.lostState(ctx, id)
 	if err != nil {
 		return nil, nil, err
+	}
+	if !slices.ContainsFunc(s.plan.Workers(), func(w plan.WorkerID) bool { return w.Peer == id.Peer && w != id }) {
+		s.session.Skip(id.Peer, from.plan.Start) // of several workers one may have the state of the step before
 	}
 	device := s.device(id.Device)
 	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.made())})

@@ -59,14 +59,15 @@ type inbox struct {
 	order    []key // ring of the keys in received
 	next     int   // in order
 	gone     map[plan.PeerID]error
-	replaced map[plan.PeerID]bool       // they bring nothing any more
-	commits  map[plan.PeerID]wire.Frame // the newest complete one of each sender, of a replaced one before it was
+	replaced map[plan.PeerID]bool        // they bring nothing any more
+	commits  map[plan.PeerID]wire.Frame  // the newest complete one of each sender, of a replaced one before it was
+	skipped  func(k key, bytes int) bool // what nobody receives; nil: nothing
 	err      error
 	changed  broadcast
 }
 
 // admit blocks until a message of size bytes may be held. It may at once when its account has
-// room or is empty, or when somebody waits for it. A duplicate is refused with
+// room or is empty, or when somebody waits for it. A duplicate, and what is skipped, is refused with
 // ErrDuplicate, and what a replaced peer brings with ErrLost.
 func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 	b.mu.Lock()
@@ -79,7 +80,7 @@ func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 			return fmt.Errorf("%w: another peer goes on in its place", ErrLost)
 		}
 		_, held := b.held[k]
-		if _, comes := b.admitted[k]; comes || held || b.received[k] {
+		if _, comes := b.admitted[k]; comes || held || b.received[k] || b.skipped != nil && b.skipped(k, a.size) {
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
 		used := b.loads[k.account()]
@@ -208,6 +209,26 @@ func (b *inbox) drop(peer plan.PeerID) {
 			b.unload(k, a.size)
 		}
 	}
+}
+
+// skip drops messages that nobody receives, and refuses them from now on.
+func (b *inbox) skip(skipped func(k key, bytes int) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.skipped = skipped
+	for k, payload := range b.held {
+		if skipped(k, len(payload)) {
+			delete(b.held, k)
+			b.unload(k, len(payload))
+		}
+	}
+	for k, a := range b.admitted {
+		if skipped(k, a.size) {
+			delete(b.admitted, k)
+			b.unload(k, a.size)
+		}
+	}
+	b.changed.wake() // who brings one of them and waits for room
 }
 
 // unload makes the room of a message free that does not come out. Callers hold mu.

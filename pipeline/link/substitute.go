@@ -163,6 +163,15 @@ func (s *Session) Substitute(lost, by plan.PeerID, after plan.Step, resend func(
 // wire encodes it; nil where none came.
 func (s *Session) LastCommit(lost plan.PeerID) []byte { return s.inbox.lastCommit(lost) }
 
+// Skip drops the messages for a lost peer of steps up to one, now and later: this node goes on in its place from the state after that step.
+// Nobody receives them, and they would take room in the inbox.
+func (s *Session) Skip(lost plan.PeerID, through plan.Step) {
+	s.inbox.skip(func(k key, bytes int) bool {
+		own := s.rules.Expect(k.from, s.self(), k.tag, bytes) == nil
+		return k.tag.Step <= through && !own && s.rules.Expect(k.from, lost, k.tag, bytes) == nil
+	})
+}
+
 // retry calls f for who does a peer's part, and again once a substitute does.
 func (s *Session) retry(ctx context.Context, peer plan.PeerID, f func(plan.PeerID) error) error {
 	for {
