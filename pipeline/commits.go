@@ -36,6 +36,8 @@ type keptCommit struct {
 	commit     wire.Commit
 	// following is the schedule of the next step, in its text form; empty while it is the plan's.
 	following string
+	// unmeasured says that no worker has float32 shadows in the next step.
+	unmeasured bool
 }
 
 // Put takes in the commit of a generation's step. Those of later steps are dropped: the run does these again. One that is here
@@ -55,9 +57,9 @@ func (c *Commits) Put(g plan.Generation, commit wire.Commit) {
 	for step := commit.Step + 1; c.kept[step].generation != 0; step++ {
 		delete(c.kept, step)
 	}
-	kept := keptCommit{g, commit, commit.Next}
+	kept := keptCommit{g, commit, commit.Next, unmeasured(false, commit)}
 	if before := c.kept[commit.Step-1]; commit.Next == "" && before.generation == g {
-		kept.following = before.following
+		kept.following, kept.unmeasured = before.following, unmeasured(before.unmeasured, commit)
 	}
 	c.kept[commit.Step] = kept
 	if commit.Step >= keptCommits {
@@ -110,6 +112,14 @@ func (c *Commits) From(step plan.Step, p plan.Plan) (plan.Plan, error) {
 	}
 	p.Start = step
 	return p, nil
+}
+
+// Unmeasured reports whether no worker has float32 shadows any more after a generation's step, for Config.Unmeasured.
+func (c *Commits) Unmeasured(g plan.Generation, step plan.Step) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := c.kept[step]
+	return kept.generation == g && kept.unmeasured
 }
 
 // Settle notes the newest commit, encoded, that came of a generation's coordinator, which is lost: nothing that it sends is

@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Made, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Unmeasured, Made, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -71,6 +71,9 @@ type Config struct {
 	// Taken is the commit of the plan's start step where the worker goes on in the place of a lost one: what it asks for besides
 	// the update is done first, a save and perhaps the end. The coordinator sends it to all others before. Zero: nothing.
 	Taken wire.Commit
+	// Unmeasured says that no worker has float32 shadows at the plan's start any more, since an evaluation went without them: this one
+	// makes none either before another schedule begins.
+	Unmeasured bool
 	// Made holds commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
 	// substitute repeats them. Nil: nobody has any.
 	Made []wire.Commit

@@ -152,12 +152,18 @@ func (s *stepRun) evaluateShadow(h *stageRun, micro plan.Micro) (float64, error)
 	return 0, errNothing
 }
 
+// unmeasured reports whether no worker has float32 shadows after a commit. All drop theirs where an evaluation went without a loss in float32,
+// and make them anew with another schedule.
+func unmeasured(before bool, c wire.Commit) bool {
+	return c.Next == "" && (before || c.HeldOut != nil && c.HeldOutF32 == nil)
+}
+
 // takeShadows makes the float32 shadows of the stages here that evaluate, where not all is float32 in
 // their pipeline and between its stages. A stage that cannot have one logs it: training does not
 // depend on it.
 func (w *Worker) takeShadows() {
 	w.shadows, w.shadowErr = nil, nil
-	if !w.spec.Train.Rounds(w.plan) {
+	if w.unmeasured || !w.spec.Train.Rounds(w.plan) {
 		return
 	}
 	message := wire.TensorBytes(wire.F32, w.tokensPerMicro()*w.spec.Model.Channels)

@@ -23,6 +23,8 @@ type Held struct {
 	step   plan.Step
 	plan   plan.Plan
 	taken  wire.Commit
+	// unmeasured says that no worker has float32 shadows any more.
+	unmeasured bool
 }
 
 // Hold waits for an update under way and holds the state after it. The errors wrap ErrNoCopy: the state is not there yet, or
@@ -45,6 +47,7 @@ func (w *Worker) Hold() (*Held, error) {
 	if w.taken.Step == h.step {
 		h.taken = w.taken
 	}
+	h.unmeasured = w.unmeasured
 	p := w.program
 	if w.following != "" {
 		if p, err = p.with(w.following); err != nil {
@@ -75,6 +78,9 @@ func (h *Held) Plan() plan.Plan { return h.plan }
 // Taken returns the commit of that step, for Config.Taken: the lost worker may have died before it did what that asks for. Zero at
 // the start of the worker's plan.
 func (h *Held) Taken() wire.Commit { return h.taken }
+
+// Unmeasured reports whether no worker has float32 shadows any more after that step, for Config.Unmeasured.
+func (h *Held) Unmeasured() bool { return h.unmeasured }
 
 // Save refuses: who loads from here saves elsewhere.
 func (h *Held) Save(context.Context, State) error {
@@ -115,7 +121,7 @@ func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 	if err := s.update(ctx, c); err != nil {
 		return err
 	}
-	w.taken = c
+	w.taken, w.unmeasured = c, unmeasured(w.unmeasured, c)
 	if c.Next != "" && !c.Stop {
 		w.following = c.Next
 	}

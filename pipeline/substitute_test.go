@@ -152,6 +152,9 @@ func substituted(t *testing.T, l loss) (result, *memoryKeeper, bool) {
 		}
 		t.Cleanup(func() { device.Close() })
 		config := usual(Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: exchange, Keeper: keeper, OnStep: onStep})
+		if held, ok := keeper.(loadsFrom); ok {
+			config.Unmeasured = held.Unmeasured()
+		}
 		if l.decide != nil {
 			l.decide(&config, substitute)
 		}

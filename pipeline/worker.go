@@ -32,10 +32,11 @@ type Worker struct {
 	loaded    bool     // the stages have the state of the plan's start, or a later one
 	open      *stepRun // the step that is not applied yet; nil between two
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
-	// that was applied, following the schedule that it named, until the program has it.
-	still     sync.Mutex
-	taken     wire.Commit
-	following string
+	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
+	still      sync.Mutex
+	taken      wire.Commit
+	following  string
+	unmeasured bool
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
@@ -49,7 +50,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
-	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured}
 	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()

@@ -126,7 +126,7 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 	}
 	device := s.device(id.Device)
 	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.made())})
-	c.Taken, c.Keeper = from.taken, from.keeper
+	c.Taken, c.Unmeasured, c.Keeper = from.taken, from.unmeasured, from.keeper
 	c.OnLoaded = func() {
 		s.Log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
 		loaded.Store(true)
@@ -155,10 +155,11 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 
 // lostState holds what a lost member's worker goes on from.
 type lostState struct {
-	plan    plan.Plan // from the step of the state on
-	taken   wire.Commit
-	keeper  pipeline.Keeper
-	release func()
+	plan       plan.Plan // from the step of the state on
+	taken      wire.Commit
+	unmeasured bool
+	keeper     pipeline.Keeper
+	release    func()
 }
 
 // lostState returns the state of the newest checkpoint, or that of a worker here that has the lost one's layers. That one waits with
@@ -166,7 +167,8 @@ type lostState struct {
 func (s standIn) lostState(ctx context.Context, id plan.WorkerID) (lostState, error) {
 	if s.of.Replays {
 		p, err := s.Commits.From(s.of.From, s.plan)
-		return lostState{plan: p, keeper: s.Checkpointer.For(p), release: func() {}}, err
+		unmeasured := s.Commits.Unmeasured(p.Generation, s.of.From)
+		return lostState{plan: p, unmeasured: unmeasured, keeper: s.Checkpointer.For(p), release: func() {}}, err
 	}
 	select {
 	case <-s.loaded:
@@ -184,7 +186,7 @@ func (s standIn) lostState(ctx context.Context, id plan.WorkerID) (lostState, er
 	if held == nil {
 		return lostState{}, fmt.Errorf("generation: no state of %s: %w", id.Device, err)
 	}
-	return lostState{held.Plan(), held.Taken(), heldKeeper{held, s.Checkpointer.For(s.plan)}, held.Release}, nil
+	return lostState{held.Plan(), held.Taken(), held.Unmeasured(), heldKeeper{held, s.Checkpointer.For(s.plan)}, held.Release}, nil
 }
 
 // heldKeeper loads what a worker here has in memory, and saves as its own workers do.
