@@ -118,12 +118,13 @@ func (r *Replayer) Fail() {
 	r.failed = true
 }
 
-// Forget drops the messages of steps up to one that is in a checkpoint.
-func (r *Replayer) Forget(through plan.Step) {
+// Forget drops the messages of the steps before one that is in a checkpoint. That step's own stay: of unlike replicas a member may lack
+// its commit, and go on in a lost one's place from the state before it.
+func (r *Replayer) Forget(checkpoint plan.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.log != nil {
-		r.log.Forget(through)
+	if r.log != nil && checkpoint > 0 {
+		r.log.Forget(checkpoint - 1)
 	}
 }
 

@@ -114,6 +114,10 @@ func TestMessagesComeAsTheyWereSent(t *testing.T) {
 	_, err = ask("replays", 3, 12)
 	wantError(err, errBadAnswer)
 	all["sent"].replays.Forget(11)
+	if kept := all["sent"].replays.Kept(); kept.First != 11 {
+		t.Errorf("after a checkpoint of step 11 messages are kept from step %d on", kept.First)
+	}
+	all["sent"].replays.Forget(12)
 	_, err = ask("replays", 3, 11)
 	wantError(err, replay.ErrNotKept)
 	all["sent"].replays.Fail()
