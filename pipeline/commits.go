@@ -90,6 +90,19 @@ func (c *Commits) UpTo(last plan.Step, p plan.Plan) (commits []wire.Commit, err 
 	return commits, nil
 }
 
+// Repeated returns what a lost coordinator's substitute repeats that begins with a plan's start, of what that one had committed up to the newest
+// commit that anybody has: the commit of the start, for Config.Taken, where it is the newest and some may lack it, else those since, for Config.Made.
+func (c *Commits) Repeated(newest wire.Commit, p plan.Plan) (taken wire.Commit, made []wire.Commit, err error) {
+	switch {
+	case newest.Step < p.Start:
+		return wire.Commit{}, nil, nil
+	case newest.Step == p.Start:
+		return newest, nil, nil
+	}
+	made, err = c.UpTo(newest.Step-1, p)
+	return wire.Commit{}, append(made, newest), err
+}
+
 // From returns a plan as its workers went on with it after a step: with that step as its start, and the schedule that commits
 // have named by then.
 func (c *Commits) From(step plan.Step, p plan.Plan) (plan.Plan, error) {

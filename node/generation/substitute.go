@@ -138,9 +138,10 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 		s.StandIn(id, r.Step)
 	}
 	if id == s.plan.Coordinator() {
-		if c.Commits = s.Commits; newest.Step > from.plan.Start {
-			c.Made, err = s.Commits.UpTo(newest.Step-1, from.plan)
-			c.Made = append(c.Made, newest)
+		c.Commits = s.Commits
+		var taken wire.Commit
+		if taken, c.Made, err = s.Commits.Repeated(newest, from.plan); taken.Step > 0 {
+			c.Taken = taken
 		}
 	}
 	if err == nil {
