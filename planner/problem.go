@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -319,6 +320,18 @@ func (p *problem) link(from, to int) cost.Link {
 func (p *problem) leastBytes(bytes int64) int64 {
 	_, narrowest := p.in.Run.Train.Codec.Bounds()
 	return narrowest.Bytes(cost.Elements(bytes))
+}
+
+// leastMessage returns the bytes of the smallest tensor that crosses a boundary.
+func (p *problem) leastMessage() int64 {
+	if p.layers() == 1 {
+		return 0
+	}
+	least := int64(math.MaxInt64)
+	for _, c := range p.in.Costs[:p.layers()-1] {
+		least = min(least, c.BoundaryBytes)
+	}
+	return p.leastBytes(least)
 }
 
 // movedBytes returns the bytes of parameters that devices hold and their nodes do not hold under the

@@ -91,7 +91,7 @@ func (s *search) of(p *problem) *search {
 func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	pool := s.roomy()
 	quicker := s.quicker(pool)
-	shapes, err := s.shapes(len(pool))
+	shapes, err := s.shapes(pool)
 	if err != nil {
 		return nil, err
 	}
@@ -283,10 +283,10 @@ func (s *search) keep() *candidate {
 	return k
 }
 
-// shapes lists what n devices allow, the lowest bound first. A run that has begun goes on in 1F1B
+// shapes lists what a pool's devices allow, the lowest bound first. A run that has begun goes on in 1F1B
 // where its schedule fits none.
-func (s *search) shapes(n int) ([]bounded, error) {
-	t := s.in.Run.Train
+func (s *search) shapes(pool []int) ([]bounded, error) {
+	t, n := s.in.Run.Train, len(pool)
 	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
 	if n < asked.devices() {
 		why := ""
@@ -296,7 +296,7 @@ func (s *search) shapes(n int) ([]bounded, error) {
 		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used%s; let %d more join, or ask for fewer stages or replicas",
 			ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"), n, plan.Count(s.members, "node"), why, asked.devices()-n)
 	}
-	lower := newLowerBound(s.models.whole().Devices, t.Micros)
+	lower := newLowerBound(s, pool)
 	var shapes []bounded
 	var unfit error
 	for r := asked.replicas; r <= min(n, t.Sums().Groups/s.order.copies); r++ {
@@ -322,7 +322,7 @@ func (s *search) shapes(n int) ([]bounded, error) {
 		return nil, fmt.Errorf("%w for the schedule: %w", ErrNotEnoughNodes, unfit)
 	default:
 		s.order = ordering{spec: schedule.Spec{Kind: plan.ScheduleName}, copies: s.order.copies} // which fits any group
-		return s.shapes(n)
+		return s.shapes(pool)
 	}
 	slices.SortStableFunc(shapes, func(a, b bounded) int {
 		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.devices(), b.devices()), cmp.Compare(a.replicas, b.replicas))

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,33 +26,61 @@ type bounded struct {
 	bound schedule.Nanos
 }
 
-// lowerBound bounds step times with one chunk on each device from below. The first micro-batch of a
-// replica takes at least the fastest device's time for the whole model. The others share all speed
-// there is. No period is shorter than the longest layer on the device that is best for it.
+// lowerBound bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices:
+//
+//   - The first micro-batch of a replica takes at least the fastest device's time for the whole model, and over each boundary
+//     as long as some device needs to its nearest other one and back. The others share all speed there is.
+//   - No period is shorter than the longest layer on the device that is best for it, nor than the messages of a micro-batch over
+//     the slowest boundary.
+//   - What replicas send each other of gradients and parameters leaves each device at its best rate.
 type lowerBound struct {
-	micros  int
-	first   schedule.Nanos
-	layer   schedule.Nanos
-	rateSum []int64 // by number of devices, fastest first: micro-batches in 2^rateBits ns
+	micros   int
+	first    schedule.Nanos
+	layer    schedule.Nanos
+	rateSum  []int64          // by number of devices, fastest first: micro-batches in 2^rateBits ns
+	hopSum   []schedule.Nanos // by number of boundaries, nearest first: there and back
+	transfer []schedule.Nanos // by number of boundaries: of the slowest, where each is as quick as can be
+	params   int64            // bytes
+	sendSum  []int64          // by number of devices, quickest first: bytes per second
 }
 
 const rateBits = 40
 
-func newLowerBound(devices []*cost.Device, micros int) lowerBound {
-	b := lowerBound{micros: micros, rateSum: make([]int64, len(devices)+1)}
-	wholes := make([]schedule.Nanos, len(devices))
-	for i, d := range devices {
-		wholes[i] = d.Whole()
+// newLowerBound returns a search's bound for shapes on devices of a pool.
+func newLowerBound(s *search, pool []int) lowerBound {
+	devices, n, message := s.models.whole().Devices, len(pool), s.leastMessage()
+	b := lowerBound{
+		micros: s.in.Run.Train.Micros, params: s.models.whole().Memory.Params(0, s.layers()),
+		rateSum: make([]int64, n+1), hopSum: make([]schedule.Nanos, n+1), transfer: make([]schedule.Nanos, n+1), sendSum: make([]int64, n+1),
+	}
+	wholes, hops, rates := make([]schedule.Nanos, n), make([]schedule.Nanos, n), make([]int64, n)
+	for i := range pool {
+		hops[i] = cost.Longest
+	}
+	for i, u := range pool {
+		wholes[i] = devices[u].Whole()
+		for j, v := range pool[:i] {
+			out, in := s.link(u, v), s.link(v, u)
+			forth, back := out.Hop(message), in.Hop(message)
+			near := forth.Transfer + forth.Latency + back.Transfer + back.Latency
+			hops[i], hops[j] = min(hops[i], near), min(hops[j], near)
+			rates[i], rates[j] = max(rates[i], out.BytesPerS), max(rates[j], in.BytesPerS)
+		}
 	}
 	slices.Sort(wholes)
+	slices.Sort(hops)
+	slices.SortFunc(rates, func(a, b int64) int { return cmp.Compare(b, a) })
 	for i, w := range wholes {
 		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
+		b.hopSum[i+1] = min(b.hopSum[i]+hops[i], cost.Longest)
+		b.transfer[i+1] = cost.Duration(message, rates[i])
+		b.sendSum[i+1] = b.sendSum[i] + min(rates[i], math.MaxInt64/int64(n))
 	}
 	b.first = wholes[0]
-	for l := range len(devices[0].Micro) - 1 {
+	for l := range s.layers() {
 		quickest := schedule.Nanos(math.MaxInt64)
-		for _, d := range devices {
-			quickest = min(quickest, d.Micro[l+1]-d.Micro[l])
+		for _, d := range pool {
+			quickest = min(quickest, devices[d].Micro[l+1]-devices[d].Micro[l])
 		}
 		b.layer = max(b.layer, quickest)
 	}
@@ -61,5 +90,11 @@ func newLowerBound(devices []*cost.Device, micros int) lowerBound {
 func (b lowerBound) of(s shape) schedule.Nanos {
 	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.devices()])
 	most := (b.micros + s.replicas - 1) / s.replicas
-	return b.first + max(shared, schedule.Nanos(most-1)*b.layer)
+	period := max(b.layer, b.transfer[s.stages-1])
+	step := b.first + b.hopSum[s.stages-1] + max(shared, schedule.Nanos(most-1)*period)
+	if s.replicas > 1 { // a reduce-scatter and an all-gather
+		sent := min(b.params, math.MaxInt64/int64(s.replicas)) * int64(s.replicas-1)
+		step += 2 * cost.Duration(sent, b.sendSum[s.devices()])
+	}
+	return step
 }
