@@ -209,7 +209,7 @@ func (e explainer) choices(device int) (text string) {
 	var rates []string
 	for _, s := range []model.Storage{model.StorageF16, model.StorageBF16, model.StorageF32} {
 		if flops := d.profile.Products(s); flops > 0 {
-			rates = append(rates, fmt.Sprintf("%v at %d.%d GFLOP/s", s, flops/1e9, flops%1e9/1e8))
+			rates = append(rates, fmt.Sprintf("%v at %s", s, plan.Speed(flops)))
 		}
 	}
 	return text + fmt.Sprintf(", in %v%s it multiplies %s", storage, why, strings.Join(rates, ", "))

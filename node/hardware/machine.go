@@ -147,8 +147,8 @@ func (m *Machine) Measure() (changed bool, err error) {
 		return false, err
 	}
 	for _, d := range fresh.Devices {
-		m.options.Log.Info("measured", "device", d.Name, "model", d.Model, "matmul_gflops", d.MatMulFLOPS/1e9,
-			"attention_gflops", d.AttentionFLOPS/1e9, "memory_gb_per_s", d.MemoryBytesPerS/1e9)
+		m.options.Log.Info("measured", "device", d.Name, "model", d.Model, "products", plan.Speed(d.MatMulFLOPS),
+			"attention", plan.Speed(d.AttentionFLOPS), "memory_gb_per_s", d.MemoryBytesPerS/1e9)
 	}
 	return true, nil
 }

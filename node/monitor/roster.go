@@ -80,7 +80,7 @@ func describeDevices(p plan.Profile) string {
 		if model != "" {
 			model += ", "
 		}
-		all = append(all, fmt.Sprintf("%s (%s%d GFLOP/s)", d.Name, model, d.MatMulFLOPS/1e9))
+		all = append(all, fmt.Sprintf("%s (%s%s)", d.Name, model, plan.Speed(d.MatMulFLOPS)))
 	}
 	return strings.Join(all, ", ")
 }

@@ -182,20 +182,12 @@ func (c Counted) Text() string {
 	switch {
 	case c.Whole():
 	case c.Shown.Lowered > 0:
-		parts = append(parts, fmt.Sprintf("counts with %s of the %s that it claims: steps have shown no more", rate(c.FLOPS), rate(c.ClaimedFLOPS)))
+		parts = append(parts, fmt.Sprintf("counts with %s of the %s that it claims: steps have shown no more", plan.Speed(c.FLOPS), plan.Speed(c.ClaimedFLOPS)))
 	default:
-		parts = append(parts, fmt.Sprintf("counts with %s of the %s that it claims until steps show more", rate(c.FLOPS), rate(c.ClaimedFLOPS)))
+		parts = append(parts, fmt.Sprintf("counts with %s of the %s that it claims until steps show more", plan.Speed(c.FLOPS), plan.Speed(c.ClaimedFLOPS)))
 	}
 	if n := c.Shown.MemoryHalvings(); n > 0 && !c.Owner {
 		parts = append(parts, fmt.Sprintf("counts with little of its memory, halved %s: it left %d plans in a row before their first checkpoint", plan.Count(n, "time"), c.Shown.Broke))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// rate prints operations a second.
-func rate(flops int64) string {
-	if flops >= 1e13 {
-		return fmt.Sprintf("%d.%d TFLOP/s", flops/1e12, flops%1e12/1e11)
-	}
-	return fmt.Sprintf("%d.%d GFLOP/s", flops/1e9, flops%1e9/1e8)
 }

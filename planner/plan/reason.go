@@ -93,6 +93,17 @@ func Time(n schedule.Nanos) string {
 	}
 }
 
+// Speed prints operations a second.
+func Speed(flops int64) string {
+	switch {
+	case flops >= 1e12:
+		return fmt.Sprintf("%d.%d TFLOP/s", flops/1e12, flops%1e12/1e11)
+	case flops >= 1e9:
+		return fmt.Sprintf("%d.%d GFLOP/s", flops/1e9, flops%1e9/1e8)
+	}
+	return fmt.Sprintf("%d MFLOP/s", flops/1e6)
+}
+
 // Size prints bytes with one digit after the point.
 func Size(bytes int64) string {
 	for _, u := range []struct {
