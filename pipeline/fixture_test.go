@@ -85,7 +85,9 @@ type from struct {
 }
 
 func (f from) Load(_ context.Context, layer int, dst io.Writer) error {
+	f.mu.Lock()
 	state, ok := f.layers[f.step][layer]
+	f.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("layer %d of step %d was not saved", layer, f.step)
 	}
