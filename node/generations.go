@@ -72,7 +72,7 @@ func (l *loop) ended(err error) error {
 		return marked{fmt.Errorf("node: the only checkpoint, of step %d, is damaged and no other node holds a copy: bring %s back from a backup and use --resume, or train again with another --dir, from step 0 with the settings of before or from a model of yours with --init",
 			state.Checkpoint.Step, storeDir(l.dir)), err}
 	}
-	l.monitor.SetStalled(given, err, errors.Is(err, checkpointer.ErrNoChunks))
+	l.monitor.SetStalled(given, err, errors.Is(err, checkpointer.ErrNoChunks), l.remains.Left())
 	if lost := (generation.LostPeerError{}); !errors.As(err, &lost) {
 		l.tasks.check.start(&l.group, l.checkDevices)
 	}

@@ -27,7 +27,7 @@ func (m *member) lie(change func(*wire.Commit)) {
 
 // TestALieAboutALostCoordinatorsCommit: of a line of three the coordinator is lost, and the one of the others that does not go on in its
 // place lies about the newest commit. Where it is about a step that both have, one word stands against another: nobody is blamed, the generation
-// ends, and no step is done again. A commit of a step that was not made is found out when the step is, and the liar is blamed. The run
+// ends, and no step that they have is done again. A commit of a step that was not made is found out when the step is, and the liar is blamed. The run
 // goes on to its end with the same losses.
 func TestALieAboutALostCoordinatorsCommit(t *testing.T) {
 	known := undisturbed(t, inLine)
@@ -64,7 +64,7 @@ func TestALieAboutALostCoordinatorsCommit(t *testing.T) {
 					return l.over()
 				})
 				switch redone := l.finish(); {
-				case !c.blamed && (ruling != nil || redone != 0):
+				case !c.blamed && (ruling != nil || redone > 1): // the lost one may have made a step that nobody has heard of
 					t.Errorf("%d steps were computed again, the ruling is %+v", redone, ruling)
 				case c.blamed && (ruling == nil || ruling.Accuser != by || ruling.Peer == by || ruling.Peer == l.lost.self):
 					t.Errorf("%s goes on in the place of %s, the ruling is %+v", by, l.lost.self, ruling)

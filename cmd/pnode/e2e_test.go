@@ -184,7 +184,7 @@ func TestADeathCostsNoStep(t *testing.T) {
 			p.finish(0)
 			continue
 		}
-		p.until(9)
+		p.until(5)
 		pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
 		kill(t, pid[1])
 		killed := time.Now()

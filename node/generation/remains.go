@@ -34,19 +34,25 @@ func (g *Generation) Remains(err error) *Remains {
 	return r
 }
 
-// Tell has the others know what is left here.
-func (r *Remains) Tell() {
+// Left returns what is left here.
+func (r *Remains) Left() (stages []gossip.RetainedStage) {
 	if r == nil {
-		return
+		return nil
 	}
-	var stages []gossip.RetainedStage
 	for _, w := range r.held {
 		for _, at := range w.Reach() {
 			stages = append(stages, gossip.RetainedStage{Replica: at.Replica, Stage: at.Stage, Step: at.Step, Pending: at.Pending})
 		}
 	}
-	r.told = true
-	r.Watch.Retained(stages)
+	return stages
+}
+
+// Tell has the others know what is left here.
+func (r *Remains) Tell() {
+	if r != nil {
+		r.told = true
+		r.Watch.Retained(r.Left())
+	}
 }
 
 // Follow does what the log wants of what is left here. Once a checkpoint has it the others need not know of it any more. It is

@@ -42,6 +42,10 @@ const (
 	fewCatchUp  = 5
 )
 
+// mostSlowdown bounds how many times as slow as another one a member is believed to be: a machine that was busy when it was measured
+// seems slower than it is.
+const mostSlowdown = 4
+
 // storedBy reports whether some members have stored the state of all layers of lost stages at the checkpoint, as the log knows.
 func storedBy(state consensus.State, lost []plan.StageID, members []plan.PeerID) bool {
 	mine := func(p plan.PeerID) bool { return slices.Contains(members, p) }
@@ -81,7 +85,7 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 }
 
 // slowdown returns how many times as long as a lost member another one takes for the same stages, as far as plans count on their
-// devices; 1 at least.
+// devices; 1 at least, and mostSlowdown at most.
 func slowdown(state consensus.State, lost, other plan.PeerID) float64 {
 	speed := map[plan.PeerID]int64{}
 	for _, c := range state.Counted() {
@@ -89,7 +93,7 @@ func slowdown(state consensus.State, lost, other plan.PeerID) float64 {
 			speed[c.Peer] = max(speed[c.Peer], d.MatMulFLOPS)
 		}
 	}
-	return max(1, float64(speed[lost])/float64(max(1, speed[other])))
+	return min(max(1, float64(speed[lost])/float64(max(1, speed[other]))), mostSlowdown)
 }
 
 // stagesOf counts a peer's stages.

@@ -140,7 +140,7 @@ func (m *Monitor) SetPhase(phase string) {
 
 // Begin notes that the node follows a new plan, and publishes it.
 func (m *Monitor) Begin(state consensus.State) {
-	m.SetStalled(0, nil, false)
+	m.SetStalled(0, nil, false, nil)
 	m.Publish(api.Event{
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
 		Message: summarize(state.Plan, state.Reasons),
@@ -150,11 +150,12 @@ func (m *Monitor) Begin(state consensus.State) {
 }
 
 // SetStalled notes the generation that this node gave up, and why; 0 for none. lacks marks one
-// given up for want of chunks of its checkpoint.
-func (m *Monitor) SetStalled(g plan.Generation, why error, lacks bool) {
+// given up for want of chunks of its checkpoint. What the workers here have left goes with it, as of SetRetained: the leader plans
+// as soon as it knows that all have given the generation up.
+func (m *Monitor) SetStalled(g plan.Generation, why error, lacks bool, left []gossip.RetainedStage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stalled, m.stallWhy, m.lacks, m.retained = g, why, lacks, nil
+	m.stalled, m.stallWhy, m.lacks, m.retained = g, why, lacks, left
 }
 
 // SetRetained notes what the workers here have left of the generation that this node gave up.
