@@ -33,11 +33,14 @@ func TestNestedClusters(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 31))
 			whole := sites(rng, *chainMost)
 			least, at := schedule.Nanos(0), 0
-			for n := 1; n <= len(whole.Members); n += 1 + n/4 {
+			for n := 1; n <= len(whole.Members); n = larger(n, len(whole.Members)) {
 				in := whole
 				in.Members = whole.Members[:n]
 				_, reasons, err := Make(t.Context(), in)
 				if err != nil {
+					if least > 0 || n == len(whole.Members) {
+						t.Errorf("%d nodes: %v", n, err)
+					}
 					continue // too small for the model
 				}
 				step := schedule.Nanos(stepNanos(reasons))
@@ -51,6 +54,47 @@ func TestNestedClusters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMoreCardsOnSlowLines: of 24 mixed cards on lines of 1 Gbit/s those are left out that 8 of them do better without. Exchanges between
+// replicas would take most of a step there.
+func TestMoreCardsOnSlowLines(t *testing.T) {
+	cfg, err := model.Preset("gpt3-1.3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := Input{Generation: 1, Run: plan.RunSpec{Run: "nested", Model: cfg, Train: plan.TrainSpec{Micros: 128, MicroBatch: 1}}, Costs: cfg.Costs(1, model.StorageF32)}
+	for i := range 24 {
+		m := Member{Peer: plan.PeerID(fmt.Sprintf("node%03d", i))}
+		m.Profile.Devices = []plan.DeviceProfile{cards[i%len(cards)]}
+		for j := range 24 {
+			if i != j {
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("node%03d", j)), BytesPerS: 125e6, RTTNanos: 20e6})
+			}
+		}
+		whole.Members = append(whole.Members, m)
+	}
+	var steps []schedule.Nanos
+	for _, n := range []int{8, 24} {
+		in := whole
+		in.Members = whole.Members[:n]
+		_, reasons, err := Make(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, schedule.Nanos(stepNanos(reasons)))
+	}
+	if steps[1] > steps[0]+steps[0]/1000 {
+		t.Errorf("24 cards: a step of %s, 8 of them need %s", plan.Time(steps[1]), plan.Time(steps[0]))
+	}
+}
+
+// larger returns the size of the cluster after one of n nodes: a quarter more, and the whole in the end.
+func larger(n, whole int) int {
+	if n == whole {
+		return whole + 1
+	}
+	return min(n+1+n/4, whole)
 }
 
 // sites returns a run on n mixed nodes at one to four sites: quick lines within a site, slow ones between them.
