@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -34,11 +35,8 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		if err := s.cfg.Exchange.Send(ctx, s.plan.Coordinator().Peer, frame); err != nil {
 			return wire.Commit{}, err
 		}
-		commit, err := s.receiveCommit(ctx)
+		commit, err := s.receiveCommit(ctx, func(c wire.Commit) error { return s.checkCommit(s.step, c, report) })
 		if err != nil {
-			return wire.Commit{}, err
-		}
-		if err := s.checkCommit(s.step, commit, report); err != nil {
 			return wire.Commit{}, err
 		}
 		s.cfg.Commits.Put(s.plan.Generation, commit)
@@ -54,14 +52,15 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		if err != nil {
 			return wire.Commit{}, err
 		}
+		by := collective.Brought(s.cfg.Exchange, worker.Peer, tag)
 		theirs, err := wire.DecodeReport(payload)
 		if err != nil {
-			return wire.Commit{}, faulty(plan.BadReport, worker.Peer, s.step, "%s: %v", s.describe(tag), err)
+			return wire.Commit{}, faulty(plan.BadReport, by, s.step, "%s: %v", s.describe(tag), err)
 		}
 		if err := s.checkReport(s.step, worker, theirs); err != nil {
-			return wire.Commit{}, err
+			return wire.Commit{}, accusing(err, worker.Peer, by)
 		}
-		s.overflow.report(worker.Peer, theirs)
+		s.overflow.report(by, theirs)
 		reports = append(reports, theirs)
 	}
 	commit := s.commitOf(s.step, reports)
@@ -187,17 +186,20 @@ func (s *stepRun) sendCommit(ctx context.Context, c wire.Commit) error {
 	return nil
 }
 
-// receiveCommit blocks until the coordinator's commit of the step comes.
-func (s *stepRun) receiveCommit(ctx context.Context) (wire.Commit, error) {
-	payload, err := s.cfg.Exchange.Receive(ctx, s.plan.Coordinator().Peer, s.controlTag(s.worker, wire.KindCommit, s.step))
+// receiveCommit blocks until the coordinator's commit of the step comes, and checks it.
+func (s *stepRun) receiveCommit(ctx context.Context, check func(wire.Commit) error) (wire.Commit, error) {
+	from, tag := s.plan.Coordinator().Peer, s.controlTag(s.worker, wire.KindCommit, s.step)
+	payload, err := s.cfg.Exchange.Receive(ctx, from, tag)
 	if err != nil {
 		return wire.Commit{}, err
 	}
 	commit, err := wire.DecodeCommit(payload)
 	if err != nil {
-		return wire.Commit{}, faulty(plan.BadCommit, s.plan.Coordinator().Peer, s.step, "%v", err)
+		err = faulty(plan.BadCommit, from, s.step, "%v", err)
+	} else {
+		err = check(commit)
 	}
-	return commit, nil
+	return commit, accusing(err, from, collective.Brought(s.cfg.Exchange, from, tag))
 }
 
 // update makes a committed step the state of the stages here that are not there yet, each when a save in progress has

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +16,14 @@ import (
 // faulty returns what a peer did wrong with what it owed in a step.
 func faulty(kind plan.FaultKind, accused plan.PeerID, step plan.Step, format string, args ...any) error {
 	return &plan.Fault{Accused: accused, Kind: kind, Step: step, Detail: fmt.Sprintf(format, args...)}
+}
+
+// accusing has the fault of whom a message is from by the plan accuse who brought it.
+func accusing(err error, from, by plan.PeerID) error {
+	if fault := (*plan.Fault)(nil); errors.As(err, &fault) && fault.Accused == from {
+		fault.Accused = by
+	}
+	return err
 }
 
 // describe returns what a message carries, in plain words.

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
+	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -415,5 +418,67 @@ func TestNonFiniteCheckpointIsNamed(t *testing.T) {
 	fault := wantFault(t, err, plan.Fault{Accused: "peer-0-0", Kind: plan.BadParameters, Step: p.Start})
 	if want := fmt.Sprintf("the checkpoint of step %d, layer 3", p.Start); !strings.Contains(fault.Detail, want) {
 		t.Errorf("%v, want %q", fault, want)
+	}
+}
+
+// elsewhere is an exchange to which another peer brings what is from a lost one by the plan.
+type elsewhere struct {
+	collective.Exchange
+	lost, by plan.PeerID
+}
+
+func (e elsewhere) Brought(from plan.PeerID, _ wire.Tag) plan.PeerID {
+	if from == e.lost {
+		return e.by
+	}
+	return from
+}
+
+// unpaced is a device with a clock that waits do not matter to.
+type unpaced struct{}
+
+func (unpaced) Waited(time.Time) {}
+
+// TestWhoBroughtAMessageIsAccused, and not whom it is from by the plan.
+func TestWhoBroughtAMessageIsAccused(t *testing.T) {
+	run := testRun()
+	broken := func([]byte) []byte { return []byte{1} }
+	scaling := stores(testRun(), model.StorageF16)
+	scaling.Train.Steps = 20
+	skips := recommit(t, func(c *wire.Commit) { c.Norm, c.GradScale = math.NaN(), 0 })
+	const by = "substitute"
+	for name, c := range map[string]struct {
+		run    plan.RunSpec
+		lost   plan.PeerID
+		change func(wire.Frame) wire.Frame
+		step   plan.Step
+	}{
+		"an activation":               {run, "peer-0-0", inStep(wire.Activation, 2, broken), 2},
+		"a gradient":                  {run, "peer-1-1", inStep(wire.Gradient, 2, broken), 2},
+		"a replica's part":            {run, "peer-1-0", inStep(wire.ReducePart, 2, broken), 2},
+		"a report":                    {run, "peer-1-0", inStep(wire.KindReport, 2, broken), 2},
+		"a commit":                    {run, "peer-0-1", inStep(wire.KindCommit, 2, broken), 2},
+		"a coordinator that skips on": {scaling, "peer-0-1", inStep(wire.KindCommit, 1, skips), 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := 0
+			for peer, err := range (attack{
+				run: c.run, plan: cut(c.run, "1f1b", []int{0, 2}, []int{0, 2}), by: c.lost, change: c.change,
+				config: func(config *Config) {
+					kept := replay.NewLog(config.Worker.Peer, 0, 0).Keep(elsewhere{config.Exchange, c.lost, by})
+					config.Exchange = Paced(kept, unpaced{})
+				},
+			}).errsOf(t) {
+				if fault := (*plan.Fault)(nil); errors.As(err, &fault) {
+					found++
+					if fault.Accused != by || fault.Step != c.step {
+						t.Errorf("%s accuses %s: %v", peer, fault.Accused, fault)
+					}
+				}
+			}
+			if found == 0 {
+				t.Error("nobody is accused")
+			}
+		})
 	}
 }

@@ -98,7 +98,8 @@ func (s *stepRun) fetch(ctx context.Context, t *transfer) error {
 	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(plan.Micro(t.tag.Index)).micro >= s.shadowMicro(0) {
 		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, errNothing)
 	}
-	host, words, err := s.decodeTensor(t.tag, payload, elements(t.rows), uploads.quantizer.fits(t.rows), peer)
+	by := collective.Brought(s.cfg.Exchange, peer, t.tag)
+	host, words, err := s.decodeTensor(t.tag, payload, elements(t.rows), uploads.quantizer.fits(t.rows), by)
 	if err != nil {
 		return err
 	}
@@ -265,6 +266,11 @@ const atOnce = 200 * time.Microsecond
 func (p paced) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	defer p.waited(time.Now())
 	return p.Exchange.Receive(ctx, from, tag)
+}
+
+// Brought passes collective.Brought through.
+func (p paced) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
+	return collective.Brought(p.Exchange, from, tag)
 }
 
 // waited reports a wait that began then and ends now.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -115,7 +116,8 @@ func (w *Worker) countSkipped(s *stepRun, c wire.Commit) error {
 	case most.met || most.peer != "" && w.skipped > maxSkipped:
 		return faulty(most.kind, most.peer, s.step, "its gradients were not finite in %d of %d skipped updates", w.suspects[most], w.skipped)
 	case w.skipped > maxSkipped+1 && !w.coordinates():
-		return faulty(plan.BadCommit, w.plan.Coordinator().Peer, s.step, "it skips update after update, %d by now, want the run's end", w.skipped)
+		by := collective.Brought(w.cfg.Exchange, w.plan.Coordinator().Peer, w.controlTag(w.worker, wire.KindCommit, s.step))
+		return faulty(plan.BadCommit, by, s.step, "it skips update after update, %d by now, want the run's end", w.skipped)
 	}
 	return nil
 }

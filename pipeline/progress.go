@@ -308,3 +308,8 @@ func (e watched) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) (p
 	})
 	return payload, err
 }
+
+// Brought passes collective.Brought through.
+func (e watched) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
+	return collective.Brought(e.Exchange, from, tag)
+}

@@ -247,9 +247,7 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 			err = s.sendCommit(ctx, commit)
 		}
 	} else {
-		if commit, err = s.receiveCommit(ctx); err == nil {
-			err = s.checkClosing(s.step, commit)
-		}
+		commit, err = s.receiveCommit(ctx, func(c wire.Commit) error { return s.checkClosing(s.step, c) })
 	}
 	if err != nil {
 		return err

@@ -79,3 +79,18 @@ func TestWhatIsGoodAfterAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestASubstituteAnswersForItsWork: what is wrong with its own results in the lost member's place is its fault, and no link is.
+func TestASubstituteAnswersForItsWork(t *testing.T) {
+	s := standIn{Generation: &Generation{Parts: Parts{Self: "a"}}, of: consensus.Substitute{Lost: "b", By: "a"}}
+	for _, c := range []struct {
+		accused plan.PeerID
+		kind    plan.FaultKind
+		want    plan.PeerID
+	}{{"b", plan.BadTensor, "a"}, {"b", plan.BadParameters, "a"}, {"b", plan.LostLink, "b"}, {"c", plan.BadTensor, "c"}} {
+		err := s.answers(fmt.Errorf("step 4: %w", &plan.Fault{Accused: c.accused, Kind: c.kind}))
+		if fault := (*plan.Fault)(nil); !errors.As(err, &fault) || fault.Accused != c.want {
+			t.Errorf("of a fault %q of %s: %s is accused, want %s", c.kind, c.accused, fault.Accused, c.want)
+		}
+	}
+}

@@ -70,9 +70,17 @@ type standIn struct {
 func (s standIn) begin(saves context.Context, c *crew) {
 	for _, id := range s.plan.Workers() {
 		if id.Peer == s.of.Lost {
-			c.add(func(steps context.Context) error { return s.runWorker(steps, saves, id) })
+			c.add(func(steps context.Context) error { return s.answers(s.runWorker(steps, saves, id)) })
 		}
 	}
+}
+
+// answers has this node answer for what its workers in the lost member's place do wrong.
+func (s standIn) answers(err error) error {
+	if fault := (*plan.Fault)(nil); errors.As(err, &fault) && fault.Accused == s.of.Lost && fault.Kind != plan.LostLink {
+		fault.Accused = s.Self
+	}
+	return err
 }
 
 // runWorker makes one of the workers and runs it.

@@ -38,7 +38,7 @@ type court struct {
 
 // look returns what there is to rule on.
 func (c *court) look(m moment, by carried) charges {
-	said := by.accused(append(m.stall.Accusations, c.deaf.look(m.state, m.now)...))
+	said := by.counted(append(m.stall.Accusations, c.deaf.look(m.state, m.now)...))
 	found := charges{Trial: c.trial(m.state, m.stall.By, said), Ruled: c.ruled(m.state), Ended: endedByRuling(m.state)}
 	if len(m.stall.Accusations) > 0 {
 		found.Trial.Lively = m.lively(c.Self)

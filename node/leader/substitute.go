@@ -117,16 +117,10 @@ func carriedOf(state consensus.State) carried {
 	return carried{}
 }
 
-// accused has the substitute answer for what a lost member does in the generation, but not for making no progress: whoever catches up
-// may take longer than the others wait, and that is nobody's fault. Nor does its own worker accuse it.
-func (c carried) accused(said []accusation) []accusation {
-	said = slices.DeleteFunc(slices.Clone(said), func(a accusation) bool {
-		return c.Lost != "" && a.Accused == c.Lost && (a.Kind == plan.NoProgress || a.By == c.By)
+// counted leaves out that a lost member makes no progress: its substitute may need longer to catch up than the others wait, which is
+// nobody's fault. All else that is said names who did it.
+func (c carried) counted(said []accusation) []accusation {
+	return slices.DeleteFunc(slices.Clone(said), func(a accusation) bool {
+		return c.Lost != "" && a.Accused == c.Lost && a.Kind == plan.NoProgress
 	})
-	for i, a := range said {
-		if c.Lost != "" && a.Accused == c.Lost {
-			said[i].Accused = c.By
-		}
-	}
-	return said
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -93,17 +94,26 @@ func TestASubstituteIsFollowedByAPlan(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	said := []accusation{{By: "b", Fault: plan.Fault{Accused: "a"}}, {By: "b", Fault: plan.Fault{Accused: "d"}}}
-	if got := (carried{"a", "c"}).accused(said); got[0].Accused != "c" || got[1].Accused != "d" || said[0].Accused != "a" {
-		t.Errorf("the substitute answers for %+v of %+v", got, said)
+}
+
+// TestWhoeverIsAccusedAnswers: a lost member for what it had sent, also while another one goes on in its place, and that one for its own.
+func TestWhoeverIsAccusedAnswers(t *testing.T) {
+	for accused, kind := range map[plan.PeerID]plan.FaultKind{"a": plan.BadTensor, "c": plan.NoProgress} {
+		v := lossOf("")
+		v.Members, v.Carried = v.Members[1:], carried{"a", "c"}
+		v.Stall = stall{Stall: gossip.Stall{For: stallGrace + time.Second, By: []plan.PeerID{"b", "d"}}}
+		v.Trial = blame.Trial{Accusations: []accusation{{By: "b", Fault: plan.Fault{Accused: accused, Kind: kind, Step: 31}}}}
+		if got := decide(v).Rule; got.Peer != accused || got.Accuser != "b" || got.Kind != kind || !got.Out {
+			t.Errorf("%s is accused, the ruling is %+v", accused, got)
+		}
 	}
-	said = []accusation{
+	said := []accusation{
 		{By: "b", Fault: plan.Fault{Accused: "a", Kind: plan.NoProgress}},
 		{By: "c", Fault: plan.Fault{Accused: "a", Kind: plan.BadTensor}},
 		{By: "b", Fault: plan.Fault{Accused: "c", Kind: plan.NoProgress}},
 	}
-	if got := (carried{"a", "c"}).accused(said); len(got) != 1 || got[0] != said[2] {
-		t.Errorf("one that catches up, or says itself that the lost one was at fault, answers for %+v of %+v", got, said)
+	if got := (carried{"a", "c"}).counted(said); !slices.Equal(got, said[1:]) {
+		t.Errorf("while one catches up, %+v of %+v counts", got, said)
 	}
 }
 

@@ -17,6 +17,17 @@ type Exchange interface {
 	Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error)
 }
 
+// Brought returns who brought a message that came from a peer by the plan, or is to bring it. That is another one where an exchange
+// knows of the peer's substitute: a *link.Session does.
+func Brought(ex Exchange, from plan.PeerID, tag wire.Tag) plan.PeerID {
+	if e, ok := ex.(interface {
+		Brought(from plan.PeerID, tag wire.Tag) plan.PeerID
+	}); ok {
+		return e.Brought(from, tag)
+	}
+	return from
+}
+
 // ErrBadGroup is wrapped by errors about a group that cannot be reduced.
 var ErrBadGroup = errors.New("collective: bad group")
 

@@ -90,10 +90,11 @@ func (v vector) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag 
 		if err != nil {
 			return err
 		}
+		by := Brought(ex, from, tag)
 		if err := wire.DecodeF32(piece, payload); err != nil {
-			return faulty(plan.BadFrame, from, tag, err)
+			return faulty(plan.BadFrame, by, tag, err)
 		}
-		return v.check(payload, from, tag)
+		return v.check(payload, by, tag)
 	})
 }
 

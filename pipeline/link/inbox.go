@@ -56,8 +56,9 @@ type inbox struct {
 	held     map[key][]byte
 	waiting  map[key]chan received // capacity 1
 	received map[key]bool
-	order    []key // ring of the keys in received
-	next     int   // in order
+	others   map[key]plan.PeerID // who brought a message that is from another peer by the plan
+	order    []key               // ring of the keys in received
+	next     int                 // in order
 	gone     map[plan.PeerID]error
 	replaced map[plan.PeerID]bool        // they bring nothing any more
 	commits  map[plan.PeerID]wire.Frame  // the newest complete one of each sender, of a replaced one before it was
@@ -119,6 +120,9 @@ func (b *inbox) deliver(k key, by plan.PeerID, payload []byte) {
 		return
 	}
 	delete(b.admitted, k)
+	if by != k.from {
+		b.others[k] = by
+	}
 	if k.tag.Kind == wire.KindCommit && k.tag.Step > b.commits[k.from].Tag.Step && !b.replaced[k.from] {
 		b.commits[k.from] = wire.Frame{Tag: k.tag, Payload: payload}
 	}
@@ -140,6 +144,7 @@ func (b *inbox) consume(k key, payload []byte) {
 		b.order = append(b.order, k)
 	} else {
 		delete(b.received, b.order[b.next])
+		delete(b.others, b.order[b.next])
 		b.order[b.next] = k
 		b.next = (b.next + 1) % remembered
 	}
@@ -218,8 +223,7 @@ func (b *inbox) skip(skipped func(k key, bytes int) bool) {
 	b.skipped = skipped
 	for k, payload := range b.held {
 		if skipped(k, len(payload)) {
-			delete(b.held, k)
-			b.unload(k, len(payload))
+			b.discard(k, len(payload))
 		}
 	}
 	for k, a := range b.admitted {
@@ -229,6 +233,13 @@ func (b *inbox) skip(skipped func(k key, bytes int) bool) {
 		}
 	}
 	b.changed.wake() // who brings one of them and waits for room
+}
+
+// discard drops a message that is held. Callers hold mu.
+func (b *inbox) discard(k key, size int) {
+	delete(b.held, k)
+	delete(b.others, k)
+	b.unload(k, size)
 }
 
 // unload makes the room of a message free that does not come out. Callers hold mu.
@@ -248,8 +259,7 @@ func (b *inbox) replace(peer plan.PeerID, coordinates bool) {
 	delete(b.gone, peer)
 	for k, payload := range b.held {
 		if coordinates && k.from == peer && k.tag.Step > b.commits[peer].Tag.Step+1 {
-			delete(b.held, k)
-			b.unload(k, len(payload))
+			b.discard(k, len(payload))
 		}
 	}
 }
@@ -259,6 +269,19 @@ func (b *inbox) lastCommit(peer plan.PeerID) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.commits[peer].Payload
+}
+
+// broughtBy returns who brought a message; empty while it has not come as a whole.
+func (b *inbox) broughtBy(k key) plan.PeerID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if by, ok := b.others[k]; ok {
+		return by
+	}
+	if _, held := b.held[k]; held || b.received[k] {
+		return k.from
+	}
+	return ""
 }
 
 // close fails everybody with err and drops what is held.

@@ -54,7 +54,7 @@ func newSession(e *Endpoint, generation plan.Generation, peers []plan.PeerID, ru
 		endpoint: e, generation: generation, remotes: map[plan.PeerID]*remote{}, done: make(chan struct{}),
 		inbox: &inbox{
 			most: load{e.opt.InboxFrames, e.opt.InboxBytes}, loads: map[account]load{}, gone: map[plan.PeerID]error{},
-			admitted: map[key]admission{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{},
+			admitted: map[key]admission{}, held: map[key][]byte{}, waiting: map[key]chan received{}, received: map[key]bool{}, others: map[key]plan.PeerID{},
 			replaced: map[plan.PeerID]bool{}, commits: map[plan.PeerID]wire.Frame{},
 		},
 	}

@@ -172,6 +172,15 @@ func (s *Session) Skip(lost plan.PeerID, through plan.Step) {
 	})
 }
 
+// Brought returns who brought a message that is from a peer by the plan: that one, or its substitute. Of a message that has not come
+// it returns who is to bring it now.
+func (s *Session) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
+	if by := s.inbox.broughtBy(key{from: from, tag: tag}); by != "" {
+		return by
+	}
+	return s.stand.carrier(from)
+}
+
 // retry calls f for who does a peer's part, and again once a substitute does.
 func (s *Session) retry(ctx context.Context, peer plan.PeerID, f func(plan.PeerID) error) error {
 	for {

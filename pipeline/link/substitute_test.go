@@ -112,6 +112,11 @@ func TestASubstituteTakesAPeersMessages(t *testing.T) {
 		if _, err := after.Receive(t.Context(), lost, to(2, 5, 0)); !errors.Is(err, ErrDuplicate) {
 			t.Errorf("a message comes out twice: %v", err)
 		}
+		for index, want := range []plan.PeerID{lost, self, self} { // the last one has not come
+			if got := after.Brought(lost, to(2, 5, int32(index))); got != want {
+				t.Errorf("message %d was brought by %s, want %s", index, got, want)
+			}
+		}
 		if err := before.Substitute(lost, self, 0, frames(old, sent)); err != nil {
 			t.Fatal(err)
 		}

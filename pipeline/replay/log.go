@@ -151,6 +151,11 @@ func (k keeping) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	return k.Exchange.Send(ctx, to, f)
 }
 
+// Brought passes collective.Brought through.
+func (k keeping) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
+	return collective.Brought(k.Exchange, from, tag)
+}
+
 // Moved passes pipeline.Movement through.
 func (k keeping) Moved(step plan.Step) uint64 {
 	if m, ok := k.Exchange.(interface{ Moved(plan.Step) uint64 }); ok {
