@@ -20,7 +20,7 @@ const (
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode. A checkpoint
 // is made in the background, so its cost is bandwidth, of disks and lines: package holders says what part of the time it may
-// take, from a quarter where members are lost often to a hundredth where they are not. How often they are is in the log: the
+// take, from half where members are lost often to a hundredth where they are not. How often they are is in the log: the
 // process that coordinates the steps may just have been started itself. A checkpoint is due earlier where messages can no longer
 // be kept for a replay, for then more than its cost is at stake.
 type Cadence struct {
@@ -48,7 +48,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	}
 	rest := time.Duration(holders.Every(int64(c.took), rate.Between()))
 	if forgets {
-		rest = max(time.Duration(holders.LeastNanos), forgetRestShare*c.took)
+		rest = min(rest, max(time.Duration(holders.LeastNanos), forgetRestShare*c.took))
 	}
 	if now.Sub(c.committed) < rest {
 		return false

@@ -25,6 +25,8 @@ const (
 	pacerMost  = 4 << 30
 	pacerNear  = 8 << 20
 	shortLine  = 2 * time.Millisecond
+	// pacerLooks delays in turn are long where a queue stands on the line; one alone may be due to a busy processor.
+	pacerLooks = 4
 )
 
 // pacer paces all bulk to one peer by the delay that a connection sees, as LEDBAT does (RFC 6817):
@@ -33,6 +35,7 @@ type pacer struct {
 	mu    sync.Mutex // guards the rest
 	rate  float64    // bytes a second
 	limit bool       // the queue was too long once: from then on the rate grows slowly
+	long  int        // how many delays in turn were too long
 	next  time.Time
 	look  time.Time // when the rate is adjusted next
 }
@@ -80,13 +83,20 @@ func (p *pacer) turn(conn transport.Conn, slice int) time.Duration {
 	return p.next.Sub(now)
 }
 
-// adjust changes the rate, once in a round trip, by the queue of the last one.
+// adjust changes the rate, once in a round trip, by the queue of the last one. It stays while the queue may be a processor that
+// is busy: a queue on the line lasts, which is why RFC 6817 filters delays (section 4.2).
 func (p *pacer) adjust(queue time.Duration) {
 	off := float64(pacerQueue-queue) / float64(pacerQueue)
+	if off >= 0 {
+		p.long = 0
+	} else {
+		p.long++
+	}
 	switch {
-	case off < 0:
+	case p.long >= pacerLooks:
 		p.limit = true
 		p.rate *= 1 + max(off, -1)/2 // never below half
+	case p.long > 0:
 	case p.limit:
 		p.rate *= 1 + off/8
 	default:

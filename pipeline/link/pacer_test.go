@@ -108,3 +108,24 @@ func TestStateThatAllWaitForIsNotHeldBack(t *testing.T) {
 		}
 	})
 }
+
+// TestPacerTellsAQueueFromABusyProcessor: delays that are long now and then leave the rate alone, a queue that stands lowers it.
+func TestPacerTellsAQueueFromABusyProcessor(t *testing.T) {
+	const short, long = 0, 3 * pacerQueue
+	p := pacer{rate: pacerFirst, limit: true}
+	for range 64 {
+		p.adjust(short)
+		for range pacerLooks - 1 {
+			p.adjust(long)
+		}
+	}
+	if p.rate < 8*pacerFirst {
+		t.Errorf("%.0f bytes/s beside a busy processor, from %d on", p.rate, pacerFirst)
+	}
+	for range pacerLooks + 64 {
+		p.adjust(long)
+	}
+	if p.rate != pacerLeast {
+		t.Errorf("%.0f bytes/s where a queue stands, want %d", p.rate, pacerLeast)
+	}
+}

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have a
-	// quarter of the time at most, on what steps leave of lines, and a hundredth where losses are rare.
-	leastRests, mostRests = 3, 99
+	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have half
+	// of the time at most, on what steps leave of lines, and a hundredth where losses are rare.
+	leastRests, mostRests = 1, 99
 	// costShare is which part of a copy's time steps are taken to lose by it, one in so many: it is made in the background and
 	// goes over lines after everything that steps send. That is an estimate: docs/recovery.md has what was measured.
 	costShare = 10

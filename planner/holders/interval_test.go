@@ -15,7 +15,7 @@ func TestEvery(t *testing.T) {
 	}{
 		{"losses decide", 10 * second, hour, 84_852e6}, // the root of 2 x a tenth of 10 s x 3600 s
 		{"they are rare: a hundredth of the time", 10 * second, 1000 * hour, 990 * second},
-		{"they are frequent: a quarter of it", 10 * second, 40 * second, 30 * second},
+		{"they are frequent: half of it", 10 * second, 40 * second, 10 * second},
 		{"next to nothing", 1e6, hour, LeastNanos},
 		{"nothing", 0, 0, LeastNanos},
 		{"beyond sense", 1 << 62, 1 << 62, mostMillis * leastRests * milli},
