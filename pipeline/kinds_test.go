@@ -96,7 +96,7 @@ var deepSchedules = []string{
 	"gpipe", "1f1b", "depth:d=3", "kfkb:k=3",
 	"interleaved:v=2,k=4", "interleaved:v=2,f=5+3,b=4+4", "depth-first:v=2", "breadth-first:v=2",
 	"chimera", "chimera-doubling", "chimera-halving",
-	"zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "2bp", "2bp:k=2", "hanayo", "hanayo:v=2",
+	"zb-h1", "zb-h2", "zb-elastic", "zb-v", "v-half", "v-min", "2bp", "2bp:k=2", "hanayo", "hanayo:v=2",
 	"seq1f1b",
 }
 

@@ -41,15 +41,20 @@ type Options struct {
 	Group int
 	// Pairs of pipelines of Chimera.
 	Pairs int
+	// Orders (order) are by stage those of ZBElastic; nil are found by Costs and Caps.
+	Orders []StageOrder
 	// Segments (n) of a sequence of Seq1F1B.
 	Segments int
-	// Costs and Caps are the elastic schedule's: Caps by worker in micro-batches, nil for
+	// Costs and Caps are the elastic schedules': Caps by worker in micro-batches, nil for
 	// no limit.
 	Costs Costs
 	Caps  []int
 }
 
-// named is the option with that name in a Spec, of one number or of several.
+// orderParam names the option that has orders for numbers.
+const orderParam = "order"
+
+// named is the option with that name in a Spec, of one number or of several; nil for orders.
 func (o *Options) named(name string) (one *int, several *[]int) {
 	switch name {
 	case "v":
@@ -66,6 +71,8 @@ func (o *Options) named(name string) (one *int, several *[]int) {
 		return nil, &o.Forward
 	case "b":
 		return nil, &o.Backward
+	case orderParam:
+		return nil, nil
 	}
 	panic("schedule: no option is called " + name)
 }

@@ -114,6 +114,12 @@ func zeroBubbleKinds() []Kind {
 			Make: func(o Options) (Schedule, error) { return ZBH2(o.Shape) },
 		},
 		{
+			Name: "zb-elastic", Title: "split backwards in the orders that end first on given links",
+			Params: []string{orderParam}, Defaults: "order by links and caps, as if all passes took as long in a run", Memory: "by links and caps, as little as the shortest step allows", Bubble: "the least of all orders with one stage a worker, where proven",
+			Source: "the goal is the automatic schedule's of Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024; the search is Split's",
+			Make:   ZBElastic,
+		},
+		{
 			Name: "zb-v", Title: "two chunks in a V with weight gradients in the bubble",
 			chunks: 2, Memory: "p", Bubble: "none between a worker's first and last action when f = i = w", Source: "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024",
 			Make: func(o Options) (Schedule, error) { return ZBV(o.Shape) },

@@ -17,10 +17,12 @@ type Spec struct {
 	Params []Param
 }
 
-// Param is one named list of numbers, most often of one.
+// Param is one named list of numbers, most often of one, or of orders.
 type Param struct {
 	Name   string
 	Values []int
+	// Orders are those of the parameter order, which has no Values.
+	Orders []StageOrder
 }
 
 // Bounds of a Spec's text form.
@@ -65,10 +67,13 @@ func (s Spec) options(g Group) Options {
 // Set returns the options that the spec names their values.
 func (s Spec) Set(o *Options) {
 	for _, p := range s.Params {
-		if one, several := o.named(p.Name); one != nil {
+		switch one, several := o.named(p.Name); {
+		case one != nil:
 			*one = p.Values[0]
-		} else {
+		case several != nil:
 			*several = p.Values
+		default:
+			o.Orders = p.Orders
 		}
 	}
 }
@@ -79,9 +84,11 @@ func (k Kind) Spec(o Options) Spec {
 	for _, name := range k.Params {
 		switch one, several := o.named(name); {
 		case one != nil && *one != 0:
-			s.Params = append(s.Params, Param{name, []int{*one}})
+			s.Params = append(s.Params, Param{Name: name, Values: []int{*one}})
 		case several != nil && len(*several) > 0:
-			s.Params = append(s.Params, Param{name, *several})
+			s.Params = append(s.Params, Param{Name: name, Values: *several})
+		case name == orderParam && len(o.Orders) > 0:
+			s.Params = append(s.Params, Param{Name: name, Orders: o.Orders})
 		}
 	}
 	return s
@@ -149,6 +156,12 @@ func (s Spec) String() string {
 			}
 			b = strconv.AppendInt(b, int64(v), 10)
 		}
+		for j, order := range p.Orders {
+			if j > 0 {
+				b = append(b, '+')
+			}
+			b = append(b, order...)
+		}
 	}
 	return string(b)
 }
@@ -187,6 +200,15 @@ func (k Kind) parseParam(text string) (Param, error) {
 		return Param{}, fmt.Errorf("%w: %s has no parameter %q, it takes [%s]", ErrBadSpec, k.Name, name, strings.Join(k.Params, " "))
 	}
 	p := Param{Name: name}
+	if name == orderParam {
+		for word := range strings.SplitSeq(list, "+") {
+			if word == "" || strings.Trim(word, orderOps) != "" {
+				return Param{}, fmt.Errorf("%w: %s of %s is %.60q, want an order of %s for each stage, joined by +", ErrBadSpec, name, k.Name, list, orderOps)
+			}
+			p.Orders = append(p.Orders, StageOrder(word))
+		}
+		return p, nil
+	}
 	for word := range strings.SplitSeq(list, "+") {
 		n, rest, ok := cutNumber(word)
 		if !ok || rest != "" || n == 0 || len(p.Values) == maxSpecValues {

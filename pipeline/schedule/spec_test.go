@@ -30,7 +30,7 @@ func TestSpecText(t *testing.T) {
 func TestSpecParams(t *testing.T) {
 	k := Kind{Name: "test", Params: []string{"v", "f"}}
 	p, err := k.parseParam("f=8+4")
-	if s := (Spec{Kind: "test", Params: []Param{{"v", []int{2}}, p}}); err != nil || s.String() != "test:v=2,f=8+4" {
+	if s := (Spec{Kind: "test", Params: []Param{{Name: "v", Values: []int{2}}, p}}); err != nil || s.String() != "test:v=2,f=8+4" {
 		t.Fatalf("%v, %v", s, err)
 	}
 	for _, text := range []string{"f", "f=", "f=+", "f=08", "f=-1", "f=1+", "g=1", "f=1048577", "f=0", "v=1+2", "f=" + strings.Repeat("1+", maxSpecValues) + "1"} {

@@ -79,8 +79,10 @@ func Run(r Request) (Study, error) {
 	if err != nil {
 		return Study{}, err
 	}
+	named := r.Options
+	named.Orders = s.Orders() // the name of what was found has them
 	out := Study{
-		Kind: k.Name, Spec: k.Spec(r.Options).String(), Micros: r.Options.Micros,
+		Kind: k.Name, Spec: k.Spec(named).String(), Micros: r.Options.Micros,
 		Makespan: line.Makespan, Program: s.String(), timeline: line, segments: s.Segments,
 	}
 	if k.NeedsCosts {
