@@ -15,7 +15,7 @@ import (
 // built from.
 var pure = []string{
 	"planner", "planner/plan", "planner/cost", "planner/elastic", "planner/layout",
-	"planner/claims", "planner/holders", "planner/order", "planner/partition", "planner/sharding", "planner/sim",
+	"planner/claims", "planner/holders", "planner/order", "planner/partition", "planner/sharding", "planner/sim", "planner/simulate",
 	"pipeline/schedule", "pipeline/wire", "pipeline/wire/strict",
 }
 

@@ -27,6 +27,7 @@ import (
 	"pnode/node/weights"
 	"pnode/pipeline/schedule/study"
 	"pnode/pipeline/trace"
+	"pnode/planner/simulate"
 )
 
 // Exit codes; exitCodesTopic documents them.
@@ -70,6 +71,8 @@ var exitCodes = []struct {
 	{dataset.ErrTooLarge, exitUsage},
 	{tokenizer.ErrFormat, exitUsage},
 	{trace.ErrBadTrace, exitUsage},
+	{simulate.ErrTrace, exitUsage},
+	{simulate.ErrOptions, exitUsage},
 	{weights.ErrNoAdapter, exitUsage},
 	{huggingface.ErrFormat, exitUsage},
 	{huggingface.ErrUnsupported, exitUsage},

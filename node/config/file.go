@@ -64,7 +64,7 @@ func Effective(file string, flags Config, given func(key string) bool) (Config, 
 
 // usualLR holds learning rates of models for which the default is too high, from the papers of GPT-3 (Brown et al. 2020,
 // table 2.1) and TinyLlama (Zhang et al. 2024, section 2.4).
-var usualLR = map[string]float64{"gpt2-124m": 6e-4, "llama-160m": 6e-4, "llama-1b": 4e-4, "gpt3-1.3b": 2e-4}
+var usualLR = map[string]float64{"gpt2-124m": 6e-4, "llama-160m": 6e-4, "gpt2-355m": 3e-4, "llama-1b": 4e-4, "gpt3-1.3b": 2e-4}
 
 // tuningLR is for weights that have been trained already.
 const tuningLR = 5e-5

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"pnode/node/config"
 	"pnode/planner"
 	"pnode/planner/plan"
+	"pnode/planner/simulate"
 )
 
 // unlimitedBytesPerS stands in plans for an emulated line without a limit.
@@ -56,17 +58,37 @@ func clusterMembers(c config.Cluster) []planner.Member {
 			if j == i {
 				continue
 			}
-			forth, back := c.LinkAtFirst(i, j), c.LinkAtFirst(j, i)
-			link := plan.LinkProfile{
-				Peer: dryPeer(j), BytesPerS: int64(forth.Bandwidth),
-				RTTNanos: int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter+back.Jitter) / 2, // [0,Jitter) is half of it on average
-			}
-			if link.BytesPerS == 0 {
-				link.BytesPerS = unlimitedBytesPerS
-			}
+			link := linkProfile(c, i, j)
+			link.Peer = dryPeer(j)
 			members[i].Profile.Links = append(members[i].Profile.Links, link)
 		}
 		members[i].Profile = members[i].Profile.Clamped()
 	}
 	return members
+}
+
+// linkProfile returns the line from one node of a cluster to another as plans see it, without the peer.
+func linkProfile(c config.Cluster, from, to int) plan.LinkProfile {
+	forth, back := c.LinkAtFirst(from, to), c.LinkAtFirst(to, from)
+	return plan.LinkProfile{
+		BytesPerS: cmp.Or(int64(forth.Bandwidth), unlimitedBytesPerS),
+		RTTNanos:  int64(forth.Latency + back.Latency), JitterNanos: int64(forth.Jitter+back.Jitter) / 2, // [0,Jitter) is half of it on average
+	}
+}
+
+// Fleet returns the devices of a cluster file with the lines that it begins with, for runs that are simulated.
+func Fleet(cluster string) (f simulate.Fleet, err error) {
+	c, err := config.LoadCluster(cluster)
+	if err != nil {
+		return f, err
+	}
+	for i, d := range c.Nodes() {
+		m := simulate.Machine{Device: deviceProfile(emulatedProfile(d))}
+		for j := range c.Nodes() {
+			l := linkProfile(c, i, j)
+			m.To = append(m.To, simulate.Link{BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
+		}
+		f.Machines = append(f.Machines, m)
+	}
+	return f, nil
 }

@@ -22,6 +22,8 @@ var presets = []preset{
 	{"gpt2-124m", Config{Vocab: 50257, Context: 1024, Blocks: 12, Heads: 12, Channels: 768}},
 	// 162 M parameters: GPT-2's small shape with Llama's layers.
 	{"llama-160m", llama(Config{Vocab: 32000, Context: 2048, Blocks: 12, Heads: 12, Channels: 768, MLP: 3072})},
+	// 355 M parameters: GPT-2 medium (Radford et al. 2019, table 2). Its blocks have the shape of BERT-large's.
+	{"gpt2-355m", Config{Vocab: 50257, Context: 1024, Blocks: 24, Heads: 16, Channels: 1024}},
 	// 1.1 B parameters: TinyLlama (Zhang et al. 2024, table 1).
 	{"llama-1b", llama(Config{Vocab: 32000, Context: 2048, Blocks: 22, Heads: 32, KVHeads: 4, Channels: 2048, MLP: 5632})},
 	// 1.3 B parameters: GPT-3 XL (Brown et al. 2020, table 2.1) with 16 heads, which

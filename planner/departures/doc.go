@@ -20,6 +20,6 @@
 // minute where another term begins, since another machine's clock is read then. Time never goes back. A wrong
 // clock can move no more than the time between checkpoints, and that within its bounds.
 //
-// The package is pure. Package swarm/consensus keeps the history, node/checkpointer and node/leader read it. It imports
+// The package is pure. Package swarm/consensus keeps the history, node/checkpointer, node/leader and planner/simulate read it. It imports
 // nothing of the project but planner/plan and planner/holders.
 package departures

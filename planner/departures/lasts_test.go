@@ -1,15 +1,13 @@
-package leader
+package departures
 
 import (
 	"testing"
 	"time"
-
-	"pnode/planner/departures"
 )
 
 // TestAPlanLastsAsLongAsItWasBetweenDepartures, as the log remembers them: a leader that was just elected knows no others.
 func TestAPlanLastsAsLongAsItWasBetweenDepartures(t *testing.T) {
-	var h departures.History
+	var h History
 	now := time.Unix(1000, 0)
 	passes := func(d time.Duration) {
 		now = now.Add(d)
@@ -17,7 +15,7 @@ func TestAPlanLastsAsLongAsItWasBetweenDepartures(t *testing.T) {
 	}
 	want := func(what string, want time.Duration) {
 		t.Helper()
-		if got := lasts(h, time.Second); got != want {
+		if got := h.Lasts(time.Second); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
