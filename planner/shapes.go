@@ -92,9 +92,14 @@ func (b lowerBound) of(s shape) schedule.Nanos {
 	most := (b.micros + s.replicas - 1) / s.replicas
 	period := max(b.layer, b.transfer[s.stages-1])
 	step := b.first + b.hopSum[s.stages-1] + max(shared, schedule.Nanos(most-1)*period)
-	if s.replicas > 1 { // a reduce-scatter and an all-gather
-		sent := min(b.params, math.MaxInt64/int64(s.replicas)) * int64(s.replicas-1)
-		step += 2 * cost.Duration(sent, b.sendSum[s.devices()])
+	return step + b.exchange(s)
+}
+
+// exchange bounds from below what replicas send each other of gradients and parameters.
+func (b lowerBound) exchange(s shape) schedule.Nanos {
+	if s.replicas == 1 {
+		return 0
 	}
-	return step
+	sent := min(b.params, math.MaxInt64/int64(s.replicas)) * int64(s.replicas-1)
+	return 2 * cost.Duration(sent, b.sendSum[s.devices()]) // a reduce-scatter and an all-gather
 }

@@ -20,7 +20,7 @@ func (e environment) benchCommand() *cobra.Command {
 	var worker string
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, training steps, schedules and GPUs",
+		Short: "Measure kernels, training steps, schedules, GPUs and plans",
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
 PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
@@ -28,6 +28,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench step                     training steps against PyTorch
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
+  pnode bench planner                  plans against the optimum and splits by hand
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -39,7 +40,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand())
 	return c
 }
 
@@ -213,5 +214,46 @@ fastest product). The work of a token is 6 operations for each multiplied parame
 	f.DurationVar(&o.Limit, "limit", 15*time.Minute, "longest time for a row, or for PyTorch to start")
 	f.BoolVar(&strict, "strict", false, "fail if losses miss their target, or if a figure is open that this machine could give")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
+	return c
+}
+
+func (e environment) benchPlannerCommand() *cobra.Command {
+	var o bench.PlannerOptions
+	c := &cobra.Command{
+		Use:   "planner",
+		Short: "Plans against those of fewer nodes, the optimum and splits by hand",
+		Long: `Plan random clusters and compare the predicted steps in these rows:
+
+  chains  nested clusters, each with the nodes of the one before: no step should be longer
+          because nodes have joined, or longer than on the best single device
+  small   clusters of 2 to 5 devices and up to 12 layers against the optimum of all sets and
+          orders of devices, replicas and cuts, which branch and bound proves
+  medium  the same of 6 to 8 devices
+  mixed   GPT-3 with 1.3 B parameters on cards of four kinds against an equal split, a split by
+          speed (the best of all numbers of replicas and stages that use every card), and
+          the fastest cards of one kind
+  time    how long planning takes, and planning again after a node is lost
+
+A seed makes the same clusters and predicted steps on every machine. Times of planning are the
+machine's as it is. After an interrupt the rows so far are shown.`,
+		Example: `  pnode bench planner
+  pnode bench planner --only chains --chains 50 --nodes 64                  hours
+  pnode bench planner --only small,medium --small 1000 --medium 50          minutes
+  pnode bench planner --only mixed --mixed 8,16,32,64
+  pnode bench planner --only time --times 8,16,32,64,128,256,512,1000 --json > times.json`,
+	}
+	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
+		o.Progress = progress
+		return bench.Planner(ctx, o)
+	})
+	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.PlannerRows(), ", ")+" (default all)")
+	f.Uint64Var(&o.Seed, "seed", 1, "of the first cluster in each row; the others count up from it")
+	f.IntVar(&o.Chains, "chains", 3, "chains of nested clusters")
+	f.IntVar(&o.Nodes, "nodes", 12, "nodes of the largest cluster of a chain")
+	f.IntVar(&o.Small, "small", 100, "clusters of 2 to 5 devices")
+	f.IntVar(&o.Medium, "medium", 10, "clusters of 6 to 8 devices")
+	f.IntSliceVar(&o.Mixed, "mixed", nil, "`SIZES` of mixed clusters (default 8,16)")
+	f.IntSliceVar(&o.Times, "times", nil, "`SIZES` of clusters whose planning is timed (default 8,16,32,64)")
+	f.IntVar(&o.Layers, "layers", 96, "of the model whose planning is timed")
 	return c
 }

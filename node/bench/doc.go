@@ -1,5 +1,5 @@
 // Package bench measures this machine's kernels, training steps and schedules next to what people
-// would use otherwise, on the same cores in the same run.
+// would use otherwise, on the same cores in the same run, and compares plans with what else is possible.
 //
 // Nouns:
 //
@@ -14,6 +14,8 @@
 //     that could not be measured is open and says why.
 //   - ScheduleReport: pipeline schedules on emulated devices and links, which have no peer
 //     but their bound and the simulator.
+//   - PlannerReport: predicted steps of random clusters beside those of other plans (package
+//     comparison), and how long planning takes.
 //
 // Whatever else the machine does falls on all sides alike, since their rounds alternate.
 // A figure is the median over the rounds, a ratio the median of the rounds' ratios.

@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+	"pnode/planner/comparison"
+	"pnode/planner/plan"
+)
+
+// Rows of a planner report.
+const (
+	rowChains = "chains"
+	rowSmall  = "small"
+	rowMedium = "medium"
+	rowMixed  = "mixed"
+	rowTime   = "time"
+)
+
+// PlannerRows returns the names of what Planner compares.
+func PlannerRows() []string { return []string{rowChains, rowSmall, rowMedium, rowMixed, rowTime} }
+
+// PlannerOptions say what plans are compared with; the zero value takes few and small clusters.
+type PlannerOptions struct {
+	// Only names the rows that are wanted; none: all.
+	Only []string
+	// Seed is the first cluster's of each row; the others count up from it.
+	Seed uint64
+	// Chains of nested clusters have up to Nodes nodes.
+	Chains, Nodes int
+	// Small counts clusters of two to five devices, Medium those of six to eight.
+	Small, Medium int
+	// Mixed has the sizes of mixed clusters.
+	Mixed []int
+	// Times has the sizes of clusters whose planning is timed, with a model of Layers layers.
+	Times  []int
+	Layers int
+	// Progress receives what is compared now; nil for nobody.
+	Progress func(string)
+}
+
+func (o *PlannerOptions) fill() error {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	o.Only, o.Mixed, o.Times = orElse(o.Only, PlannerRows()...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
+	o.Chains, o.Nodes, o.Small, o.Medium, o.Layers = cmp.Or(o.Chains, 3), cmp.Or(o.Nodes, 12), cmp.Or(o.Small, 100), cmp.Or(o.Medium, 10), cmp.Or(o.Layers, 96)
+	return cmp.Or(checkNames("only", PlannerRows(), o.Only...),
+		checkRange("chains", 1, 10_000, o.Chains), checkRange("nodes", 1, 1000, o.Nodes),
+		checkRange("small", 1, 1_000_000, o.Small), checkRange("medium", 1, 1_000_000, o.Medium), checkRange("layers", 1, 1000, o.Layers),
+		checkRange("mixed", 4, 1000, o.Mixed...), checkRange("times", 2, 1000, o.Times...))
+}
+
+// PlannerReport is the result of Planner. A cluster's seed makes it again.
+type PlannerReport struct {
+	Chains []comparison.Chain `json:"chains,omitempty"`
+	Small  []comparison.Gap   `json:"small,omitempty"`
+	Medium []comparison.Gap   `json:"medium,omitempty"`
+	Mixed  []comparison.Mixed `json:"mixed,omitempty"`
+	Times  []PlanTime         `json:"times,omitempty"`
+	Layers int                `json:"layers"`
+}
+
+// PlanTime is how long planning took.
+type PlanTime struct {
+	Nodes int `json:"nodes"`
+	// Seconds is the first plan's, AgainSeconds that of the plan after a node of it is lost.
+	Seconds      float64 `json:"seconds"`
+	AgainSeconds float64 `json:"again_seconds"`
+	Plan         string  `json:"plan"`
+}
+
+// HasRows reports whether there is something to show, whatever ended the comparison.
+func (r PlannerReport) HasRows() bool {
+	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Times) > 0
+}
+
+// placements is how many stages are placed at most to prove an optimum.
+const placements = 1 << 24
+
+// Planner compares plans with those of fewer nodes, with the optimum of small clusters and with splits that people make by hand, all
+// by predicted steps, and measures how long planning takes. It returns what it has when ctx ends.
+func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error) {
+	if err := o.fill(); err != nil {
+		return r, fmt.Errorf("bench planner: %w: %w", ErrOptions, err)
+	}
+	r.Layers = o.Layers
+	for _, row := range PlannerRows() {
+		if !slices.Contains(o.Only, row) || err != nil {
+			continue
+		}
+		switch row {
+		case rowChains:
+			r.Chains, err = clusters(o, row, o.Chains, func(seed uint64) (comparison.Chain, error) {
+				return comparison.PlanChain(ctx, seed, o.Nodes)
+			})
+		case rowSmall:
+			r.Small, err = clusters(o, row, o.Small, func(seed uint64) (comparison.Gap, error) {
+				return comparison.FindGap(ctx, seed, 2, 5, placements)
+			})
+		case rowMedium:
+			r.Medium, err = clusters(o, row, o.Medium, func(seed uint64) (comparison.Gap, error) {
+				return comparison.FindGap(ctx, seed, 6, 8, placements)
+			})
+		case rowMixed:
+			lines := comparison.MixedLines()
+			r.Mixed, err = clusters(o, row, len(o.Mixed)*lines, func(seed uint64) (comparison.Mixed, error) {
+				i := int(seed - o.Seed)
+				return comparison.CompareMixed(ctx, o.Seed, o.Mixed[i/lines], i%lines)
+			})
+		case rowTime:
+			r.Times, err = clusters(o, row, len(o.Times), func(seed uint64) (PlanTime, error) {
+				return timePlans(ctx, o.Seed, o.Times[seed-o.Seed], o.Layers)
+			})
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("bench planner: %w", err)
+	}
+	return r, err
+}
+
+// clusters compares so many clusters of a row, one seed after the other. On an error it returns those so far.
+func clusters[T any](o PlannerOptions, row string, n int, compare func(seed uint64) (T, error)) (all []T, err error) {
+	eta := &eta{begin: time.Now(), cells: n}
+	for i := range n {
+		o.Progress(row + eta.String())
+		one, err := compare(o.Seed + uint64(i))
+		if err != nil {
+			return all, fmt.Errorf("%s: cluster %d: %w", row, i+1, err)
+		}
+		all = append(all, one)
+		eta.done++
+	}
+	return all, nil
+}
+
+// timePlans measures how long a plan takes, and the next one after the first node of it is lost.
+func timePlans(ctx context.Context, seed uint64, nodes, layers int) (PlanTime, error) {
+	out, in := PlanTime{Nodes: nodes}, comparison.Large(seed, nodes, layers)
+	begin := time.Now()
+	p, reasons, err := planner.Make(ctx, in)
+	if err != nil {
+		return out, err
+	}
+	out.Seconds, out.Plan = time.Since(begin).Seconds(), reasons.Lines()[0]
+	lost := p.Peers()[0]
+	in.Generation, in.Previous = 2, &p
+	in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m planner.Member) bool { return m.Peer == lost })
+	begin = time.Now()
+	if _, _, err = planner.Make(ctx, in); err != nil {
+		return out, err
+	}
+	out.AgainSeconds = time.Since(begin).Seconds()
+	return out, nil
+}
+
+// percent returns how much longer a step is than another, in percent.
+func percent(least, step schedule.Nanos) float64 { return float64(comparison.Over(least, step)) / 1e4 }
+
+// Text returns the report for people.
+func (r PlannerReport) Text() string {
+	var w strings.Builder
+	r.chainText(&w)
+	gapText(&w, "2 to 5 devices", rowSmall, r.Small)
+	gapText(&w, "6 to 8 devices", rowMedium, r.Medium)
+	r.mixedText(&w)
+	r.timeText(&w)
+	return w.String()
+}
+
+func (r PlannerReport) chainText(w *strings.Builder) {
+	if len(r.Chains) == 0 {
+		return
+	}
+	longer, over, slower := 0, 0, 0.0
+	worst, grown, fewer := r.Chains[0], comparison.Size{}, comparison.Size{}
+	for _, c := range r.Chains {
+		most, least := c.Growth()
+		by := percent(least.Step, most.Step)
+		if most.Step == 0 && most.Nodes > 0 {
+			by = 100 // no plan any more
+		}
+		if by > 0.1 {
+			longer++
+		}
+		if by > slower {
+			worst, grown, fewer, slower = c, most, least, by
+		}
+		if c.OverAlone().Nodes > 0 {
+			over++
+		}
+	}
+	last := r.Chains[0].Sizes[len(r.Chains[0].Sizes)-1]
+	fmt.Fprintf(w, "Nested clusters, %s of up to %s: in %d a step is over 0.1%% longer than with fewer nodes, in %d longer than on the best single device.\n",
+		plan.Count(len(r.Chains), "chain"), plan.Count(last.Nodes, "node"), longer, over)
+	if grown.Nodes > 0 {
+		fmt.Fprintf(w, "Worst: seed %d, %d nodes %s, %d nodes %s (+%.1f%%): pnode bench planner --only %s --chains 1 --seed %d\n",
+			worst.Seed, grown.Nodes, plan.Time(grown.Step), fewer.Nodes, plan.Time(fewer.Step), slower, rowChains, worst.Seed)
+	}
+	if len(r.Chains) == 1 {
+		t := table(w, "nodes\tstep\tbest single device\tplan\t")
+		for _, s := range r.Chains[0].Sizes {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t\n", s.Nodes, stepText(s.Step), stepText(s.Alone), s.Plan)
+		}
+		_ = t.Flush() // a Builder takes all
+	}
+	w.WriteString("\n")
+}
+
+// gapText compares the plans of small clusters with the optimum.
+func gapText(w *strings.Builder, what, row string, gaps []comparison.Gap) {
+	if len(gaps) == 0 {
+		return
+	}
+	worst, exact, one, three, fits, open := gaps[0], 0, 0, 0, 0, 0
+	for _, g := range gaps {
+		if g.Step == 0 {
+			continue
+		}
+		fits++
+		over := percent(g.Least, g.Step)
+		if !g.Proven {
+			open++
+		}
+		if over <= 0 {
+			exact++
+		}
+		if over <= 1 {
+			one++
+		}
+		if over <= 3 {
+			three++
+		}
+		if over > percent(worst.Least, worst.Step) {
+			worst = g
+		}
+	}
+	fmt.Fprintf(w, "%s, seeds %d to %d, %d of which the model fits on: the plan is the optimum of all orders, cuts and replicas in %d, within 1%% in %d, within 3%% in %d; %d not proven.\n",
+		what, gaps[0].Seed, gaps[len(gaps)-1].Seed, fits, exact, one, three, open)
+	if worst.Best != "" {
+		fmt.Fprintf(w, "Worst: seed %d, %d layers, %s: %s, possible is %s (+%.1f%%): pnode bench planner --only %s --%s 1 --seed %d\n  plan  %s\n  best  %s\n",
+			worst.Seed, worst.Layers, plan.Count(worst.Micros, "micro-batch"), plan.Time(worst.Step), plan.Time(worst.Least), percent(worst.Least, worst.Step), row, row, worst.Seed, worst.Plan, worst.Best)
+	}
+	w.WriteString("\n")
+}
+
+func (r PlannerReport) mixedText(w *strings.Builder) {
+	if len(r.Mixed) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "GPT-3 with 1.3 B parameters on V100, 3090, T4 and 1080 Ti, 128 micro-batches, seed %d. Times as long as the plan's step:\n", r.Mixed[0].Seed)
+	t := table(w, "nodes\tlines\tstep\tequal split\tby speed\tfastest alike\tplan\t")
+	for _, m := range r.Mixed {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", m.Nodes, m.Lines, stepText(m.Step), times(m.Step, m.Equal), times(m.Step, m.Proportional), times(m.Step, m.Alike), m.Plan)
+	}
+	_ = t.Flush()
+	w.WriteString("\n")
+}
+
+func (r PlannerReport) timeText(w *strings.Builder) {
+	if len(r.Times) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "Time of planning, %d layers, on this machine as it is now:\n", r.Layers)
+	t := table(w, "nodes\tplan\tafter a loss\t\t")
+	for _, p := range r.Times {
+		fmt.Fprintf(t, "%d\t%.2f s\t%.2f s\t%s\t\n", p.Nodes, p.Seconds, p.AgainSeconds, p.Plan)
+	}
+	_ = t.Flush()
+}
+
+// table begins a table with a header.
+func table(w *strings.Builder, header string) *tabwriter.Writer {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, header)
+	return t
+}
+
+// stepText returns a step's time, a dash where nothing fits.
+func stepText(step schedule.Nanos) string {
+	if step == 0 {
+		return "-"
+	}
+	return plan.Time(step)
+}
+
+// times says how many times as long another step is.
+func times(step, other schedule.Nanos) string {
+	if step == 0 || other == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(other)/float64(step))
+}

@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"pnode/planner/comparison"
+)
+
+// TestPlannerReport compares a few clusters in every row, says what came out, and survives JSON.
+func TestPlannerReport(t *testing.T) {
+	var told []string
+	r, err := Planner(t.Context(), PlannerOptions{
+		Seed: 7, Chains: 1, Nodes: 3, Small: 3, Medium: 1, Mixed: []int{4}, Times: []int{3}, Layers: 8, Progress: func(s string) { told = append(told, s) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Times) != 1 || len(told) != 9 {
+		t.Errorf("%+v, told %q", r, told)
+	}
+	if r.Small[2].Seed != 9 || r.Medium[0].Devices < 6 || r.Times[0].Seconds <= 0 || r.Times[0].AgainSeconds <= 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"Nested clusters, 1 chain of up to 3 nodes", "2 to 5 devices, seeds 7 to 9", "6 to 8 devices, seeds 7 to 7", "equal split", "Time of planning, 8 layers"} {
+		if !strings.Contains(r.Text(), want) {
+			t.Errorf("no %q in\n%s", want, r.Text())
+		}
+	}
+	text, err := json.Marshal(r)
+	var back PlannerReport
+	if err != nil || json.Unmarshal(text, &back) != nil || back.Text() != r.Text() {
+		t.Errorf("JSON of %d bytes says something else: %v", len(text), err)
+	}
+}
+
+// TestWorstIsNamed: the report names the worst cluster with the command that shows it again.
+func TestWorstIsNamed(t *testing.T) {
+	r := PlannerReport{
+		Chains: []comparison.Chain{
+			{Seed: 4, Sizes: []comparison.Size{{Nodes: 1, Step: 100}, {Nodes: 2, Step: 90}}},
+			{Seed: 5, Sizes: []comparison.Size{{Nodes: 1, Step: 100, Alone: 100}, {Nodes: 2, Step: 120, Alone: 100}}},
+		},
+		Small: []comparison.Gap{{Seed: 4, Step: 100, Least: 100, Proven: true}, {Seed: 5, Step: 102, Least: 100, Best: "a:1", Proven: true}, {Seed: 6}},
+	}
+	for _, want := range []string{
+		"in 1 a step is over 0.1% longer than with fewer nodes, in 1 longer than on the best single device",
+		"(+20.0%): pnode bench planner --only chains --chains 1 --seed 5",
+		"2 of which the model fits on: the plan is the optimum of all orders, cuts and replicas in 1, within 1% in 1, within 3% in 2; 0 not proven",
+		"(+2.0%): pnode bench planner --only small --small 1 --seed 5",
+	} {
+		if !strings.Contains(r.Text(), want) {
+			t.Errorf("no %q in\n%s", want, r.Text())
+		}
+	}
+}
+
+func TestBadPlannerOptions(t *testing.T) {
+	for _, o := range []PlannerOptions{{Only: []string{"all"}}, {Chains: -1}, {Nodes: 1 << 20}, {Mixed: []int{3}}, {Times: []int{1}}, {Small: -1}} {
+		if _, err := Planner(t.Context(), o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "take ") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := Planner(ended, PlannerOptions{}); !errors.Is(err, context.Canceled) || r.HasRows() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -1,0 +1,119 @@
+package comparison
+
+import (
+	"context"
+	"errors"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+	"pnode/planner/plan"
+)
+
+// Chain has the predicted steps of clusters, each of which has the nodes of the one before and more.
+type Chain struct {
+	Seed  uint64 `json:"seed"`
+	Sizes []Size `json:"sizes"`
+}
+
+// Size is one cluster of a chain.
+type Size struct {
+	Nodes int `json:"nodes"`
+	// Step is the plan's, 0 where the model does not fit. Alone is that of the best single device, 0 where it fits on none.
+	Step  schedule.Nanos `json:"step_ns"`
+	Alone schedule.Nanos `json:"alone_ns,omitempty"`
+	// Plan says what the plan is, for people.
+	Plan string `json:"plan,omitempty"`
+}
+
+// everyUpTo is the size up to which every cluster of a chain is planned.
+const everyUpTo = 16
+
+// PlanChain plans each cluster of a chain: every size up to everyUpTo, then each quarter more, and the whole in the end.
+func PlanChain(ctx context.Context, seed uint64, nodes int) (Chain, error) {
+	c, whole := Chain{Seed: seed}, nested(seed, nodes)
+	alone := map[string]schedule.Nanos{} // by card
+	least := schedule.Nanos(0)
+	for n := 1; n <= nodes; n = larger(n, nodes) {
+		for _, m := range whole.Members[:n] {
+			card := m.Profile.Devices[0].Name
+			if _, known := alone[card]; known {
+				continue
+			}
+			step, _, err := predicted(ctx, whole, m)
+			if err != nil {
+				return c, err
+			}
+			if alone[card] = step; step > 0 && (least == 0 || step < least) {
+				least = step
+			}
+		}
+		step, text, err := predicted(ctx, whole, whole.Members[:n]...)
+		if err != nil {
+			return c, err
+		}
+		c.Sizes = append(c.Sizes, Size{Nodes: n, Step: step, Alone: least, Plan: text})
+	}
+	return c, nil
+}
+
+// larger returns the size of the cluster after one of n nodes.
+func larger(n, nodes int) int {
+	if n == nodes || n < everyUpTo {
+		return n + 1
+	}
+	return min(n+n/4, nodes)
+}
+
+// Growth returns the size whose step is longest beside the least step of the smaller ones, and the smaller one with that. Both
+// are zero where no step is longer.
+func (c Chain) Growth() (worst, fewer Size) {
+	least, most := Size{}, int64(0)
+	for _, s := range c.Sizes {
+		if least.Step > 0 {
+			if over := Over(least.Step, s.Step); s.Step == 0 || over > most {
+				worst, fewer, most = s, least, over
+			}
+		}
+		if s.Step > 0 && (least.Step == 0 || s.Step < least.Step) {
+			least = s
+		}
+	}
+	return worst, fewer
+}
+
+// OverAlone returns the size whose step exceeds that of its best single device by most; zero where none does.
+func (c Chain) OverAlone() (worst Size) {
+	most := int64(0)
+	for _, s := range c.Sizes {
+		if over := Over(s.Alone, s.Step); s.Alone > 0 && over > most {
+			worst, most = s, over
+		}
+	}
+	return worst
+}
+
+// Over returns by how many parts per million a step is longer than the least one.
+func Over(least, step schedule.Nanos) int64 {
+	if least <= 0 {
+		return 0
+	}
+	return int64(step-least) * 1e6 / int64(least)
+}
+
+// predicted returns the predicted step of the plan of some members, and what the plan is; 0 where the model does not fit on them.
+func predicted(ctx context.Context, in planner.Input, members ...planner.Member) (schedule.Nanos, string, error) {
+	in.Members = members
+	_, reasons, err := planner.Make(ctx, in)
+	if errors.Is(err, planner.ErrNoFit) {
+		return 0, "", nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	for _, r := range reasons {
+		if r.Kind == plan.ReasonStepTime {
+			return schedule.Nanos(r.Nanos), r.Text, nil
+		}
+	}
+	return 0, "", errors.New("comparison: a plan without a predicted step")
+}

@@ -1,0 +1,154 @@
+package comparison
+
+import (
+	"flag"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+	"pnode/planner/plan"
+)
+
+var (
+	chains    = flag.Int("chains", 3, "so many chains of nested clusters TestNestedClusters plans: go test ./planner/comparison -run Nested -chains 50 -chain-nodes 64 -timeout 2h -v")
+	chainMost = flag.Int("chain-nodes", 6, "so many nodes the largest cluster of a chain has")
+	gaps      = flag.Int("gaps", 20, "so many small clusters TestGaps plans")
+)
+
+// mostGrowth is by how many parts per million a step of these chains may be longer because nodes have joined.
+const mostGrowth = 70_000
+
+// TestNestedClusters: a run is not planned to be slower because nodes have joined, or than on one node.
+func TestNestedClusters(t *testing.T) {
+	for seed := range uint64(*chains) {
+		c, err := PlanChain(t.Context(), seed, *chainMost)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if c.Sizes[len(c.Sizes)-1].Nodes != *chainMost || c.Sizes[len(c.Sizes)-1].Step == 0 {
+			t.Errorf("seed %d: %d sizes, and a step of %s in the end", seed, len(c.Sizes), plan.Time(c.Sizes[len(c.Sizes)-1].Step))
+		}
+		if worst, fewer := c.Growth(); Over(fewer.Step, worst.Step) > mostGrowth {
+			t.Errorf("seed %d: %d nodes: %s; %d nodes: %s", seed, worst.Nodes, worst.Plan, fewer.Nodes, fewer.Plan)
+		}
+		if worst := c.OverAlone(); worst.Nodes > 0 {
+			t.Errorf("seed %d: %d nodes: %s, alone %s", seed, worst.Nodes, worst.Plan, plan.Time(worst.Alone))
+		}
+	}
+}
+
+// TestGrowthIsFound: a chain names its longest step beside a shorter one before, and steps longer than those of one device.
+func TestGrowthIsFound(t *testing.T) {
+	c := Chain{Sizes: []Size{{Nodes: 1}, {Nodes: 2, Step: 100}, {Nodes: 3, Step: 90, Alone: 95}, {Nodes: 4, Step: 99, Alone: 95}, {Nodes: 5, Step: 93, Alone: 95}}}
+	worst, fewer := c.Growth()
+	if worst.Nodes != 4 || fewer.Nodes != 3 || Over(fewer.Step, worst.Step) != 100_000 {
+		t.Errorf("grows from %+v to %+v", fewer, worst)
+	}
+	if alone := c.OverAlone(); alone.Nodes != 4 {
+		t.Errorf("longer than alone at %+v", alone)
+	}
+	c.Sizes = append(c.Sizes, Size{Nodes: 6})
+	if worst, _ := c.Growth(); worst.Nodes != 6 {
+		t.Errorf("no plan any more at %+v", worst)
+	}
+}
+
+// TestGaps: plans of clusters of two to five devices are near the optimum, which is proven of each.
+func TestGaps(t *testing.T) {
+	near, fits := 0, 0
+	for seed := range uint64(*gaps) {
+		g, err := FindGap(t.Context(), seed, 2, 5, 1<<22)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !g.Proven || g.Least > g.Step || (g.Best == "") != (g.Least == g.Step) {
+			t.Errorf("seed %d: %+v", seed, g)
+		}
+		if g.Step == 0 {
+			continue
+		}
+		fits++
+		if Over(g.Least, g.Step) <= 10_000 {
+			near++
+		}
+	}
+	if near*10 < fits*8 || fits*2 < *gaps {
+		t.Errorf("%d of %d plans within 1%% of the optimum", near, fits)
+	}
+}
+
+// TestSameSeedSameFigures: a seed that was printed shows the same again.
+func TestSameSeedSameFigures(t *testing.T) {
+	figures := func() (all []any) {
+		c, err := PlanChain(t.Context(), 3, 4)
+		g, fail := FindGap(t.Context(), 3, 3, 6, 1<<20)
+		m, wrong := CompareMixed(t.Context(), 3, 4, 2)
+		if err != nil || fail != nil || wrong != nil {
+			t.Fatal(err, fail, wrong)
+		}
+		return []any{c, g, m}
+	}
+	if a, b := figures(), figures(); !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v, then %+v", a, b)
+	}
+	if reflect.DeepEqual(small(1, 2, 5), small(2, 2, 5)) || !reflect.DeepEqual(small(1, 2, 5), small(1, 2, 5)) {
+		t.Error("clusters do not follow from their seeds")
+	}
+}
+
+// TestSplitsByHand: a split that somebody makes by hand takes the time of the plan that is the same, and is refused where it does
+// not fit.
+func TestSplitsByHand(t *testing.T) {
+	for _, tc := range []struct {
+		layers  int
+		weights []int64
+		want    []int
+	}{
+		{12, []int64{1, 1, 1}, []int{4, 4, 4}},
+		{13, []int64{1, 1, 1}, []int{5, 4, 4}},
+		{10, []int64{70, 20, 10}, []int{7, 2, 1}},
+		{4, []int64{97, 1, 1, 1}, []int{1, 1, 1, 1}},
+		{6, []int64{97, 1, 1, 1}, []int{3, 1, 1, 1}},
+	} {
+		if got := apportion(tc.layers, tc.weights); !slices.Equal(got, tc.want) {
+			t.Errorf("%d layers by %d: %d, want %d", tc.layers, tc.weights, got, tc.want)
+		}
+	}
+	in := mixed(1, 8, mixedLines[0])
+	groups := split(in.Members, 2, len(in.Costs), func(plan.DeviceProfile) int64 { return 1 })
+	if len(groups) != 2 || len(groups[0].Workers) != 4 {
+		t.Fatalf("%+v", groups)
+	}
+	if _, err := planner.StepOf(in, split(in.Members, 8, len(in.Costs), func(plan.DeviceProfile) int64 { return 1 })); err == nil {
+		t.Error("the whole model fits on every card")
+	}
+	in.Run.Train.Replicas, in.Run.Train.Stages = 1, 1
+	step, _, err := predicted(t.Context(), in, in.Members...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := schedule.Nanos(0)
+	for i := range in.Members {
+		if one, err := planner.StepOf(in, split(in.Members[i:i+1], 1, len(in.Costs), func(plan.DeviceProfile) int64 { return 1 })); err == nil && (least == 0 || one < least) {
+			least = one
+		}
+	}
+	if step != least {
+		t.Errorf("one device: planned %s, by hand %s", plan.Time(step), plan.Time(least))
+	}
+}
+
+// TestMoreCardsOnSlowLines: of 16 mixed cards on lines of 1 Gbit/s those are left out that 8 of them do better without. Exchanges between
+// replicas would take most of a step there.
+func TestMoreCardsOnSlowLines(t *testing.T) {
+	in := mixed(1, 16, mixedLines[1])
+	few, _, err := predicted(t.Context(), in, in.Members[:8]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if step, text, err := predicted(t.Context(), in, in.Members...); err != nil || Over(few, step) > 10_000 {
+		t.Errorf("16 cards: %s, 8 of them need %s: %v", text, plan.Time(few), err)
+	}
+}
