@@ -66,6 +66,9 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	commit := s.commitOf(s.step, reports)
 	if i := slices.IndexFunc(s.cfg.Made, func(c wire.Commit) bool { return c.Step == s.step }); i >= 0 {
 		made := s.cfg.Made[i]
+		if err := s.checkCommit(s.step, made, report); err != nil {
+			return wire.Commit{}, fmt.Errorf("%w: %v", ErrMade, err)
+		}
 		if !alike(commit, made) {
 			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrMade, s.step, commit.Loss, commit.Norm, made.Loss, made.Norm)
 		}
@@ -112,12 +115,31 @@ var ErrMade = errors.New("pipeline: this is not the commit that was made")
 // madeSlack is by how much a loss or a norm may be off the one that another kind of device computes.
 const madeSlack = 0.01
 
+// repeatClosing returns the commit after the last update, which is of no step: the one among those that a lost coordinator had made, or else
+// the own one. Not every device can measure the held-out loss in float32, so the one of before counts.
+func (p *program) repeatClosing(all []wire.Commit, own wire.Commit) (wire.Commit, error) {
+	i := slices.IndexFunc(all, func(c wire.Commit) bool { return c.Step == 0 })
+	if i < 0 {
+		return own, nil
+	}
+	made := all[i]
+	if err := p.checkClosing(p.spec.Train.Steps+1, made); err != nil {
+		return own, fmt.Errorf("%w: %v", ErrMade, err)
+	}
+	if (own.HeldOut == nil) != (made.HeldOut == nil) || own.HeldOut != nil && !near(*own.HeldOut, *made.HeldOut) {
+		return own, fmt.Errorf("%w: the held-out loss of the finished model is another one", ErrMade)
+	}
+	return made, nil
+}
+
 // alike reports whether two commits of a step may follow from the same reports, but for how devices round.
 func alike(a, b wire.Commit) bool {
-	near := func(x, y float64) bool {
-		return math.Abs(x-y) <= madeSlack*max(math.Abs(x), math.Abs(y)) || overflowed(x) && overflowed(y)
-	}
 	return near(a.Loss, b.Loss) && near(a.Norm, b.Norm)
+}
+
+// near reports whether two losses or norms may be the same one, but for how devices round.
+func near(x, y float64) bool {
+	return math.Abs(x-y) <= madeSlack*max(math.Abs(x), math.Abs(y)) || overflowed(x) && overflowed(y)
 }
 
 // repeatTaken sends the commit that a lost coordinator's substitute begins after to all others: that one may have sent it to some.

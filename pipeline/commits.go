@@ -90,17 +90,26 @@ func (c *Commits) UpTo(last plan.Step, p plan.Plan) (commits []wire.Commit, err 
 	return commits, nil
 }
 
-// Repeated returns what a lost coordinator's substitute repeats that begins with a plan's start, of what that one had committed up to the newest
-// commit that anybody has: the commit of the start, for Config.Taken, where it is the newest and some may lack it, else those since, for Config.Made.
-func (c *Commits) Repeated(newest wire.Commit, p plan.Plan) (taken wire.Commit, made []wire.Commit, err error) {
+// Repeated returns what a lost coordinator's substitute repeats that begins with a plan's start. newest is the newest commit that anybody has,
+// and is of a step. Where that is the start's it is for Config.Taken, since some may lack it; else all since the start are for Config.Made. ask
+// returns one that did not come here: the lost one may have evaluated the finished model without this node.
+func (c *Commits) Repeated(step plan.Step, newest wire.Commit, p plan.Plan, ask func(plan.Step) (wire.Commit, error)) (taken wire.Commit, made []wire.Commit, err error) {
 	switch {
-	case newest.Step < p.Start:
+	case step < p.Start:
 		return wire.Commit{}, nil, nil
-	case newest.Step == p.Start:
+	case step == p.Start:
 		return newest, nil, nil
 	}
-	made, err = c.UpTo(newest.Step-1, p)
-	return wire.Commit{}, append(made, newest), err
+	for before := p.Start + 1; before < step; before++ {
+		g, commit, ok := c.At(before)
+		if !ok || g != p.Generation {
+			if commit, err = ask(before); err != nil {
+				return wire.Commit{}, nil, fmt.Errorf("pipeline: the commit of step %d: %w", before, err)
+			}
+		}
+		made = append(made, commit)
+	}
+	return wire.Commit{}, append(made, newest), nil
 }
 
 // From returns a plan as its workers went on with it after a step: with that step as its start, and the schedule that commits

@@ -75,7 +75,7 @@ type Config struct {
 	// makes none either before another schedule begins.
 	Unmeasured bool
 	// Made holds commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
-	// substitute repeats them. Nil: nobody has any.
+	// substitute repeats them. One of step 0 is that after the last update. Nil: nobody has any.
 	Made []wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"pnode/kernels"
 	"pnode/pipeline/wire"
@@ -14,69 +15,120 @@ import (
 // ErrNoCopy is wrapped by errors about state that a worker cannot give to the substitute of a lost one.
 var ErrNoCopy = errors.New("pipeline: no state for a lost worker")
 
-// Held is the state of a worker's stages after one step, while the worker goes on: its next update waits until the Held is
-// released. A lost worker of another replica goes on from it elsewhere, and has the same bits then. It is a Keeper that only
-// loads. A Held belongs to one goroutine.
+// Held is the state of workers' stages after one step, while the workers go on: their next updates wait until the Held is
+// released. Lost workers of another replica go on from it elsewhere, and have the same bits then. It is a Keeper that only
+// loads. Its methods may be called concurrently.
 type Held struct {
-	worker *Worker
-	queue  kernels.Queue
-	step   plan.Step
-	plan   plan.Plan
-	taken  wire.Commit
+	step  plan.Step
+	plan  plan.Plan
+	taken wire.Commit
 	// unmeasured says that no worker has float32 shadows any more.
 	unmeasured bool
+
+	mu    sync.Mutex // guards parts
+	parts []heldPart // none once it is released
 }
 
-// Hold waits for an update under way and holds the state after it. The errors wrap ErrNoCopy: the state is not there yet, or
-// not as a whole. Release it.
-func (w *Worker) Hold() (*Held, error) {
-	queue, err := w.cfg.Device.NewQueue()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoCopy, err)
+// heldPart holds one worker, with a queue to read its state.
+type heldPart struct {
+	worker *Worker
+	queue  kernels.Queue
+}
+
+// Hold waits for updates under way and holds the state of some workers of one node after one and the same step: one that is a step
+// behind is waited for until ctx ends. The errors wrap ErrNoCopy: the state is not there yet, or not as a whole. Release it.
+func Hold(ctx context.Context, workers ...*Worker) (*Held, error) {
+	if len(workers) == 0 {
+		return nil, ErrNoCopy
 	}
-	w.still.Lock()
-	h := &Held{worker: w, queue: queue}
-	for i, stage := range w.stages {
-		switch {
-		case !w.loaded, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != h.step:
-			h.Release()
-			return nil, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
+	for {
+		h, behind, err := hold(workers)
+		if err != nil || behind == nil {
+			return h, err
 		}
-		h.step = stage.step
+		select {
+		case <-behind:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: some workers are a step ahead of others: %w", ErrNoCopy, ctx.Err())
+		}
 	}
-	if w.taken.Step == h.step {
-		h.taken = w.taken
-	}
-	h.unmeasured = w.unmeasured
-	p := w.program
-	if w.following != "" {
-		if p, err = p.with(w.following); err != nil {
+}
+
+// hold holds workers as they are. Where one is behind the others it holds nothing, and returns what is closed with that one's next update.
+func hold(workers []*Worker) (h *Held, behind <-chan struct{}, err error) {
+	h = &Held{}
+	defer func() {
+		if err != nil || behind != nil {
 			h.Release()
-			return nil, fmt.Errorf("%w: %w", ErrNoCopy, err)
+			h = nil
+		}
+	}()
+	var least *Worker
+	for _, w := range workers {
+		step, err := w.hold(h)
+		switch {
+		case err != nil:
+			return h, nil, err
+		case least == nil || step < least.stages[0].step:
+			least = w
+		}
+		h.step = max(h.step, step)
+	}
+	if least.stages[0].step < h.step {
+		return h, least.updated, nil
+	}
+	if least.taken.Step == h.step {
+		h.taken = least.taken
+	}
+	h.unmeasured = least.unmeasured
+	p := least.program
+	if least.following != "" {
+		if p, err = p.with(least.following); err != nil {
+			return h, nil, fmt.Errorf("%w: %w", ErrNoCopy, err)
 		}
 	}
 	h.plan = p.plan
 	h.plan.Start = h.step
-	return h, nil
+	return h, nil, nil
 }
 
-// Release lets the worker go on. It may be called again.
-func (h *Held) Release() {
-	if h.worker != nil {
-		h.queue.Close()
-		h.worker.still.Unlock()
-		h.worker = nil
+// hold adds the worker to what is held and returns the step after which its state is.
+func (w *Worker) hold(h *Held) (step plan.Step, err error) {
+	queue, err := w.cfg.Device.NewQueue()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNoCopy, err)
 	}
+	w.still.Lock()
+	h.parts = append(h.parts, heldPart{w, queue})
+	for i, stage := range w.stages {
+		switch {
+		case !w.loaded, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
+			return 0, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
+		}
+		step = stage.step
+	}
+	return step, nil
+}
+
+// Release lets the workers go on. It may be called again.
+func (h *Held) Release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, part := range h.parts {
+		part.queue.Close()
+		part.worker.still.Unlock()
+	}
+	h.parts = nil
 }
 
 // Step returns the step after which the state is.
 func (h *Held) Step() plan.Step { return h.step }
 
-// Plan returns the worker's plan as it goes on from there: with that step as its start, and the schedule of the next one.
+// Plan returns the workers' plan as it goes on from there: with that step as its start, and the schedule of the next one.
 func (h *Held) Plan() plan.Plan { return h.plan }
 
-// Taken returns the commit of that step, for Config.Taken: the lost worker may have died before it did what that asks for. Zero at
-// the start of the worker's plan.
+// Taken returns the commit of that step, for Config.Taken: a lost worker may have died before it did what that asks for. Zero at
+// the start of the workers' plan.
 func (h *Held) Taken() wire.Commit { return h.taken }
 
 // Unmeasured reports whether no worker has float32 shadows any more after that step, for Config.Unmeasured.
@@ -89,18 +141,19 @@ func (h *Held) Save(context.Context, State) error {
 
 // Load writes the state of a layer, as Keeper does.
 func (h *Held) Load(_ context.Context, layer int, dst io.Writer) error {
-	w := h.worker
-	if w == nil {
-		return fmt.Errorf("%w: it was released", ErrNoCopy)
-	}
-	for _, stage := range w.stages {
-		if stage.place.Layers.Contains(layer) {
-			check := w.checkState(h.step, "layer %d's state", layer)
-			_, err := io.Copy(dst, newViewReader(h.queue, stage.views(w.spec.Model, layer), check, func() {}))
-			return err
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, part := range h.parts {
+		w := part.worker
+		for _, stage := range w.stages {
+			if stage.place.Layers.Contains(layer) {
+				check := w.checkState(h.step, "layer %d's state", layer)
+				_, err := io.Copy(dst, newViewReader(part.queue, stage.views(w.spec.Model, layer), check, func() {}))
+				return err
+			}
 		}
 	}
-	return fmt.Errorf("%w: layer %d is not on %s", ErrNoCopy, layer, w.worker.Device)
+	return fmt.Errorf("%w: layer %d is not among it, or it was released", ErrNoCopy, layer)
 }
 
 // loadAll loads the state of the plan's start.
@@ -122,6 +175,8 @@ func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 		return err
 	}
 	w.taken, w.unmeasured = c, unmeasured(w.unmeasured, c)
+	close(w.updated)
+	w.updated = make(chan struct{})
 	if c.Next != "" && !c.Stop {
 		w.following = c.Next
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"testing"
 
 	"pnode/pipeline/wire"
@@ -15,23 +16,28 @@ func TestASubstituteRepeatsFromItsStartOn(t *testing.T) {
 	for step := plan.Step(11); step <= 14; step++ {
 		commits.Put(3, commit(step))
 	}
+	lacking := errors.New("nobody has it")
+	ask := func(step plan.Step) (wire.Commit, error) {
+		if step != 15 {
+			return wire.Commit{}, lacking
+		}
+		return commit(15), nil
+	}
 	for _, c := range []struct {
 		start, newest, taken plan.Step
 		made                 []plan.Step
-		lacks                bool
+		err                  error
 	}{
 		{start: 12, newest: 12, taken: 12},
 		{start: 12, newest: 13, made: []plan.Step{13}},
 		{start: 12, newest: 15, made: []plan.Step{13, 14, 15}}, // one that has not come here
 		{start: 10, newest: 0},                                 // nobody has any
-		{start: 12, newest: 17, lacks: true},
+		{start: 13, newest: 16, made: []plan.Step{14, 15, 16}}, // nor the one before
+		{start: 12, newest: 17, err: lacking},
 	} {
-		taken, made, err := commits.Repeated(commit(c.newest), plan.Plan{Generation: 3, Start: c.start})
-		if (err != nil) != c.lacks {
+		taken, made, err := commits.Repeated(c.newest, commit(c.newest), plan.Plan{Generation: 3, Start: c.start}, ask)
+		if !errors.Is(err, c.err) {
 			t.Errorf("after step %d, up to %d: %v", c.start, c.newest, err)
-		}
-		if c.lacks {
-			continue
 		}
 		if taken != commit(c.taken) || len(made) != len(c.made) {
 			t.Errorf("after step %d, up to %d: step %d was taken, and %d were made", c.start, c.newest, taken.Step, len(made))

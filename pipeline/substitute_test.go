@@ -1,239 +1,20 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"pnode/kernels/cpu"
-	"pnode/pipeline/collective"
-	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
-
-// keepingNet is a network whose messages come out once, as those of a session do, however often they are sent.
-type keepingNet struct {
-	mu      sync.Mutex // guards the rest
-	held    map[address][]byte
-	seen    map[address]bool
-	commit  wire.Commit               // the newest one that came anywhere
-	taken   map[plan.PeerID]plan.Step // by whom it came to
-	changed chan struct{}
-}
-
-func newKeepingNet() *keepingNet {
-	return &keepingNet{held: map[address][]byte{}, seen: map[address]bool{}, taken: map[plan.PeerID]plan.Step{}, changed: make(chan struct{})}
-}
-
-func (n *keepingNet) put(a address, payload []byte) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.seen[a] {
-		return
-	}
-	n.seen[a], n.held[a] = true, payload
-	if c, err := wire.DecodeCommit(payload); a.tag.Kind == wire.KindCommit && err == nil && c.Step > 0 {
-		n.commit, n.taken[a.to] = c, c.Step
-	}
-	close(n.changed)
-	n.changed = make(chan struct{})
-}
-
-func (n *keepingNet) take(ctx context.Context, a address) ([]byte, error) {
-	for {
-		n.mu.Lock()
-		payload, ok := n.held[a]
-		delete(n.held, a)
-		changed := n.changed
-		n.mu.Unlock()
-		if ok {
-			return payload, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// newest returns the newest commit that came anywhere, and of which step one came to a peer.
-func (n *keepingNet) newest(to plan.PeerID) (wire.Commit, plan.Step) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.commit, n.taken[to]
-}
-
-// forget has what a peer got in the steps after one come again.
-func (n *keepingNet) forget(to plan.PeerID, after plan.Step) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	maps.DeleteFunc(n.seen, func(a address, _ bool) bool { return a.to == to && a.tag.Step > after })
-}
-
-// endOf is a peer's end of it, which does as many things as are left and then no more.
-type endOf struct {
-	net  *keepingNet
-	self plan.PeerID
-	mu   *sync.Mutex // guards left
-	left *int        // nil: it lives for ever
-}
-
-func (m endOf) live() error {
-	if m.left == nil {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if *m.left == 0 {
-		return errDead
-	}
-	*m.left--
-	return nil
-}
-
-func (m endOf) Send(_ context.Context, to plan.PeerID, f wire.Frame) error {
-	err := m.live()
-	if err == nil {
-		m.net.put(address{m.self, to, f.Tag}, f.Payload)
-	}
-	return err
-}
-
-func (m endOf) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	if err := m.live(); err != nil {
-		return nil, err
-	}
-	return m.net.take(ctx, address{from, m.self, tag})
-}
-
-// loss is a worker's loss after it has done some things. decide, if not nil, makes the coordinator's choices, and those of its
-// substitute.
-type loss struct {
-	run      plan.RunSpec
-	plan     plan.Plan
-	lost, by plan.PeerID
-	after    int
-	decide   func(c *Config, substitute bool)
-}
-
-// substituted trains with a plan of two replicas, and has a lost peer's worker go on from another's state. It returns what the run is
-// and whether the worker died.
-func substituted(t *testing.T, l loss) (result, *memoryKeeper, bool) {
-	t.Helper()
-	run, p, lost, by, after := l.run, l.plan, l.lost, l.by, l.after
-	net, states, out := newKeepingNet(), &memoryKeeper{}, newResult()
-	var mu sync.Mutex // guards out and left
-	left, logs, workers := after, map[plan.PeerID]*replay.Log{}, map[plan.PeerID]*Worker{}
-	schedules := map[plan.Step]string{}
-	onStep := func(r StepResult) {
-		mu.Lock()
-		defer mu.Unlock()
-		if on := r.Schedule.String(); !r.Final {
-			agree(t, out.losses, r.Step, false, r.Loss)
-			if was := schedules[r.Step]; was != "" && was != on {
-				t.Errorf("after %d: step %d runs as %s and as %s", after, r.Step, was, on)
-			}
-			schedules[r.Step] = on
-		}
-		out.evaluated(t, r)
-	}
-	worker := func(id plan.WorkerID, p plan.Plan, exchange collective.Exchange, keeper Keeper, substitute bool) *Worker {
-		device, err := cpu.New(cpu.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { device.Close() })
-		config := usual(Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: exchange, Keeper: keeper, OnStep: onStep})
-		if held, ok := keeper.(loadsFrom); ok {
-			config.Unmeasured = held.Unmeasured()
-		}
-		if l.decide != nil {
-			l.decide(&config, substitute)
-		}
-		w, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.Close)
-		return w
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ends, loaded, died := map[plan.PeerID]chan error{}, map[plan.PeerID]chan struct{}{}, false
-	begin := func(w *Worker, peer plan.PeerID) {
-		end := ends[peer]
-		go func() { end <- errors.Join(w.Run(ctx, ctx), w.Saved()) }()
-	}
-	for _, id := range p.Workers() {
-		logs[id.Peer], ends[id.Peer] = replay.NewLog(id.Peer, 0, 1<<30), make(chan error, 1)
-		end := endOf{net: net, self: id.Peer, mu: &mu}
-		if id.Peer == lost {
-			end.left = &left
-		}
-		workers[id.Peer] = worker(id, p, logs[id.Peer].Keep(end), from{states, 0}, false)
-		there := make(chan struct{})
-		workers[id.Peer].cfg.OnLoaded, loaded[id.Peer] = func() { close(there) }, there
-	}
-	for _, id := range p.Workers() {
-		begin(workers[id.Peer], id.Peer)
-	}
-	order := append([]plan.PeerID{lost}, p.Peers()...)
-	for i, peer := range order {
-		if i > 0 && peer == lost {
-			continue
-		}
-		err := <-ends[peer]
-		if errors.Is(err, errDead) {
-			<-loaded[by]
-			died = true
-			made, came := net.newest(by)
-			held, failed := workers[by].Hold()
-			for failed == nil && after%4 < 2 && held.Step() < came { // else most often before that is applied
-				held.Release()
-				runtime.Gosched()
-				held, failed = workers[by].Hold()
-			}
-			if failed != nil {
-				t.Fatalf("after %d: %v", after, failed)
-			}
-			net.forget(lost, held.Step())
-			for peer, log := range logs {
-				frames, kept := log.After(held.Step(), lost)
-				if !kept {
-					t.Fatalf("%s keeps nothing after step %d", peer, held.Step())
-				}
-				for _, f := range frames {
-					net.put(address{peer, lost, f.Tag}, f.Payload)
-				}
-			}
-			id := workers[lost].worker
-			w := worker(id, held.Plan(), endOf{net: net, self: lost, mu: &mu}, loadsFrom{held, states}, true)
-			w.cfg.OnLoaded, w.cfg.Taken, w.cfg.Made = held.Release, held.Taken(), []wire.Commit{made}
-			begin(w, lost)
-			err = <-ends[lost]
-		}
-		if err != nil {
-			t.Fatalf("after %d: %s: %v", after, peer, err)
-		}
-	}
-	return out, states, died
-}
-
-// loadsFrom loads from a Held and saves elsewhere.
-type loadsFrom struct {
-	*Held
-	saves *memoryKeeper
-}
-
-func (l loadsFrom) Save(ctx context.Context, s State) error { return l.saves.Save(ctx, s) }
 
 // TestASubstituteGoesOnWithTheSameBits: wherever in its steps a worker is lost, another replica's state and what was sent to it are
 // enough to go on in the same generation, and nobody else does anything again.
@@ -257,15 +38,119 @@ func TestASubstituteGoesOnWithTheSameBits(t *testing.T) {
 					every = 7
 				}
 				for after, died := 0, true; died; after += every {
-					got, states, dead := substituted(t, loss{run: run, plan: p, lost: c.lost, by: c.by, after: after})
-					equal(t, fmt.Sprintf("after %d", after), got, want)
-					equalStates(t, fmt.Sprintf("after %d", after), states, saved)
-					if died = dead; !dead && after < 20 {
+					got := loss{run: run, plan: p, lost: c.lost, by: c.by, after: after}.train(t)
+					equal(t, fmt.Sprintf("after %d", after), got.result, want)
+					equalStates(t, fmt.Sprintf("after %d", after), got.states, saved)
+					if died = !got.lived; got.lived && after < 20 {
 						t.Errorf("a worker does %d things in all", after)
 					}
 				}
 			})
 		}
+	}
+}
+
+// onTwoDevices has one peer compute a replica, each stage on a device of its own.
+func onTwoDevices(p plan.Plan) plan.Plan {
+	for r, pipe := range p.Replicas {
+		for s := range pipe.Stages {
+			pipe.Stages[s].Peer, pipe.Stages[s].Device = plan.PeerID(fmt.Sprintf("peer-%d", r)), fmt.Sprintf("cpu:%d", s)
+		}
+	}
+	return p
+}
+
+// TestASubstituteGoesOnForTwoDevices: what a lost peer's workers had sent to each other is lost with it, so both go on after one step.
+func TestASubstituteGoesOnForTwoDevices(t *testing.T) {
+	run := testRun()
+	run.Train.Steps, run.Train.CheckpointEvery = 3, 2
+	p, saved := onTwoDevices(cut(run, "1f1b", []int{0, 2}, []int{0, 2})), &memoryKeeper{}
+	want := train(t, run, p, saved)
+	for after, lived := 0, false; !lived; after += 7 {
+		got := loss{run: run, plan: p, lost: "peer-1", by: "peer-0", after: after}.train(t)
+		equal(t, fmt.Sprintf("after %d", after), got.result, want)
+		equalStates(t, fmt.Sprintf("after %d", after), got.states, saved)
+		lived = got.lived
+	}
+}
+
+// lateCommit is an exchange to which the commit of a step comes once it is let through.
+type lateCommit struct {
+	memoryExchange
+	step    plan.Step
+	through <-chan struct{}
+}
+
+func (e lateCommit) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
+	if tag.Kind == wire.KindCommit && tag.Step == e.step {
+		select {
+		case <-e.through:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return e.memoryExchange.Receive(ctx, from, tag)
+}
+
+// TestWorkersAreHeldAfterOneStep: one that has not got a commit yet is waited for, and the state of all is that of the step.
+func TestWorkersAreHeldAfterOneStep(t *testing.T) {
+	run := testRun()
+	run.Train.CheckpointEvery = 1
+	p, saved, net := cut(run, "1f1b", []int{0, 2}), &memoryKeeper{}, newMemoryNet()
+	train(t, run, p, saved)
+	through, ahead := make(chan struct{}), make(chan struct{})
+	var workers []*Worker
+	for i, id := range p.Workers() {
+		device, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		end := memoryExchange{net, id.Peer}
+		c := Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: end}
+		if i == 0 {
+			c.Exchange = lateCommit{end, 2, through}
+		} else {
+			c.OnStep = func(s StepResult) {
+				if s.Step == 2 && !s.Final {
+					close(ahead)
+				}
+			}
+		}
+		w, err := New(usual(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		workers = append(workers, w)
+	}
+	var group errgroup.Group
+	for _, w := range workers {
+		group.Go(func() error { return errors.Join(w.Run(t.Context(), t.Context()), w.Saved()) })
+	}
+	<-ahead
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if h, err := Hold(over, workers...); err == nil {
+		h.Release()
+		t.Error("workers are held after different steps")
+	} else if !errors.Is(err, ErrNoCopy) {
+		t.Errorf("a worker that is a step behind: %v", err)
+	}
+	close(through)
+	held, err := Hold(t.Context(), workers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for layer := range run.Model.Layers() {
+		var state bytes.Buffer
+		if err := held.Load(t.Context(), layer, &state); err != nil || !bytes.Equal(state.Bytes(), saved.layers[held.Step()][layer]) {
+			t.Errorf("layer %d is not as it was saved after step %d: %v", layer, held.Step(), err)
+		}
+	}
+	held.Release()
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -292,16 +177,15 @@ func TestASubstituteRepeatsTheCommitsThatWereMade(t *testing.T) {
 			}
 			saved := map[bool]int{}
 			for after, died := 0, true; died; after += 2 {
-				var got result
-				var states *memoryKeeper
-				got, states, died = substituted(t, loss{run, c.plan, c.lost, c.by, after, decide})
-				equal(t, fmt.Sprintf("after %d", after), got, want)
-				for step, layers := range states.layers {
+				got := loss{run, c.plan, c.lost, c.by, after, decide}.train(t)
+				equal(t, fmt.Sprintf("after %d", after), got.result, want)
+				for step, layers := range got.states.layers {
 					if len(layers) != run.Model.Layers() {
 						t.Errorf("after %d: of step %d %d layers are saved", after, step, len(layers))
 					}
 				}
-				saved[len(states.layers[2]) > 0]++
+				saved[len(got.states.layers[2]) > 0]++
+				died = !got.lived
 			}
 			if saved[true] < 2 || saved[false] < 2 {
 				t.Errorf("step 2 is saved, or not, in so many runs: %v", saved)
@@ -326,6 +210,29 @@ func TestOnlyACommitThatFollowsIsRepeated(t *testing.T) {
 	} {
 		if got := alike(c.own, c.made); got != c.want {
 			t.Errorf("%+v in place of %+v: %t, want %t", c.made, c.own, got, c.want)
+		}
+	}
+	run := testRun()
+	p, err := newProgram(run, cut(run, "1f1b", []int{0}), plan.WorkerID{Peer: "peer-0-0", Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, near, far := 2.0, 2.001, 2.1
+	for _, c := range []struct {
+		made []wire.Commit
+		want wire.Commit
+		err  error
+	}{
+		{nil, wire.Commit{HeldOut: &two}, nil},
+		{[]wire.Commit{{Step: run.Train.Steps, Loss: 2}}, wire.Commit{HeldOut: &two}, nil},
+		{[]wire.Commit{{HeldOut: &near}}, wire.Commit{HeldOut: &near}, nil},
+		{[]wire.Commit{{HeldOut: &far}}, wire.Commit{}, ErrMade},
+		{[]wire.Commit{{HeldOut: &two, HeldOutF32: &two}}, wire.Commit{HeldOut: &two, HeldOutF32: &two}, nil},
+		{[]wire.Commit{{}}, wire.Commit{}, ErrMade},
+		{[]wire.Commit{{HeldOut: &two, Save: true}}, wire.Commit{}, ErrMade},
+	} {
+		if got, err := p.repeatClosing(c.made, wire.Commit{HeldOut: &two}); !errors.Is(err, c.err) || err == nil && got != c.want {
+			t.Errorf("%+v were made: %+v, %v, want %+v, %v", c.made, got, err, c.want, c.err)
 		}
 	}
 }

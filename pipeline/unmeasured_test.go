@@ -47,10 +47,10 @@ func TestASubstituteHasShadowsWhereOthersHave(t *testing.T) {
 	}
 	want := train(t, run, p, &memoryKeeper{})
 	clear(want.floats)
-	for after, died := 0, true; died; after += 9 {
-		var got result
-		got, _, died = substituted(t, loss{run, p, "peer-0-1", "peer-1-1", after, decide})
-		equal(t, fmt.Sprintf("after %d", after), got, want)
+	for after, lived := 0, false; !lived; after += 9 {
+		got := loss{run, p, "peer-0-1", "peer-1-1", after, decide}.train(t)
+		equal(t, fmt.Sprintf("after %d", after), got.result, want)
+		lived = got.lived
 	}
 	if late < 2 {
 		t.Errorf("in %d runs a worker is lost after the first commit", late)

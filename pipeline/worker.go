@@ -33,10 +33,12 @@ type Worker struct {
 	open      *stepRun // the step that is not applied yet; nil between two
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
 	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
+	// updated is closed, and replaced, with each update.
 	still      sync.Mutex
 	taken      wire.Commit
 	following  string
 	unmeasured bool
+	updated    chan struct{}
 }
 
 // New checks the plan against the run and allocates everything that the steps will need: after New
@@ -50,7 +52,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
-	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
 	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()
@@ -243,7 +245,10 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 	}
 	commit := wire.Commit{HeldOut: e.heldOut, HeldOutF32: e.f32}
 	if s.coordinates() {
-		if err = s.checkHeldOut(s.step, commit); err == nil {
+		if commit, err = s.repeatClosing(w.cfg.Made, commit); err == nil {
+			err = s.checkHeldOut(s.step, commit)
+		}
+		if err == nil {
 			err = s.sendCommit(ctx, commit)
 		}
 	} else {

@@ -93,17 +93,43 @@ func (p Parts) askCommit(ctx context.Context, peer plan.PeerID, q commitRequest)
 
 // lastMade is the newest commit of a lost coordinator that some member of the plan has, and who says so; zero where nobody has any.
 type lastMade struct {
+	step   plan.Step // of the commit; of the one after the run's last update, which names none, the step after that
 	commit wire.Commit
 	by     plan.PeerID
 }
 
+// newestMade returns the newest one of peers' commits, which are encoded and empty where somebody has none.
+func newestMade(state consensus.State, peers []plan.PeerID, commits [][]byte) (newest lastMade, err error) {
+	for i, encoded := range commits {
+		if len(encoded) == 0 {
+			continue
+		}
+		commit, err := wire.DecodeCommit(encoded)
+		if err != nil {
+			return lastMade{}, fmt.Errorf("generation: the newest commit, from %s: %w", state.NameOf(peers[i]), err)
+		}
+		step := commit.Step
+		if step == 0 {
+			step = state.Run.Train.Steps + 1
+		}
+		switch {
+		case step == newest.step && !bytes.Equal(encoded, wire.AppendCommit(nil, newest.commit)):
+			return lastMade{}, fmt.Errorf("generation: %s and %s have other commits of step %d", state.NameOf(newest.by), state.NameOf(peers[i]), step)
+		case step > newest.step:
+			newest = lastMade{step, commit, peers[i]}
+		}
+	}
+	return newest, nil
+}
+
 // madeBefore returns what a lost worker may have committed. Where it was the coordinator all members of the plan are asked, each of which
 // answers once it takes nothing of the lost one any more.
-func (s standIn) madeBefore(ctx context.Context, id plan.WorkerID) (newest lastMade, err error) {
+func (s standIn) madeBefore(ctx context.Context, id plan.WorkerID) (lastMade, error) {
 	if id != s.plan.Coordinator() {
 		return lastMade{}, nil
 	}
-	peers := slices.DeleteFunc(s.plan.Peers(), func(p plan.PeerID) bool { return p == s.of.Lost })
+	peers := slices.DeleteFunc(s.plan.Peers(), func(p plan.PeerID) bool { return p == s.of.Lost || p == s.Self })
+	peers = append(peers, s.Self) // the last: others that have as much can be asked for what came before it
 	answers := make([][]byte, len(peers))
 	group, asking := errgroup.WithContext(ctx)
 	for i, peer := range peers {
@@ -121,19 +147,5 @@ func (s standIn) madeBefore(ctx context.Context, id plan.WorkerID) (newest lastM
 	if err := group.Wait(); err != nil {
 		return lastMade{}, fmt.Errorf("generation: the newest commit: %w", err)
 	}
-	for i, encoded := range answers {
-		if len(encoded) == 0 {
-			continue
-		}
-		commit, err := wire.DecodeCommit(encoded)
-		switch {
-		case err != nil:
-			return lastMade{}, fmt.Errorf("generation: the newest commit, from %s: %w", s.state.NameOf(peers[i]), err)
-		case commit.Step == newest.commit.Step && !bytes.Equal(encoded, wire.AppendCommit(nil, newest.commit)):
-			return lastMade{}, fmt.Errorf("generation: %s and %s have other commits of step %d", s.state.NameOf(newest.by), s.state.NameOf(peers[i]), commit.Step)
-		case commit.Step > newest.commit.Step:
-			newest = lastMade{commit, peers[i]}
-		}
-	}
-	return newest, nil
+	return newestMade(s.state, peers, answers)
 }

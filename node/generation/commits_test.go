@@ -56,3 +56,43 @@ func TestCommitsAreGivenToWhomTheyAreDue(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNewestCommitIsRepeated: the newest one that any member has, unless two have others of one step. The one after the last update
+// names no step, and is newer than all that do.
+func TestTheNewestCommitIsRepeated(t *testing.T) {
+	state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 30}}}
+	two, three := 2.0, 3.0
+	last, closing := wire.Commit{Step: 30, Loss: 2}, wire.Commit{HeldOut: &two}
+	for name, c := range map[string]struct {
+		a, b *wire.Commit
+		step plan.Step // 0: of none
+		by   plan.PeerID
+		fits bool
+	}{
+		"nobody has any":                   {nil, nil, 0, "", true},
+		"one has a step's":                 {nil, &last, 30, "b", true},
+		"both have it":                     {&last, &last, 30, "a", true},
+		"one has an older one":             {&wire.Commit{Step: 29}, &last, 30, "b", true},
+		"both have others":                 {&last, &wire.Commit{Step: 30, Loss: 4}, 0, "", false},
+		"one has that after all steps":     {&closing, nil, 31, "a", true},
+		"both have that":                   {&closing, &closing, 31, "a", true},
+		"it is newer than the last step's": {&last, &closing, 31, "b", true},
+		"both have others after all steps": {&closing, &wire.Commit{HeldOut: &three}, 0, "", false},
+	} {
+		var commits [][]byte
+		for _, commit := range []*wire.Commit{c.a, c.b} {
+			var encoded []byte
+			if commit != nil {
+				encoded = wire.AppendCommit(nil, *commit)
+			}
+			commits = append(commits, encoded)
+		}
+		got, err := newestMade(state, []plan.PeerID{"a", "b"}, commits)
+		if (err == nil) != c.fits || got.step != c.step || got.by != c.by {
+			t.Errorf("%s: step %d of %q, %v; want step %d of %q", name, got.step, got.by, err, c.step, c.by)
+		}
+	}
+	if _, err := newestMade(state, []plan.PeerID{"a"}, [][]byte{{1}}); err == nil {
+		t.Error("half a commit counts")
+	}
+}

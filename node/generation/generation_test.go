@@ -86,6 +86,29 @@ func TestALostMembersPartGoesOnHere(t *testing.T) {
 	}
 }
 
+// TestALostMembersTwoDevices: a member is lost that computes a replica on two devices. Both workers in their place go on from what one worker
+// has in memory, or two have, which is held until both have loaded it.
+func TestALostMembersTwoDevices(t *testing.T) {
+	known := undisturbed(t)
+	for name, own := range map[string]string{"the memory of one worker": "cpu", "that of two": "cpu:1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rehearse(t, 2, func(r *rig) {
+					p := r.cut([]int{0, 0}, []int{1, 1})
+					p.Replicas[0].Stages[1].Device, p.Replicas[1].Stages[1].Device = own, "cpu:1"
+					r.carry(p)
+					lost, by := r.members[1], r.members[0]
+					r.until("step 9", func() bool { return lost.step() >= 9 })
+					lost.kill()
+					r.apply(consensus.Substitute{Generation: 1, Lost: lost.parts.Self, ProcessEpoch: 1, By: by.parts.Self})
+					r.wantDone(lost)
+					r.wantLosses(known)
+				})
+			})
+		})
+	}
+}
+
 // TestWhatIsLeftGoesOn: a member is lost and nobody goes on in its place. The other one saves what it has left, computes the
 // lost one's steps again, and goes on with the next plan from there: no step is done again, and what it had stays in memory.
 func TestWhatIsLeftGoesOn(t *testing.T) {

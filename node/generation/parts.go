@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels"
+	"pnode/kernels/host"
 	"pnode/node/checkpointer"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
@@ -29,7 +30,7 @@ type Parts struct {
 	Consensus    Consensus
 	Peers        Peers
 	Links        *link.Endpoint
-	Hardware     *hardware.Machine
+	Hardware     Hardware
 	Checkpointer *checkpointer.Checkpointer
 	Replayer     *replayer.Replayer
 	Heartbeats   *gossip.Tracker
@@ -56,6 +57,16 @@ type Consensus interface {
 	State() consensus.State
 	// Leader returns the leader, empty while none is known, and whether that is this node.
 	Leader() (leader plan.PeerID, term plan.Term, self bool)
+}
+
+// Hardware has the node's devices; *hardware.Machine implements it.
+type Hardware interface {
+	// Device returns the device with a name. The error wraps kernels.ErrLost when it stopped working.
+	Device(name string) (kernels.Device, error)
+	// First returns the device that the node computes on when any will do.
+	First() kernels.Device
+	// Host returns the memory for what stages keep off their devices.
+	Host() *host.Memory
 }
 
 // Peers exchanges requests with the members of the run.

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/checkpoint"
+	"pnode/kernels"
+	"pnode/kernels/cpu"
 	"pnode/node/checkpointer"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
@@ -132,6 +134,10 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 	if err != nil {
 		r.Fatal(err)
 	}
+	second, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		r.Fatal(err)
+	}
 	ctx, end := context.WithCancel(ctx)
 	m := &member{rig: r, endpoint: link.NewEndpoint(r.net.Network(i), link.Options{}), end: end, results: make(chan error, 8)}
 	author, beats, commits := logOf{r, self}, gossip.NewTracker(), &pipeline.Commits{}
@@ -147,7 +153,7 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 	})
 	records := ledger.New(r.TempDir(), ledger.Head{Run: r.run.Run, Peer: self}, log)
 	m.parts = Parts{
-		Self: self, Group: &r.group, Consensus: author, Peers: author, Links: m.endpoint, Hardware: machine, Replayer: keeps, Heartbeats: beats,
+		Self: self, Group: &r.group, Consensus: author, Peers: author, Links: m.endpoint, Hardware: twoDevices{machine, second}, Replayer: keeps, Heartbeats: beats,
 		Checkpointer: checkpointer.New(checkpointer.Config{
 			Self: self, Store: store, Consensus: author, Peers: author, Log: log,
 			Fetcher: checkpointer.Fetcher{Self: self, Store: store, Fetch: m.endpoint.Fetch, Living: r.living},
@@ -163,10 +169,23 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 	r.group.Go(func() error { return m.endpoint.Run(ctx) })
 	r.group.Go(func() error { m.follow(ctx); return nil })
 	return func() {
-		if err := errors.Join(machine.Close(), records.Close(), store.Close()); err != nil {
+		if err := errors.Join(machine.Close(), second.Close(), records.Close(), store.Close()); err != nil {
 			r.Error(err)
 		}
 	}
+}
+
+// twoDevices is a machine with a second device.
+type twoDevices struct {
+	*hardware.Machine
+	second kernels.Device
+}
+
+func (h twoDevices) Device(name string) (kernels.Device, error) {
+	if name == "cpu:1" {
+		return h.second, nil
+	}
+	return h.Machine.Device(name)
 }
 
 // quickDir returns a folder where syncing takes no time, if this machine has one.
@@ -248,9 +267,20 @@ func (m *member) kill() {
 	m.end()
 }
 
-// plan has the log begin with a plan: for each replica its members, which share the layers evenly.
+// plan has the log begin with a plan of members for each replica.
 func (r *rig) plan(replicas ...[]int) {
 	r.Helper()
+	r.carry(r.cut(replicas...))
+}
+
+// carry has the log begin with a plan.
+func (r *rig) carry(p plan.Plan) {
+	r.Helper()
+	r.apply(consensus.SetPlan{Plan: p, Term: 1, Epoch: r.now().Epoch})
+}
+
+// cut returns the next plan: for each replica its members, which share the layers evenly.
+func (r *rig) cut(replicas ...[]int) plan.Plan {
 	s := r.now()
 	p := plan.Plan{Run: r.run.Run, Generation: s.Plan.Generation + 1, Start: s.Checkpoint.Step, Schedule: "1f1b"}
 	for i, members := range replicas {
@@ -269,7 +299,7 @@ func (r *rig) plan(replicas ...[]int) {
 		}
 		p.Replicas = append(p.Replicas, pipe)
 	}
-	r.apply(consensus.SetPlan{Plan: p, Term: 1, Epoch: s.Epoch})
+	return p
 }
 
 // living returns the members that are not gone.

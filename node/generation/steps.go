@@ -60,7 +60,7 @@ func (g *Generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 				return g.endWithout(s.Lost, c, session)
 			}
 			if s.By == g.Self {
-				standIn{g, s, session, workers}.begin(saves, c)
+				standIn{Generation: g, of: s, session: session, own: workers}.begin(saves, c)
 			}
 		}
 	}

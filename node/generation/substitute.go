@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"pnode/node/hardware"
@@ -64,15 +65,22 @@ type standIn struct {
 	of      consensus.Substitute
 	session *link.Session
 	own     []*pipeline.Worker // of this node
+	memory  *memory
 }
 
 // begin begins to run the workers. saves lasts as long as the generation does.
 func (s standIn) begin(saves context.Context, c *crew) {
-	for _, id := range s.plan.Workers() {
-		if id.Peer == s.of.Lost {
-			c.add(func(steps context.Context) error { return s.answers(s.runWorker(steps, saves, id)) })
-		}
+	parts := s.parts()
+	s.memory = &memory{}
+	s.memory.users.Store(int32(len(parts)))
+	for _, id := range parts {
+		c.add(func(steps context.Context) error { return s.answers(s.runWorker(steps, saves, id)) })
 	}
+}
+
+// parts returns the lost member's workers.
+func (s standIn) parts() []plan.WorkerID {
+	return slices.DeleteFunc(s.plan.Workers(), func(id plan.WorkerID) bool { return id.Peer != s.of.Lost })
 }
 
 // answers has this node answer for what its workers in the lost member's place do wrong.
@@ -87,17 +95,18 @@ func (s standIn) answers(err error) error {
 func (s standIn) runWorker(steps, saves context.Context, id plan.WorkerID) error {
 	saves, cancel := context.WithCancel(saves)
 	defer cancel()
+	release := sync.OnceFunc(s.memory.release)
+	defer release()
 	last, err := s.madeBefore(steps, id)
 	if err != nil {
 		return s.declined(steps, err)
 	}
 	var loaded atomic.Bool
-	w, release, err := s.makeWorker(steps, id, last.commit, &loaded)
+	w, err := s.makeWorker(steps, id, last, func() { loaded.Store(true); release() })
 	if err != nil {
 		return s.declined(steps, err)
 	}
 	defer w.Close()
-	defer release()
 	if err = w.Run(steps, saves); err != nil {
 		cancel()
 	}
@@ -108,7 +117,7 @@ func (s standIn) runWorker(steps, saves context.Context, id plan.WorkerID) error
 	case !loaded.Load(), errors.Is(err, pipeline.ErrMade) && last.by == s.Self:
 		return s.declined(steps, err)
 	case errors.Is(err, pipeline.ErrMade):
-		return &plan.Fault{Accused: last.by, Kind: plan.BadCommit, Step: last.commit.Step, Detail: err.Error()}
+		return &plan.Fault{Accused: last.by, Kind: plan.BadCommit, Step: last.step, Detail: err.Error()}
 	}
 	return err
 }
@@ -122,24 +131,20 @@ func (s standIn) declined(steps context.Context, err error) error {
 	return s.without(s.of.Lost, fmt.Sprintf("%s cannot go on in its place: %v", s.state.NameOf(s.Self), err))
 }
 
-// makeWorker makes a lost member's worker here, on a device of the same name if there is one. loaded becomes
-// true when it has its state, and release lets go of what it loads from.
-func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.Commit, loaded *atomic.Bool) (w *pipeline.Worker, release func(), err error) {
-	from, err := s.lostState(ctx, id)
+// makeWorker makes a lost member's worker here, on a device of the same name if there is one. It calls loaded when it has its state.
+func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest lastMade, loaded func()) (w *pipeline.Worker, err error) {
+	from, err := s.lostState(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if !slices.ContainsFunc(s.plan.Workers(), func(w plan.WorkerID) bool { return w.Peer == id.Peer && w != id }) {
-		s.session.Skip(id.Peer, from.plan.Start) // of several workers one may have the state of the step before
-	}
+	s.session.Skip(id.Peer, from.plan.Start)
 	device := s.device(id.Device)
 	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.made())})
 	c.Taken, c.Unmeasured, c.Keeper = from.taken, from.unmeasured, from.keeper
 	c.OnLoaded = func() {
 		s.Log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
-		loaded.Store(true)
+		loaded()
 		s.StandIn(id, from.plan.Start)
-		from.release()
 	}
 	c.OnStep = func(r pipeline.StepResult) {
 		s.record(from.plan, id, r)
@@ -148,18 +153,17 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest wire.C
 	if id == s.plan.Coordinator() {
 		c.Commits = s.Commits
 		var taken wire.Commit
-		if taken, c.Made, err = s.Commits.Repeated(newest, from.plan); taken.Step > 0 {
+		ask := func(step plan.Step) (wire.Commit, error) {
+			return s.askCommit(ctx, newest.by, commitRequest{s.plan.Generation, step})
+		}
+		if taken, c.Made, err = s.Commits.Repeated(newest.step, newest.commit, from.plan, ask); taken.Step > 0 {
 			c.Taken = taken
 		}
 	}
 	if err == nil {
 		w, err = pipeline.New(c)
 	}
-	if err != nil {
-		from.release()
-		return nil, nil, hardware.ExplainMemory(err)
-	}
-	return w, from.release, nil
+	return w, hardware.ExplainMemory(err)
 }
 
 // lostState holds what a lost member's worker goes on from.
@@ -168,34 +172,59 @@ type lostState struct {
 	taken      wire.Commit
 	unmeasured bool
 	keeper     pipeline.Keeper
-	release    func()
 }
 
-// lostState returns the state of the newest checkpoint, or that of a worker here that has the lost one's layers. That one waits with
-// its next update until the state is released.
-func (s standIn) lostState(ctx context.Context, id plan.WorkerID) (lostState, error) {
+// lostState returns the state of the newest checkpoint, or that of workers here that have the lost member's layers.
+func (s standIn) lostState(ctx context.Context) (lostState, error) {
 	if s.of.Replays {
 		p, err := s.Commits.From(s.of.From, s.plan)
 		unmeasured := s.Commits.Unmeasured(p.Generation, s.of.From)
-		return lostState{plan: p, unmeasured: unmeasured, keeper: s.Checkpointer.For(p), release: func() {}}, err
+		return lostState{plan: p, unmeasured: unmeasured, keeper: s.Checkpointer.For(p)}, err
 	}
-	select {
-	case <-s.loaded:
-	case <-ctx.Done():
-		return lostState{}, ctx.Err()
+	held, err := s.hold(ctx)
+	if err != nil {
+		return lostState{}, err
 	}
-	donor := s.plan.Donor(id, s.Self)
-	var held *pipeline.Held
-	var err error
-	for _, w := range s.own {
-		if w.ID() == donor {
-			held, err = w.Hold()
+	return lostState{held.Plan(), held.Taken(), held.Unmeasured(), heldKeeper{held, s.Checkpointer.For(s.plan)}}, nil
+}
+
+// memory is the state of workers here that all of a lost member's go on from: what these had sent to each other is lost, so they begin
+// after one step. The workers here wait with their next updates until the last of its users has loaded it, or has failed.
+type memory struct {
+	users atomic.Int32
+	once  sync.Once
+	held  *pipeline.Held
+	err   error
+}
+
+func (m *memory) release() {
+	if m.users.Add(-1) == 0 && m.held != nil {
+		m.held.Release()
+	}
+}
+
+// hold holds the state, once for all users.
+func (s standIn) hold(ctx context.Context) (*pipeline.Held, error) {
+	m := s.memory
+	m.once.Do(func() {
+		select {
+		case <-s.loaded:
+		case <-ctx.Done():
+			m.err = ctx.Err()
+			return
 		}
-	}
-	if held == nil {
-		return lostState{}, fmt.Errorf("generation: no state of %s: %w", id.Device, err)
-	}
-	return lostState{held.Plan(), held.Taken(), held.Unmeasured(), heldKeeper{held, s.Checkpointer.For(s.plan)}, held.Release}, nil
+		var donors []*pipeline.Worker
+		for _, w := range s.own {
+			gives := func(id plan.WorkerID) bool { return s.plan.Donor(id, s.Self) == w.ID() }
+			if slices.ContainsFunc(s.parts(), gives) {
+				donors = append(donors, w)
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, substitutePatience)
+		defer cancel()
+		m.held, m.err = pipeline.Hold(ctx, donors...)
+	})
+	return m.held, m.err
 }
 
 // heldKeeper loads what a worker here has in memory, and saves as its own workers do.
