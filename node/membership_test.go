@@ -78,18 +78,22 @@ func TestWhoBelongsToTheRun(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		state         consensus.State
+		led           bool
 		kept          []plan.PeerID
 		peer          plan.PeerID
 		belongs, told bool
 	}{
-		{consensus.State{}, nil, "guest", false, false},
-		{consensus.State{}, []plan.PeerID{"guest"}, "guest", true, true},
-		{consensus.State{}, []plan.PeerID{"guest"}, "ghost", false, true},
-		{log, nil, "guest", true, true},
-		{log, nil, "owner", true, true},
-		{log, []plan.PeerID{"ghost"}, "ghost", false, true},
+		{consensus.State{}, false, nil, "guest", false, false},
+		{consensus.State{}, false, []plan.PeerID{"guest"}, "guest", true, true},
+		{consensus.State{}, false, []plan.PeerID{"guest"}, "ghost", false, true},
+		{log, true, nil, "guest", true, true},
+		{log, true, nil, "owner", true, true},
+		{log, true, []plan.PeerID{"ghost"}, "ghost", false, true},
+		{log, false, []plan.PeerID{"later"}, "later", true, true},
+		{log, false, []plan.PeerID{"later"}, "guest", true, true},
+		{log, false, []plan.PeerID{"later"}, "ghost", false, true},
 	} {
-		belongs, told := belongsTo(tt.state, "self", tt.kept, tt.peer)
+		belongs, told := belongsTo(tt.state, tt.led, "self", tt.kept, tt.peer)
 		if belongs != tt.belongs || told != tt.told {
 			t.Errorf("%s: belongs %v, told %v", tt.peer, belongs, told)
 		}

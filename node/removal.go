@@ -18,7 +18,10 @@ const reviewTimeout = 10 * time.Second
 // followRemovals cuts off the peers that owners have removed, as the log tells, until ctx ends. Once the log has come it
 // asks it about the members that came in by their signatures before. Others' word of a peer counts where the log admits it.
 func (n *Node) followRemovals(ctx context.Context) {
-	n.swarm.Follow(func(p plan.PeerID) (belongs, told bool) { return belongsTo(n.raft.State(), n.self, n.kept, p) })
+	n.swarm.Follow(func(p plan.PeerID) (belongs, told bool) {
+		leader, _, _ := n.raft.Leader()
+		return belongsTo(n.raft.State(), leader != "", n.self, n.kept, p)
+	})
 	blocked, reviewed, roster := 0, false, 0
 	for ctx.Err() == nil {
 		changed, state := n.raft.Changed(), n.raft.State()
@@ -45,10 +48,13 @@ func (n *Node) followRemovals(ctx context.Context) {
 }
 
 // belongsTo reports whether a peer belongs to the run, and whether that can be told here: by the log, once this node has
-// entered its roster there, or by the peers known from before.
-func belongsTo(s consensus.State, self plan.PeerID, kept []plan.PeerID, p plan.PeerID) (belongs, told bool) {
+// entered its roster there, or by the peers known from before. They count, too, where nobody leads: the state of a node that was
+// started again is older than they are until it is led.
+func belongsTo(s consensus.State, led bool, self plan.PeerID, kept []plan.PeerID, p plan.PeerID) (belongs, told bool) {
 	if _, entered := s.Member(self); s.Run != nil && entered {
-		return s.Admitted(p) || s.Owner(p), true
+		if belongs := s.Admitted(p) || s.Owner(p); belongs || led {
+			return belongs, true
+		}
 	}
 	return slices.Contains(kept, p), len(kept) > 0
 }

@@ -344,6 +344,29 @@ func TestVirtualNobodyNewWithoutAMajority(t *testing.T) {
 	})
 }
 
+// A node that was killed comes back with the state of its newest snapshot, and all who vote by now came after that: it lets
+// them in, since it knew them, and gets the log of them.
+func TestVirtualReturnWithAnOldState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newVirtualNet(t)
+		f := n.founder(t)
+		v := f.invite(admission.InviteOptions{Uses: 8}, time.Now())
+		a := n.resident(t, v)
+		for i := range uint64(600) {
+			f.must(consensus.WantPause{Count: i + 1})
+		}
+		time.Sleep(2 * time.Minute) // virtual: both make a snapshot
+		for range 3 {
+			n.resident(t, v)
+		}
+		f.awaitVoters(5)
+		f.stop()
+		a.restart()
+		a.until("the roster with who came after its snapshot", func(s consensus.State) bool { return len(s.Members) == 5 })
+		waitMembers(t, testContext(t), a.Swarm, 3)
+	})
+}
+
 // A peer that an owner has removed is cut off, told why, and stays out over restarts, by any invite; so does who comes by an
 // invite that was revoked.
 func TestVirtualRevoke(t *testing.T) {

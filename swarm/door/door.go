@@ -67,6 +67,8 @@ func (d *Door) Admit(ctx context.Context, c admission.Capability) error {
 	switch {
 	case d.log.State().Admitted(c.Peer):
 		return nil // it belongs to the run; an owner's power would come from the log, which has not given it
+	case slices.Contains(d.kept, c.Peer):
+		return nil // the state is a snapshot's, older than this node's list, until the leader goes on from it: it may be that leader
 	case !errors.Is(err, consensus.ErrRejected):
 		return admission.ErrNoMajority
 	}

@@ -68,15 +68,18 @@ func TestWhoBelongsComesInWithoutTheLog(t *testing.T) {
 		revoked []consensus.Revocation
 		err     error
 		want    error
+		kept    []plan.PeerID
 	}{
-		"no leader":             {[]consensus.Grant{before}, nil, consensus.ErrNoLeader, nil},
-		"its invite is used up": {[]consensus.Grant{before, used}, nil, rejected, nil},
-		"removed":               {[]consensus.Grant{before}, removed, consensus.ErrNoLeader, admission.ErrBlocked},
-		"new, without a leader": {nil, nil, consensus.ErrNoLeader, admission.ErrNoMajority},
-		"new, by a used invite": {[]consensus.Grant{used}, nil, rejected, admission.ErrInviteUsed},
-		"new, and is rejected":  {nil, nil, rejected, admission.ErrRefused},
+		"no leader":             {grants: []consensus.Grant{before}, err: consensus.ErrNoLeader},
+		"its invite is used up": {grants: []consensus.Grant{before, used}, err: rejected},
+		"removed":               {grants: []consensus.Grant{before}, revoked: removed, err: consensus.ErrNoLeader, want: admission.ErrBlocked},
+		"new, without a leader": {err: consensus.ErrNoLeader, want: admission.ErrNoMajority},
+		"new, by a used invite": {grants: []consensus.Grant{used}, err: rejected, want: admission.ErrInviteUsed},
+		"new, and is rejected":  {err: rejected, want: admission.ErrRefused},
+		"newer than the state":  {err: consensus.ErrNoLeader, kept: []plan.PeerID{c.Peer}},
+		"that, and removed":     {revoked: removed, err: consensus.ErrNoLeader, kept: []plan.PeerID{c.Peer}, want: admission.ErrBlocked},
 	} {
-		d, log := New(admission.Run{ID: "run", OwnerKey: v.OwnerKey}, nil, time.Now), &fakeLog{err: tt.err}
+		d, log := New(admission.Run{ID: "run", OwnerKey: v.OwnerKey}, tt.kept, time.Now), &fakeLog{err: tt.err}
 		log.state = consensus.State{Run: &plan.RunSpec{}, Owners: []plan.PeerID{"owner"}, Grants: tt.grants, Revoked: tt.revoked}
 		d.Open(log)
 		if err := d.Admit(t.Context(), c); !errors.Is(err, tt.want) {
