@@ -145,11 +145,13 @@ func (i *Interruption) save(now time.Time) {
 	}
 }
 
-// plan notes the plan that follows. A node without a part in it has nothing to tell.
+// plan notes the plan that follows. A node without a part in it, or in the plan before, has nothing to tell: its newest step
+// may be long ago.
 func (i *Interruption) plan(state consensus.State, self plan.PeerID, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.on = i.on && state.Plan.Places(self); !i.on {
+		i.at = time.Time{}
 		return
 	}
 	i.next, i.marks[planMade] = state.Plan, now

@@ -82,6 +82,15 @@ func TestInterruption(t *testing.T) {
 	if _, ok := i.step(21, at(3)); ok {
 		t.Error("told by a node without a part in the plan")
 	}
+	i = Interruption{}
+	i.step(20, begun)
+	i.plan(state(20, 2), "another", at(1)) // steps go on elsewhere
+	i.plan(state(90, 3), "me", at(60))
+	i.End(state(90, 3), false, at(61))
+	i.plan(state(90, 4), "me", at(62))
+	if got, ok := i.step(91, at(63)); ok {
+		t.Errorf("%.0f s told, of which a node that had no part does not know", got.TotalS)
+	}
 }
 
 // TestInterruptionWithASubstitute: the parts until the first step with a substitute add up, on the substitute and on another node. A step
