@@ -4,7 +4,10 @@ import "slices"
 
 // splitRun is a step with split backwards under way. Simulate times the same programs.
 type splitRun struct {
-	orders [][]byte // by stage: what it has begun
+	// parent is the run before the newest pass, which is one of a stage; nil at the start.
+	parent *splitRun
+	op     Op
+	stage  int
 	// By stage: passes begun, and when the last of them ends.
 	forwards, inputs, weights []int
 	free                      []Nanos
@@ -20,7 +23,7 @@ type splitRun struct {
 func newSplitRun(p Split) *splitRun {
 	n := len(p.Costs.Stages)
 	r := &splitRun{
-		orders: make([][]byte, n), forwards: make([]int, n), inputs: make([]int, n), weights: make([]int, n), free: make([]Nanos, n), restored: make([]bool, n),
+		forwards: make([]int, n), inputs: make([]int, n), weights: make([]int, n), free: make([]Nanos, n), restored: make([]bool, n),
 		sent: make([]Nanos, 2*n), activations: make([][]Nanos, n), gradients: make([][]Nanos, n),
 	}
 	r.activations[0] = make([]Nanos, p.Micros)
@@ -92,27 +95,52 @@ func (r *splitRun) extend(p Split, below Nanos, children []*splitRun) []*splitRu
 	return children
 }
 
-// clone returns the run with everything its own that begin changes in place.
+// clone returns the run to go on from, with everything its own that begin changes in place.
 func (r *splitRun) clone() *splitRun {
-	c := *r
-	c.orders, c.free, c.sent = slices.Clone(r.orders), slices.Clone(r.free), slices.Clone(r.sent)
-	c.forwards, c.inputs, c.weights = slices.Clone(r.forwards), slices.Clone(r.inputs), slices.Clone(r.weights)
-	c.restored = slices.Clone(r.restored)
-	c.activations, c.gradients = slices.Clone(r.activations), slices.Clone(r.gradients)
+	c, n := *r, len(r.free)
+	c.parent = r
+	counts, times, tensors := make([]int, 0, 3*n), make([]Nanos, 0, 3*n), make([][]Nanos, 0, 2*n)
+	counts = append(append(append(counts, r.forwards...), r.inputs...), r.weights...)
+	times = append(append(times, r.free...), r.sent...)
+	tensors = append(append(tensors, r.activations...), r.gradients...)
+	c.forwards, c.inputs, c.weights = counts[:n], counts[n:2*n], counts[2*n:]
+	c.free, c.sent = times[:n], times[n:]
+	c.activations, c.gradients = tensors[:n], tensors[n:]
 	return &c
+}
+
+// orders returns by stage the passes of the run.
+func (r *splitRun) orders() []StageOrder {
+	letters := make([][]byte, len(r.free))
+	for ; r.parent != nil; r = r.parent {
+		if at := slices.Index(orderedOps, r.op); at >= 0 {
+			letters[r.stage] = append(letters[r.stage], orderOps[at])
+		}
+	}
+	orders := make([]StageOrder, len(letters))
+	for s := range letters {
+		slices.Reverse(letters[s])
+		orders[s] = StageOrder(letters[s])
+	}
+	return orders
+}
+
+// restore notes whether a stage has recomputed for its next input gradient.
+func (r *splitRun) restore(stage int, done bool) {
+	if r.restored[stage] != done {
+		r.restored = slices.Clone(r.restored)
+		r.restored[stage] = done
+	}
 }
 
 // begin has a stage do a pass.
 func (r *splitRun) begin(p Split, stage int, n pass) {
 	r.idle += n.start - r.free[stage]
-	r.free[stage] = n.end
-	letter := byte('W')
+	r.free[stage], r.op, r.stage = n.end, n.op, stage
 	switch n.op {
 	case Recompute:
-		r.restored[stage] = true
-		return
+		r.restore(stage, true)
 	case Forward:
-		letter = 'F'
 		r.forwards[stage]++
 		r.activations[stage] = r.activations[stage][1:]
 		if last := len(r.free) - 1; stage == last {
@@ -122,8 +150,7 @@ func (r *splitRun) begin(p Split, stage int, n pass) {
 			r.activations[stage+1] = append(slices.Clip(r.activations[stage+1]), at)
 		}
 	case BackwardInput:
-		letter = 'I'
-		r.restored[stage] = false
+		r.restore(stage, false)
 		r.inputs[stage]++
 		r.gradients[stage] = r.gradients[stage][1:]
 		if stage > 0 {
@@ -133,7 +160,6 @@ func (r *splitRun) begin(p Split, stage int, n pass) {
 	default:
 		r.weights[stage]++
 	}
-	r.orders[stage] = append(slices.Clip(r.orders[stage]), letter)
 }
 
 // send returns when a tensor that was made at some time arrives at the other end of a link.
@@ -182,7 +208,11 @@ func (r *splitRun) dominates(o *splitRun) bool {
 func (r *splitRun) bound(p Split) (bound Nanos) {
 	n := len(r.free)
 	// By stage: when its next forward and its next input gradient begin at the earliest, and when the last ones end.
-	begin, end := make([]Nanos, n), make([]Nanos, n)
+	var few [32]Nanos
+	begin, end := few[:len(few)/2], few[len(few)/2:]
+	if n > len(begin) {
+		begin, end = make([]Nanos, n), make([]Nanos, n)
+	}
 	for s, t := range p.Costs.Stages {
 		left := Nanos(p.Micros - r.forwards[s])
 		if left == 0 {

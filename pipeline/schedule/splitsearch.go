@@ -47,8 +47,8 @@ type Orders struct {
 // ErrNoOrder is returned where no orders end within Split.Most.
 var ErrNoOrder = fmt.Errorf("%w: no order of the passes ends in time", ErrBadShape)
 
-// leanWidth is the width of the searches for less memory.
-const leanWidth = 4
+// leanPart is how many times narrower the searches for less memory are.
+const leanPart = 16
 
 // Choose finds the orders that end first. Then it looks for as soon an end with fewer micro-batches in flight, on the first
 // stage before the later ones, as far as narrow searches find it. Errors wrap ErrBadCosts or ErrBadShape.
@@ -65,7 +65,7 @@ func (p Split) Choose() (Orders, error) {
 	for r := range p.Caps {
 		for low := 1; low < best.Peak[r]; {
 			p.Caps[r] = (low + best.Peak[r]) / 2
-			if less, ok := p.search(min(leanWidth, p.Width), p.Most+1); ok {
+			if less, ok := p.search(max(1, p.Width/leanPart), p.Most+1); ok {
 				best = less
 			} else {
 				low = p.Caps[r] + 1
@@ -187,9 +187,9 @@ func (p Split) search(width int, below Nanos) (best Orders, ok bool) {
 	}
 	end := level[0]
 	best.Makespan = slices.Max(end.free)
-	for _, order := range end.orders {
-		best.Stages = append(best.Stages, StageOrder(order))
-		best.Peak = append(best.Peak, StageOrder(order).peak())
+	best.Stages = end.orders()
+	for _, order := range best.Stages {
+		best.Peak = append(best.Peak, order.peak())
 	}
 	return best, true
 }
