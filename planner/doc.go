@@ -26,7 +26,8 @@
 //     their programs [ordering.go, package layout]; and about how long a step takes.
 //  6. rank: the best by estimate are simulated [rank.go, package sim]. settle repeats all that from
 //     there, until a plan that was just made would be kept.
-//  7. withGroups: several chunks of layers on each device, where the run asks for no schedule [groups.go].
+//  7. withGroups: several chunks of layers on each device, where the run asks for no schedule, or
+//     split backwards in the orders that suit the links, where it asks for those [groups.go].
 //  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload
 //     that bring nothing [prune.go], widen takes the most exact codecs.
 //  9. write, explain: the plan and its reasons [draft.go, explain.go].

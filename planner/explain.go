@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/elastic"
 	"pnode/planner/layout"
 	"pnode/planner/partition"
 	"pnode/planner/plan"
@@ -86,6 +87,10 @@ func (e explainer) groups() []plan.Reason {
 	if k.proven {
 		best = " (no others end sooner)"
 	}
+	if k.order.spec.Kind != elastic.GroupsKind {
+		return []plan.Reason{{Kind: plan.ReasonOrders, Nanos: int64(plain.step()), Text: fmt.Sprintf("%s fills waits%s: a step in 1f1b would be %s, %s longer, %s",
+			k.order.spec.Short(), best, plan.Time(plain.step()), plan.Permille(slower(k.step(), plain.step())), boundText(e.problem, plain))}}
+	}
 	return []plan.Reason{{Kind: plan.ReasonGroups, Nanos: int64(plain.step()), Text: fmt.Sprintf("%d chunks of layers a device, in groups%s: filling and draining take less of a step, which in 1f1b with one chunk would be %s, %s longer, %s; %d times the messages keep the busiest link busy for %s",
 		chunks, best, plan.Time(plain.step()), plan.Permille(slower(k.step(), plain.step())), boundText(e.problem, plain), chunks, plan.Time(k.layout.BusiestLink(k.model)))}}
 }
@@ -110,7 +115,7 @@ func boundText(of *problem, k *candidate) string {
 		}
 		busiest, computes := k.layout.Busiest(k.model)
 		return fmt.Sprintf("bound by %s: %s computes %s of the %s that the passes take, the rest is filling, draining and messages",
-			k.order.spec, of.name(busiest), plan.Time(computes), plan.Time(k.layout.End))
+			k.order.spec.Short(), of.name(busiest), plan.Time(computes), plan.Time(k.layout.End))
 	}
 	r := k.result.Slowest
 	p, pipes, micros := k.pipes[r], k.result.Pipelines[r], schedule.Nanos(k.shares[r])

@@ -24,23 +24,29 @@ const (
 	groupTries = 4
 	// groupWork bounds the actions that are timed in one look for groups.
 	groupWork = 1 << 22
+	// splitWidth is how many steps under way a look for split backwards compares at most, of longer steps fewer:
+	// splitWork in all.
+	splitWidth = 32
+	splitWork  = 1 << 11
 )
 
-// grouped reports whether a plan has groups that a run did not ask for.
+// splitKind names schedules in the orders that a schedule.Split finds.
+const splitKind = "zb-elastic"
+
+// grouped reports whether a plan has groups that a run did not ask for, or orders of split backwards that it did not name.
 func (s *search) grouped(p plan.Plan) bool {
 	spec, err := schedule.ParseSpec(p.Schedule)
-	return err == nil && s.order.open && spec.Kind == elastic.GroupsKind
+	return err == nil && (s.order.open && spec.Kind == elastic.GroupsKind || s.order.split && spec.Kind == splitKind)
 }
 
 // withGroups adds to ranked candidates those among them whose devices hold several chunks of layers,
 // which micro-batches go through in groups, where that is worth it. A plan in force that has groups
-// keeps some while they are no slower.
+// keeps some while they are no slower. In a run that asks for split backwards these take the groups' place.
 func (s *search) withGroups(ctx context.Context, ranked []*candidate) []*candidate {
-	if !s.order.open {
+	if !s.order.open && !s.order.split {
 		return ranked
 	}
 	plain := ranked[0].step()
-	worth := plain - plain*groupGainPercent/100
 	keeps := s.in.Previous != nil && s.grouped(*s.in.Previous)
 	var groups []*candidate
 	tried := map[shape]bool{}
@@ -48,13 +54,11 @@ func (s *search) withGroups(ctx context.Context, ranked []*candidate) []*candida
 		if ctx.Err() != nil {
 			break // the caller drops what has been found
 		}
-		most := worth
-		if keeps && k.kept {
-			most = plain
-		} else if tried[k.shape] || len(tried) >= groupShapes {
+		keep := keeps && k.kept
+		if !keep && (tried[k.shape] || len(tried) >= groupShapes) {
 			continue
 		}
-		g, looked := s.inGroups(k, most)
+		g, looked := s.inGroups(k, plain, keep)
 		if looked {
 			tried[k.shape] = true
 		}
@@ -67,18 +71,25 @@ func (s *search) withGroups(ctx context.Context, ranked []*candidate) []*candida
 	return all
 }
 
-// inGroups returns a candidate with the chunks and groups of the shortest step, nil where that is
-// longer than most. looked reports whether more than a bound was needed to know.
-func (s *search) inGroups(k *candidate, most schedule.Nanos) (best *candidate, looked bool) {
+// inGroups returns a candidate with the split backwards, or the chunks and groups, of the shortest step, nil where that gains
+// too little of a step in 1F1B, or nothing where it is to be kept. looked reports whether more than a bound was needed to know.
+func (s *search) inGroups(k *candidate, plain schedule.Nanos, keep bool) (best *candidate, looked bool) {
 	if k.shape.stages < 2 || slices.Max(k.shares) > slices.Min(k.shares) {
 		return nil, false // one list of groups has to add up to every replica's micro-batches
 	}
-	for chunks := 2; chunks <= maxChunks; chunks++ {
+	most, first, last := plain-plain*groupGainPercent/100, 2, maxChunks
+	if s.order.split {
+		first, last = 1, 1
+	}
+	if keep || s.order.split {
+		most = plain
+	}
+	for chunks := first; chunks <= last; chunks++ {
 		p, ok := s.interleaving(k, chunks)
 		if !ok || 2*s.in.Run.Train.Micros*len(p.Costs.Stages) > groupActions {
 			break
 		}
-		if p.Bound() > most-k.job.Tail() {
+		if orderBound(p) > most-k.job.Tail() {
 			continue
 		}
 		looked = true
@@ -90,6 +101,30 @@ func (s *search) inGroups(k *candidate, most schedule.Nanos) (best *candidate, l
 		return nil, looked // the reason names the step that the groups replace
 	}
 	return best, looked
+}
+
+// splitOf returns a pipeline with one chunk a device as a problem of split backwards.
+func splitOf(p elastic.Interleaving) schedule.Split {
+	return schedule.Split{Costs: p.Costs, Micros: p.Micros, Caps: p.Caps, Width: max(2, min(splitWidth, splitWork/(3*p.Micros*p.Workers)))}
+}
+
+// orderBound returns a time that no order of a pipeline's passes ends before.
+func orderBound(p elastic.Interleaving) schedule.Nanos {
+	if p.Workers == len(p.Costs.Stages) {
+		return splitOf(p).Bound()
+	}
+	return p.Bound()
+}
+
+// bestOrder returns the schedule that ends first: split backwards with one chunk a device, else groups. proven reports that no
+// other one of its kind ends sooner.
+func bestOrder(p elastic.Interleaving) (spec schedule.Spec, proven bool, err error) {
+	if p.Workers == len(p.Costs.Stages) {
+		o, err := splitOf(p).Choose()
+		return schedule.Spec{Kind: splitKind, Params: []schedule.Param{{Name: "order", Orders: o.Stages}}}, o.Proven, err
+	}
+	g, err := elastic.ChooseGroups(p)
+	return g.Spec(p), g.Proven, err
 }
 
 // interleaving returns a candidate with so many chunks on each device, and what stages and messages
@@ -147,18 +182,20 @@ func late(costs schedule.Costs) schedule.Costs {
 	return costs
 }
 
-// fitGroups returns a candidate in the groups that end first with what its devices have to recompute
+// fitGroups returns a candidate in the orders or groups that end first with what its devices have to recompute
 // to have room for them, or in those for which nothing has to be; nil where none are.
 func (s *search) fitGroups(k *candidate, p elastic.Interleaving) (best *candidate) {
-	p.Costs = late(p.Costs)
+	if p.Workers < len(p.Costs.Stages) {
+		p.Costs = late(p.Costs)
+	}
 	for range groupTries {
-		g, err := elastic.ChooseGroups(p)
+		spec, proven, err := bestOrder(p)
 		if err != nil {
 			break
 		}
 		next := &candidate{
-			shape: k.shape, order: ordering{spec: g.Spec(p), copies: 1}, model: k.model,
-			pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: g.Proven,
+			shape: k.shape, order: ordering{spec: spec, copies: 1}, model: k.model,
+			pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: proven,
 		}
 		if _, err := schedule.ParseSpec(next.order.spec.String()); err != nil {
 			break // no plan can name such groups

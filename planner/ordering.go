@@ -17,13 +17,17 @@ type ordering struct {
 	// open reports that the run asks for no schedule: the planner may take groups where they end
 	// sooner.
 	open bool
+	// split reports that the run asks for split backwards in the orders that suit its links: what is cut in 1F1B has
+	// them where steps are short enough to look for some.
+	split bool
 }
 
 // newOrdering reads a TrainSpec's Schedule, for its model. Errors wrap schedule.ErrBadSpec or
 // model.ErrBadConfig.
 func newOrdering(text string, m model.Config) (ordering, error) {
 	open := text == ""
-	if open {
+	split := text == splitKind
+	if open || split {
 		text = plan.ScheduleName
 	}
 	spec, err := schedule.ParseSpec(text)
@@ -33,7 +37,7 @@ func newOrdering(text string, m model.Config) (ordering, error) {
 	if err != nil {
 		return ordering{}, err
 	}
-	return ordering{spec, spec.Replicas(), open}, nil
+	return ordering{spec, spec.Replicas(), open, split}, nil
 }
 
 // elastic reports whether warm-ups alone say in which order each worker computes. Then memory and

@@ -8,7 +8,6 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
-	"pnode/planner/elastic"
 	"pnode/planner/partition"
 	"pnode/planner/plan"
 )
@@ -202,13 +201,17 @@ func (r *reselection) regroup(out Reselection) (Reselection, error) {
 	if err != nil {
 		return out, err
 	}
-	what := "other groups for the same chunks"
+	what, plainly := "other groups for the same chunks", "one chunk a device"
+	if len(now.layout.Rows[0]) == now.shape.stages {
+		what, plainly = "other orders of the same stages", plan.ScheduleName
+	}
 	if !gains(out.usual(), best.step()) {
 		plain, err := r.ungrouped(now)
 		if err == nil && plain.step() < best.step() {
-			what, best, out.InPlace = "one chunk a device", plain, false
+			what, best = plainly, plain
 			if p, err = r.write(plain); err == nil {
 				r.assignHolders(&p)
+				out.InPlace = slices.EqualFunc(p.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 			}
 		}
 		if err != nil && !errors.Is(err, ErrNoFit) {
@@ -217,22 +220,40 @@ func (r *reselection) regroup(out Reselection) (Reselection, error) {
 	}
 	p.Generation, p.Start = r.in.Generation, r.in.Start
 	out.Plan, out.Then = p, best.step()
-	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", p.ScheduleChoice(), r.current.Schedule)
+	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", shortly(p), shortly(r.current))
 	out.Reasons = explain(r.search, best, nil)
 	return out, nil
+}
+
+// shortly names a plan's schedule without orders.
+func shortly(p plan.Plan) string {
+	choice := p.ScheduleChoice()
+	if spec, err := schedule.ParseSpec(choice.Schedule); err == nil {
+		choice.Schedule = spec.Short()
+	}
+	return choice.String()
 }
 
 // otherGroups returns the best ones for the chunks of a running plan, which stays where they are no
 // better.
 func (r *reselection) otherGroups(now *candidate) (*candidate, plan.Plan, error) {
+	for _, row := range now.layout.Rows {
+		for st, at := range row {
+			if at.Device != row[st%now.shape.stages].Device {
+				return now, r.current, nil // chunks that go down and up have no groups
+			}
+		}
+	}
 	p := interleaved(now.shape.stages, slices.Max(now.shares), now.model.Timing(now.layout.Rows, now.layout.Codecs))
-	p.Costs = late(p.Costs)
+	if p.Workers < len(p.Costs.Stages) {
+		p.Costs = late(p.Costs)
+	}
 	for range groupTries {
-		g, err := elastic.ChooseGroups(p)
+		spec, _, err := bestOrder(p)
 		if err != nil {
 			break // no others have room
 		}
-		next, err := r.current.WithSchedule(plan.ScheduleChoice{Schedule: g.Spec(p).String()})
+		next, err := r.current.WithSchedule(plan.ScheduleChoice{Schedule: spec.String()})
 		if err != nil {
 			return nil, plan.Plan{}, err
 		}
@@ -280,7 +301,8 @@ func joined(now *candidate, replica plan.Replica, workers int, stages []Measured
 		if seen.Replica != replica || seen.Stage < 0 || int(seen.Stage) >= len(row) {
 			continue
 		}
-		w, at, again := int(seen.Stage)%workers, row[seen.Stage], schedule.Nanos(0)
+		at, again := row[seen.Stage], schedule.Nanos(0)
+		w := slices.IndexFunc(row, func(s cost.Stage) bool { return s.Device == at.Device })
 		for i, level := range at.Levels {
 			if level != model.RecomputeNothing {
 				again += now.model.Again(at, i, level).Time

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/node/api"
+	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -28,7 +29,11 @@ func summarize(p plan.Plan, reasons []string) string {
 		}
 	}
 	if p.Schedule != plan.ScheduleName {
-		text += fmt.Sprintf(" on %s under %s", plan.Count(len(p.Workers()), "device"), p.Schedule)
+		name := p.Schedule
+		if spec, err := schedule.ParseSpec(name); err == nil {
+			name = spec.Short()
+		}
+		text += fmt.Sprintf(" on %s under %s", plan.Count(len(p.Workers()), "device"), name)
 	}
 	if precision := p.PrecisionText(); precision != "" {
 		text += ", " + precision

@@ -115,7 +115,7 @@ func zeroBubbleKinds() []Kind {
 		},
 		{
 			Name: "zb-elastic", Title: "split backwards in the orders that end first on given links",
-			Params: []string{orderParam}, Defaults: "order by links and caps, as if all passes took as long in a run", Memory: "by links and caps, as little as the shortest step allows", Bubble: "the least of all orders with one stage a worker, where proven",
+			Params: []string{orderParam}, Defaults: "order by times, links and caps", Memory: "by links and caps, as little as the shortest step allows", Bubble: "the least of all orders with one stage a worker, where proven",
 			Source: "the goal is the automatic schedule's of Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024; the search is Split's",
 			Make:   ZBElastic,
 		},

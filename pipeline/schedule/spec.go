@@ -166,6 +166,12 @@ func (s Spec) String() string {
 	return string(b)
 }
 
+// Short is the text form for people: without orders, which are long.
+func (s Spec) Short() string {
+	s.Params = slices.DeleteFunc(slices.Clone(s.Params), func(p Param) bool { return p.Orders != nil })
+	return s.String()
+}
+
 // ParseSpec reads the text form. It accepts canonical text of a known kind with parameters
 // of that kind only; whether they fit a Group is Build's to say.
 func ParseSpec(text string) (Spec, error) {

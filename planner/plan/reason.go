@@ -18,6 +18,8 @@ const (
 	ReasonBound ReasonKind = "bound"
 	// ReasonGroups says why each device holds several stages, which micro-batches go through in groups.
 	ReasonGroups ReasonKind = "groups"
+	// ReasonOrders says why a step of few micro-batches has another order than 1F1B.
+	ReasonOrders ReasonKind = "orders"
 	// ReasonStageTime says what one stage does and takes.
 	ReasonStageTime ReasonKind = "stage"
 	// ReasonCodec names a boundary that sends fewer bits, and why.
