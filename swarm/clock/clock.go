@@ -32,14 +32,23 @@ type Clock struct {
 	begun    time.Time
 	comeBack bool
 
-	mu   sync.Mutex // guards said
-	said map[plan.PeerID]word
+	mu     sync.Mutex // guards the rest
+	said   map[plan.PeerID]word
+	order  []word        // all of said, the earliest clock first
+	oldest time.Duration // no word came earlier than that after begun
 }
 
-// word holds what a member's clock said when its word came.
+// word holds what a member's clock says. Until its next word that clock runs as this machine's monotonic one does, so the order of
+// two members' clocks stays as it is.
 type word struct {
-	time  time.Time
-	after time.Duration // since Clock.begun
+	member plan.PeerID
+	begun  time.Time     // what it said at Clock.begun, by its newest word
+	came   time.Duration // after Clock.begun
+}
+
+// compare orders words by their clocks.
+func (w word) compare(o word) int {
+	return cmp.Or(w.begun.Compare(o.begun), cmp.Compare(w.member, o.member))
 }
 
 // New returns a clock that has heard nobody. own is this machine's clock, nil for the system's. A node that comes back to
@@ -59,12 +68,31 @@ func (c *Clock) Note(member plan.PeerID, says time.Time) {
 	after := time.Since(c.begun)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p, w := range c.said {
-		if after-w.after > forgetAfter {
-			delete(c.said, p)
-		}
+	c.forget(after)
+	if old, ok := c.said[member]; ok {
+		i, _ := slices.BinarySearchFunc(c.order, old, word.compare)
+		c.order = slices.Delete(c.order, i, i+1)
 	}
-	c.said[member] = word{says.Round(0), after}
+	w := word{member, says.Round(0).Add(-after), after}
+	i, _ := slices.BinarySearchFunc(c.order, w, word.compare)
+	c.order = slices.Insert(c.order, i, w)
+	c.said[member] = w
+}
+
+// forget drops the words that are too old to count. Callers hold mu.
+func (c *Clock) forget(after time.Duration) {
+	if after-c.oldest <= forgetAfter {
+		return
+	}
+	c.oldest = after
+	c.order = slices.DeleteFunc(c.order, func(w word) bool {
+		if after-w.came > forgetAfter {
+			delete(c.said, w.member)
+			return true
+		}
+		c.oldest = min(c.oldest, w.came)
+		return false
+	})
 }
 
 // Reading holds the time by one clock. Its zero Member is this machine.
@@ -73,43 +101,70 @@ type Reading struct {
 	Time   time.Time
 }
 
-// read returns what the clocks say now, the earliest first.
-func (c *Clock) read() []Reading {
-	all := []Reading{{Time: c.Own()}}
-	after := time.Since(c.begun)
-	c.mu.Lock()
-	for p, w := range c.said {
-		if after-w.after <= forgetAfter {
-			all = append(all, Reading{p, w.time.Add(after - w.after)})
-		}
-	}
-	c.mu.Unlock()
-	slices.SortFunc(all, func(a, b Reading) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Member, b.Member)) })
+// clocks holds what all clocks say at one moment. Of words it borrows the order, so that its caller holds mu.
+type clocks struct {
+	own   time.Time
+	at    int // the place of own among the others
+	after time.Duration
+	words []word
+}
+
+// clocks returns what the clocks say now. Callers hold mu.
+func (c *Clock) clocks() clocks {
+	all := clocks{own: c.Own(), after: time.Since(c.begun)}
+	c.forget(all.after)
+	all.words = c.order
+	all.at, _ = slices.BinarySearchFunc(c.order, all.own.Add(-all.after), func(w word, own time.Time) int { return w.begun.Compare(own) })
 	return all
+}
+
+// reading returns one of them, the earliest first.
+func (a clocks) reading(i int) Reading {
+	switch {
+	case i == a.at:
+		return Reading{Time: a.own}
+	case i > a.at:
+		i--
+	}
+	return Reading{a.words[i].member, a.words[i].begun.Add(a.after)}
+}
+
+// middle returns the times of the two in the middle, which is twice the same where one is.
+func (a clocks) middle() (earlier, later time.Time) {
+	return a.reading(len(a.words) / 2).Time, a.reading((len(a.words) + 1) / 2).Time
+}
+
+// now returns the time by all of them.
+func (a clocks) now() time.Time {
+	earlier, later := a.middle()
+	switch {
+	case a.own.Before(earlier):
+		return earlier
+	case a.own.After(later):
+		return later
+	}
+	return a.own
 }
 
 // Now returns the time by the members' median clock. Where two are in the middle it is this machine's own, or the nearest
 // to it of what lies between them.
 func (c *Clock) Now() time.Time {
-	own, all := c.Own(), c.read()
-	earlier, later := all[(len(all)-1)/2].Time, all[len(all)/2].Time
-	switch {
-	case own.Before(earlier):
-		return earlier
-	case own.After(later):
-		return later
-	}
-	return own
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clocks().now()
 }
 
 // Earliest is Now for the question whether a membership is over, in favour of the member: the earlier of two clocks in
 // the middle counts. It is the zero time while a node that comes back may have the wrong time and has heard nobody.
 func (c *Clock) Earliest() time.Time {
-	all := c.read()
-	if len(all) == 1 && c.comeBack && time.Since(c.begun) < confirmTime {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.clocks()
+	if len(all.words) == 0 && c.comeBack && all.after < confirmTime {
 		return time.Time{}
 	}
-	return all[(len(all)-1)/2].Time
+	earlier, _ := all.middle()
+	return earlier
 }
 
 // Astray is a clock that is off.
@@ -123,17 +178,17 @@ type Astray struct {
 
 // Astray returns the clocks that are further than Off from the members' time.
 func (c *Clock) Astray() (off []Astray) {
-	now, all := c.Now(), c.read()
-	agree := 0
-	for _, r := range all {
-		if r.Time.Sub(now).Abs() <= Off {
-			agree++
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.clocks()
+	n, now := len(all.words)+1, all.now()
+	for i := range n {
+		if r := all.reading(i); r.Time.Sub(now).Abs() > Off {
+			off = append(off, Astray{Member: r.Member, By: r.Time.Sub(now)})
 		}
 	}
-	for _, r := range all {
-		if by := r.Time.Sub(now); by.Abs() > Off {
-			off = append(off, Astray{r.Member, by, 2*agree > len(all)})
-		}
+	for i := range off {
+		off[i].Sure = 2*(n-len(off)) > n
 	}
 	return off
 }

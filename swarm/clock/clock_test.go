@@ -1,6 +1,9 @@
 package clock
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,3 +105,73 @@ func TestWhoComesBackAsksFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestTheMiddleIsThatOfAllClocks: whatever members say, and when, the time is the one that sorting all clocks gives.
+func TestTheMiddleIsThatOfAllClocks(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			own, begun := &wall{}, time.Now()
+			clock := New(own.now, false)
+			type heard struct{ off, at time.Duration }
+			said := map[plan.PeerID]heard{}
+			for range 200 {
+				switch random.IntN(5) {
+				case 0:
+					own.by = time.Duration(random.IntN(7)-3) * time.Second
+				case 1:
+					time.Sleep(time.Duration(random.IntN(12)) * time.Second)
+				default:
+					member, off := plan.PeerID(rune('a'+random.IntN(8))), time.Duration(random.IntN(7)-3)*time.Second
+					clock.Note(member, time.Now().Add(off))
+					said[member] = heard{off, time.Since(begun)}
+				}
+				all := []time.Duration{own.by}
+				for _, h := range said {
+					if time.Since(begun)-h.at <= forgetAfter {
+						all = append(all, h.off)
+					}
+				}
+				slices.Sort(all)
+				earlier, later := all[(len(all)-1)/2], all[len(all)/2]
+				if got := time.Until(clock.Earliest()); got != earlier {
+					t.Fatalf("seed %d: the earliest is off by %v, want %v of %v", seed, got, earlier, all)
+				}
+				if got, want := time.Until(clock.Now()), min(max(own.by, earlier), later); got != want {
+					t.Fatalf("seed %d: now is off by %v, want %v of %v", seed, got, want, all)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEarliest asks as often as messages come, BenchmarkNote hears as often as heartbeats do.
+func BenchmarkEarliest(b *testing.B) {
+	forEachSize(b, func(b *testing.B, clock *Clock, _ int) {
+		for b.Loop() {
+			clock.Earliest()
+		}
+	})
+}
+
+func BenchmarkNote(b *testing.B) {
+	forEachSize(b, func(b *testing.B, clock *Clock, members int) {
+		for i := 0; b.Loop(); i++ {
+			clock.Note(member(i%members), time.Now())
+		}
+	})
+}
+
+func forEachSize(b *testing.B, f func(b *testing.B, clock *Clock, members int)) {
+	for _, members := range []int{10, 50, 500} {
+		b.Run(fmt.Sprint(members), func(b *testing.B) {
+			clock := New(nil, false)
+			for i := range members {
+				clock.Note(member(i), time.Now())
+			}
+			f(b, clock, members)
+		})
+	}
+}
+
+func member(i int) plan.PeerID { return plan.PeerID(fmt.Sprint("member-", i)) }
