@@ -28,7 +28,7 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 	s.report = &report
 	s.overflow.report(s.worker.Peer, report)
 	if s.replays() {
-		return s.madeBefore(report)
+		return s.committedBefore(report)
 	}
 	if !s.coordinates() {
 		frame := wire.Frame{Tag: s.controlTag(s.worker, wire.KindReport, s.step), Payload: wire.AppendReport(nil, report)}
@@ -64,15 +64,15 @@ func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evalua
 		reports = append(reports, theirs)
 	}
 	commit := s.commitOf(s.step, reports)
-	if i := slices.IndexFunc(s.cfg.Made, func(c wire.Commit) bool { return c.Step == s.step }); i >= 0 {
-		made := s.cfg.Made[i]
-		if err := s.checkCommit(s.step, made, report); err != nil {
-			return wire.Commit{}, fmt.Errorf("%w: %v", ErrMade, err)
+	if i := slices.IndexFunc(s.cfg.Committed, func(c wire.Commit) bool { return c.Step == s.step }); i >= 0 {
+		committed := s.cfg.Committed[i]
+		if err := s.checkCommit(s.step, committed, report); err != nil {
+			return wire.Commit{}, fmt.Errorf("%w: %v", ErrOtherCommit, err)
 		}
-		if !alike(commit, made) {
-			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrMade, s.step, commit.Loss, commit.Norm, made.Loss, made.Norm)
+		if !alike(commit, committed) {
+			return wire.Commit{}, fmt.Errorf("%w: step %d has loss %v and norm %v, not %v and %v", ErrOtherCommit, s.step, commit.Loss, commit.Norm, committed.Loss, committed.Norm)
 		}
-		commit = made
+		commit = committed
 	} else {
 		s.cfg.decide(&s.program, &commit)
 		commit.HeldOut, commit.HeldOutF32 = e.heldOut, e.f32
@@ -108,28 +108,28 @@ func (c *Config) decide(p *program, commit *wire.Commit) {
 	commit.Next = next
 }
 
-// ErrMade is wrapped by the error of a coordinator's substitute about a commit that it was given and that does not follow from
+// ErrOtherCommit is wrapped by the error of a coordinator's substitute about a commit that it was given and that does not follow from
 // the reports of its step.
-var ErrMade = errors.New("pipeline: this is not the commit that was made")
+var ErrOtherCommit = errors.New("pipeline: this is not the commit that was made")
 
-// madeSlack is by how much a loss or a norm may be off the one that another kind of device computes.
-const madeSlack = 0.01
+// commitSlack is by how much a loss or a norm may be off the one that another kind of device computes.
+const commitSlack = 0.01
 
-// repeatClosing returns the commit after the last update, which is of no step: the one among those that a lost coordinator had made, or else
+// repeatClosing returns the commit after the last update, which is of no step: the one among all that a lost coordinator had committed, or else
 // the own one. Not every device can measure the held-out loss in float32, so the one of before counts.
 func (p *program) repeatClosing(all []wire.Commit, own wire.Commit) (wire.Commit, error) {
 	i := slices.IndexFunc(all, func(c wire.Commit) bool { return c.Step == 0 })
 	if i < 0 {
 		return own, nil
 	}
-	made := all[i]
-	if err := p.checkClosing(p.spec.Train.Steps+1, made); err != nil {
-		return own, fmt.Errorf("%w: %v", ErrMade, err)
+	committed := all[i]
+	if err := p.checkClosing(p.spec.Train.Steps+1, committed); err != nil {
+		return own, fmt.Errorf("%w: %v", ErrOtherCommit, err)
 	}
-	if (own.HeldOut == nil) != (made.HeldOut == nil) || own.HeldOut != nil && !near(*own.HeldOut, *made.HeldOut) {
-		return own, fmt.Errorf("%w: the held-out loss of the finished model is another one", ErrMade)
+	if (own.HeldOut == nil) != (committed.HeldOut == nil) || own.HeldOut != nil && !near(*own.HeldOut, *committed.HeldOut) {
+		return own, fmt.Errorf("%w: the held-out loss of the finished model is another one", ErrOtherCommit)
 	}
-	return made, nil
+	return committed, nil
 }
 
 // alike reports whether two commits of a step may follow from the same reports, but for how devices round.
@@ -139,7 +139,7 @@ func alike(a, b wire.Commit) bool {
 
 // near reports whether two losses or norms may be the same one, but for how devices round.
 func near(x, y float64) bool {
-	return math.Abs(x-y) <= madeSlack*max(math.Abs(x), math.Abs(y)) || overflowed(x) && overflowed(y)
+	return math.Abs(x-y) <= commitSlack*max(math.Abs(x), math.Abs(y)) || overflowed(x) && overflowed(y)
 }
 
 // repeatTaken sends the commit that a lost coordinator's substitute begins after to all others: that one may have sent it to some.
@@ -154,9 +154,9 @@ func (w *Worker) repeatTaken(ctx context.Context) error {
 // replays reports whether the step's commit was made before.
 func (s *stepRun) replays() bool { return s.cfg.Replay != nil }
 
-// madeBefore returns the commit of a step that is computed again, once it follows from the report. The last one
+// committedBefore returns the commit of a step that is computed again, once it follows from the report. The last one
 // ends the replay.
-func (s *stepRun) madeBefore(report wire.Report) (wire.Commit, error) {
+func (s *stepRun) committedBefore(report wire.Report) (wire.Commit, error) {
 	i := int(s.step - s.plan.Start - 1)
 	if i < 0 || i >= len(s.cfg.Replay) {
 		return wire.Commit{}, fmt.Errorf("%w: step %d is replayed with %d commits after step %d", ErrBadConfig, s.step, len(s.cfg.Replay), s.plan.Start)

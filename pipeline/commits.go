@@ -91,9 +91,9 @@ func (c *Commits) UpTo(last plan.Step, p plan.Plan) (commits []wire.Commit, err 
 }
 
 // Repeated returns what a lost coordinator's substitute repeats that begins with a plan's start. newest is the newest commit that anybody has,
-// and is of a step. Where that is the start's it is for Config.Taken, since some may lack it; else all since the start are for Config.Made. ask
+// and is of a step. Where that is the start's it is for Config.Taken, since some may lack it; else all since the start are for Config.Committed. ask
 // returns one that did not come here: the lost one may have evaluated the finished model without this node.
-func (c *Commits) Repeated(step plan.Step, newest wire.Commit, p plan.Plan, ask func(plan.Step) (wire.Commit, error)) (taken wire.Commit, made []wire.Commit, err error) {
+func (c *Commits) Repeated(step plan.Step, newest wire.Commit, p plan.Plan, ask func(plan.Step) (wire.Commit, error)) (taken wire.Commit, committed []wire.Commit, err error) {
 	switch {
 	case step < p.Start:
 		return wire.Commit{}, nil, nil
@@ -107,9 +107,9 @@ func (c *Commits) Repeated(step plan.Step, newest wire.Commit, p plan.Plan, ask 
 				return wire.Commit{}, nil, fmt.Errorf("pipeline: the commit of step %d: %w", before, err)
 			}
 		}
-		made = append(made, commit)
+		committed = append(committed, commit)
 	}
-	return wire.Commit{}, append(made, newest), nil
+	return wire.Commit{}, append(committed, newest), nil
 }
 
 // From returns a plan as its workers went on with it after a step: with that step as its start, and the schedule that commits

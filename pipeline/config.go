@@ -41,7 +41,7 @@ type Keeper interface {
 	Load(ctx context.Context, layer int, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Unmeasured, Made, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Unmeasured, Committed, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -74,9 +74,9 @@ type Config struct {
 	// Unmeasured says that no worker has float32 shadows at the plan's start any more, since an evaluation went without them: this one
 	// makes none either before another schedule begins.
 	Unmeasured bool
-	// Made holds commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
+	// Committed holds the commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
 	// substitute repeats them. One of step 0 is that after the last update. Nil: nobody has any.
-	Made []wire.Commit
+	Committed []wire.Commit
 	// Commits takes in the commits of the steps.
 	Commits *Commits
 	// From holds the worker of the generation before on the device, after Keep. State that the plan has here unchanged

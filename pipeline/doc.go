@@ -94,7 +94,7 @@
 // begin with a checkpoint of the generation, and the schedule that the plan had come to (Commits.From): it takes the commits of the steps since
 // as they came, and what it sends of these is dropped.
 // The coordinator's substitute sends the commit of its first state's step to all, since some may lack it (Config.Taken), and repeats those
-// after it that somebody has (Config.Made) [commit.go].
+// after it that somebody has (Config.Committed) [commit.go].
 //
 // # Concurrency
 //

@@ -379,7 +379,7 @@ func (r *lossRun) repeat(c *Config) {
 	if taken.Step > 0 {
 		c.Taken = taken
 	}
-	c.Made, c.Commits = made, r.commits
+	c.Committed, c.Commits = made, r.commits
 }
 
 // memory returns how substitutes go on from the state in another peer's memory, after which step, and what each calls once it has loaded.

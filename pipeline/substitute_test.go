@@ -226,10 +226,10 @@ func TestOnlyACommitThatFollowsIsRepeated(t *testing.T) {
 		{nil, wire.Commit{HeldOut: &two}, nil},
 		{[]wire.Commit{{Step: run.Train.Steps, Loss: 2}}, wire.Commit{HeldOut: &two}, nil},
 		{[]wire.Commit{{HeldOut: &near}}, wire.Commit{HeldOut: &near}, nil},
-		{[]wire.Commit{{HeldOut: &far}}, wire.Commit{}, ErrMade},
+		{[]wire.Commit{{HeldOut: &far}}, wire.Commit{}, ErrOtherCommit},
 		{[]wire.Commit{{HeldOut: &two, HeldOutF32: &two}}, wire.Commit{HeldOut: &two, HeldOutF32: &two}, nil},
-		{[]wire.Commit{{}}, wire.Commit{}, ErrMade},
-		{[]wire.Commit{{HeldOut: &two, Save: true}}, wire.Commit{}, ErrMade},
+		{[]wire.Commit{{}}, wire.Commit{}, ErrOtherCommit},
+		{[]wire.Commit{{HeldOut: &two, Save: true}}, wire.Commit{}, ErrOtherCommit},
 	} {
 		if got, err := p.repeatClosing(c.made, wire.Commit{HeldOut: &two}); !errors.Is(err, c.err) || err == nil && got != c.want {
 			t.Errorf("%+v were made: %+v, %v, want %+v, %v", c.made, got, err, c.want, c.err)

@@ -245,7 +245,7 @@ func (w *Worker) closingEvaluation(ctx context.Context) error {
 	}
 	commit := wire.Commit{HeldOut: e.heldOut, HeldOutF32: e.f32}
 	if s.coordinates() {
-		if commit, err = s.repeatClosing(w.cfg.Made, commit); err == nil {
+		if commit, err = s.repeatClosing(w.cfg.Committed, commit); err == nil {
 			err = s.checkHeldOut(s.step, commit)
 		}
 		if err == nil {

@@ -91,22 +91,22 @@ func (p Parts) askCommit(ctx context.Context, peer plan.PeerID, q commitRequest)
 	return wire.DecodeCommit(answer)
 }
 
-// lastMade is the newest commit of a lost coordinator that some member of the plan has, and who says so; zero where nobody has any.
-type lastMade struct {
+// newestCommit is the newest commit of a lost coordinator that some member of the plan has, and who says so; zero where nobody has any.
+type newestCommit struct {
 	step   plan.Step // of the commit; of the one after the run's last update, which names none, the step after that
 	commit wire.Commit
 	by     plan.PeerID
 }
 
-// newestMade returns the newest one of peers' commits, which are encoded and empty where somebody has none.
-func newestMade(state consensus.State, peers []plan.PeerID, commits [][]byte) (newest lastMade, err error) {
+// newestOf returns the newest one of peers' commits, which are encoded and empty where somebody has none.
+func newestOf(state consensus.State, peers []plan.PeerID, commits [][]byte) (newest newestCommit, err error) {
 	for i, encoded := range commits {
 		if len(encoded) == 0 {
 			continue
 		}
 		commit, err := wire.DecodeCommit(encoded)
 		if err != nil {
-			return lastMade{}, fmt.Errorf("generation: the newest commit, from %s: %w", state.NameOf(peers[i]), err)
+			return newestCommit{}, fmt.Errorf("generation: the newest commit, from %s: %w", state.NameOf(peers[i]), err)
 		}
 		step := commit.Step
 		if step == 0 {
@@ -114,19 +114,19 @@ func newestMade(state consensus.State, peers []plan.PeerID, commits [][]byte) (n
 		}
 		switch {
 		case step == newest.step && !bytes.Equal(encoded, wire.AppendCommit(nil, newest.commit)):
-			return lastMade{}, fmt.Errorf("generation: %s and %s have other commits of step %d", state.NameOf(newest.by), state.NameOf(peers[i]), step)
+			return newestCommit{}, fmt.Errorf("generation: %s and %s have other commits of step %d", state.NameOf(newest.by), state.NameOf(peers[i]), step)
 		case step > newest.step:
-			newest = lastMade{step, commit, peers[i]}
+			newest = newestCommit{step, commit, peers[i]}
 		}
 	}
 	return newest, nil
 }
 
-// madeBefore returns what a lost worker may have committed. Where it was the coordinator all members of the plan are asked, each of which
+// committedBefore returns what a lost worker may have committed. Where it was the coordinator all members of the plan are asked, each of which
 // answers once it takes nothing of the lost one any more.
-func (s standIn) madeBefore(ctx context.Context, id plan.WorkerID) (lastMade, error) {
+func (s standIn) committedBefore(ctx context.Context, id plan.WorkerID) (newestCommit, error) {
 	if id != s.plan.Coordinator() {
-		return lastMade{}, nil
+		return newestCommit{}, nil
 	}
 	peers := slices.DeleteFunc(s.plan.Peers(), func(p plan.PeerID) bool { return p == s.of.Lost || p == s.Self })
 	peers = append(peers, s.Self) // the last: others that have as much can be asked for what came before it
@@ -145,7 +145,7 @@ func (s standIn) madeBefore(ctx context.Context, id plan.WorkerID) (lastMade, er
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return lastMade{}, fmt.Errorf("generation: the newest commit: %w", err)
+		return newestCommit{}, fmt.Errorf("generation: the newest commit: %w", err)
 	}
-	return newestMade(s.state, peers, answers)
+	return newestOf(s.state, peers, answers)
 }

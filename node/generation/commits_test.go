@@ -87,12 +87,12 @@ func TestTheNewestCommitIsRepeated(t *testing.T) {
 			}
 			commits = append(commits, encoded)
 		}
-		got, err := newestMade(state, []plan.PeerID{"a", "b"}, commits)
+		got, err := newestOf(state, []plan.PeerID{"a", "b"}, commits)
 		if (err == nil) != c.fits || got.step != c.step || got.by != c.by {
 			t.Errorf("%s: step %d of %q, %v; want step %d of %q", name, got.step, got.by, err, c.step, c.by)
 		}
 	}
-	if _, err := newestMade(state, []plan.PeerID{"a"}, [][]byte{{1}}); err == nil {
+	if _, err := newestOf(state, []plan.PeerID{"a"}, [][]byte{{1}}); err == nil {
 		t.Error("half a commit counts")
 	}
 }

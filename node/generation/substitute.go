@@ -25,13 +25,13 @@ func (g *Generation) replaceable(peer plan.PeerID) bool {
 	return len(g.plan.Replayers(peer)) > 0 && g.sent.First() <= max(g.plan.Start, g.Consensus.State().Checkpoint.Step)+1
 }
 
-// made returns the newest step that a worker here has made, which all workers have reported. Others may say that there are more.
-func (g *Generation) made() plan.Step { return max(g.plan.Start, plan.Step(g.newest.Load())) }
+// committed returns the newest step that a worker here has made, which all workers have reported. Others may say that there are more.
+func (g *Generation) committed() plan.Step { return max(g.plan.Start, plan.Step(g.newest.Load())) }
 
 // substitute has the session exchange a lost member's messages with its substitute, which gets what was sent since its state
 // again.
 func (g *Generation) substitute(s consensus.Substitute, session *link.Session) error {
-	after := oldestInMemory(g.plan.Start, g.made(), g.sent.First(), g.Consensus.State().Checkpoint.Step)
+	after := oldestInMemory(g.plan.Start, g.committed(), g.sent.First(), g.Consensus.State().Checkpoint.Step)
 	if s.Replays {
 		after = s.From
 	}
@@ -55,8 +55,8 @@ func (g *Generation) substitute(s consensus.Substitute, session *link.Session) e
 // oldestInMemory returns the oldest step of which a worker may have the state, in a plan from start on of which this node has made a
 // step. It is no older than the one before, as the others' reports are in every commit, nor than a checkpoint for which this node has
 // forgotten what it sent before its first kept step.
-func oldestInMemory(start, made, first, checkpoint plan.Step) plan.Step {
-	return max(start, made-min(made, 1), min(first-min(first, 1), checkpoint))
+func oldestInMemory(start, committed, first, checkpoint plan.Step) plan.Step {
+	return max(start, committed-min(committed, 1), min(first-min(first, 1), checkpoint))
 }
 
 // standIn runs a lost member's workers on this node, which the log names as its substitute.
@@ -97,7 +97,7 @@ func (s standIn) runWorker(steps, saves context.Context, id plan.WorkerID) error
 	defer cancel()
 	release := sync.OnceFunc(s.memory.release)
 	defer release()
-	last, err := s.madeBefore(steps, id)
+	last, err := s.committedBefore(steps, id)
 	if err != nil {
 		return s.declined(steps, err)
 	}
@@ -114,9 +114,9 @@ func (s standIn) runWorker(steps, saves context.Context, id plan.WorkerID) error
 	switch {
 	case err == nil:
 		return saved
-	case !loaded.Load(), errors.Is(err, pipeline.ErrMade) && last.by == s.Self:
+	case !loaded.Load(), errors.Is(err, pipeline.ErrOtherCommit) && last.by == s.Self:
 		return s.declined(steps, err)
-	case errors.Is(err, pipeline.ErrMade):
+	case errors.Is(err, pipeline.ErrOtherCommit):
 		return &plan.Fault{Accused: last.by, Kind: plan.BadCommit, Step: last.step, Detail: err.Error()}
 	}
 	return err
@@ -132,14 +132,14 @@ func (s standIn) declined(steps context.Context, err error) error {
 }
 
 // makeWorker makes a lost member's worker here, on a device of the same name if there is one. It calls loaded when it has its state.
-func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest lastMade, loaded func()) (w *pipeline.Worker, err error) {
+func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest newestCommit, loaded func()) (w *pipeline.Worker, err error) {
 	from, err := s.lostState(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.session.Skip(id.Peer, from.plan.Start)
 	device := s.device(id.Device)
-	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.made())})
+	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.committed())})
 	c.Taken, c.Unmeasured, c.Keeper = from.taken, from.unmeasured, from.keeper
 	c.OnLoaded = func() {
 		s.Log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)
@@ -156,7 +156,7 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest lastMa
 		ask := func(step plan.Step) (wire.Commit, error) {
 			return s.askCommit(ctx, newest.by, commitRequest{s.plan.Generation, step})
 		}
-		if taken, c.Made, err = s.Commits.Repeated(newest.step, newest.commit, from.plan, ask); taken.Step > 0 {
+		if taken, c.Committed, err = s.Commits.Repeated(newest.step, newest.commit, from.plan, ask); taken.Step > 0 {
 			c.Taken = taken
 		}
 	}
