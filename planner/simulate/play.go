@@ -360,6 +360,9 @@ func (r *run) finish() {
 		spent := r.now - r.since
 		r.result.UnderWayNanos = mulDiv(r.useful, spent, max(r.took+r.extended, 1))
 		extended := mulDiv(r.extended, spent, max(r.took+r.extended, 1))
+		if r.took == r.useful { // nothing of it is redundant
+			extended = spent - r.result.UnderWayNanos
+		}
 		r.result.Lost.Extended += extended
 		r.result.Lost.Redundant += spent - extended - r.result.UnderWayNanos
 	}
