@@ -90,3 +90,29 @@ func (k *candidate) simulate() error {
 	k.result, k.simulated = result, true
 	return nil
 }
+
+// memory returns what the stages of a device take of its memory, with the node's own, and what there is.
+func (k *candidate) memory(device int) (need, total int64) {
+	if k.programmed() {
+		return k.layout.Need[device], k.model.Room(device)
+	}
+	for r, row := range k.layout.Rows {
+		for s, at := range row {
+			if at.Device == device {
+				room := k.pipes[r].Rooms[s]
+				need += k.model.Fixed(device, at.First, at.End) + room.PassBytes + int64(at.Use.Slots)*room.SlotBytes
+			}
+		}
+	}
+	pass := k.model.On(device).Pass()
+	return need + pass, k.model.Devices[device].FreeBytes + pass
+}
+
+// unlinked returns how long the passes would take if messages took no time.
+func (k *candidate) unlinked() (schedule.Nanos, error) {
+	if k.programmed() {
+		return k.layout.Unlinked(k.model)
+	}
+	result, err := sim.Run(k.job.Unlinked())
+	return result.Step - k.job.Tail(), err
+}

@@ -30,7 +30,9 @@
 //     split backwards in the orders that suit the links, where it asks for those [groups.go].
 //  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload
 //     that bring nothing [prune.go], widen takes the most exact codecs.
-//  9. write, explain: the plan and its reasons [draft.go, explain.go].
+//  9. finish: write, explain, assignHolders: the plan and its reasons [draft.go, explain.go, parts.go].
+//
+// [MakeWithDetails] adds figures for people [details.go], which package report shows.
 //
 // A plan that is there goes the other way: adopt makes a candidate of it [predict.go]. On that stand
 // [Timing], [Reselect], which derives another schedule for the same stages from measured times
@@ -41,5 +43,5 @@
 // whatever the order of the members. A context ends a search and changes no result. The leader's node
 // calls it. A member whose profile cannot be is left out with a reason and fails nothing for the others;
 // package claims decides before how much of a profile counts. It imports pipeline/model for layer costs, pipeline/schedule, and its own parts, none of
-// which knows it: cost, elastic, layout, order, partition, plan, sharding and sim.
+// which knows it: cost, elastic, layout, order, partition, plan, sharding and sim. Package report stands above it.
 package planner

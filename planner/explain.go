@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +10,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
-	"pnode/planner/partition"
 	"pnode/planner/plan"
-	"pnode/planner/sharding"
 )
 
 // Larger plans and rosters are summed up.
@@ -163,11 +160,10 @@ func (e explainer) stages() []plan.Reason {
 			if at.Levels != nil && again != "" {
 				again = "," + again
 			}
-			room, memory := k.pipes[r].Rooms[s], k.model.On(at.Device)
-			need := k.model.Fixed(at.Device, at.First, at.End) + room.PassBytes + int64(at.Use.Slots)*room.SlotBytes
+			need, total := k.memory(at.Device)
 			line(fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s%s",
 				r, s, e.name(at.Device), at.First, at.End, plan.Time(took.Micro()+took.Recompute), k.shares[r], at.Use.Slots,
-				plan.Size(need+memory.Pass()), plan.Size(k.model.Devices[at.Device].FreeBytes+memory.Pass()), again+e.choices(at.Device)))
+				plan.Size(need), plan.Size(total), again+also(e.choices(at.Device))))
 		}
 	}
 	for _, d := range k.devices() {
@@ -179,15 +175,24 @@ func (e explainer) stages() []plan.Reason {
 			took := k.model.StageTime(*k.layout.Stage(at))
 			micro += took.Micro() + took.Recompute
 		}
+		need, total := k.memory(d)
 		line(fmt.Sprintf("%s: %s; %s for a micro-batch of each, %s of %s%s",
-			e.name(d), strings.Join(byDevice[d], ", "), plan.Time(micro), plan.Size(k.layout.Need[d]), plan.Size(k.model.Room(d)), e.choices(d)))
+			e.name(d), strings.Join(byDevice[d], ", "), plan.Time(micro), plan.Size(need), plan.Size(total), also(e.choices(d))))
 	}
 	return out
 }
 
+// also appends texts to a line.
+func also(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(texts, ", ")
+}
+
 // choices says what the stages of a device keep in host memory, and why they store as they do where
 // the run leaves that to the planner.
-func (e explainer) choices(device int) (text string) {
+func (e explainer) choices(device int) (texts []string) {
 	m, d := e.k.model, e.problem.devices[device]
 	if m.Offloads(device) {
 		bytes, took := int64(0), schedule.Nanos(0)
@@ -195,14 +200,14 @@ func (e explainer) choices(device int) (text string) {
 			s := e.k.layout.Stage(at)
 			bytes, took = bytes+m.Memory.Moments(s.First, s.End), took+m.Crossing(device, s.First, s.End)
 		}
-		text = fmt.Sprintf(", keeps %s of optimizer state in host memory to fit, %s a step for copies", plan.Size(bytes), plan.Time(took))
+		texts = append(texts, fmt.Sprintf("keeps %s of optimizer state in host memory to fit, %s a step for copies", plan.Size(bytes), plan.Time(took)))
 	}
 	storage := m.Devices[device].Storage
 	switch {
 	case !e.in.Run.Train.Storage.Auto:
-		return text
+		return texts
 	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0:
-		return text + fmt.Sprintf(", in %v: halves were not measured", storage)
+		return append(texts, fmt.Sprintf("in %v: halves were not measured", storage))
 	}
 	why := ":"
 	switch {
@@ -217,7 +222,7 @@ func (e explainer) choices(device int) (text string) {
 			rates = append(rates, fmt.Sprintf("%v at %s", s, plan.Speed(flops)))
 		}
 	}
-	return text + fmt.Sprintf(", in %v%s it multiplies %s", storage, why, strings.Join(rates, ", "))
+	return append(texts, fmt.Sprintf("in %v%s it multiplies %s", storage, why, strings.Join(rates, ", ")))
 }
 
 // codecs says why stages send fewer bits to each other.
@@ -268,22 +273,8 @@ func (e explainer) claims() (out []plan.Reason) {
 
 // leftOut names the devices without a stage, with the best step that uses each.
 func (e explainer) leftOut(others []*candidate) (out []plan.Reason) {
-	for _, m := range e.idle {
-		out = append(out, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: %s", m.label, m.why)})
-	}
-	for d := range e.problem.devices {
-		if e.k.uses(d) {
-			continue
-		}
-		text := fmt.Sprintf("%s gets no stage: no plan with it comes close", e.name(d))
-		if cramped(e.models.whole(), d) {
-			text = fmt.Sprintf("%s gets no stage: its %s do not hold a single layer", e.name(d), plan.Size(e.problem.devices[d].profile.MemoryFreeBytes))
-		}
-		if i := slices.IndexFunc(others, func(o *candidate) bool { return o.uses(d) }); i >= 0 {
-			text = fmt.Sprintf("%s gets no stage: the best plan with it takes %s a step (%v), without it %s",
-				e.name(d), plan.Time(others[i].step()), others[i].shape, plan.Time(e.k.step()))
-		}
-		out = append(out, plan.Reason{Kind: plan.ReasonLeftOut, Text: text})
+	for _, left := range e.unused(others) {
+		out = append(out, plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s gets no stage: %s", left.Name, left.why(e.k.step()))})
 	}
 	if more := len(out) - maxLeftOutLines; more > 0 {
 		out = append(out[:maxLeftOutLines], plan.Reason{Kind: plan.ReasonLeftOut, Text: fmt.Sprintf("%s more get no stage", plan.Count(more, "device"))})
@@ -329,196 +320,7 @@ func (e explainer) relayed() (lines []plan.Reason) {
 	return lines
 }
 
-// sharing explains how replicas hold their optimizer state, and for each group of stages that lacks
-// memory what else in parts would bring; empty for one replica. Workers hold gradients and parameters
-// whole.
-func (e explainer) sharing() []plan.Reason {
-	if e.k.copies() == 1 || e.in.Run.Train.Shard == plan.ShardOff {
-		return nil
-	}
-	groups := e.shareGroups(e.k)
-	lines := []plan.Reason{{Kind: plan.ReasonSharding, Text: e.sharedText(groups)}}
-	if len(groups) > maxStageLines || !e.wantsMemory(e.k) {
-		return lines
-	}
-	for _, g := range groups {
-		if text := e.lackText(g); text != "" {
-			lines = append(lines, plan.Reason{Kind: plan.ReasonSharding, Text: text})
-		}
-	}
-	return lines
-}
-
-// sharedText says whose optimizer state is in parts, and what that brings.
-func (e explainer) sharedText(groups []sharding.Group) string {
-	sharded, least := e.k.sharded(), int64(-1)
-	for _, g := range groups {
-		bytes := e.shared(g, g.Stages).Freed(sharding.Of(sharding.OptimizerState))
-		if g.Among(sharded) == (len(sharded) > 0) && bytes > 0 && (least < 0 || bytes < least) { // a frozen group has nothing
-			least = bytes
-		}
-	}
-	if least = max(0, least); len(sharded) == 0 {
-		use := "which no stage needs"
-		if e.wantsMemory(e.k) {
-			use = "too little to gain by"
-		}
-		return fmt.Sprintf("optimizer state whole on each of %d replicas: in parts it would free %s a stage or more, %s", e.k.copies(), plan.Size(least), use)
-	}
-	whose := ""
-	if rest := e.k.model.Memory.All().Without(sharded, e.layers()); len(rest) > 0 {
-		whose = fmt.Sprintf(" of layers %s, whole of layers %s, which have the memory", sharded, rest)
-	}
-	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
-		e.k.copies(), whose, plan.Size(least), plan.Time(e.k.job.Gather))
-}
-
-// lackText says of a group of stages what would have to be in parts for memory not to bind;
-// empty where it does not.
-func (e explainer) lackText(g sharding.Group) string {
-	stages, missing := e.lacking(g)
-	stage, has := e.shared(g, stages), sharding.Set(0)
-	if g.Among(e.k.sharded()) {
-		has = sharding.Of(sharding.OptimizerState)
-	}
-	lacks := missing - stage.Freed(has)
-	if lacks <= 0 {
-		return ""
-	}
-	text := fmt.Sprintf("layers %s lack %s of memory, so they wait or recompute: ", g.Layers, plan.Size(lacks))
-	in, enough := stage.Choose(missing)
-	switch {
-	case !enough && !stage.Site:
-		return text + "replicas that far apart can hold nothing else in parts that would do"
-	case !enough:
-		return text + "nothing else that replicas could hold in parts would do"
-	}
-	shows := "hidden behind the pipelines"
-	if longer := stage.Cost(in); longer > 0 {
-		shows = plan.Time(longer) + " longer than now"
-	}
-	return text + fmt.Sprintf("%v in parts would do, %d exchanges a step, %s, but workers hold gradients and parameters whole", in, stage.Exchanges(in), shows)
-}
-
-// siteRTT is the longest round trip between peers of one site.
-const siteRTT = 5e6
-
-// shared returns what a group could hold in parts, with what that frees on some of its stages.
-// Each micro-batch is a group of its own, since backwards alternate with forwards, and exchanges
-// pass while the pipelines compute.
-func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
-	k := e.k
-	out := sharding.Stage{
-		Groups:   (slices.Max(k.shares) + k.order.copies - 1) / k.order.copies,
-		Exchange: k.model.Exchange(k.layout.Rows, g.Layers, nil),
-		Window:   k.passes(),
-		Site:     true,
-	}
-	if k.simulated {
-		out.Window = slices.Max(k.result.Pipelines)
-	}
-	for i, a := range g.Stages {
-		for _, b := range g.Stages[:i] {
-			link, measured := e.links.between(e.problem.devices[a.Device].peer, e.problem.devices[b.Device].peer)
-			out.Site = out.Site && measured && link.RTTNanos <= siteRTT
-		}
-	}
-	whole, parts := e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), e.models.with(cost.Parts{Replicas: k.copies(), Layers: g.Layers, Partials: k.partials()}, k.model.Offload)
-	out.FreedBytes = sharding.Freed(whole, parts, k.copies(), on)
-	return out
-}
-
-// lacking returns the stages of a group that lack memory to hold all whole, to recompute nothing that
-// the run does not ask for, and to have as much in flight as their links call for; bytes is what the
-// tightest of them lacks. It has no answer under schedules whose programs say what is in flight.
-func (e explainer) lacking(g sharding.Group) (stages []cost.Stage, bytes int64) {
-	k := e.k
-	if k.programmed() {
-		return nil, 0
-	}
-	c := cutter{e.problem, e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), k.order}
-	for r, p := range k.pipes {
-		problem := c.stages(p)
-		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)
-		if err != nil {
-			continue // no memory would do
-		}
-		for s, at := range k.layout.Rows[r] {
-			lack := int64(min(full[s]+1, k.shares[r]))*problem.Stages[s].SlotBytes - problem.Stages[s].RoomBytes
-			if lack > 0 && g.Layers.Contains(at.First) {
-				stages, bytes = append(stages, at), max(bytes, lack)
-			}
-		}
-	}
-	return stages, bytes
-}
-
 // whyOther says that another schedule would be better; takes names it.
 func whyOther(r Reselection, takes string) string {
 	return fmt.Sprintf("a step takes %s, predicted were %s; %s %s instead of %s", plan.Time(r.Measured), plan.Time(r.Promised), takes, plan.Time(r.Then), plan.Time(r.Now))
-}
-
-// tooLittle says why a shape whose stages need so many bytes, without what passes take, is refused
-// even on the roomiest devices. A device that passes alone would fill is named: more devices of that
-// size would not help. The error wraps ErrNoFit.
-func (p *problem) tooLittle(m *cost.Model, sh shape, roomiest []int, need int64) error {
-	var have int64
-	for _, i := range roomiest {
-		d, pass := p.devices[i], m.On(i).Pass()
-		if m.Devices[i].FreeBytes == 0 {
-			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
-				ErrNoFit, d.name, d.node, plan.Size(d.profile.MemoryFreeBytes), plan.Size(pass))
-		}
-		have += min(d.profile.MemoryFreeBytes, 1<<48)
-		need += pass
-	}
-	the := "the roomiest device has"
-	if len(roomiest) > 1 {
-		the = fmt.Sprintf("the roomiest %d devices have", len(roomiest))
-	}
-	return fmt.Errorf("%w: %v need %s at least, %s %s; add a node, allow more with --memory, use fewer replicas, a smaller model or a smaller micro-batch",
-		ErrNoFit, sh, plan.Size(need), the, plan.Size(have))
-}
-
-// noFit puts names to a partition's refusal; other errors stay as they are. The error wraps ErrNoFit.
-func (p *problem) noFit(m *cost.Model, devices []int, err error) error {
-	var no *partition.NoFit
-	if !errors.As(err, &no) {
-		return err
-	}
-	i := devices[no.Device]
-	d := p.devices[i]
-	if no.Host {
-		return p.noHost(m, i, fmt.Sprintf("layers [%d,%d)", no.First, no.End), no.NeedBytes)
-	}
-	// What passes take has been taken off the free bytes.
-	need, free := no.NeedBytes+m.On(i).Pass(), no.FreeBytes+d.profile.MemoryFreeBytes-m.Devices[i].FreeBytes
-	fewer := ""
-	if n := m.Memory.Parts().Partials; n > 0 {
-		fewer = fmt.Sprintf(", fewer sum groups (a new run with --sum-groups 1 needs %s less)", plan.Size(int64(n)*m.Memory.Params(no.First, no.End)))
-	}
-	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
-		ErrNoFit, d.name, d.node, plan.Size(need), no.First, no.End, plan.Size(free), fewer)
-}
-
-// noHost says that a node lacks memory for the optimizer state of something.
-func (p *problem) noHost(m *cost.Model, device int, of string, need int64) error {
-	d := p.devices[device]
-	return fmt.Errorf("%w: %s of %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
-		ErrNoFit, d.name, d.node, of, plan.Size(need), plan.Size(m.Devices[device].HostBytes))
-}
-
-// noLayout puts names to a layout's refusal. The error wraps ErrNoFit.
-func (p *problem) noLayout(k *candidate, no *layout.NoFit) error {
-	d := p.devices[no.Device]
-	if no.Host {
-		return p.noHost(k.model, no.Device, "its stages", no.NeedBytes)
-	}
-	var stages, inFlight []string
-	for i, at := range no.At {
-		stages = append(stages, fmt.Sprintf("replica %d stage %d", at.Replica, at.Stage))
-		inFlight = append(inFlight, fmt.Sprint(no.InFlight[i]))
-	}
-	return fmt.Errorf("%w: device %s of %s would need %s for %s under %s, which keeps %s micro-batches there, %s are free; take a schedule that keeps fewer (1f1b), add a node, or use a smaller model or a smaller micro-batch",
-		ErrNoFit, d.name, d.node, plan.Size(no.NeedBytes), strings.Join(stages, " and "), k.order.spec, strings.Join(inFlight, " and "), plan.Size(no.FreeBytes))
 }

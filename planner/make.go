@@ -16,14 +16,19 @@ func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
+	return finish(s, best, others)
+}
+
+// finish returns the chosen candidate as a plan with holders and reasons.
+func finish(s *search, best *candidate, others []*candidate) (plan.Plan, plan.Reasons, error) {
 	p, err := s.write(best)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
 	reasons := append(explain(s, best, others), s.assignHolders(&p)...)
 	reasons = append(reasons, s.copyReason(p, best.step())...)
-	if err := p.Validate(s.layers(), in.Run.Train.Sums()); err != nil {
-		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", in.Generation, err)
+	if err := p.Validate(s.layers(), s.in.Run.Train.Sums()); err != nil {
+		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", s.in.Generation, err)
 	}
 	return p, reasons, nil
 }

@@ -150,6 +150,9 @@ type device struct {
 	profile plan.DeviceProfile
 }
 
+// model returns what people call such a device.
+func (d device) model() string { return cmp.Or(d.profile.Model, d.name) }
+
 // problem is the input as a search reads it: devices are numbers, sorted by peer and name. It never
 // changes.
 type problem struct {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -305,6 +306,51 @@ func TestExamplesAreRead(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestExamplesArePlanned runs the "pnode plan" of each example that has one, as it stands there, and finds what people
+// look for in wide enough a terminal. Short runs leave out those that take seconds.
+func TestExamplesArePlanned(t *testing.T) {
+	t.Chdir(root)
+	files, err := filepath.Glob(filepath.Join("docs", "examples", "fleet-*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, planned := regexp.MustCompile(`(?m)^#   pnode (plan .*)$`), 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := command.FindSubmatch(text)
+		if m == nil {
+			continue
+		}
+		planned++
+		if !strings.Contains(string(m[1]), file) {
+			t.Errorf("%s: plans another file: %s", file, m[1])
+		}
+		if testing.Short() && !strings.Contains(file, "gaming") {
+			continue
+		}
+		code, out, stderr := pnode(t, strings.Fields(string(m[1]))...)
+		if code != exitOK || stderr != "" {
+			t.Errorf("%s: exit code %d: %s", m[1], code, stderr)
+		}
+		for _, want := range []string{"in flight", "\ntokens/s", "\n600 steps", "\nbound by", "\nLeft out\n", "\nWhat would use them (planned, not guessed)\n  --"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: nothing says %q:\n%s", m[1], want, out)
+			}
+		}
+		for line := range strings.Lines(out) {
+			if utf8.RuneCountInString(line) > 101 {
+				t.Errorf("%s: too wide: %s", m[1], line)
+			}
+		}
+	}
+	if planned != 4 {
+		t.Errorf("%d examples are planned, want 4", planned)
 	}
 }
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,51 +18,70 @@ import (
 	"pnode/node/leader"
 	"pnode/planner"
 	"pnode/planner/plan"
+	planreport "pnode/planner/report"
 )
 
+// planFlags holds what the command takes besides the run's settings.
+type planFlags struct {
+	file        string // with settings
+	nodes       int
+	svg         string
+	why, asJSON bool
+}
+
 func (e environment) planCommand() *cobra.Command {
-	flags := config.Default()
-	var file string
-	var nodes int
-	var asJSON bool
+	flags, o := config.Default(), planFlags{}
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Show how a run would be split, and the memory it needs, without starting it",
-		Long: `Measure this machine and plan a run for --nodes machines like it, or for the devices of an
-emulated cluster. The plan has stages, replicas, layer ranges, the predicted time of a step, and
-the peak memory of each stage with what is free. The loss of packets on a cluster's links is not
-part of the prediction. Takes the flags and the run file of train.`,
+		Short: "Show how a run would be split, how fast it would be, and what would use idle machines",
+		Long: `Plan a run without starting it, for the devices of an emulated cluster, or for --nodes machines
+like this one, which is measured. Prints who computes which layers in how much of its memory,
+tokens a second, the time to the end of --steps, where the time of a step goes, who is left out
+and why, and which other flags would use more machines: each of these was planned, too. The loss of
+packets on a cluster's links is not part of the prediction. Takes the flags and the run file of
+train; docs/planning.md explains each figure.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
-  pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2
-  pnode plan --json | jq .plan`,
+  pnode plan --preset gpt2-124m --cluster docs/examples/fleet-gaming.yaml
+  pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2 --svg step.svg
+  pnode plan --cluster cluster.yaml --json | jq .report.tokens_per_s`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := config.Effective(file, flags, givenKeys(c.Flags()))
+			cfg, err := config.Effective(o.file, flags, givenKeys(c.Flags()))
 			if err != nil {
 				return err
 			}
 			if cfg.Cluster != "" && c.Flags().Changed("nodes") {
-				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: leave it out, the file for --cluster has %d devices", nodes, cfg.Local)}
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: leave it out, the file for --cluster has %d devices", o.nodes, cfg.Local)}
 			}
-			if nodes < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 or more", nodes)}
+			if o.nodes < 1 {
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 or more", o.nodes)}
 			}
-			return e.plan(c.Context(), cfg, nodes, asJSON)
+			return e.plan(c.Context(), cfg, o)
 		},
 	}
 	addTrainFlags(c.Flags(), &flags)
-	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
-	c.Flags().IntVar(&nodes, "nodes", 1, "plan for this many nodes like this one")
-	c.Flags().Lookup("json").Usage = "print one JSON object: the plan and its reasons"
-	for _, other := range []string{"dir", "resume", "name", "listen", "local", "log-level"} {
+	c.Flags().StringVar(&o.file, "config", "", "read settings from the run file `FILE` (YAML)")
+	c.Flags().IntVar(&o.nodes, "nodes", 1, "plan for this many nodes like this one")
+	c.Flags().StringVar(&o.svg, "svg", "", "draw the plan's step to `FILE`")
+	c.Flags().BoolVar(&o.why, "why", false, "print every reason of the planner, too: a line for each stage, choice and node")
+	c.Flags().Lookup("json").Usage = "print one JSON object: the plan, its reasons, and the report"
+	for _, other := range notPlanned {
 		c.Flags().Lookup(other).Hidden = true // of train alone
 	}
-	c.PreRun = func(*cobra.Command, []string) { asJSON, flags.JSON = flags.JSON, false }
+	c.PreRun = func(*cobra.Command, []string) { o.asJSON, flags.JSON = flags.JSON, false }
 	return c
 }
 
-func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJSON bool) error {
+// notPlanned names flags of train that no plan depends on. They are accepted, so that the flags of a run can be
+// pasted.
+var notPlanned = []string{
+	"dir", "resume", "name", "listen", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace",
+	"min-nodes", "voters", "await-owner", "sample-bytes", "keep", "held-out-every", "lr", "min-lr", "warmup-steps", "decay-steps", "weight-decay",
+	"clip-norm", "seed", "data", "data-limit",
+}
+
+func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) error {
 	if err := checkLoRA(cfg.LoRA); err != nil {
 		return err
 	}
@@ -71,33 +93,79 @@ func (e environment) plan(ctx context.Context, cfg config.Config, nodes int, asJ
 	if err != nil {
 		return err
 	}
-	in := leader.FirstInput(spec)
 	machine, err := hardware.OptionsOf(cfg)
 	if err != nil {
 		return err
 	}
 	machine.Dir, machine.Probe, machine.Log = os.TempDir(), e.probe, slog.New(slog.NewTextHandler(e.stderr, nil))
-	if in.Members, err = hardware.DryRun(ctx, cfg.Cluster, nodes, machine); err != nil {
-		return err
-	}
-	sums, err := leader.SettleSums(&in.Run, roomiest(in.Members))
+	members, err := hardware.DryRun(ctx, cfg.Cluster, o.nodes, machine)
 	if err != nil {
 		return err
 	}
-	p, reasons, err := planner.Make(ctx, in)
+	dry := dryRun{members}
+	r, d, err := dry.report(ctx, cmp.Or(cfg.Init, cfg.Preset), spec)
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if o.svg != "" {
+		if err := writePicture(o.svg, r); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
 		return json.NewEncoder(e.stdout).Encode(struct {
-			Plan    plan.Plan    `json:"plan"`
-			Reasons plan.Reasons `json:"reasons"`
-		}{p, reasons})
+			Plan    plan.Plan         `json:"plan"`
+			Reasons plan.Reasons      `json:"reasons"`
+			Report  planreport.Report `json:"report"`
+		}{d.Plan, d.Reasons, r})
 	}
-	for _, line := range append(reasons.Lines(), sums) {
-		fmt.Fprintln(e.stdout, line)
+	if err := r.Text(e.stdout); err != nil || !o.why {
+		return err
 	}
+	fmt.Fprintf(e.stdout, "\nWhy\n%s\n", strings.Join(d.Reasons.Lines(), "\n"))
 	return nil
+}
+
+// dryRun plans runs that nobody starts, for the same members.
+type dryRun struct{ members []planner.Member }
+
+// report plans a run, and with other settings where these may be better. Where a run does not fit, the error has the
+// flags under which it does.
+func (dry dryRun) report(ctx context.Context, model string, spec plan.RunSpec) (planreport.Report, planner.Details, error) {
+	in, sums, err := dry.input(spec)
+	if err != nil {
+		return planreport.Report{}, planner.Details{}, err
+	}
+	d, err := planner.MakeWithDetails(ctx, in)
+	if errors.Is(err, planner.ErrNoFit) {
+		if flags, _ := planreport.Fitting(ctx, spec, dry.plan); flags != "" {
+			err = fmt.Errorf("%w; it fits with %s", err, flags)
+		}
+	}
+	if err != nil {
+		return planreport.Report{}, d, err
+	}
+	r := planreport.New(model, in, d)
+	r.Notes = append(r.Notes, sums)
+	r.Variants, r.Tried, err = planreport.Variants(ctx, spec, d, dry.plan)
+	return r, d, err
+}
+
+// plan is a planreport.Planner.
+func (dry dryRun) plan(ctx context.Context, spec plan.RunSpec) (planner.Details, error) {
+	in, _, err := dry.input(spec)
+	if err != nil {
+		return planner.Details{}, err
+	}
+	return planner.MakeWithDetails(ctx, in)
+}
+
+// input returns what a run's plan depends on, with its sum groups settled, and for people what these are.
+func (dry dryRun) input(spec plan.RunSpec) (in planner.Input, sums string, err error) {
+	in = leader.FirstInput(spec)
+	in.Members = dry.members
+	sums, err = leader.SettleSums(&in.Run, roomiest(in.Members))
+	return in, sums, err
 }
 
 // roomiest returns the most memory of any of the first member's devices: it stands for the run's founder.

@@ -25,7 +25,7 @@ func DryRun(ctx context.Context, cluster string, nodes int, o Options) (members 
 	}
 	profile := plan.Profile{}
 	if o.Emulation != nil {
-		profile.Devices = []plan.DeviceProfile{deviceProfile(emulatedProfile(o.Emulation.Device))}
+		profile.Devices = []plan.DeviceProfile{dryDevice(o.Emulation.Device)}
 		profile = profile.Clamped()
 	} else if profile, err = profileNow(ctx, o); err != nil {
 		return nil, err
@@ -48,12 +48,25 @@ func profileNow(ctx context.Context, o Options) (_ plan.Profile, err error) {
 
 func dryPeer(i int) plan.PeerID { return plan.PeerID(fmt.Sprintf("node-%d", i)) }
 
+// dryName bounds the bytes of a model's name that stands for a device's.
+const dryName = 64
+
+// dryDevice returns the profile of an emulated device, called by its model where it has one: what emulates it is of no
+// interest to who plans.
+func dryDevice(d config.Device) plan.DeviceProfile {
+	profile := deviceProfile(emulatedProfile(d))
+	if d.Model != "" && len(d.Model) <= dryName {
+		profile.Name = d.Model
+	}
+	return profile
+}
+
 // clusterMembers returns an emulated cluster's nodes, by number.
 func clusterMembers(c config.Cluster) []planner.Member {
 	nodes := c.Nodes()
 	members := make([]planner.Member, len(nodes))
 	for i, d := range nodes {
-		members[i] = planner.Member{Peer: dryPeer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{deviceProfile(emulatedProfile(d))}}}
+		members[i] = planner.Member{Peer: dryPeer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{dryDevice(d)}}}
 		for j := range nodes {
 			if j == i {
 				continue

@@ -33,6 +33,9 @@ links:
 	if want := (plan.DeviceProfile{Name: "cpu", MatMulFLOPS: 10e9, AttentionFLOPS: 5e9, MemoryBytesPerS: 10e9, MemoryFreeBytes: 100e6, CopyBytesPerS: 2e9, HostFreeBytes: 300e6}); last != want {
 		t.Errorf("device %+v, want %+v", last, want)
 	}
+	if first := members[0].Profile.Devices[0]; first.Name != "big" || first.Model != "big" {
+		t.Errorf("device %+v, want it called by its model", first)
+	}
 	slow := members[0].Profile.Links[1]
 	if want := (plan.LinkProfile{Peer: "node-2", BytesPerS: 10e6, RTTNanos: 21e6, JitterNanos: 3e6}); slow != want {
 		t.Errorf("link %+v, want %+v", slow, want)

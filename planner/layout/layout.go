@@ -38,9 +38,22 @@ func (l *Layout) clone() *Layout {
 
 // Time runs the programs and sets when the last backward ends.
 func (l *Layout) Time(m *cost.Model) (err error) {
-	list := schedule.WithRecompute(l.Programs, func(r schedule.Replica, s schedule.Stage) bool { return l.Rows[r][s].Ahead > 0 })
-	l.End, err = schedule.Makespan(list, m.Timing(l.Rows, l.Codecs))
+	l.End, err = schedule.Makespan(l.recomputing(), m.Timing(l.Rows, l.Codecs))
 	return err
+}
+
+// Unlinked returns when the last backward of the programs would end if messages took no time.
+func (l *Layout) Unlinked(m *cost.Model) (schedule.Nanos, error) {
+	t := m.Timing(l.Rows, l.Codecs)
+	for r := range t.Replicas {
+		clear(t.Replicas[r].Boundaries)
+	}
+	return schedule.Makespan(l.recomputing(), t)
+}
+
+// recomputing returns the programs with what is recomputed ahead of gradients.
+func (l *Layout) recomputing() schedule.Schedule {
+	return schedule.WithRecompute(l.Programs, func(r schedule.Replica, s schedule.Stage) bool { return l.Rows[r][s].Ahead > 0 })
 }
 
 // SumNeeds adds up what the stages of each device take.
@@ -53,15 +66,24 @@ func (l *Layout) SumNeeds(m *cost.Model) {
 	}
 }
 
-// Busiest returns the device that computes for longest, and for how long.
-func (l *Layout) Busiest(m *cost.Model) (device int, computes schedule.Nanos) {
+// Busy returns by device how long it computes in a step, the update not counted.
+func (l *Layout) Busy(m *cost.Model) []schedule.Nanos {
 	busy := make([]schedule.Nanos, len(m.Devices))
 	for r, row := range l.Rows {
 		for _, s := range row {
 			t := m.StageTime(s)
-			if busy[s.Device] += schedule.Nanos(l.Micros[r]) * (t.Micro() + t.Recompute); busy[s.Device] > busy[device] {
-				device = s.Device
-			}
+			busy[s.Device] += schedule.Nanos(l.Micros[r]) * (t.Micro() + t.Recompute)
+		}
+	}
+	return busy
+}
+
+// Busiest returns the device that computes for longest, and for how long.
+func (l *Layout) Busiest(m *cost.Model) (device int, computes schedule.Nanos) {
+	busy := l.Busy(m)
+	for d := range busy {
+		if busy[d] > busy[device] {
+			device = d
 		}
 	}
 	return device, busy[device]

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"pnode/pipeline/schedule"
 )
@@ -55,6 +56,16 @@ func Run(j Job) (Result, error) {
 
 // Tail returns the time of what follows the pipelines.
 func (j Job) Tail() schedule.Nanos { return j.Reduce + j.Tied + j.Commit + j.Update + j.Gather }
+
+// Unlinked returns the job with messages that take no time. Pipelines whose end is known stay as they are.
+func (j Job) Unlinked() Job {
+	j.Pipelines = slices.Clone(j.Pipelines)
+	for i := range j.Pipelines {
+		costs := &j.Pipelines[i].Costs
+		costs.Boundaries = make([]schedule.Boundary, len(costs.Boundaries))
+	}
+	return j
+}
 
 // Makespan simulates the pipeline. Long steps are not simulated to the end: once a
 // pipeline is under way, each further micro-batch takes a period.
