@@ -24,8 +24,9 @@
 //     each cut the least warm-ups and recomputation under memory [package elastic].
 //  5. estimate: the stages, which follow from the warm-ups or, under other schedules, are read off
 //     their programs [ordering.go, package layout]; and about how long a step takes.
-//  6. rank: the best by estimate are simulated [rank.go, package sim]. settle repeats all that from
-//     there, until a plan that was just made would be kept.
+//  6. rank: the best by estimate are simulated [rank.go, package sim]. improve changes the best step by step for as
+//     long as that makes its step shorter [rank.go]. settle repeats all that from there, until a plan that was just
+//     made would be kept.
 //  7. withGroups: several chunks of layers on each device, where the run asks for no schedule, or
 //     split backwards in the orders that suit the links, where it asks for those [groups.go].
 //  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload

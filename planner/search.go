@@ -130,7 +130,7 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 		}
 		best, s.orders.Prior = step, found[0].devices()
 	}
-	return found, nil
+	return s.improve(ctx, pool, found), ended(ctx)
 }
 
 // settle repeats the search as if the best candidate were the plan in force, until that
@@ -177,8 +177,11 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 	}
 	tried := 0
 	for _, b := range shapes {
-		if ctx.Err() != nil || len(found) > 0 && (b.bound > best || tried >= most) {
+		if ctx.Err() != nil || len(found) > 0 && b.bound > best {
 			break
+		}
+		if len(found) > 0 && tried >= most && b.devices() > dropUpTo { // the bound prefers many devices
+			continue
 		}
 		if fail := s.in.Run.CheckMessages(b.stages); fail != nil {
 			tooLong = cmp.Or(tooLong, fail)

@@ -18,7 +18,7 @@ var (
 )
 
 // mostGrowth is by how many parts per million a step of these chains may be longer because nodes have joined.
-const mostGrowth = 70_000
+const mostGrowth = 15_000
 
 // TestNestedClusters: a run is not planned to be slower because nodes have joined, or than on one node.
 func TestNestedClusters(t *testing.T) {
@@ -55,7 +55,8 @@ func TestGrowthIsFound(t *testing.T) {
 	}
 }
 
-// TestGaps: plans of clusters of two to five devices are near the optimum, which is proven of each.
+// TestGaps: of clusters of two to five devices plans are within 1% of the optimum, which is proven, nine in ten of them. Of six to
+// eight devices no plan is found by as many placements that is over 3% shorter.
 func TestGaps(t *testing.T) {
 	near, fits := 0, 0
 	for seed := range uint64(*gaps) {
@@ -74,8 +75,14 @@ func TestGaps(t *testing.T) {
 			near++
 		}
 	}
-	if near*10 < fits*8 || fits*2 < *gaps {
+	if near*10 < fits*9 || fits*2 < *gaps {
 		t.Errorf("%d of %d plans within 1%% of the optimum", near, fits)
+	}
+	for seed := range uint64(*gaps / 3) {
+		g, err := FindGap(t.Context(), seed, 6, 8, 1<<18)
+		if err != nil || Over(g.Least, g.Step) > 30_000 {
+			t.Errorf("seed %d: %+v, %v", seed, g, err)
+		}
 	}
 }
 
@@ -148,7 +155,7 @@ func TestMoreCardsOnSlowLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if step, text, err := predicted(t.Context(), in, in.Members...); err != nil || Over(few, step) > 10_000 {
+	if step, text, err := predicted(t.Context(), in, in.Members...); err != nil || Over(few, step) > 1000 {
 		t.Errorf("16 cards: %s, 8 of them need %s: %v", text, plan.Time(few), err)
 	}
 }

@@ -26,10 +26,14 @@ const (
 	// this may take in all.
 	chainStarts = 32
 	chainSteps  = 1 << 19
+	// growStarts is from how many devices sets are grown, growUpTo the size of a pool up to which that is done.
+	growStarts = 3
+	growUpTo   = 64
 )
 
 // Sets returns the sets of n devices of the pool worth a look, each sorted: the fastest;
-// where links are measured, the fastest with their best link counted; and the plan in force.
+// where links are measured, the fastest with their best link counted, and those that are fast and near to each other;
+// and the plan in force.
 func (d Devices) Sets(pool []int, n int) [][]int {
 	if n == len(pool) {
 		return [][]int{pool}
@@ -45,6 +49,7 @@ func (d Devices) Sets(pool []int, n int) [][]int {
 			}
 			return int64(d.Whole[i])/int64(n) + int64(nearest)
 		}))
+		rankings = append(rankings, d.grown(pool, n)...)
 	}
 	if now := d.priorIn(pool); len(now) == n {
 		rankings = append(rankings, now)
@@ -54,6 +59,45 @@ func (d Devices) Sets(pool []int, n int) [][]int {
 		set := slices.Clone(ranking[:n])
 		slices.Sort(set)
 		sets = appendNew(sets, set)
+	}
+	return sets
+}
+
+// grown returns sets that begin with one device, to which the fastest of the near ones are added one by one: the fastest
+// device, and devices that are far from those.
+func (d Devices) grown(pool []int, n int) (sets [][]int) {
+	if len(pool) > growUpTo {
+		return nil
+	}
+	starts := d.ranked(pool, func(i int) int64 { return int64(d.Whole[i]) })
+	far := make([]schedule.Nanos, len(d.Whole)) // to the nearest of the starts so far
+	for range min(growStarts, len(pool)) {
+		begin := starts[0]
+		for _, u := range starts {
+			if far[u] > far[begin] {
+				begin = u
+			}
+		}
+		set := []int{begin}
+		near := slices.Clone(d.Near[begin])
+		for len(set) < n {
+			next, least := -1, int64(0)
+			for _, u := range starts {
+				if key := int64(d.Whole[u])/int64(n) + int64(near[u]); !slices.Contains(set, u) && (next < 0 || key < least) {
+					next, least = u, key
+				}
+			}
+			set = append(set, next)
+			for _, u := range pool {
+				near[u] = min(near[u], d.Near[next][u])
+			}
+		}
+		sets = append(sets, set)
+		for _, u := range pool {
+			if len(sets) == 1 || d.Near[begin][u] < far[u] {
+				far[u] = d.Near[begin][u]
+			}
+		}
 	}
 	return sets
 }

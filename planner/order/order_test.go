@@ -64,6 +64,27 @@ func checkSets(t *testing.T, sets [][]int, n int) {
 	}
 }
 
+// TestSetsOfOneSite: of devices at two sites, with the fastest ones spread over both, each site's own are a set worth a look.
+func TestSetsOfOneSite(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	u, pool := random(rng, 8)
+	u.Measured, u.Prior = true, nil
+	for i := range pool {
+		u.Whole[i] = 40 + schedule.Nanos(i/2) // devices 0 and 1 are the fastest
+		for j := range pool {
+			if u.Near[i][j] = 1; i%2 != j%2 {
+				u.Near[i][j] = 1000
+			}
+		}
+	}
+	sets := u.Sets(pool, 4)
+	for _, site := range [][]int{{0, 2, 4, 6}, {1, 3, 5, 7}} {
+		if !slices.ContainsFunc(sets, func(set []int) bool { return slices.Equal(set, site) }) {
+			t.Errorf("%v is not among %v", site, sets)
+		}
+	}
+}
+
 // TestNeighboursAreNear: units along a line come in the line's order, wherever they stand among
 // the others; those of a plan in force keep its order, and who is new takes the place of who left.
 func TestNeighboursAreNear(t *testing.T) {
