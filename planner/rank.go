@@ -170,45 +170,40 @@ func (b *neighbourhood) round() bool {
 	return b.shift(k) || b.reorder(k) || b.resize(k)
 }
 
-// shift moves one layer over a boundary.
+// shift moves one layer over a boundary of a single pipeline. Replicas keep their cuts: where these are alike, one goes on with the
+// layers of another's lost node.
 func (b *neighbourhood) shift(k *candidate) bool {
-	for r, p := range k.pipes {
-		for at := range len(p.ends) - 1 {
-			for _, by := range []int{-1, 1} {
-				ends := slices.Clone(p.ends)
-				ends[at] += by
-				first := 0
-				if at > 0 {
-					first = ends[at-1]
-				}
-				if ends[at] > first && ends[at] < ends[at+1] && b.recut(k, r, ends) {
-					return true
-				}
+	if len(k.pipes) > 1 {
+		return false
+	}
+	for at := range len(k.pipes[0].ends) - 1 {
+		for _, by := range []int{-1, 1} {
+			ends := slices.Clone(k.pipes[0].ends)
+			ends[at] += by
+			first := 0
+			if at > 0 {
+				first = ends[at-1]
+			}
+			if ends[at] > first && ends[at] < ends[at+1] && b.recut(k, ends) {
+				return true
 			}
 		}
 	}
 	return false
 }
 
-// recut tries a candidate with one pipe cut elsewhere.
-func (b *neighbourhood) recut(k *candidate, replica int, ends []int) bool {
-	out := &candidate{shape: k.shape, order: k.order, model: k.model, pipes: slices.Clone(k.pipes)}
-	key := pack([]int{k.shape.replicas, replica})
-	for r, p := range k.pipes {
-		if r == replica {
-			key += pack(p.devices) + pack(ends)
-			continue
-		}
-		key += pack(p.devices) + pack(p.ends)
-	}
-	if !b.fresh(key) {
+// recut tries a single pipeline that is cut elsewhere.
+func (b *neighbourhood) recut(k *candidate, ends []int) bool {
+	devices := k.pipes[0].devices
+	if !b.fresh(pack(devices) + pack(ends)) {
 		return false
 	}
-	p, err := b.cutter(out).pipe(k.pipes[replica].devices, ends)
+	out := &candidate{shape: k.shape, order: k.order, model: k.model, pipes: slices.Clone(k.pipes)}
+	p, err := b.cutter(out).pipe(devices, ends)
 	if err != nil {
 		return false
 	}
-	out.pipes[replica] = p
+	out.pipes[0] = p
 	return b.estimate(out) == nil && b.take(out)
 }
 
