@@ -106,7 +106,7 @@ func TestReadmeIsAFrontDoor(t *testing.T) {
 		t.Errorf("README.md has %d lines; at most 120", len(lines))
 	}
 	top := strings.Join(lines[:min(25, len(lines))], "\n")
-	for _, command := range []string{"\ngo run ./cmd/pnode train ", "\ngo test -timeout 30m ./... "} {
+	for _, command := range []string{"\ngo run ./cmd/pnode train ", "\ngo test -timeout 45m ./... "} {
 		if !strings.Contains(top, command) {
 			t.Errorf("README.md lacks %q in its first 25 lines", command)
 		}
