@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,5 +42,32 @@ func TestChaos(t *testing.T) {
 			}
 			t.Logf("%s: %d faults, %d steps, %d of them redone, %.1f%% of the throughput kept", r.Network, len(r.Faults), r.Steps, r.Redone, 100*r.Kept)
 		})
+	}
+}
+
+// TestInterruptedChaosReports: an interrupt ends the faults, and what was seen until then is told.
+func TestInterruptedChaosReports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes take minutes")
+	}
+	t.Parallel()
+	p := start(t, "chaos", "--nodes", "3", "--seconds", "3600", "--every", "1s", "--quiet", "1s", "--faults", "pause", "--network", "loopback", "--replicas", "1",
+		"--emulate", deviceFile(t, "2GFLOP/s"), "--dir", t.TempDir(), "--json", "--", "--context", "32", "--micros", "4", "--micro-batch", "1")
+	deadline := time.AfterFunc(chaosTimeout, func() { _ = p.cmd.Process.Kill() })
+	defer deadline.Stop()
+	p.stderr.await(t, `step \d+: pause of node`)
+	p.interrupt()
+	for range p.steps { // it prints none
+	}
+	if err := p.cmd.Wait(); err == nil {
+		t.Error("an interrupted schedule counts as carried out")
+	}
+	var r chaos.Report
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, p.stdout.Bytes(), p.stderr)
+	}
+	told := slices.ContainsFunc(r.Problems, func(text string) bool { return strings.Contains(text, "interrupted") })
+	if !told || len(r.Faults) == 0 || r.Audit.Steps == 0 || r.Audit.Lost+r.Audit.Doubled > 0 {
+		t.Errorf("the report does not say what was seen:\n%s\n%s", p.stdout.Bytes(), p.stderr)
 	}
 }

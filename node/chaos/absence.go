@@ -112,6 +112,17 @@ func (f *fleet) goOn(m *member, now time.Time) error {
 	return nil
 }
 
+// returnAll brings all nodes back that are away, but for those on their way out.
+func (f *fleet) returnAll() (err error) {
+	for _, m := range f.members {
+		if a := m.absent; a != nil && a.back != nil && !a.until.IsZero() {
+			m.absent = nil
+			err = errors.Join(err, a.back())
+		}
+	}
+	return err
+}
+
 // wipe deletes all that is in a folder, which may be a disk of its own.
 func wipe(dir string) error {
 	entries, err := os.ReadDir(dir)

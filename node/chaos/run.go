@@ -31,6 +31,8 @@ var (
 	// ErrFailed is wrapped by the error of a report that is not good.
 	ErrFailed = errors.New("chaos: the run did not survive as it should")
 	errStuck  = errors.New("chaos: no step for too long")
+	// errInterrupted reports that the schedule was not carried out to its end.
+	errInterrupted = errors.New("chaos: interrupted")
 )
 
 // Options say what to run.
@@ -103,7 +105,8 @@ func (o Options) trainArgs() []string {
 }
 
 // Run carries a schedule out and compares the result with a run without faults. The report is there whenever steps
-// were committed; the error wraps ErrFailed when something in it is wrong.
+// were committed; the error wraps ErrFailed when something in it is wrong. Where ctx ends during the faults the report has
+// what was seen until then, and the audit.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err := o.check(); err != nil {
 		return r, err
@@ -132,6 +135,8 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err := f.breakNodes(ctx, &r); err != nil {
 		r.problem("%v", err)
 	}
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx) // what was seen until then is told
 	r.measure(f)
 	r.explain(f.heard)
 	r.Early = f.early
@@ -147,7 +152,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err := r.Audit.Err(); err != nil {
 		r.problem("%v", err)
 	}
-	if r.Audit.Steps > 0 {
+	if r.Audit.Steps > 0 && !interrupted {
 		if err := r.compare(ctx, o, f.dirs()); err != nil {
 			r.problem("%v", err)
 		}
@@ -178,7 +183,7 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			f.heard = append(f.heard, t)
 			continue
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(fmt.Errorf("%w: %d faults had not come; losses and weights are not compared", errInterrupted, len(faults)), f.returnAll())
 		case <-tick.C:
 		}
 		now := time.Now()

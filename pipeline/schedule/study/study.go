@@ -90,7 +90,9 @@ func Run(r Request) (Study, error) {
 		out.Warmups, _, _ = schedule.MinimalWarmups(costs, r.Options.Caps) // Make did the same without an error
 	}
 	out.figures(s, timing)
-	out.Period = r.period(k, costs, timing)
+	if p := r.period(k, costs, timing); p > 0 {
+		out.Period = max(p, out.Floor) // a kind that searches may do better with three times the micro-batches than with twice
+	}
 	out.Bound = bound(line)
 	return out, nil
 }

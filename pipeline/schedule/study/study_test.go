@@ -44,6 +44,17 @@ func TestElasticGolden(t *testing.T) {
 	}
 }
 
+// TestPeriodIsNotBelowItsFloor: a kind that searches may find relatively more in three times the micro-batches than in twice.
+func TestPeriodIsNotBelowItsFloor(t *testing.T) {
+	for _, k := range schedule.Kinds() {
+		r := request(k.Name)
+		r.Options.Micros, r.Links = 4, []schedule.Hop{{Transfer: ms, Latency: 2 * ms}}
+		if s, err := Run(r); err != nil || s.Period != 0 && s.Period < s.Floor {
+			t.Errorf("%s: period %d, at least %d, %v", k.Name, s.Period, s.Floor, err)
+		}
+	}
+}
+
 // TestChimeraGoesOverLinksInReverse has a slow link at one end: the up pipeline's last
 // boundary is over it.
 func TestChimeraGoesOverLinksInReverse(t *testing.T) {
