@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"pnode/checkpoint"
 	"pnode/pipeline"
 	"pnode/planner/plan"
@@ -207,8 +205,8 @@ func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holde
 	return nil
 }
 
-// Fetch brings the state of layers here, from several holders at the same time where layers are with different ones. What
-// it cannot get Load asks everybody for. The chunks stay until a later checkpoint: the one that they are of may not be
+// Fetch brings the state of layers here, from several holders at the same time, so that none has much more to send to the plan's
+// members than another. What it cannot get Load asks everybody for. The chunks stay until a later checkpoint: the one that they are of may not be
 // stored here yet.
 func (s PlanSaver) Fetch(ctx context.Context, wanted []int) {
 	layers, err := s.layersAt(s.plan.Start)
@@ -220,17 +218,7 @@ func (s PlanSaver) Fetch(ctx context.Context, wanted []int) {
 			s.Log.Warn("the state at the start of the plan may be swept", "step", s.plan.Start, "cause", err)
 		}
 	}
-	chunks := map[plan.PeerID][]plan.Hash{}
-	for _, l := range layers {
-		if from := s.Fetcher.order(l.Holders); len(from) > 0 && slices.Contains(wanted, l.Layer) {
-			chunks[from[0]] = append(chunks[from[0]], s.Fetcher.Missing(l.Chunks)...)
-		}
-	}
-	var fetching errgroup.Group
-	for from, hashes := range chunks {
-		fetching.Go(func() error { return s.Fetcher.Ensure(ctx, hashes, []plan.PeerID{from}) })
-	}
-	if err := fetching.Wait(); err != nil && ctx.Err() == nil {
+	if err := s.Fetcher.fetchShares(ctx, s.shares(layers, wanted)); err != nil && ctx.Err() == nil {
 		s.Log.Info("some of the state is looked for elsewhere", "cause", err)
 	}
 }

@@ -1,0 +1,131 @@
+package checkpointer
+
+import (
+	"cmp"
+	"slices"
+
+	"pnode/checkpoint"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// lack is a chunk that a member of a plan has not stored at the plan's start.
+type lack struct {
+	by      plan.PeerID
+	hash    plan.Hash
+	bytes   int64
+	holders []plan.PeerID // that may be asked
+}
+
+// share holds the chunks that one source is asked for.
+type share struct {
+	chunks  []plan.Hash
+	bytes   int64
+	holders []plan.PeerID // of some of the chunks, the source first
+
+	// asked counts the questions for it, of which so many are running. done: it is here, or nobody has it.
+	asked, running int
+	done           bool
+}
+
+// lacksOf returns the chunks of layers that members of a plan have not stored, as the log says, the largest first. All nodes
+// compute the same order.
+func lacksOf(p plan.Plan, layers []consensus.LayerRef, s consensus.State) (all []lack) {
+	type need struct {
+		by    plan.PeerID
+		layer int
+	}
+	counted, sources := map[need]bool{}, map[int][]plan.PeerID{}
+	for i, l := range layers {
+		sources[i] = staying(s, l.Holders)
+	}
+	for _, pipe := range p.Replicas {
+		for _, place := range pipe.Stages {
+			for i, l := range layers {
+				n := need{place.Peer, i}
+				if !place.Layers.Contains(l.Layer) || counted[n] || slices.Contains(l.Holders, place.Peer) {
+					continue
+				}
+				counted[n] = true
+				for c, h := range l.Chunks {
+					all = append(all, lack{place.Peer, h, chunkBytes(l, c), sources[i]})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b lack) int { return cmp.Compare(b.bytes, a.bytes) })
+	return all
+}
+
+// staying returns the holders that stay in the run, and all of them where none does. A member that leaves may be gone before
+// it has sent a chunk to its end: it goes as soon as the log names others that have all of it.
+func staying(s consensus.State, holders []plan.PeerID) []plan.PeerID {
+	stay := slices.DeleteFunc(slices.Clone(holders), func(p plan.PeerID) bool {
+		m, _ := s.Member(p)
+		return m.State != consensus.Active
+	})
+	if len(stay) == 0 {
+		return holders
+	}
+	return stay
+}
+
+// sourcesFor returns which holder a member asks first for each chunk that it lacks. All members of a plan load at the same
+// time. Each chunk in turn comes from the holder that has the fewest bytes to send so far, so that no line carries much more
+// than another. This is list scheduling, the longest job first (Graham 1969).
+func sourcesFor(self plan.PeerID, all []lack) map[plan.Hash]plan.PeerID {
+	from, sends := map[plan.Hash]plan.PeerID{}, map[plan.PeerID]int64{}
+	for _, c := range all {
+		if len(c.holders) == 0 {
+			continue
+		}
+		least := slices.MinFunc(c.holders, func(a, b plan.PeerID) int { return cmp.Compare(sends[a], sends[b]) })
+		sends[least] += c.bytes
+		if c.by == self {
+			from[c.hash] = least
+		}
+	}
+	return from
+}
+
+// shares returns what is to be fetched of wanted layers, by source.
+func (s PlanSaver) shares(layers []consensus.LayerRef, wanted []int) []share {
+	sources := sourcesFor(s.Self, lacksOf(s.plan, layers, s.Consensus.State()))
+	var all []share
+	for _, l := range layers {
+		order := s.Fetcher.order(l.Holders)
+		if !slices.Contains(wanted, l.Layer) || len(order) == 0 {
+			continue
+		}
+		for i, h := range l.Chunks {
+			if s.Store.HasChunk(h) {
+				continue
+			}
+			from, ok := sources[h]
+			if !ok {
+				from = order[0]
+			}
+			at := slices.IndexFunc(all, func(of share) bool { return of.holders[0] == from })
+			if at < 0 {
+				at, all = len(all), append(all, share{holders: []plan.PeerID{from}})
+			}
+			all[at].add(h, chunkBytes(l, i), l.Holders, s.Self)
+		}
+	}
+	return all
+}
+
+// add puts a chunk to a share, with those that have it. self is not asked.
+func (s *share) add(h plan.Hash, bytes int64, holders []plan.PeerID, self plan.PeerID) {
+	s.chunks, s.bytes = append(s.chunks, h), s.bytes+bytes
+	for _, p := range holders {
+		if p != self && !slices.Contains(s.holders, p) {
+			s.holders = append(s.holders, p)
+		}
+	}
+}
+
+// chunkBytes returns the size of a layer's chunk with a number.
+func chunkBytes(l consensus.LayerRef, number int) int64 {
+	return min(max(l.SizeBytes-int64(number)*checkpoint.ChunkBytes, 0), checkpoint.ChunkBytes)
+}
