@@ -19,6 +19,7 @@ import (
 // chunks still get a good part of it.
 func TestBulkLetsOthersPass(t *testing.T) {
 	const rate, settle, rounds = 12_500_000, 10, 16
+	figuresOnly(t, "TestStateThatAllWaitForIsNotHeldBack and TestFetchBesideASession")
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 2, LinkConditions{BytesPerS: rate, Delay: 20 * time.Millisecond}, Options{})

@@ -103,11 +103,11 @@ func TestLinkDropIsSurvived(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, em := emulated(t, 2, shape, Options{})
+				c, em := emulated(t, 2, slower(shape), Options{})
 				defer c.close()
 				sessions := c.sessions(1)
 				begin := time.Now()
-				exchange(t, c, sessions, 100, func() {
+				exchange(t, c, sessions, lessOf(100), func() {
 					time.Sleep(2 * time.Second)
 					em.Cut(c.ids[0], c.ids[1], true)
 					time.Sleep(10 * time.Second)
@@ -116,7 +116,7 @@ func TestLinkDropIsSurvived(t *testing.T) {
 				if resent(sessions) == 0 {
 					t.Error("nothing was under way when the link went down")
 				}
-				t.Logf("100 messages of 3 kinds took %v", time.Since(begin))
+				t.Logf("%d messages of 3 kinds took %v", lessOf(100), time.Since(begin))
 			})
 		})
 	}
@@ -126,10 +126,11 @@ func TestLinkDropIsSurvived(t *testing.T) {
 func TestRepeatedDrops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, em := emulated(t, 3, LinkConditions{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}, Options{})
+		shape := LinkConditions{BytesPerS: 1_250_000, Delay: 10 * time.Millisecond, LossPerMillion: 2000}
+		c, em := emulated(t, 3, slower(shape), Options{})
 		defer c.close()
 		sessions := c.sessions(1)
-		exchange(t, c, sessions, 100, func() {
+		exchange(t, c, sessions, lessOf(100), func() {
 			for i := range 6 {
 				a, b := em.addr(c.ids[i%3]), em.addr(c.ids[(i+1)%3])
 				em.cut(a, b, true)
@@ -147,10 +148,10 @@ func TestRepeatedDrops(t *testing.T) {
 func TestBothDialAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}, Options{})
+		c, _ := emulated(t, 2, slower(LinkConditions{BytesPerS: 12_500_000, Delay: 10 * time.Millisecond}), Options{})
 		defer c.close()
 		sessions := c.sessions(1)
-		exchange(t, c, sessions, 100, func() {
+		exchange(t, c, sessions, lessOf(100), func() {
 			for range 5 {
 				time.Sleep(100 * time.Millisecond)
 				var work errgroup.Group
@@ -290,13 +291,14 @@ func TestRestartedPeerIsLostAtOnce(t *testing.T) {
 func TestStreamsThatWereReplacedEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}, Options{})
+		shape := LinkConditions{BytesPerS: 2_500_000, Delay: 20 * time.Millisecond, LossPerMillion: 5000}
+		c, _ := emulated(t, 2, slower(shape), Options{})
 		defer c.close()
 		for i := range c.endpoints {
 			c.spread(i, 1-i, 4)
 		}
 		sessions := c.sessions(1)
-		exchange(t, c, sessions, 150, func() {
+		exchange(t, c, sessions, lessOf(150), func() {
 			time.Sleep(time.Second) // for more than one connection
 			for range 30 {
 				conns, _ := c.endpoints[0].connections(c.ids[1])

@@ -59,6 +59,7 @@ func TestQueuedMessagesTellTheRate(t *testing.T) {
 // TestQueuedMessagesTellWhatALinkCarries: what connections get through an emulated link that slows
 // down, which may be less than the line's rate, and little by little more.
 func TestQueuedMessagesTellWhatALinkCarries(t *testing.T) {
+	figuresOnly(t, "all tests that send messages")
 	synctest.Test(t, func(t *testing.T) {
 		c, em := emulated(t, 2, LinkConditions{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{})
 		defer c.close()
