@@ -34,6 +34,9 @@ func (s *search) prune(k *candidate) *candidate {
 	}
 	if s.in.Run.Train.Shard != plan.ShardOn {
 		most := near(k.step())
+		if k.kept { // pruned when it was made: its step must not grow plan by plan
+			most = k.step()
+		}
 		for _, g := range s.dearestFirst(k) {
 			other := retry(k.sharded().Without(g.Layers, s.layers()), k.model.Offload)
 			if other != nil && other.passes() <= k.passes() && other.step() <= most && (k.layout.Recompute() || !other.layout.Recompute()) {

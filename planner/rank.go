@@ -60,7 +60,7 @@ func (s *search) choose(ranked []*candidate) (best *candidate, others []*candida
 	if s.in.Previous != nil {
 		enough := near(best.step())
 		for _, k := range ranked {
-			closer := k.movedBytes < best.movedBytes || (k.kept && k.movedBytes == best.movedBytes)
+			closer := k.movedBytes < best.movedBytes || (k.kept && !best.kept && k.movedBytes == best.movedBytes)
 			if k.simulated && k.step() <= enough && closer {
 				best = k
 			}

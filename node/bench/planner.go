@@ -180,10 +180,32 @@ func (r PlannerReport) chainText(w *strings.Builder) {
 	if len(r.Chains) == 0 {
 		return
 	}
-	longer, over, slower := 0, 0, 0.0
+	over := 0
+	for _, c := range r.Chains {
+		if c.Anew.OverAlone().Nodes > 0 {
+			over++
+		}
+	}
+	fmt.Fprintf(w, "Nested clusters, %s of up to %s: in %d a step is longer than on the best single device.\n",
+		plan.Count(len(r.Chains), "chain"), plan.Count(r.Chains[0].Anew[len(r.Chains[0].Anew)-1].Nodes, "node"), over)
+	r.growthText(w, "Each planned anew", func(c comparison.Chain) comparison.Sizes { return c.Anew })
+	r.growthText(w, "As the nodes join a run, each with the plan before in force", func(c comparison.Chain) comparison.Sizes { return c.Joined })
+	if len(r.Chains) == 1 {
+		t := table(w, "nodes\tstep\tas they join\tbest single device\tplan\t")
+		for i, s := range r.Chains[0].Anew {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t\n", s.Nodes, stepText(s.Step), stepText(r.Chains[0].Joined[i].Step), stepText(s.Alone), s.Plan)
+		}
+		_ = t.Flush() // a Builder takes all
+	}
+	w.WriteString("\n")
+}
+
+// growthText says in how many chains a step is longer than with fewer nodes, and where it is by most.
+func (r PlannerReport) growthText(w *strings.Builder, how string, sizes func(comparison.Chain) comparison.Sizes) {
+	longer, slower := 0, 0.0
 	worst, grown, fewer := r.Chains[0], comparison.Size{}, comparison.Size{}
 	for _, c := range r.Chains {
-		most, least := c.Growth()
+		most, least := sizes(c).Growth()
 		by := percent(least.Step, most.Step)
 		if most.Step == 0 && most.Nodes > 0 {
 			by = 100 // no plan any more
@@ -194,25 +216,12 @@ func (r PlannerReport) chainText(w *strings.Builder) {
 		if by > slower {
 			worst, grown, fewer, slower = c, most, least, by
 		}
-		if c.OverAlone().Nodes > 0 {
-			over++
-		}
 	}
-	last := r.Chains[0].Sizes[len(r.Chains[0].Sizes)-1]
-	fmt.Fprintf(w, "Nested clusters, %s of up to %s: in %d a step is over 0.1%% longer than with fewer nodes, in %d longer than on the best single device.\n",
-		plan.Count(len(r.Chains), "chain"), plan.Count(last.Nodes, "node"), longer, over)
+	fmt.Fprintf(w, "%s: in %d a step is over 0.1%% longer than with fewer nodes.\n", how, longer)
 	if grown.Nodes > 0 {
 		fmt.Fprintf(w, "Worst: seed %d, %d nodes %s, %d nodes %s (+%.1f%%): pnode bench planner --only %s --chains 1 --seed %d\n",
 			worst.Seed, grown.Nodes, plan.Time(grown.Step), fewer.Nodes, plan.Time(fewer.Step), slower, rowChains, worst.Seed)
 	}
-	if len(r.Chains) == 1 {
-		t := table(w, "nodes\tstep\tbest single device\tplan\t")
-		for _, s := range r.Chains[0].Sizes {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t\n", s.Nodes, stepText(s.Step), stepText(s.Alone), s.Plan)
-		}
-		_ = t.Flush() // a Builder takes all
-	}
-	w.WriteString("\n")
 }
 
 // gapText compares the plans of small clusters with the optimum.

@@ -11,9 +11,15 @@ import (
 
 // Chain has the predicted steps of clusters, each of which has the nodes of the one before and more.
 type Chain struct {
-	Seed  uint64 `json:"seed"`
-	Sizes []Size `json:"sizes"`
+	Seed uint64 `json:"seed"`
+	// Anew has each cluster's plan as if there had been none before. Joined has the plans of a run that the nodes join: each is
+	// made with the one before in force.
+	Anew   Sizes `json:"anew"`
+	Joined Sizes `json:"joined"`
 }
+
+// Sizes are clusters of growing size.
+type Sizes []Size
 
 // Size is one cluster of a chain.
 type Size struct {
@@ -33,6 +39,7 @@ func PlanChain(ctx context.Context, seed uint64, nodes int) (Chain, error) {
 	c, whole := Chain{Seed: seed}, nested(seed, nodes)
 	alone := map[string]schedule.Nanos{} // by card
 	least := schedule.Nanos(0)
+	running := whole
 	for n := 1; n <= nodes; n = larger(n, nodes) {
 		for _, m := range whole.Members[:n] {
 			card := m.Profile.Devices[0].Name
@@ -47,11 +54,22 @@ func PlanChain(ctx context.Context, seed uint64, nodes int) (Chain, error) {
 				least = step
 			}
 		}
-		step, text, err := predicted(ctx, whole, whole.Members[:n]...)
+		size := func(in planner.Input) (Size, *plan.Plan, error) {
+			p, step, text, err := planned(ctx, in, whole.Members[:n]...)
+			return Size{Nodes: n, Step: step, Alone: least, Plan: text}, p, err
+		}
+		anew, _, err := size(whole)
 		if err != nil {
 			return c, err
 		}
-		c.Sizes = append(c.Sizes, Size{Nodes: n, Step: step, Alone: least, Plan: text})
+		joined, p, err := size(running)
+		if err != nil {
+			return c, err
+		}
+		if p != nil {
+			running.Previous, running.Generation = p, p.Generation+1
+		}
+		c.Anew, c.Joined = append(c.Anew, anew), append(c.Joined, joined)
 	}
 	return c, nil
 }
@@ -66,9 +84,9 @@ func larger(n, nodes int) int {
 
 // Growth returns the size whose step is longest beside the least step of the smaller ones, and the smaller one with that. Both
 // are zero where no step is longer.
-func (c Chain) Growth() (worst, fewer Size) {
+func (all Sizes) Growth() (worst, fewer Size) {
 	least, most := Size{}, int64(0)
-	for _, s := range c.Sizes {
+	for _, s := range all {
 		if least.Step > 0 {
 			if over := Over(least.Step, s.Step); s.Step == 0 || over > most {
 				worst, fewer, most = s, least, over
@@ -82,9 +100,9 @@ func (c Chain) Growth() (worst, fewer Size) {
 }
 
 // OverAlone returns the size whose step exceeds that of its best single device by most; zero where none does.
-func (c Chain) OverAlone() (worst Size) {
+func (all Sizes) OverAlone() (worst Size) {
 	most := int64(0)
-	for _, s := range c.Sizes {
+	for _, s := range all {
 		if over := Over(s.Alone, s.Step); s.Alone > 0 && over > most {
 			worst, most = s, over
 		}
@@ -102,18 +120,24 @@ func Over(least, step schedule.Nanos) int64 {
 
 // predicted returns the predicted step of the plan of some members, and what the plan is; 0 where the model does not fit on them.
 func predicted(ctx context.Context, in planner.Input, members ...planner.Member) (schedule.Nanos, string, error) {
+	_, step, text, err := planned(ctx, in, members...)
+	return step, text, err
+}
+
+// planned returns the plan of some members with its predicted step, and what it is; nil and 0 where the model does not fit on them.
+func planned(ctx context.Context, in planner.Input, members ...planner.Member) (*plan.Plan, schedule.Nanos, string, error) {
 	in.Members = members
-	_, reasons, err := planner.Make(ctx, in)
+	p, reasons, err := planner.Make(ctx, in)
 	if errors.Is(err, planner.ErrNoFit) {
-		return 0, "", nil
+		return nil, 0, "", nil
 	}
 	if err != nil {
-		return 0, "", err
+		return nil, 0, "", err
 	}
 	for _, r := range reasons {
 		if r.Kind == plan.ReasonStepTime {
-			return schedule.Nanos(r.Nanos), r.Text, nil
+			return &p, schedule.Nanos(r.Nanos), r.Text, nil
 		}
 	}
-	return 0, "", errors.New("comparison: a plan without a predicted step")
+	return nil, 0, "", errors.New("comparison: a plan without a predicted step")
 }
