@@ -51,6 +51,10 @@ var homes = []home{
 	{"pnode/planner/layout", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
 	{"pnode/planner/cost", []string{"planner", "node/bench"}, "there is one cost model, and the planner speaks for it: planner.Timing"},
 	{"pnode/planner/order", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
+	{"pnode/planner/neighbours", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
+	{"pnode/planner/optimum", []string{"planner"}, "devices are numbers there: who speaks of peers asks the planner"},
+	{"pnode/planner/change", []string{"planner"}, "the planner speaks for it: planner.Change"},
+	{"pnode/planner/measure", []string{"planner"}, "the planner speaks for it: planner.Measured"},
 	{"pnode/planner/sharding", []string{"planner"}, "what replicas hold is what the plan says, not what it might have said"},
 }
 

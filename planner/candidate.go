@@ -7,9 +7,25 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/layout"
+	"pnode/planner/neighbours"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
+
+// shape is how many replica groups of how many devices.
+type shape struct{ replicas, stages int }
+
+func (s shape) devices() int { return s.replicas * s.stages }
+
+func (s shape) String() string {
+	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+}
+
+// bounded is a shape with a step time that it cannot beat.
+type bounded struct {
+	shape
+	bound schedule.Nanos
+}
 
 // candidate is a plan under consideration: a cut, and the stages that follow from it under a
 // schedule.
@@ -66,6 +82,15 @@ func (k *candidate) devices() (all []int) {
 		all = append(all, p.devices...)
 	}
 	return all
+}
+
+// arrangement returns where a candidate's devices are, with the cut of a single pipeline.
+func (k *candidate) arrangement() neighbours.Arrangement {
+	a := neighbours.Arrangement{Replicas: k.shape.replicas, Devices: k.devices()}
+	if len(k.pipes) == 1 {
+		a.Ends = k.pipes[0].ends
+	}
+	return a
 }
 
 // uses reports whether a candidate places a stage on a device.

@@ -10,6 +10,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
+	"pnode/planner/measure"
 	"pnode/planner/plan"
 )
 
@@ -290,8 +291,8 @@ func (p *problem) unmeasured(rows cost.Rows) (n int, worst cost.Link) {
 	for _, row := range rows {
 		for s := 1; s < len(row); s++ {
 			a, b := row[s-1].Device, row[s].Device
-			if link, measured := p.links.between(p.devices[a].peer, p.devices[b].peer); !measured {
-				worst = worse(worst, link)
+			if link, measured := p.links.Between(p.devices[a].peer, p.devices[b].peer); !measured {
+				worst = measure.Worse(worst, link)
 				pairs[[2]int{min(a, b), max(a, b)}] = true
 			}
 		}
@@ -308,11 +309,11 @@ func (e explainer) relayed() (lines []plan.Reason) {
 			a, b := row[s-1].Device, row[s].Device
 			from, to := e.devices[a].peer, e.devices[b].peer
 			pair := [2]plan.PeerID{min(from, to), max(from, to)}
-			if told[pair] || !e.links.relayed(from, to) || len(lines) == maxStageLines {
+			if told[pair] || !e.links.Relayed(from, to) || len(lines) == maxStageLines {
 				continue
 			}
 			told[pair] = true
-			link, _ := e.links.between(from, to)
+			link, _ := e.links.Between(from, to)
 			lines = append(lines, plan.Reason{Kind: plan.ReasonRelayed, Text: fmt.Sprintf("%s and %s reach each other through a relay: %s and a round trip of %s",
 				e.name(a), e.name(b), plan.Bandwidth(link.BytesPerS), plan.Time(schedule.Nanos(link.RTTNanos)))})
 		}

@@ -43,7 +43,7 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 					Peer: m.Peer, Shared: holders.Common(p.ties(place.Peer), m.Ties), Near: of.Near(id, m.Peer),
 					Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
-				link, _ := p.links.between(place.Peer, m.Peer)
+				link, _ := p.links.Between(place.Peer, m.Peer)
 				o.Slow = (holders.Copy{StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
 				roomy = append(roomy, o)
 				o.Full = measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
@@ -97,7 +97,7 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 		if place.Holder == "" {
 			continue
 		}
-		link, measured := p.links.between(place.Peer, place.Holder)
+		link, measured := p.links.Between(place.Peer, place.Holder)
 		c := holders.Copy{
 			StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS,
 			BusyBytesPerS: int64(cost.MulDiv(schedule.Nanos(p.traffic(of, place.Peer, place.Holder)), 1e9, max(step, 1))),

@@ -189,11 +189,3 @@ func TestOneDeviceNameTwiceFailsNobody(t *testing.T) {
 		t.Errorf("on its own: %v", err)
 	}
 }
-
-// Heartbeats say what they like of links, too: times do not overflow into better ones.
-func TestMeasuredLinksDoNotOverflow(t *testing.T) {
-	l := newLinks(nil).with([]MeasuredLink{{From: "a", To: "b", BytesPerS: math.MaxInt64, RTTNanos: math.MaxInt64, JitterNanos: math.MaxInt64}})
-	if link, _ := l.between("a", "b"); link.RTTNanos != 3*plan.MaxLinkNanos || link.BytesPerS > DefaultLink.BytesPerS {
-		t.Errorf("%+v", link)
-	}
-}

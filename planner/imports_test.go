@@ -14,8 +14,8 @@ import (
 // pure are the packages that must give the same result on every node, and what they are
 // built from.
 var pure = []string{
-	"planner", "planner/comparison", "planner/plan", "planner/cost", "planner/elastic", "planner/layout",
-	"planner/claims", "planner/holders", "planner/order", "planner/partition", "planner/report", "planner/sharding", "planner/sim", "planner/simulate",
+	"planner", "planner/change", "planner/comparison", "planner/plan", "planner/cost", "planner/elastic", "planner/founding", "planner/layout",
+	"planner/claims", "planner/holders", "planner/measure", "planner/neighbours", "planner/optimum", "planner/order", "planner/partition", "planner/report", "planner/sharding", "planner/sim", "planner/simulate",
 	"pipeline/schedule", "pipeline/wire", "pipeline/wire/strict",
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
+	"pnode/planner/cost"
+	"pnode/planner/founding"
 	"pnode/planner/plan"
 )
 
@@ -101,4 +103,17 @@ func CheckSchedule(text string, groups, stages int, m model.Config, sums plan.Su
 		return err
 	}
 	return o.fits(shape{max(groups, 1), stages}, m.Layers(), sums)
+}
+
+// SumGroups returns into how many groups a new run's sums cut its micro-batches (plan.Sums), and why, where the founder has a device
+// of so many bytes: see [founding.SumGroups]. Errors wrap plan.ErrBadInput.
+func SumGroups(in Input, roomBytes int64) (groups int, why string, err error) {
+	o, err := newOrdering(in.Run.Train.Schedule, in.Run.Model)
+	if err != nil {
+		return 0, "", fmt.Errorf("%w: %w", plan.ErrBadInput, err)
+	}
+	groups, why = founding.SumGroups(in.Run.Train, o.copies, cost.Training{
+		Costs: in.Costs, HalfCosts: in.HalfCosts, NodeBytes: in.NodeBytes, Tied: in.Run.Model.TiedLen(), TiedGrad: in.Run.Model.TiedGradLen(),
+	}, roomBytes)
+	return groups, why, nil
 }

@@ -100,7 +100,7 @@ func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
 	}
 	for i, a := range g.Stages {
 		for _, b := range g.Stages[:i] {
-			link, measured := e.links.between(e.problem.devices[a.Device].peer, e.problem.devices[b.Device].peer)
+			link, measured := e.links.Between(e.problem.devices[a.Device].peer, e.problem.devices[b.Device].peer)
 			out.Site = out.Site && measured && link.RTTNanos <= siteRTT
 		}
 	}

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,136 +10,10 @@ import (
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/founding"
+	"pnode/planner/measure"
 	"pnode/planner/plan"
 )
-
-// Sentinel errors of Make, besides those of package plan.
-var (
-	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
-	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
-	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
-	ErrNoFit = errors.New("planner: model does not fit")
-)
-
-// Member is a node that may be planned with.
-type Member struct {
-	Peer plan.PeerID
-	// Name is the machine's, for people; empty: the end of the peer ID stands for it.
-	Name    string
-	Profile plan.Profile
-	// Claim says for people how Profile differs from what the member claims; empty where it does not.
-	Claim string
-	// Draining members are about to leave: they get neither a stage nor a copy.
-	Draining bool
-	// Ties are what it may be lost together with, sorted: see package holders.
-	Ties []string
-}
-
-// label returns how the node is called in reasons and errors.
-func (m Member) label() string { return cmp.Or(m.Name, m.Peer.Short()) }
-
-// Devices counts what the member could compute on: none where its profile cannot be.
-func (m Member) Devices() (n int) {
-	if m.Profile.Validate(m.Peer) != nil {
-		return 0
-	}
-	for _, d := range m.Profile.Devices {
-		if d.Usable() {
-			n++
-		}
-	}
-	return n
-}
-
-// Input is all that a plan depends on. The order of the members does not matter.
-type Input struct {
-	Run plan.RunSpec
-	// Costs holds the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
-	// storage, which cost the same; nil where the run has neither.
-	Costs, HalfCosts []model.LayerCost
-	// NodeBytes is the memory of a node's process besides its stages.
-	NodeBytes  int64
-	Members    []Member
-	Start      plan.Step
-	Generation plan.Generation
-	// Links is what steps that were run showed of links, newer than the members' profiles.
-	Links []MeasuredLink
-	// Previous is the plan in force, nil for none: of nearly equal plans the one that
-	// moves the least state from it is taken.
-	Previous *plan.Plan
-}
-
-// InputOf returns the input of a run's first plan, without members.
-func InputOf(run plan.RunSpec) Input {
-	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
-	if run.Train.Storage.Halves() {
-		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
-	}
-	return in
-}
-
-// Bounds of what is planned.
-const (
-	maxLayers  = 4096
-	maxMembers = 4096
-	maxMicros  = 1 << 20
-)
-
-func (in Input) check() error {
-	t := in.Run.Train
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: generation %d: %s", plan.ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
-	}
-	switch layers := len(in.Costs); {
-	case in.Generation == 0:
-		return bad("generations count from 1")
-	case layers < 1 || layers > maxLayers:
-		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
-	case len(in.Members) > maxMembers:
-		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
-	case t.Micros < 1 || t.Micros > maxMicros:
-		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
-	case t.Replicas < 0 || t.Stages < 0:
-		return bad("%d replicas of %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
-	case t.Replicas > t.Micros:
-		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
-	case t.SumGroups < 0 || t.SumGroups > t.Micros:
-		return bad("%d sum groups, want 1 to %d, the micro-batches of a step (0: one each)", t.SumGroups, t.Micros)
-	case t.Replicas > t.Sums().Groups:
-		return bad("%s of micro-batches for %d replicas: each replica takes whole ones; raise sum_groups or lower the replicas", plan.Count(t.Sums().Groups, "group"), t.Replicas)
-	case t.Stages > layers:
-		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
-	}
-	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.Always(model.StorageBF16, model.StorageF16)) {
-		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
-	}
-	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
-		for l, k := range costs {
-			if why := checkCost(k); why != "" {
-				return bad("layer %d %s", l, why)
-			}
-		}
-	}
-	return nil
-}
-
-// checkCost returns what is wrong with a layer's cost, empty for nothing.
-func checkCost(k model.LayerCost) string {
-	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
-	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
-		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
-		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
-	}
-	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
-		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)
-	}
-	for level, lean := range k.Lean {
-		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeAttention, lean.RecomputeFLOPs-lean.RecomputeAttention) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
-			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
-		}
-	}
-	return ""
-}
 
 // device is a measured device of a member, the smallest thing that gets a stage.
 type device struct {
@@ -159,7 +32,7 @@ type problem struct {
 	in      Input // its members sorted, those that can be
 	members int   // of the input, all of them
 	devices []device
-	links   links
+	links   measure.Links
 	// widest and narrowest are the codecs that messages of the run fit with; settled is the one of the plans before, empty
 	// where none was chosen.
 	widest, narrowest plan.Codec
@@ -197,7 +70,7 @@ func (p *problem) label(peer plan.PeerID) string {
 func newProblem(in Input) (*problem, error) {
 	p := &problem{in: in, members: len(in.Members), index: map[plan.WorkerID]int{}}
 	p.in.Members = p.accept(in.Members)
-	p.links = newLinks(p.in.Members).with(in.Links)
+	p.links = linksOf(p.in.Members).With(in.Links)
 	if p.widest, p.narrowest = in.Run.CodecBounds(); in.Previous != nil {
 		if err := p.keepCodec(in.Previous.Codec); err != nil {
 			return nil, err
@@ -290,6 +163,20 @@ func (p *problem) after(previous plan.Plan) (*problem, error) {
 	return &out, nil
 }
 
+// storages returns in which precision the stages of a plan may store what products read, the best first. The first plan of a
+// run decides: later ones have its storage.
+func (p *problem) storages() []model.Storage {
+	rule := p.in.Run.Train.Storage
+	if rule.Auto && p.in.Previous != nil {
+		return []model.Storage{p.in.Previous.Storage()}
+	}
+	devices := make([]plan.DeviceProfile, len(p.devices))
+	for i, d := range p.devices {
+		devices[i] = d.profile
+	}
+	return founding.Storages(rule, devices, p.in.HalfCosts != nil)
+}
+
 // layers returns how many layers the model has.
 func (p *problem) layers() int { return len(p.in.Costs) }
 
@@ -314,8 +201,17 @@ func (p *problem) name(device int) string {
 	return p.devices[device].node + " " + p.devices[device].name
 }
 
+// linksOf returns the links that members have measured.
+func linksOf(members []Member) measure.Links {
+	probes := make([]measure.Probes, len(members))
+	for i, m := range members {
+		probes[i] = measure.Probes{From: m.Peer, Links: m.Profile.Links}
+	}
+	return measure.NewLinks(probes)
+}
+
 func (p *problem) link(from, to int) cost.Link {
-	link, _ := p.links.between(p.devices[from].peer, p.devices[to].peer)
+	link, _ := p.links.Between(p.devices[from].peer, p.devices[to].peer)
 	return link
 }
 
@@ -350,4 +246,41 @@ func (p *problem) movedBytes(rows cost.Rows) (moved int64) {
 		}
 	}
 	return moved
+}
+
+// moved returns the bytes of state that nodes of a plan's stages lack, and how long the lines take for them: each node
+// fetches from those that have the layers under the plan in force, and no line carries two things at once.
+func (p *problem) moved(rows cost.Rows) (bytes int64, took schedule.Nanos) {
+	if p.in.Previous == nil {
+		return 0, 0
+	}
+	from := map[int]plan.PeerID{}
+	for _, pipe := range p.in.Previous.Replicas {
+		for _, place := range pipe.Stages {
+			for l := place.Layers.First; l < place.Layers.End; l++ {
+				if _, known := from[l]; !known {
+					from[l] = place.Peer
+				}
+			}
+		}
+	}
+	in, out := map[plan.PeerID]schedule.Nanos{}, map[plan.PeerID]schedule.Nanos{}
+	for _, row := range rows {
+		for _, s := range row {
+			to := p.devices[s.Device].peer
+			for l := s.First; l < s.End; l++ {
+				source, known := from[l]
+				if !known || p.held[peerLayer{to, l}] {
+					continue
+				}
+				link, _ := p.links.Between(source, to)
+				size := p.stateBytes(plan.LayerRange{First: l, End: l + 1})
+				each := cost.MulDiv(schedule.Nanos(min(size, mostTraffic)), 1e9, schedule.Nanos(max(link.BytesPerS, 1)))
+				bytes += size
+				in[to], out[source] = in[to]+each, out[source]+each
+				took = max(took, in[to], out[source])
+			}
+		}
+	}
+	return bytes, took
 }

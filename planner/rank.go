@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+	"pnode/planner/neighbours"
 )
 
 const (
@@ -126,17 +127,6 @@ const (
 	improveFrom = 3
 )
 
-// neighbourhood changes a candidate step by step for as long as its predicted step becomes shorter: a layer goes to the next stage,
-// devices change places, another device takes a place, a stage is left out or added.
-type neighbourhood struct {
-	*search
-	ctx  context.Context
-	pool []int
-	best *candidate
-	left int
-	seen map[packed]bool
-}
-
 // improve adds to ranked candidates what becomes of the best ones by small changes. Steps that are bounded by many messages or few
 // micro-batches have no formula that says which order and cut is best.
 func (s *search) improve(ctx context.Context, pool []int, ranked []*candidate) []*candidate {
@@ -148,143 +138,56 @@ func (s *search) improve(ctx context.Context, pool []int, ranked []*candidate) [
 	if n <= dropUpTo {
 		from = improveFrom
 	}
-	b := neighbourhood{search: s, ctx: ctx, pool: pool, left: min(improveTries, improveWork/(n*s.layers())), seen: map[packed]bool{}}
+	var best *candidate
+	w := neighbours.Walk{Pool: pool, FewestStages: 1, MostStages: s.layers(), Left: min(improveTries, improveWork/(n*s.layers()))}
+	if asked := s.in.Run.Train.Stages; asked > 0 {
+		w.FewestStages, w.MostStages = asked, asked
+	} else if s.in.Run.CheckMessages(2) != nil {
+		w.MostStages = 1
+	}
+	w.Try = func(a neighbours.Arrangement) (neighbours.Arrangement, bool) {
+		k := s.neighbour(ctx, best, a)
+		if k == nil {
+			return a, false
+		}
+		best = k
+		return k.arrangement(), true
+	}
 	for _, k := range slices.Clone(ranked[:min(from, len(ranked))]) {
 		if !k.simulated {
 			break
 		}
-		b.best = k
-		for b.round() {
-		}
-		if b.best != k {
-			ranked = append(ranked, b.best)
+		best = k
+		if w.From(k.arrangement()); best != k {
+			ranked = append(ranked, best)
 		}
 	}
 	slices.SortStableFunc(ranked, byStep)
 	return ranked
 }
 
-// round tries the neighbours of the best candidate until one is better; it reports whether there was one.
-func (b *neighbourhood) round() bool {
-	k := b.best
-	return b.shift(k) || b.reorder(k) || b.resize(k)
+// neighbour returns the candidate of a neighbour of one where its step is shorter, else nil.
+func (s *search) neighbour(ctx context.Context, of *candidate, a neighbours.Arrangement) *candidate {
+	if ctx.Err() != nil {
+		return nil
+	}
+	k, err := s.arranged(of, a)
+	if err != nil || k.estimate > of.step()+of.step()*estimatePercent/100 || k.simulate() != nil || k.step() >= of.step() {
+		return nil
+	}
+	return k
 }
 
-// shift moves one layer over a boundary of a single pipeline. Replicas keep their cuts: where these are alike, one goes on with the
-// layers of another's lost node.
-func (b *neighbourhood) shift(k *candidate) bool {
-	if len(k.pipes) > 1 {
-		return false
+// arranged makes a candidate of an arrangement. One with a cut of its own has the other's cost model.
+func (s *search) arranged(of *candidate, a neighbours.Arrangement) (*candidate, error) {
+	if a.Ends == nil {
+		return s.arrange(shape{a.Replicas, len(a.Devices) / a.Replicas}, a.Devices)
 	}
-	for at := range len(k.pipes[0].ends) - 1 {
-		for _, by := range []int{-1, 1} {
-			ends := slices.Clone(k.pipes[0].ends)
-			ends[at] += by
-			first := 0
-			if at > 0 {
-				first = ends[at-1]
-			}
-			if ends[at] > first && ends[at] < ends[at+1] && b.recut(k, ends) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// recut tries a single pipeline that is cut elsewhere.
-func (b *neighbourhood) recut(k *candidate, ends []int) bool {
-	devices := k.pipes[0].devices
-	if !b.fresh(pack(devices) + pack(ends)) {
-		return false
-	}
-	out := &candidate{shape: k.shape, order: k.order, model: k.model, pipes: slices.Clone(k.pipes)}
-	p, err := b.cutter(out).pipe(devices, ends)
+	k := &candidate{shape: of.shape, order: of.order, model: of.model}
+	p, err := s.cutter(k).pipe(a.Devices, a.Ends)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	out.pipes[0] = p
-	return b.estimate(out) == nil && b.take(out)
-}
-
-// reorder has two devices change places, and puts another one in the place of each.
-func (b *neighbourhood) reorder(k *candidate) bool {
-	order := k.devices()
-	for i := range order {
-		for j := i + 1; j < len(order); j++ {
-			next := slices.Clone(order)
-			next[i], next[j] = next[j], next[i]
-			if b.try(k.shape, next) {
-				return true
-			}
-		}
-		for _, d := range b.pool {
-			if !slices.Contains(order, d) {
-				next := slices.Clone(order)
-				next[i] = d
-				if b.try(k.shape, next) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// resize leaves a stage of a single pipeline out, puts one elsewhere, and adds one.
-func (b *neighbourhood) resize(k *candidate) bool {
-	t, order := b.in.Run.Train, k.devices()
-	if k.shape.replicas > 1 {
-		return false
-	}
-	for i := range order {
-		fewer := slices.Delete(slices.Clone(order), i, i+1)
-		if len(fewer) > 0 && t.Stages == 0 && b.try(shape{1, len(fewer)}, fewer) {
-			return true
-		}
-		for at := range order {
-			if b.try(k.shape, slices.Insert(slices.Clone(fewer), at, order[i])) {
-				return true
-			}
-		}
-	}
-	if t.Stages > 0 || len(order) == b.layers() {
-		return false
-	}
-	for _, d := range b.pool {
-		for at := 0; at <= len(order) && !slices.Contains(order, d); at++ {
-			if b.try(shape{1, len(order) + 1}, slices.Insert(slices.Clone(order), at, d)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// try makes a candidate of devices in another order.
-func (b *neighbourhood) try(sh shape, order []int) bool {
-	if b.in.Run.CheckMessages(sh.stages) != nil || !b.fresh(pack([]int{sh.replicas})+pack(order)) {
-		return false
-	}
-	k, err := b.arrange(sh, order)
-	return err == nil && b.take(k)
-}
-
-// fresh reports whether a neighbour is new and may still be made.
-func (b *neighbourhood) fresh(key packed) bool {
-	if b.seen[key] || b.left <= 0 || b.ctx.Err() != nil {
-		return false
-	}
-	b.seen[key] = true
-	b.left--
-	return true
-}
-
-// take keeps a candidate if its step is shorter than the best one's.
-func (b *neighbourhood) take(k *candidate) bool {
-	if worst := b.best.step() + b.best.step()*estimatePercent/100; k.estimate > worst || k.simulate() != nil || k.step() >= b.best.step() {
-		return false
-	}
-	b.best = k
-	return true
+	k.pipes = []*pipe{p}
+	return k, s.estimate(k)
 }

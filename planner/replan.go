@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
+	"pnode/planner/change"
 	"pnode/planner/plan"
 )
 
@@ -14,23 +15,15 @@ import (
 // percent.
 const ReplanPercent = 5
 
-// Decision is an answer with its reason.
-type Decision struct {
-	Replan bool
-	Reason string
-	// Change is what is gained and what moves, where the current plan could go on; else zero.
-	Change Change
-}
-
-// Pays returns the decision once the cost of a change is weighed: what is gained until the plan is of no more use must be
-// more than the time for which steps stop. What cannot go on does not have to pay.
-func (d Decision) Pays(o Outlook) Decision {
-	if d.Replan && d.Change != (Change{}) {
-		pays, why := d.Change.pays(o)
-		d.Replan, d.Reason = pays, d.Reason+": "+why
-	}
-	return d
-}
+// What package change says, for the planner's callers.
+type (
+	// Decision is an answer with its reason.
+	Decision = change.Decision
+	// Change compares a plan that runs with one that would take its place.
+	Change = change.Change
+	// Outlook says for how long the next plan is of use, and how long earlier changes have stopped the steps.
+	Outlook = change.Outlook
+)
 
 // ShouldReplan decides whether the current plan should be replaced, given the members of
 // now: at once when there is none, when a member of it is gone or leaving, or when it has other replicas or stages than
@@ -69,9 +62,9 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	c := Change{Now: now.Step, Then: then}
 	c.Bytes, c.Move = s.moved(best.layout.Rows)
 	if gain >= ReplanPercent*10 {
-		return Decision{true, text, c}, nil
+		return Decision{Replan: true, Reason: text, Change: c}, nil
 	}
-	return Decision{false, fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent), c}, nil
+	return Decision{Reason: fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent), Change: c}, nil
 }
 
 // cutAsAsked reports whether a plan has the replicas and the stages that the run asks for; 0 asks for nothing. Copies of the
@@ -142,7 +135,7 @@ func (w *Watch) Note(current plan.Generation, r Reselection, o Outlook) Decision
 		return Decision{Reason: fmt.Sprintf(format, args...)}
 	}
 	now := r.usual()
-	pays, cost := Change{Now: now, Then: r.Then}.pays(o)
+	pays, cost := Change{Now: now, Then: r.Then}.Pays(o)
 	switch {
 	case !r.Reshared && r.asPromised():
 		return no("a step takes %s as predicted, %s", plan.Time(r.Measured), plan.Time(r.Promised))

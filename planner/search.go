@@ -11,6 +11,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/layout"
+	"pnode/planner/optimum"
 	"pnode/planner/order"
 	"pnode/planner/plan"
 )
@@ -69,7 +70,7 @@ func (s *search) of(p *problem) *search {
 	out := &search{drafts: drafts{p, map[programKey]schedule.Schedule{}}, models: s.models, order: s.order, tried: map[orderKey]bool{}, waiting: map[int]int{}}
 	out.budget.Actions = simulateActions
 	o, n := &out.orders, len(p.devices)
-	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), len(p.links.measured) > 0, p.prior
+	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), p.links.Any(), p.prior
 	bytes := p.leastBytes(s.models.whole().Memory.Activation())
 	for u, d := range s.models.whole().Devices {
 		o.Whole, o.FreeBytes = append(o.Whole, d.Whole()), append(o.FreeBytes, d.FreeBytes)
@@ -299,13 +300,13 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 		return nil, fmt.Errorf("%w: %v need %s, %d of %s can be used%s; let %d more join, or ask for fewer stages or replicas",
 			ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"), n, plan.Count(s.members, "node"), why, asked.devices()-n)
 	}
-	lower := newLowerBound(s, pool)
+	lower := optimum.NewLower(s.planned(pool))
 	var shapes []bounded
 	var unfit error
 	for r := asked.replicas; r <= min(n, t.Sums().Groups/s.order.copies); r++ {
 		for st := asked.stages; st <= min(n/r, s.layers()); st++ {
 			if err := s.order.fits(shape{r, st}, s.layers(), t.Sums()); err == nil {
-				shapes = append(shapes, bounded{shape{r, st}, lower.of(shape{r, st})})
+				shapes = append(shapes, bounded{shape{r, st}, lower.Of(r, st)})
 			} else if unfit == nil {
 				unfit = err
 			}
@@ -331,4 +332,9 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 		return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.devices(), b.devices()), cmp.Compare(a.replicas, b.replicas))
 	})
 	return shapes, nil
+}
+
+// planned returns a pool's devices as package optimum reads them.
+func (s *search) planned(pool []int) optimum.Devices {
+	return optimum.Devices{Model: s.models.whole(), Pool: pool, Micros: s.in.Run.Train.Micros, Bytes: s.leastBytes, Message: s.leastMessage()}
 }

@@ -1,4 +1,4 @@
-package planner
+package founding
 
 import (
 	"fmt"
@@ -20,27 +20,22 @@ const (
 // allow more replicas and cost a device memory for sums that wait. It takes as many as go with usualPartials: one
 // for each of up to 15 micro-batches, else 8. There are fewer where the founder's device of so many bytes has room
 // for the whole model but not for the sums that wait, two where it has no room for the model, and one for each replica
-// that is asked for in any case.
-func SumGroups(in Input, roomBytes int64) (groups int, why string, err error) {
-	t := in.Run.Train
-	o, err := newOrdering(t.Schedule, in.Run.Model)
-	if err != nil {
-		return 0, "", fmt.Errorf("%w: %w", plan.ErrBadInput, err)
-	}
+// that is asked for in any case. Each replica has so many copies of the model.
+func SumGroups(t plan.TrainSpec, copies int, whole cost.Training, roomBytes int64) (groups int, why string) {
 	sums := func(groups int) string {
 		return fmt.Sprintf("gradients are added in %s of micro-batches: up to %s, with the same losses however many",
-			plan.Count(groups, "group"), plan.Count(groups/o.copies, "replica"))
+			plan.Count(groups, "group"), plan.Count(groups/copies, "replica"))
 	}
 	if t.SumGroups > 0 {
-		return t.SumGroups, sums(t.SumGroups), nil
+		return t.SumGroups, sums(t.SumGroups)
 	}
-	asked := max(1, t.Replicas) * o.copies
-	alone := wholeBytes(in, 0)
+	asked := max(1, t.Replicas) * copies
+	alone := wholeBytes(whole, 0)
 	most := usualPartials
 	if alone > roomBytes {
 		most = scarcePartials
 	}
-	for ; most > 0 && alone <= roomBytes && wholeBytes(in, most) > roomBytes; most-- {
+	for ; most > 0 && alone <= roomBytes && wholeBytes(whole, most) > roomBytes; most-- {
 	}
 	groups = t.Micros
 	if limit := 1 << most; t.Micros >= 2*limit {
@@ -52,20 +47,18 @@ func SumGroups(in Input, roomBytes int64) (groups int, why string, err error) {
 	case alone > roomBytes && groups < t.Micros:
 		why += "; the model does not fit here alone, and more take more memory"
 	case most < usualPartials && groups < t.Micros:
-		why += fmt.Sprintf("; sums of more would not fit here beside the model (%s of %s)", plan.Size(wholeBytes(in, most+1)), plan.Size(roomBytes))
+		why += fmt.Sprintf("; sums of more would not fit here beside the model (%s of %s)", plan.Size(wholeBytes(whole, most+1)), plan.Size(roomBytes))
 	}
 	if groups < t.Micros {
 		why += "; --sum-groups sets another number"
 	}
-	return groups, why, nil
+	return groups, why
 }
 
 // wholeBytes returns what the whole model takes of a device in training, with one micro-batch in flight and so many
 // partial sums of gradients.
-func wholeBytes(in Input, partials int) int64 {
-	memory := cost.NewMemory(cost.Training{
-		Costs: in.Costs, HalfCosts: in.HalfCosts, NodeBytes: in.NodeBytes, Tied: in.Run.Model.TiedLen(), TiedGrad: in.Run.Model.TiedGradLen(),
-	}).InParts(cost.Parts{Partials: partials})
+func wholeBytes(of cost.Training, partials int) int64 {
+	memory := cost.NewMemory(of).InParts(cost.Parts{Partials: partials})
 	device, err := memory.Open(model.StorageF32)
 	if err != nil {
 		return 0

@@ -1,39 +1,35 @@
-package planner
+package optimum
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
-	"pnode/planner/plan"
 )
 
-// shape is how many replica groups of how many devices.
-type shape struct{ replicas, stages int }
-
-func (s shape) devices() int { return s.replicas * s.stages }
-
-func (s shape) String() string {
-	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
+// Devices has what plans are made of.
+type Devices struct {
+	// Model has all optimizer state whole and on its devices.
+	Model *cost.Model
+	// Pool are the devices that may get a stage.
+	Pool []int
+	// Micros counts the micro-batches of a step.
+	Micros int
+	// Bytes returns what a tensor of so many bytes takes on a link at least, Message is the least that crosses any boundary.
+	Bytes   func(tensor int64) int64
+	Message int64
 }
 
-// bounded is a shape with a step time that it cannot beat.
-type bounded struct {
-	shape
-	bound schedule.Nanos
-}
-
-// lowerBound bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices:
+// Lower bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices:
 //
 //   - The first micro-batch of a replica takes at least the fastest device's time for the whole model, and over each boundary
 //     as long as some device needs to its nearest other one and back. The others share all speed there is.
 //   - No period is shorter than the longest layer on the device that is best for it, nor than the messages of a micro-batch over
 //     the slowest boundary.
 //   - What replicas send each other of gradients and parameters leaves each device at its best rate.
-type lowerBound struct {
+type Lower struct {
 	micros   int
 	first    schedule.Nanos
 	layer    schedule.Nanos
@@ -46,22 +42,22 @@ type lowerBound struct {
 
 const rateBits = 40
 
-// newLowerBound returns a search's bound for shapes on devices of a pool.
-func newLowerBound(s *search, pool []int) lowerBound {
-	devices, n, message := s.models.whole().Devices, len(pool), s.leastMessage()
-	b := lowerBound{
-		micros: s.in.Run.Train.Micros, params: s.models.whole().Memory.Params(0, s.layers()),
+// NewLower returns the bound for shapes on some devices.
+func NewLower(d Devices) Lower {
+	devices, n, layers := d.Model.Devices, len(d.Pool), d.Model.Memory.Layers()
+	b := Lower{
+		micros: d.Micros, params: d.Model.Memory.Params(0, layers),
 		rateSum: make([]int64, n+1), hopSum: make([]schedule.Nanos, n+1), transfer: make([]schedule.Nanos, n+1), sendSum: make([]int64, n+1),
 	}
 	wholes, hops, rates := make([]schedule.Nanos, n), make([]schedule.Nanos, n), make([]int64, n)
-	for i := range pool {
+	for i := range d.Pool {
 		hops[i] = cost.Longest
 	}
-	for i, u := range pool {
+	for i, u := range d.Pool {
 		wholes[i] = devices[u].Whole()
-		for j, v := range pool[:i] {
-			out, in := s.link(u, v), s.link(v, u)
-			forth, back := out.Hop(message), in.Hop(message)
+		for j, v := range d.Pool[:i] {
+			out, in := d.Model.Link(u, v), d.Model.Link(v, u)
+			forth, back := out.Hop(d.Message), in.Hop(d.Message)
 			near := forth.Transfer + forth.Latency + back.Transfer + back.Latency
 			hops[i], hops[j] = min(hops[i], near), min(hops[j], near)
 			rates[i], rates[j] = max(rates[i], out.BytesPerS), max(rates[j], in.BytesPerS)
@@ -73,33 +69,34 @@ func newLowerBound(s *search, pool []int) lowerBound {
 	for i, w := range wholes {
 		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
 		b.hopSum[i+1] = min(b.hopSum[i]+hops[i], cost.Longest)
-		b.transfer[i+1] = cost.Duration(message, rates[i])
+		b.transfer[i+1] = cost.Duration(d.Message, rates[i])
 		b.sendSum[i+1] = b.sendSum[i] + min(rates[i], math.MaxInt64/int64(n))
 	}
 	b.first = wholes[0]
-	for l := range s.layers() {
+	for l := range layers {
 		quickest := schedule.Nanos(math.MaxInt64)
-		for _, d := range pool {
-			quickest = min(quickest, devices[d].Micro[l+1]-devices[d].Micro[l])
+		for _, u := range d.Pool {
+			quickest = min(quickest, devices[u].Micro[l+1]-devices[u].Micro[l])
 		}
 		b.layer = max(b.layer, quickest)
 	}
 	return b
 }
 
-func (b lowerBound) of(s shape) schedule.Nanos {
-	shared := schedule.Nanos((int64(max(b.micros-s.replicas, 0)) << rateBits) / b.rateSum[s.devices()])
-	most := (b.micros + s.replicas - 1) / s.replicas
-	period := max(b.layer, b.transfer[s.stages-1])
-	step := b.first + b.hopSum[s.stages-1] + max(shared, schedule.Nanos(most-1)*period)
-	return step + b.exchange(s)
+// Of returns a step that no plan of so many replicas and stages beats.
+func (b Lower) Of(replicas, stages int) schedule.Nanos {
+	shared := schedule.Nanos((int64(max(b.micros-replicas, 0)) << rateBits) / b.rateSum[replicas*stages])
+	most := (b.micros + replicas - 1) / replicas
+	period := max(b.layer, b.transfer[stages-1])
+	step := b.first + b.hopSum[stages-1] + max(shared, schedule.Nanos(most-1)*period)
+	return step + b.exchange(replicas, stages)
 }
 
 // exchange bounds from below what replicas send each other of gradients and parameters.
-func (b lowerBound) exchange(s shape) schedule.Nanos {
-	if s.replicas == 1 {
+func (b Lower) exchange(replicas, stages int) schedule.Nanos {
+	if replicas == 1 {
 		return 0
 	}
-	sent := min(b.params, math.MaxInt64/int64(s.replicas)) * int64(s.replicas-1)
-	return 2 * cost.Duration(sent, b.sendSum[s.devices()]) // a reduce-scatter and an all-gather
+	sent := min(b.params, math.MaxInt64/int64(replicas)) * int64(replicas-1)
+	return 2 * cost.Duration(sent, b.sendSum[replicas*stages]) // a reduce-scatter and an all-gather
 }

@@ -1,36 +1,37 @@
-package planner
+package founding
 
 import (
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
-// storages returns in which precision the stages of a plan may store what products read, the best first: the first with
+// Storages returns in which precision the stages of a run's first plan may store what products read, the best first: the first with
 // which anything fits is taken. A stage in halves has more per parameter, for their copies, and less per micro-batch in
-// flight. The first plan of a run decides: later ones have its storage, so that no change of plan changes how steps round.
-func (p *problem) storages() []model.Storage {
-	rule := p.in.Run.Train.Storage
-	half := p.half()
+// flight. Where the model has no costs in halves, none are taken on auto.
+func Storages(rule plan.StorageRule, devices []plan.DeviceProfile, halves bool) []model.Storage {
+	on := profiles(devices)
+	half := on.half()
 	switch {
 	case !rule.Auto:
 		return []model.Storage{rule.Storage}
-	case p.in.Previous != nil:
-		return []model.Storage{p.in.Previous.Storage()}
-	case p.in.HalfCosts == nil || half == model.StorageF32:
+	case !halves || half == model.StorageF32:
 		return []model.Storage{model.StorageF32}
-	case outruns(p.rate(half), p.rate(model.StorageF32)):
+	case outruns(on.rate(half), on.rate(model.StorageF32)):
 		return []model.Storage{half, model.StorageF32}
 	}
 	return []model.Storage{model.StorageF32, half}
 }
 
+// profiles are the devices of a run.
+type profiles []plan.DeviceProfile
+
 // rate returns how fast the devices multiply in a storage together, in operations a second: one on which nobody measured it
 // as fast as in float32.
-func (p *problem) rate(s model.Storage) (sum int64) {
-	for _, d := range p.devices {
-		rate := d.profile.Products(s)
+func (p profiles) rate(s model.Storage) (sum int64) {
+	for _, d := range p {
+		rate := d.Products(s)
 		if rate <= 0 {
-			rate = d.profile.MatMulFLOPS
+			rate = d.MatMulFLOPS
 		}
 		sum += min(rate, plan.MaxFLOPS)
 	}
@@ -39,10 +40,10 @@ func (p *problem) rate(s model.Storage) (sum int64) {
 
 // half returns what a run stores that does not store float32, by what was measured: BF16, or F16 where that is worth its
 // narrow range, or float32 where neither was measured.
-func (p *problem) half() model.Storage {
+func (p profiles) half() model.Storage {
 	known := func(s model.Storage) bool {
-		for _, d := range p.devices {
-			if d.profile.Products(s) > 0 {
+		for _, d := range p {
+			if d.Products(s) > 0 {
 				return true
 			}
 		}

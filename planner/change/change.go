@@ -1,11 +1,10 @@
-package planner
+package change
 
 import (
 	"fmt"
 	"math"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/plan"
 )
 
@@ -52,8 +51,8 @@ func (c Change) steps(o Outlook) (n plan.Step, why string) {
 	return o.Left, "to the end of the run"
 }
 
-// pays reports whether a change gains more time than it takes, and says why.
-func (c Change) pays(o Outlook) (pays bool, why string) {
+// Pays reports whether a change gains more time than it takes, and says why.
+func (c Change) Pays(o Outlook) (pays bool, why string) {
 	stop, because := c.stop(o)
 	steps, until := c.steps(o)
 	gain := max(0, c.Now-c.Then)
@@ -66,39 +65,20 @@ func (c Change) pays(o Outlook) (pays bool, why string) {
 		plan.Time(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, plan.Time(stop), because)
 }
 
-// moved returns the bytes of state that nodes of a plan's stages lack, and how long the lines take for them: each node
-// fetches from those that have the layers under the plan in force, and no line carries two things at once.
-func (p *problem) moved(rows cost.Rows) (bytes int64, took schedule.Nanos) {
-	if p.in.Previous == nil {
-		return 0, 0
+// Decision is an answer with its reason.
+type Decision struct {
+	Replan bool
+	Reason string
+	// Change is what is gained and what moves, where the current plan could go on; else zero.
+	Change Change
+}
+
+// Pays returns the decision once the cost of a change is weighed: what is gained until the plan is of no more use must be
+// more than the time for which steps stop. What cannot go on does not have to pay.
+func (d Decision) Pays(o Outlook) Decision {
+	if d.Replan && d.Change != (Change{}) {
+		pays, why := d.Change.Pays(o)
+		d.Replan, d.Reason = pays, d.Reason+": "+why
 	}
-	from := map[int]plan.PeerID{}
-	for _, pipe := range p.in.Previous.Replicas {
-		for _, place := range pipe.Stages {
-			for l := place.Layers.First; l < place.Layers.End; l++ {
-				if _, known := from[l]; !known {
-					from[l] = place.Peer
-				}
-			}
-		}
-	}
-	in, out := map[plan.PeerID]schedule.Nanos{}, map[plan.PeerID]schedule.Nanos{}
-	for _, row := range rows {
-		for _, s := range row {
-			to := p.devices[s.Device].peer
-			for l := s.First; l < s.End; l++ {
-				source, known := from[l]
-				if !known || p.held[peerLayer{to, l}] {
-					continue
-				}
-				link, _ := p.links.between(source, to)
-				size := p.stateBytes(plan.LayerRange{First: l, End: l + 1})
-				each := cost.MulDiv(schedule.Nanos(min(size, mostTraffic)), 1e9, schedule.Nanos(max(link.BytesPerS, 1)))
-				bytes += size
-				in[to], out[source] = in[to]+each, out[source]+each
-				took = max(took, in[to], out[source])
-			}
-		}
-	}
-	return bytes, took
+	return d
 }

@@ -1,4 +1,4 @@
-package planner
+package measure
 
 import (
 	"cmp"
@@ -8,19 +8,19 @@ import (
 	"pnode/planner/plan"
 )
 
-// Measured has what a running plan showed over some steps.
-type Measured struct {
+// Steps has what a running plan showed over some steps.
+type Steps struct {
 	// StepNanos is the time of a step.
 	StepNanos int64
-	Stages    []MeasuredStage
-	Links     []MeasuredLink
+	Stages    []Stage
+	Links     []Link
 }
 
-// MeasuredStage is where a stage's step went.
-type MeasuredStage = cost.MeasuredStage
+// Stage is where a stage's step went.
+type Stage = cost.MeasuredStage
 
-// MeasuredLink is one direction of a link while it carried a run's messages.
-type MeasuredLink struct {
+// Link is one direction of a link while it carried a run's messages.
+type Link struct {
 	From, To plan.PeerID
 	// BytesPerS is the rate at which messages came through, or an upper bound of it; 0 where too
 	// little was sent to know.
@@ -31,38 +31,38 @@ type MeasuredLink struct {
 
 // Median returns the middle of each figure of several samples of a plan, the oldest first, and of a link's round trips
 // the least, since its own messages delay each other. Of a link only the samples over its newest transport count.
-func Median(samples []Measured) Measured {
-	var out Measured
+func Median(samples []Steps) Steps {
+	var out Steps
 	steps := make([]int64, len(samples))
 	for i, s := range samples {
 		steps[i] = s.StepNanos
 	}
 	out.StepNanos = middle(steps)
-	for _, of := range gather(samples, func(s Measured) []MeasuredStage { return s.Stages }, func(a, b MeasuredStage) int {
+	for _, of := range gather(samples, func(s Steps) []Stage { return s.Stages }, func(a, b Stage) int {
 		return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Stage, b.Stage))
 	}) {
 		s := of[0]
-		s.ForwardNanos = middle(project(of, func(s MeasuredStage) int64 { return s.ForwardNanos }))
-		s.BackwardNanos = middle(project(of, func(s MeasuredStage) int64 { return s.BackwardNanos }))
-		s.UpdateNanos = middle(project(of, func(s MeasuredStage) int64 { return s.UpdateNanos }))
+		s.ForwardNanos = middle(project(of, func(s Stage) int64 { return s.ForwardNanos }))
+		s.BackwardNanos = middle(project(of, func(s Stage) int64 { return s.BackwardNanos }))
+		s.UpdateNanos = middle(project(of, func(s Stage) int64 { return s.UpdateNanos }))
 		out.Stages = append(out.Stages, s)
 	}
-	for _, of := range gather(samples, func(s Measured) []MeasuredLink { return s.Links }, func(a, b MeasuredLink) int {
+	for _, of := range gather(samples, func(s Steps) []Link { return s.Links }, func(a, b Link) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	}) {
 		l := of[len(of)-1]
-		of = slices.DeleteFunc(of, func(s MeasuredLink) bool { return s.Transport != l.Transport })
-		known := slices.DeleteFunc(project(of, func(l MeasuredLink) int64 { return l.BytesPerS }), func(n int64) bool { return n <= 0 })
+		of = slices.DeleteFunc(of, func(s Link) bool { return s.Transport != l.Transport })
+		known := slices.DeleteFunc(project(of, func(l Link) int64 { return l.BytesPerS }), func(n int64) bool { return n <= 0 })
 		l.BytesPerS = middle(known)
-		l.RTTNanos = slices.Min(project(of, func(l MeasuredLink) int64 { return l.RTTNanos }))
-		l.JitterNanos = slices.Min(project(of, func(l MeasuredLink) int64 { return l.JitterNanos }))
+		l.RTTNanos = slices.Min(project(of, func(l Link) int64 { return l.RTTNanos }))
+		l.JitterNanos = slices.Min(project(of, func(l Link) int64 { return l.JitterNanos }))
 		out.Links = append(out.Links, l)
 	}
 	return out
 }
 
 // gather sorts the figures of samples into groups of equals.
-func gather[T any](samples []Measured, of func(Measured) []T, compare func(a, b T) int) [][]T {
+func gather[T any](samples []Steps, of func(Steps) []T, compare func(a, b T) int) [][]T {
 	var all []T
 	for _, s := range samples {
 		all = append(all, of(s)...)

@@ -1,0 +1,155 @@
+package planner
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"pnode/pipeline/model"
+	"pnode/planner/measure"
+	"pnode/planner/plan"
+)
+
+// Sentinel errors of Make, besides those of package plan.
+var (
+	// ErrNotEnoughNodes is wrapped when more devices are asked for than there are.
+	ErrNotEnoughNodes = errors.New("planner: not enough nodes")
+	// ErrNoFit is wrapped when the model does not fit into the devices' memory.
+	ErrNoFit = errors.New("planner: model does not fit")
+)
+
+// Member is a node that may be planned with.
+type Member struct {
+	Peer plan.PeerID
+	// Name is the machine's, for people; empty: the end of the peer ID stands for it.
+	Name    string
+	Profile plan.Profile
+	// Claim says for people how Profile differs from what the member claims; empty where it does not.
+	Claim string
+	// Draining members are about to leave: they get neither a stage nor a copy.
+	Draining bool
+	// Ties are what it may be lost together with, sorted: see package holders.
+	Ties []string
+}
+
+// label returns how the node is called in reasons and errors.
+func (m Member) label() string { return cmp.Or(m.Name, m.Peer.Short()) }
+
+// Devices counts what the member could compute on: none where its profile cannot be.
+func (m Member) Devices() (n int) {
+	if m.Profile.Validate(m.Peer) != nil {
+		return 0
+	}
+	for _, d := range m.Profile.Devices {
+		if d.Usable() {
+			n++
+		}
+	}
+	return n
+}
+
+// What was measured of a run, for the planner's callers.
+type (
+	// Measured has what a running plan showed over some steps.
+	Measured = measure.Steps
+	// MeasuredStage is where a stage's step went.
+	MeasuredStage = measure.Stage
+	// MeasuredLink is one direction of a link while it carried a run's messages.
+	MeasuredLink = measure.Link
+)
+
+// DefaultLink is assumed, at best, where nobody measured.
+var DefaultLink = measure.DefaultLink
+
+// Median returns the middle of each figure of several samples of a plan, the oldest first: see [measure.Median].
+func Median(samples []Measured) Measured { return measure.Median(samples) }
+
+// Input is all that a plan depends on. The order of the members does not matter.
+type Input struct {
+	Run plan.RunSpec
+	// Costs holds the model's layers for one micro-batch in float32 storage, HalfCosts in BF16 or F16
+	// storage, which cost the same; nil where the run has neither.
+	Costs, HalfCosts []model.LayerCost
+	// NodeBytes is the memory of a node's process besides its stages.
+	NodeBytes  int64
+	Members    []Member
+	Start      plan.Step
+	Generation plan.Generation
+	// Links is what steps that were run showed of links, newer than the members' profiles.
+	Links []MeasuredLink
+	// Previous is the plan in force, nil for none: of nearly equal plans the one that
+	// moves the least state from it is taken.
+	Previous *plan.Plan
+}
+
+// InputOf returns the input of a run's first plan, without members.
+func InputOf(run plan.RunSpec) Input {
+	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
+	if run.Train.Storage.Halves() {
+		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
+	}
+	return in
+}
+
+// Bounds of what is planned.
+const (
+	maxLayers  = 4096
+	maxMembers = 4096
+	maxMicros  = 1 << 20
+)
+
+func (in Input) check() error {
+	t := in.Run.Train
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: generation %d: %s", plan.ErrBadInput, in.Generation, fmt.Sprintf(format, args...))
+	}
+	switch layers := len(in.Costs); {
+	case in.Generation == 0:
+		return bad("generations count from 1")
+	case layers < 1 || layers > maxLayers:
+		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
+	case len(in.Members) > maxMembers:
+		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
+	case t.Micros < 1 || t.Micros > maxMicros:
+		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
+	case t.Replicas < 0 || t.Stages < 0:
+		return bad("%d replicas of %d stages, want 0 (auto) or more", t.Replicas, t.Stages)
+	case t.Replicas > t.Micros:
+		return bad("%s for %d replicas: each replica needs at least one; raise the micro-batches or lower the replicas", plan.Count(t.Micros, "micro-batch"), t.Replicas)
+	case t.SumGroups < 0 || t.SumGroups > t.Micros:
+		return bad("%d sum groups, want 1 to %d, the micro-batches of a step (0: one each)", t.SumGroups, t.Micros)
+	case t.Replicas > t.Sums().Groups:
+		return bad("%s of micro-batches for %d replicas: each replica takes whole ones; raise sum_groups or lower the replicas", plan.Count(t.Sums().Groups, "group"), t.Replicas)
+	case t.Stages > layers:
+		return bad("%d stages for %d layers: each stage needs at least one; lower the stages", t.Stages, layers)
+	}
+	if n := len(in.HalfCosts); n != len(in.Costs) && (n > 0 || in.Run.Train.Storage.Always(model.StorageBF16, model.StorageF16)) {
+		return bad("costs of %d layers in halves, want %d", n, len(in.Costs))
+	}
+	for _, costs := range [][]model.LayerCost{in.Costs, in.HalfCosts} {
+		for l, k := range costs {
+			if why := checkCost(k); why != "" {
+				return bad("layer %d %s", l, why)
+			}
+		}
+	}
+	return nil
+}
+
+// checkCost returns what is wrong with a layer's cost, empty for nothing.
+func checkCost(k model.LayerCost) string {
+	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
+		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
+	}
+	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
+		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)
+	}
+	for level, lean := range k.Lean {
+		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeAttention, lean.RecomputeFLOPs-lean.RecomputeAttention) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
+			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
+		}
+	}
+	return ""
+}
