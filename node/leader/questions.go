@@ -16,9 +16,13 @@ type questions struct {
 	open map[process]bool
 }
 
-// ask asks a member for a sign of life, and without one its host whether the process has ended, unless that is under way.
+// ask asks a member for a sign of life, and without one its host whether the process has ended, unless that is under way, or known:
+// news of an end wakes the leader, which would ask again at once.
 func (l *Leader) ask(ctx context.Context, m consensus.Member) {
 	q, id := &l.questions, process{m.Peer, m.ProcessEpoch}
+	if l.ended.has(id) {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open[id] {
