@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -108,7 +109,7 @@ func TestLayerThereAndBack(t *testing.T) {
 	defer w.Abort()
 	for _, n := range []int{0, 1, ChunkBytes, ChunkBytes + 1, 2*ChunkBytes + 77} {
 		data := noise(uint64(n), n)
-		hashes, size, err := w.WriteLayer(t.Context(), iotest.HalfReader(bytes.NewReader(data)))
+		hashes, size, err := w.WriteLayer(t.Context(), iotest.HalfReader(bytes.NewReader(data)), Cut{})
 		if err != nil || size != int64(n) || len(hashes) != (n+ChunkBytes-1)/ChunkBytes {
 			t.Fatalf("%d bytes: %d chunks of %d bytes, %v", n, len(hashes), size, err)
 		}
@@ -119,13 +120,58 @@ func TestLayerThereAndBack(t *testing.T) {
 	}
 }
 
+// TestAChunkEndsWithTheHead of a layer's state where that takes no chunk more.
+func TestAChunkEndsWithTheHead(t *testing.T) {
+	const c = ChunkBytes
+	s := openStore(t, t.TempDir(), Options{})
+	w := s.Begin()
+	defer w.Abort()
+	for _, test := range []struct {
+		cut  Cut
+		want []int64
+	}{
+		{Cut{Bytes: c + 9, Head: c / 3}, []int64{c / 3, c + 9 - c/3}},
+		{Cut{Bytes: 4*c - 20, Head: 2*c - 9}, []int64{c, c - 9, c, c - 11}},
+		{Cut{Bytes: 4*c - 5, Head: 2*c - 9}, []int64{c, c, c, c - 5}},
+		{Cut{Bytes: c - 9, Head: c / 3}, []int64{c - 9}},
+		{Cut{Bytes: 2 * c, Head: c / 3}, []int64{c, c}},
+		{Cut{Bytes: 2 * c, Head: c}, []int64{c, c}},
+		{Cut{Bytes: 2 * c, Head: 2 * c}, []int64{c, c}},
+		{Cut{Bytes: c + 1}, []int64{c, 1}},
+		{Cut{Head: 5}, nil},
+	} {
+		hashes, size, err := w.WriteLayer(t.Context(), bytes.NewReader(noise(7, int(test.cut.Bytes))), test.cut)
+		if err != nil || size != test.cut.Bytes {
+			t.Fatalf("%+v: %d bytes, %v", test.cut, size, err)
+		}
+		var got []int64
+		begins := int64(0)
+		for i, h := range hashes {
+			data, err := s.Chunk(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.cut.Begins(i) != begins || test.cut.Chunk(i) != int64(len(data)) {
+				t.Errorf("%+v: chunk %d has %d bytes from %d on, want %d from %d on", test.cut, i, len(data), begins, test.cut.Chunk(i), test.cut.Begins(i))
+			}
+			got, begins = append(got, int64(len(data))), begins+int64(len(data))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: chunks of %v bytes, want %v", test.cut, got, test.want)
+		}
+		if err := s.Commit(Manifest{Run: "r", Step: plan.Step(begins), Generation: 1, Layers: []LayerState{{SizeBytes: size, Chunks: hashes}}}); err != nil {
+			t.Errorf("%+v: %v", test.cut, err)
+		}
+	}
+}
+
 // TestABrokenStreamIsNoLayer: only io.EOF ends a stream well.
 func TestABrokenStreamIsNoLayer(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
 	w := s.Begin()
 	defer w.Abort()
 	for _, broken := range []error{io.ErrUnexpectedEOF, errors.New("device lost")} {
-		_, _, err := w.WriteLayer(t.Context(), io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))
+		_, _, err := w.WriteLayer(t.Context(), io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), Cut{})
 		if !errors.Is(err, broken) {
 			t.Errorf("%v: %v", broken, err)
 		}
@@ -138,7 +184,7 @@ func TestLayerErrors(t *testing.T) {
 	h := put(t, w, []byte("x"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := w.WriteLayer(ctx, strings.NewReader("x")); !errors.Is(err, context.Canceled) {
+	if _, _, err := w.WriteLayer(ctx, strings.NewReader("x"), Cut{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("write: %v", err)
 	}
 	if err := s.ReadLayer(ctx, []plan.Hash{h}, io.Discard); !errors.Is(err, context.Canceled) {

@@ -36,18 +36,22 @@ func (s *Store) Commit(m Manifest) error {
 	})
 }
 
-// missing says which chunk is the first that is not here with its size, of the layers that this
-// node holds.
+// missing says which chunk is the first that is not here, or which layer is not of its size, of the layers that this node holds.
 func (s *Store) missing(m Manifest) error {
 	for _, l := range m.Layers {
 		if !s.holds(l) {
 			continue
 		}
+		var found int64
 		for i, h := range l.Chunks {
-			want := l.chunkBytes(i)
-			if size := s.chunks.size(h); size != want {
-				return fmt.Errorf("layer %d chunk %d of %d: %s of %d bytes: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, want, ErrNotFound, max(size, 0))
+			size := s.chunks.size(h)
+			if size < 1 || size > ChunkBytes {
+				return fmt.Errorf("layer %d chunk %d of %d: %s: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, ErrNotFound, max(size, 0))
 			}
+			found += size
+		}
+		if found != l.SizeBytes {
+			return fmt.Errorf("layer %d of %d bytes: %w (found %d bytes)", l.Layer, l.SizeBytes, ErrNotFound, found)
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func writeForever(dir string, out io.Writer) (err error) {
 func crashStep(s *Store, step plan.Step) error {
 	w := s.Begin()
 	defer w.Abort()
-	hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader(crashState(step)))
+	hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader(crashState(step)), Cut{})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 //
 //   - Store: one directory, opened by one process at a time, or to read by several.
 //   - Chunk: at most 4 MiB of bytes in a file named by its BLAKE3-256.
+//   - Cut: how a layer's state lies in chunks.
 //   - Manifest: which chunks make up the state of every layer after one step.
 //   - Writing: chunks on their way to a manifest, protected from the sweep.
 //   - Pin: a named list of chunks that stay although no manifest names them (data, copies

@@ -33,16 +33,11 @@ type Manifest struct {
 type LayerState struct {
 	Layer     int   `json:"layer"`
 	SizeBytes int64 `json:"size_bytes"`
-	// Chunks of ChunkBytes in order; the last holds the rest.
+	// Chunks in order, as many as chunks of ChunkBytes would be; see Cut.
 	Chunks []plan.Hash `json:"chunks"`
 	// Holders are the nodes that keep the chunks; empty means every node that has the
 	// manifest.
 	Holders []plan.PeerID `json:"holders,omitempty"`
-}
-
-// chunkBytes is the size of chunk i.
-func (l LayerState) chunkBytes(i int) int64 {
-	return min(ChunkBytes, l.SizeBytes-int64(i)*ChunkBytes)
 }
 
 // Hashes are all chunks in order of layers, with repetitions if layers share chunks.

@@ -220,7 +220,7 @@ func writeStep(s *Store, step plan.Step, round int) error {
 	defer w.Abort()
 	m := Manifest{Run: "run", Step: step, Generation: 1}
 	for layer, text := range []string{fmt.Sprint("own ", step), fmt.Sprint("shared ", round)} {
-		hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader([]byte(text)))
+		hashes, size, err := w.WriteLayer(context.Background(), bytes.NewReader([]byte(text)), Cut{})
 		if err != nil {
 			return err
 		}

@@ -40,9 +40,9 @@ func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
 	return h, w.s.putChunk(h, data)
 }
 
-// WriteLayer cuts a stream into chunks of ChunkBytes (the last may be shorter) and gives
-// their hashes in order and the stream's length in bytes.
-func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]plan.Hash, int64, error) {
+// WriteLayer cuts a stream into chunks as Cut says, and gives their hashes in order and the stream's length in bytes. What is
+// longer than that goes on in chunks of ChunkBytes.
+func (w *Writing) WriteLayer(ctx context.Context, r io.Reader, cut Cut) ([]plan.Hash, int64, error) {
 	var hashes []plan.Hash
 	var size int64
 	buf := make([]byte, ChunkBytes)
@@ -52,7 +52,11 @@ func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]plan.Hash, int
 		}
 		var n int
 		var err error
-		if n, end, err = fill(buf, r); err != nil {
+		room := cut.Chunk(len(hashes))
+		if room <= 0 {
+			room = ChunkBytes
+		}
+		if n, end, err = fill(buf[:room], r); err != nil {
 			return nil, 0, fmt.Errorf("checkpoint: write layer: reading its state after %d bytes: %w", size+int64(n), err)
 		}
 		if n == 0 {
@@ -66,6 +70,24 @@ func (w *Writing) WriteLayer(ctx context.Context, r io.Reader) ([]plan.Hash, int
 		size += int64(n)
 	}
 	return hashes, size, nil
+}
+
+// Cut says how a layer's state of so many Bytes lies in chunks: each has ChunkBytes but the last one. Where that takes no more
+// chunks one ends after Head bytes, the layer's parameters, which are read without the rest then.
+type Cut struct{ Bytes, Head int64 }
+
+// Chunk returns the size of the chunk with a number, 0 where there is none.
+func (c Cut) Chunk(number int) int64 { return c.Begins(number+1) - c.Begins(number) }
+
+// Begins returns at which byte of the state the chunk with a number begins, Bytes after the last one.
+func (c Cut) Begins(number int) int64 {
+	n, head := int64(number), (c.Head+ChunkBytes-1)/ChunkBytes
+	rest := c.Bytes - c.Head
+	apart := 0 < c.Head && 0 < rest && head+(rest+ChunkBytes-1)/ChunkBytes == (c.Bytes+ChunkBytes-1)/ChunkBytes
+	if apart && n >= head {
+		return min(c.Head+(n-head)*ChunkBytes, c.Bytes)
+	}
+	return min(n*ChunkBytes, c.Bytes)
 }
 
 // fill reads until buf is full or r ends. Only io.EOF is an end: io.ReadFull would also

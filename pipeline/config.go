@@ -35,13 +35,23 @@ type Keeper interface {
 	// Save reads the state, unless it has it of another replica. It returns when the state is safe here, at the
 	// holder where no other plan follows at once, and is reported to the leader.
 	Save(ctx context.Context, s State) error
-	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes. At step 0
-	// it is asked only where the run has initial weights, and writes those: the parameters of the
+	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes, or a part of it. At step 0
+	// it is asked only where the run has initial weights, and writes those as a whole: the parameters of the
 	// model without adapters.
-	Load(ctx context.Context, layer int, dst io.Writer) error
+	Load(ctx context.Context, layer int, of Part, dst io.Writer) error
 }
 
-// Config holds everything that a worker needs. All fields but Due, Next, Loaded, Commits, Replay, Taken, Unmeasured, Committed, From, Usual, NameOf, Trace and, where the plan keeps
+// Part names what of a layer's state is loaded.
+type Part int
+
+// The parts of a state, in stored order.
+const (
+	Whole Part = iota
+	Parameters
+	Moments
+)
+
+// Config holds everything that a worker needs. All fields but Due, Next, Late, Loaded, Commits, Replay, Taken, Unmeasured, Committed, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -60,7 +70,11 @@ type Config struct {
 	Due func(step plan.Step) bool
 	// Next returns to the coordinator, at the commit of a step, the schedule of the steps after it;
 	// the present one, or one that cannot be carried out, changes nothing.
-	Next     func(step plan.Step) plan.ScheduleChoice
+	Next func(step plan.Step) plan.ScheduleChoice
+	// Late has the first step begin with the parameters: moments, which only the update needs, are loaded meanwhile, and the step is reported
+	// once they are here. It changes nothing where the plan keeps them off the device.
+	Late bool
+	// OnLoaded is called when the worker has all of its state, by any goroutine.
 	OnLoaded func()
 	// Loaded reports whether a peer has its state, as far as is known here: before all have, nobody is late with
 	// the first step. Nil: all have.

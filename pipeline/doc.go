@@ -31,6 +31,7 @@
 //     Where the plan keeps a stage's optimizer state in host memory, it comes to the device piece by
 //     piece and goes back; the update is the same to the bit. The first pieces come while the step
 //     computes, the last ones go while the next step does [offload.go].
+//     In a plan's first step the moments may come while the step computes: it is reported once they are here [state.go].
 //  5. If the commit says so, the state of each stage is handed to the keeper, which reads and stores
 //     it while training goes on; the next update waits for the reading [state.go].
 //  6. If the commit names another schedule, all workers take it for the next step: another order of
@@ -111,7 +112,8 @@
 // messages in int8, so that a quarter of the bytes is copied [quantizer.go].
 //
 // A Worker belongs to one goroutine. A program's own goroutines end with it: one for each message to
-// come, one that sends, one that watches, one for each stage's reduction. Two of each offloadEngine
+// come, one that sends, one that watches, one for each stage's reduction. One that loads moments ends before the
+// first step is reported. Two of each offloadEngine
 // live while steps are run. A save or a gather in progress outlives its step and is waited for.
 //
 // The package refuses to decide: when a peer is lost, its context is cancelled and the node asks for

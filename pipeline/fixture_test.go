@@ -84,9 +84,14 @@ type from struct {
 	step plan.Step
 }
 
-func (f from) Load(_ context.Context, layer int, dst io.Writer) error {
+func (f from) Load(_ context.Context, layer int, of Part, dst io.Writer) error {
 	f.mu.Lock()
 	state, ok := f.layers[f.step][layer]
+	if params := len(state) / 3; of == Parameters {
+		state = state[:params]
+	} else if of == Moments {
+		state = state[params:]
+	}
 	f.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("layer %d of step %d was not saved", layer, f.step)

@@ -51,7 +51,7 @@ func (forgetful) Save(_ context.Context, s State) error {
 	return nil
 }
 
-func (forgetful) Load(context.Context, int, io.Writer) error {
+func (forgetful) Load(context.Context, int, Part, io.Writer) error {
 	return errors.New("the test starts from the initial model")
 }
 

@@ -139,8 +139,8 @@ func (h *Held) Save(context.Context, State) error {
 	return fmt.Errorf("%w: nothing is saved there", ErrNoCopy)
 }
 
-// Load writes the state of a layer, as Keeper does.
-func (h *Held) Load(_ context.Context, layer int, dst io.Writer) error {
+// Load writes the state of a layer, as Keeper does: all of it, since the workers wait.
+func (h *Held) Load(_ context.Context, layer int, _ Part, dst io.Writer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, part := range h.parts {
@@ -154,17 +154,6 @@ func (h *Held) Load(_ context.Context, layer int, dst io.Writer) error {
 		}
 	}
 	return fmt.Errorf("%w: layer %d is not among it, or it was released", ErrNoCopy, layer)
-}
-
-// loadAll loads the state of the plan's start.
-func (w *Worker) loadAll(ctx context.Context) error {
-	w.still.Lock()
-	defer w.still.Unlock()
-	if err := w.load(ctx); err != nil {
-		return err
-	}
-	w.loaded = true
-	return nil
 }
 
 // update makes a committed step the state here.

@@ -21,7 +21,7 @@ type given struct {
 
 func (given) Save(context.Context, State) error { return nil }
 
-func (g given) Load(_ context.Context, layer int, dst io.Writer) error {
+func (g given) Load(_ context.Context, layer int, _ Part, dst io.Writer) error {
 	if g.fail != nil {
 		return g.fail
 	}
@@ -74,7 +74,7 @@ func TestARunStartsFromGivenWeights(t *testing.T) {
 				keeper.config = run.Model
 			}
 			w := initialWorker(t, run, keeper)
-			if err := w.load(t.Context()); err != nil {
+			if err := w.load(t.Context(), Whole); err != nil {
 				t.Fatal(err)
 			}
 			for layer := range run.Model.Layers() {
@@ -102,7 +102,7 @@ func TestGivenWeightsOfAnotherSizeAreRefused(t *testing.T) {
 	} {
 		run := testRun()
 		run.Init = &plan.InitSpec{}
-		if err := initialWorker(t, run, keeper).load(t.Context()); err == nil {
+		if err := initialWorker(t, run, keeper).load(t.Context(), Whole); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -220,33 +220,79 @@ func (p *program) source() string {
 	return fmt.Sprintf("the checkpoint of step %d, layer %%d", p.plan.Start)
 }
 
-// load fills the state of the stages here, but for layers whose state was taken over: at step 0 the initial model, from the
+// loadAll loads the state of the plan's start. Where moments are late it returns with the parameters, and the moments follow.
+func (w *Worker) loadAll(ctx context.Context) error {
+	w.still.Lock()
+	defer w.still.Unlock()
+	late := w.late()
+	if late {
+		if err := w.load(ctx, Parameters); err != nil {
+			return err
+		}
+		w.moments.start(func() error {
+			if err := w.load(ctx, Moments); err != nil {
+				return err
+			}
+			w.still.Lock()
+			w.loaded = true
+			w.still.Unlock()
+			w.cfg.OnLoaded()
+			return nil
+		})
+		return nil
+	}
+	if err := w.load(ctx, Whole); err != nil {
+		return err
+	}
+	w.loaded = true
+	return nil
+}
+
+// late reports whether a step begins before the moments are here.
+func (w *Worker) late() bool {
+	return w.cfg.Late && 0 < w.plan.Start && w.plan.Start < w.spec.Train.Steps &&
+		!slices.ContainsFunc(w.stages, func(h *StageRuntime) bool { return h.offload != nil })
+}
+
+// load fills a part of the state of the stages here, but for layers whose state was taken over: at step 0 the initial model, from the
 // seed or as the run names it, and the keeper's copy else.
-func (w *Worker) load(ctx context.Context) error {
+func (w *Worker) load(ctx context.Context, of Part) error {
 	for _, h := range w.stages {
 		for _, l := range h.layers() {
 			var err error
-			switch {
+			switch views := h.views(w.spec.Model, l); {
 			case h.stack.TookOver(l):
 			case w.plan.Start == 0:
 				err = w.loadInitial(ctx, h, l)
+			case of == Parameters:
+				err = w.fetch(ctx, w.queue, l, of, views[:1])
+			case of == Moments:
+				err = w.fetch(ctx, h.saves, l, of, views[1:])
 			default:
-				err = w.fetch(ctx, l, h.views(w.spec.Model, l)...)
+				err = w.fetch(ctx, w.queue, l, of, views)
 			}
 			if err != nil {
 				return fmt.Errorf("pipeline: load layer %d of step %d: %w", l, w.plan.Start, err)
 			}
 		}
-		h.step = w.plan.Start
-		h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
+		if of != Moments {
+			h.step = w.plan.Start
+			h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
+		}
+	}
+	if of == Moments {
+		return nil // the step that goes on has the queue
 	}
 	return w.queue.Sync()
 }
 
 // fetch has the keeper write what the views hold together.
-func (w *Worker) fetch(ctx context.Context, layer int, views ...kernels.View) error {
-	dst := &viewWriter{queue: w.queue, views: views, check: w.checkState(w.plan.Start, w.source(), layer)}
-	if err := w.cfg.Keeper.Load(ctx, layer, dst); err != nil {
+func (w *Worker) fetch(ctx context.Context, queue kernels.Queue, layer int, of Part, views []kernels.View) error {
+	if len(views) == 0 {
+		return nil
+	}
+	dst := &viewWriter{queue: queue, views: views, check: w.checkState(w.plan.Start, w.source(), layer)}
+	if err := w.cfg.Keeper.Load(ctx, layer, of, dst); err != nil {
 		return err
 	}
 	return dst.complete()
@@ -273,5 +319,5 @@ func (w *Worker) loadInitial(ctx context.Context, h *StageRuntime, layer int) er
 	if !init.Adapters {
 		params = params.Slice(0, base)
 	}
-	return w.fetch(ctx, layer, params)
+	return w.fetch(ctx, w.queue, layer, Whole, []kernels.View{params})
 }

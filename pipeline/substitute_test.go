@@ -144,7 +144,7 @@ func TestWorkersAreHeldAfterOneStep(t *testing.T) {
 	}
 	for layer := range run.Model.Layers() {
 		var state bytes.Buffer
-		if err := held.Load(t.Context(), layer, &state); err != nil || !bytes.Equal(state.Bytes(), saved.layers[held.Step()][layer]) {
+		if err := held.Load(t.Context(), layer, Whole, &state); err != nil || !bytes.Equal(state.Bytes(), saved.layers[held.Step()][layer]) {
 			t.Errorf("layer %d is not as it was saved after step %d: %v", layer, held.Step(), err)
 		}
 	}

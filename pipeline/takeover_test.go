@@ -20,11 +20,11 @@ type loads struct {
 	layers []int
 }
 
-func (k *loads) Load(ctx context.Context, layer int, dst io.Writer) error {
+func (k *loads) Load(ctx context.Context, layer int, of Part, dst io.Writer) error {
 	k.mu.Lock()
 	k.layers = append(k.layers, layer)
 	k.mu.Unlock()
-	return k.from.Load(ctx, layer, dst)
+	return k.from.Load(ctx, layer, of, dst)
 }
 
 // TestStateStaysInMemory: the plan after a death takes the state of layers that stay where they are from memory, loads the

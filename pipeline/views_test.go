@@ -104,7 +104,7 @@ func (k lateKeeper) Save(ctx context.Context, s State) error {
 	return k.memoryKeeper.Save(ctx, s)
 }
 
-func (k lateKeeper) Load(context.Context, int, io.Writer) error { return io.ErrUnexpectedEOF }
+func (k lateKeeper) Load(context.Context, int, Part, io.Writer) error { return io.ErrUnexpectedEOF }
 
 // signalling is data whose last micro-batch of the step after a save lets it go on.
 type signalling struct {

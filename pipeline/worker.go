@@ -29,7 +29,8 @@ type Worker struct {
 	skipped   int // by how many more updates loss scaling has skipped than were made
 	suspects  map[suspect]int
 	progress  *progress
-	loaded    bool     // the stages have the state of the plan's start, or a later one
+	loaded    bool // the stages have all of the state of the plan's start, or of a later step
+	moments   background
 	open      *stepRun // the step that is not applied yet; nil between two
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
 	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
@@ -109,6 +110,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // until nothing of a cancelled step is under way
 		cancel()
+		_ = w.moments.wait() // of a step that has failed before it came to them
 		w.still.Lock()
 		defer w.still.Unlock()
 		for _, h := range w.stages {
@@ -122,7 +124,9 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	}
 	name := fmt.Sprintf("worker %d: %s of %s", w.number, w.worker.Device, w.cfg.NameOf(w.worker.Peer))
 	w.cfg.Trace.Name(w.number, name, w.worker.Peer)
-	w.cfg.OnLoaded()
+	if w.moments == nil {
+		w.cfg.OnLoaded()
+	}
 	for _, h := range w.stages {
 		h.offload.start()
 	}
@@ -185,6 +189,9 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	}
 	squares, err := s.sumSquares()
 	if err != nil {
+		return false, err
+	}
+	if err := w.moments.wait(); err != nil { // a step that is reported may be committed, and its update needs them
 		return false, err
 	}
 	commit, err := s.agree(ctx, squares, evaluated)

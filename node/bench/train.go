@@ -160,7 +160,7 @@ var errAlone = errors.New("bench: the worker is alone")
 
 func (alone) Save(context.Context, pipeline.State) error { return errAlone }
 
-func (alone) Load(context.Context, int, io.Writer) error { return errAlone }
+func (alone) Load(context.Context, int, pipeline.Part, io.Writer) error { return errAlone }
 
 func (alone) Send(context.Context, plan.PeerID, wire.Frame) error { return errAlone }
 

@@ -86,13 +86,15 @@ type PlanSaver struct {
 	*Checkpointer
 	plan     plan.Plan
 	salvages bool // what the plan's end has left
+	// moments is closed when Fetch has no more of them on their way; nil: it had none.
+	moments <-chan struct{}
 }
 
 // For returns the PlanSaver of a plan's workers.
-func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{c, p, false} }
+func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{c, p, false, nil} }
 
 // Salvage returns the saver of what the workers of a plan have left in memory at its end.
-func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, true} }
+func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, true, nil} }
 
 // Save stores a stage's state here, has its holder fetch a copy and reports the stage to the
 // log. A save for which the disk has no room is left out, unless it is the plan's last one. Without a copy the report
@@ -115,11 +117,15 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage}
 	var layers []consensus.LayerRef
 	var err error
+	run := s.Consensus.State().Run
 	ahead, stop := readAhead(ctx, state.Layers)
 	defer stop()
 	for _, l := range ahead {
-		ref := consensus.LayerRef{Layer: l.Layer}
-		if ref.Chunks, ref.SizeBytes, err = writing.WriteLayer(ctx, l.Reader); err != nil {
+		ref, cut := consensus.LayerRef{Layer: l.Layer}, checkpoint.Cut{}
+		if run != nil && l.Layer < run.Model.Layers() {
+			cut = cutOf(run, l.Layer, int64(pipeline.LayerStateBytes(run.Model, l.Layer)))
+		}
+		if ref.Chunks, ref.SizeBytes, err = writing.WriteLayer(ctx, l.Reader, cut); err != nil {
 			err = fmt.Errorf("layer %d: %w", l.Layer, err)
 			break
 		}
@@ -206,36 +212,74 @@ func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holde
 }
 
 // Fetch brings the state of layers here, from several holders at the same time, so that none has much more to send to the plan's
-// members than another. What it cannot get Load asks everybody for. The chunks stay until a later checkpoint: the one that they are of may not be
+// members than another. It returns when the parameters are here. rest brings the moments, for which Load of the returned saver waits: it
+// must be called. What cannot be had that way Load asks everybody for. The chunks stay until a later checkpoint: the one that they are of may not be
 // stored here yet.
-func (s PlanSaver) Fetch(ctx context.Context, wanted []int) {
+func (s PlanSaver) Fetch(ctx context.Context, wanted []int) (loads PlanSaver, rest func()) {
 	layers, err := s.layersAt(s.plan.Start)
 	if err != nil || len(wanted) == 0 {
-		return
+		return s, func() {}
 	}
 	for _, st := range s.own(consensus.Checkpoint{Step: s.plan.Start, Layers: layers}) {
 		if err := s.Store.Pin(st.request.pin(), st.request.Chunks); err != nil {
 			s.Log.Warn("the state at the start of the plan may be swept", "step", s.plan.Start, "cause", err)
 		}
 	}
-	if err := s.Fetcher.fetchShares(ctx, s.shares(layers, wanted)); err != nil && ctx.Err() == nil {
-		s.Log.Info("some of the state is looked for elsewhere", "cause", err)
+	fetch := func(of pipeline.Part) {
+		if err := s.Fetcher.fetchShares(ctx, s.shares(layers, wanted, of)); err != nil && ctx.Err() == nil {
+			s.Log.Info("some of the state is looked for elsewhere", "cause", err)
+		}
+	}
+	fetch(pipeline.Parameters)
+	done := make(chan struct{})
+	s.moments = done
+	return s, func() {
+		defer close(done)
+		fetch(pipeline.Moments)
 	}
 }
 
 // Load writes a layer's state at the plan's start step to dst. For step 0 these are the weights
 // that the run starts from. It fetches chunks that are not here.
-func (s PlanSaver) Load(ctx context.Context, layer int, dst io.Writer) error {
+func (s PlanSaver) Load(ctx context.Context, layer int, of pipeline.Part, dst io.Writer) error {
 	layers, err := s.layersAt(s.plan.Start)
 	if err != nil {
 		return err
 	}
-	for _, l := range layers {
-		if l.Layer == layer {
-			return s.stream(ctx, l, dst)
+	i := slices.IndexFunc(layers, func(l consensus.LayerRef) bool { return l.Layer == layer })
+	if i < 0 {
+		return fmt.Errorf("checkpointer: the checkpoint of step %d has no layer %d", s.plan.Start, layer)
+	}
+	l := layers[i]
+	if of == pipeline.Parameters {
+		return s.loadParameters(ctx, l, dst)
+	}
+	if s.moments != nil {
+		select {
+		case <-s.moments:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("checkpointer: the checkpoint of step %d has no layer %d", s.plan.Start, layer)
+	if of == pipeline.Moments {
+		dst = &without{dst, cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes).Head}
+	}
+	return s.stream(ctx, l, dst)
+}
+
+// loadParameters reads no more chunks than have parameters, wherever the layer was cut.
+func (s PlanSaver) loadParameters(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
+	left := cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes).Head
+	for i := 0; i < len(l.Chunks) && left > 0; i++ {
+		one := l
+		one.Chunks = l.Chunks[i : i+1]
+		to := &only{dst, left}
+		if err := s.stream(ctx, one, to); err != nil {
+			return err
+		}
+		left = to.left
+	}
+	return nil
 }
 
 // Read fills dst with a layer's state, which has to have exactly that many bytes.
@@ -277,6 +321,36 @@ func (c *Checkpointer) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 		}
 	}
 	return layers, nil
+}
+
+// only writes the first bytes and drops the others.
+type only struct {
+	io.Writer
+	left int64
+}
+
+func (w *only) Write(p []byte) (int, error) {
+	n := int(min(int64(len(p)), w.left))
+	w.left -= int64(n)
+	if n, err := w.Writer.Write(p[:n]); err != nil {
+		return n, err
+	}
+	return len(p), nil
+}
+
+// without drops the first bytes and writes the others.
+type without struct {
+	io.Writer
+	first int64
+}
+
+func (w *without) Write(p []byte) (int, error) {
+	n := int(min(int64(len(p)), w.first))
+	w.first -= int64(n)
+	if n, err := w.Writer.Write(p[n:]); err != nil {
+		return n, err
+	}
+	return len(p), nil
 }
 
 // fixedWriter fills a slice and refuses what does not fit.

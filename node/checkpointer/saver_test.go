@@ -421,7 +421,8 @@ func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
 			return put(h, data)
 		},
 	}})
-	made.For(next).Fetch(t.Context(), []int{0})
+	_, rest := made.For(next).Fetch(t.Context(), []int{0})
+	rest()
 	if _, err := store.Sweep(); err != nil || !store.HasChunk(h) {
 		t.Errorf("%v, the chunk is here: %t", err, store.HasChunk(h))
 	}
@@ -462,9 +463,10 @@ func TestOneHolderIsAskedForAllLayersAtOnce(t *testing.T) {
 			return nil
 		},
 	}}).For(plan.Plan{Start: 23})
-	saver.Fetch(t.Context(), []int{0, 2})
+	loads, rest := saver.Fetch(t.Context(), []int{0, 2})
+	rest()
 	var got bytes.Buffer
-	if err := saver.Load(t.Context(), 2, &got); err != nil || !slices.Equal(got.Bytes(), []byte{2}) || !slices.Equal(asked, []int{2}) {
+	if err := loads.Load(t.Context(), 2, pipeline.Whole, &got); err != nil || !slices.Equal(got.Bytes(), []byte{2}) || !slices.Equal(asked, []int{2}) {
 		t.Errorf("%v: loaded %v, asked for %v chunks, want 2 at once", err, got.Bytes(), asked)
 	}
 }

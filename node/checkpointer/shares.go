@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"pnode/checkpoint"
+	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -14,6 +15,7 @@ type lack struct {
 	by      plan.PeerID
 	hash    plan.Hash
 	bytes   int64
+	moments bool          // it has no parameters
 	holders []plan.PeerID // that may be asked
 }
 
@@ -28,8 +30,8 @@ type share struct {
 	done           bool
 }
 
-// lacksOf returns the chunks of layers that members of a plan have not stored, as the log says, the largest first. All nodes
-// compute the same order.
+// lacksOf returns the chunks of layers that members of a plan have not stored, as the log says: parameters before moments, which the
+// first step's end waits for, and the largest first. All nodes compute the same order.
 func lacksOf(p plan.Plan, layers []consensus.LayerRef, s consensus.State) (all []lack) {
 	type need struct {
 		by    plan.PeerID
@@ -47,13 +49,19 @@ func lacksOf(p plan.Plan, layers []consensus.LayerRef, s consensus.State) (all [
 					continue
 				}
 				counted[n] = true
+				cut := cutOf(s.Run, l.Layer, l.SizeBytes)
 				for c, h := range l.Chunks {
-					all = append(all, lack{place.Peer, h, chunkBytes(l, c), sources[i]})
+					all = append(all, lack{place.Peer, h, cut.Chunk(c), cut.Begins(c) >= cut.Head, sources[i]})
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b lack) int { return cmp.Compare(b.bytes, a.bytes) })
+	slices.SortStableFunc(all, func(a, b lack) int {
+		if a.moments != b.moments {
+			return map[bool]int{false: -1, true: 1}[a.moments]
+		}
+		return cmp.Compare(b.bytes, a.bytes)
+	})
 	return all
 }
 
@@ -88,17 +96,19 @@ func sourcesFor(self plan.PeerID, all []lack) map[plan.Hash]plan.PeerID {
 	return from
 }
 
-// shares returns what is to be fetched of wanted layers, by source.
-func (s PlanSaver) shares(layers []consensus.LayerRef, wanted []int) []share {
-	sources := sourcesFor(s.Self, lacksOf(s.plan, layers, s.Consensus.State()))
+// shares returns what is to be fetched of a part of wanted layers, by source. Chunks that have both are parameters.
+func (s PlanSaver) shares(layers []consensus.LayerRef, wanted []int, of pipeline.Part) []share {
+	state := s.Consensus.State()
+	sources := sourcesFor(s.Self, lacksOf(s.plan, layers, state))
 	var all []share
 	for _, l := range layers {
 		order := s.Fetcher.order(l.Holders)
 		if !slices.Contains(wanted, l.Layer) || len(order) == 0 {
 			continue
 		}
+		cut := cutOf(state.Run, l.Layer, l.SizeBytes)
 		for i, h := range l.Chunks {
-			if s.Store.HasChunk(h) {
+			if s.Store.HasChunk(h) || (cut.Begins(i) >= cut.Head) != (of == pipeline.Moments) {
 				continue
 			}
 			from, ok := sources[h]
@@ -109,7 +119,7 @@ func (s PlanSaver) shares(layers []consensus.LayerRef, wanted []int) []share {
 			if at < 0 {
 				at, all = len(all), append(all, share{holders: []plan.PeerID{from}})
 			}
-			all[at].add(h, chunkBytes(l, i), l.Holders, s.Self)
+			all[at].add(h, cut.Chunk(i), l.Holders, s.Self)
 		}
 	}
 	return all
@@ -125,7 +135,12 @@ func (s *share) add(h plan.Hash, bytes int64, holders []plan.PeerID, self plan.P
 	}
 }
 
-// chunkBytes returns the size of a layer's chunk with a number.
-func chunkBytes(l consensus.LayerRef, number int) int64 {
-	return min(max(l.SizeBytes-int64(number)*checkpoint.ChunkBytes, 0), checkpoint.ChunkBytes)
+// cutOf returns how a layer's state of so many bytes is cut into chunks, as this program cuts. All of it is parameters where no run says what
+// it has.
+func cutOf(run *plan.RunSpec, layer int, bytes int64) checkpoint.Cut {
+	cut := checkpoint.Cut{Bytes: bytes, Head: bytes}
+	if run != nil && layer < run.Model.Layers() {
+		cut.Head = min(bytes, 4*int64(run.Model.LayerLen(layer)))
+	}
+	return cut
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,8 @@ import (
 	"lukechampine.com/blake3"
 
 	"pnode/checkpoint"
+	"pnode/pipeline"
+	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -170,15 +173,22 @@ func (f *loadingFleet) close() {
 	}
 }
 
+// saver returns what loads a member's stages.
+func (f *loadingFleet) saver(p plan.PeerID) PlanSaver {
+	peers := slices.Sorted(maps.Keys(f.stores))
+	return New(Config{Self: p, Store: f.stores[p], Consensus: f.log, Peers: f.log, Log: slog.New(slog.DiscardHandler), Fetcher: Fetcher{
+		Self: p, Store: f.stores[p], Living: func() []plan.PeerID { return peers }, Fetch: f.fetch,
+	}}).For(f.log.state.Plan)
+}
+
 // load has members fetch layers at the same time, and returns how long that takes. All of it must come.
 func (f *loadingFleet) load(t *testing.T, wanted map[plan.PeerID][]int) time.Duration {
-	begun, peers := time.Now(), slices.Sorted(maps.Keys(f.stores))
+	begun := time.Now()
 	var loading sync.WaitGroup
 	for p, layers := range wanted {
 		loading.Go(func() {
-			New(Config{Self: p, Store: f.stores[p], Consensus: f.log, Peers: f.log, Log: slog.New(slog.DiscardHandler), Fetcher: Fetcher{
-				Self: p, Store: f.stores[p], Living: func() []plan.PeerID { return peers }, Fetch: f.fetch,
-			}}).For(f.log.state.Plan).Fetch(t.Context(), layers)
+			_, rest := f.saver(p).Fetch(t.Context(), layers)
+			rest()
 		})
 	}
 	loading.Wait()
@@ -227,6 +237,72 @@ func TestALateSourceIsNotWaitedFor(t *testing.T) {
 				}
 				if f.asked["c"] != 1 {
 					t.Errorf("the slow source was asked %d times", f.asked["c"])
+				}
+			})
+		})
+	}
+}
+
+// TestParametersComeBeforeMoments: a member has the parameters of two layers as soon as lines have carried the chunks with those, and
+// moments when the others have come too.
+func TestParametersComeBeforeMoments(t *testing.T) {
+	run := &plan.RunSpec{Model: model.Config{Vocab: 8, Context: 8, Blocks: 2, Heads: 1, Channels: 180}}
+	const layer = 1 // a block, as the next one
+	bytes, params := pipeline.LayerStateBytes(run.Model, layer), 4*run.Model.LayerLen(layer)
+	state := make([]byte, bytes)
+	for i := range state {
+		state[i] = byte(i >> 8)
+	}
+	for _, c := range []struct {
+		name string
+		cut  checkpoint.Cut
+	}{
+		{"a chunk ends with the parameters", cutOf(run, layer, int64(bytes))},
+		{"none does", checkpoint.Cut{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				next := plan.Plan{Generation: 4, Start: 23, Replicas: pipes([]plan.PeerID{"a", "e", "e", "c"})}
+				f := newLoadingFleet(t, next, nil, "a", "c", "e")
+				defer f.close()
+				f.log.state.Run = run
+				for l := layer; l < layer+2; l++ {
+					state[0] = byte(l) // no two layers have the same
+					state[params] = byte(l)
+					w := f.stores["a"].Begin()
+					ref, err := consensus.LayerRef{Layer: l, Holders: []plan.PeerID{[]plan.PeerID{"a", "c"}[l-layer]}}, error(nil)
+					if ref.Chunks, ref.SizeBytes, err = w.WriteLayer(t.Context(), strings.NewReader(string(state)), c.cut); err != nil || len(ref.Chunks) != 2 {
+						t.Fatalf("%d chunks, %v", len(ref.Chunks), err)
+					}
+					for _, h := range ref.Chunks {
+						if f.state[h], err = f.stores["a"].Chunk(h); err != nil {
+							t.Fatal(err)
+						}
+					}
+					w.Abort()
+					f.log.state.Checkpoint.Layers = append(f.log.state.Checkpoint.Layers, ref)
+				}
+				load := func(s PlanSaver, of pipeline.Part) string {
+					var got strings.Builder
+					if err := s.Load(t.Context(), layer+1, of, &got); err != nil {
+						t.Fatal(err)
+					}
+					return got.String()
+				}
+				begun := time.Now()
+				s, rest := f.saver("e").Fetch(t.Context(), []int{layer, layer + 1})
+				if got := load(s, pipeline.Parameters); got != string(state[:params]) {
+					t.Errorf("%d bytes of parameters that are not the layer's %d", len(got), params)
+				}
+				if took := time.Since(begun); took != time.Second {
+					t.Errorf("parameters are here after %v, want a second", took)
+				}
+				go rest()
+				if got := load(s, pipeline.Moments); got != string(state[params:]) {
+					t.Errorf("%d bytes of moments that are not the layer's %d", len(got), bytes-params)
+				}
+				if took := time.Since(begun); took != 2*time.Second {
+					t.Errorf("moments are here after %v, want two seconds", took)
 				}
 			})
 		})

@@ -113,7 +113,7 @@ func (w *Whole) look(ctx context.Context, state consensus.State, now time.Durati
 	if have.Has(target.Step, target.Generation) || !keeps && !fresh {
 		return nil
 	}
-	lacks := missingBytes(w.Store, target.Layers)
+	lacks := missingBytes(w.Store, w.Consensus.State().Run, target.Layers)
 	switch {
 	case lacks == 0:
 		return w.take(state)
@@ -269,11 +269,12 @@ func sizeOf(layers []consensus.LayerRef) (bytes int64) {
 }
 
 // missingBytes returns how many bytes of some layers are not in a store.
-func missingBytes(store *checkpoint.Store, layers []consensus.LayerRef) (bytes int64) {
+func missingBytes(store *checkpoint.Store, run *plan.RunSpec, layers []consensus.LayerRef) (bytes int64) {
 	for _, l := range layers {
+		cut := cutOf(run, l.Layer, l.SizeBytes)
 		for i, h := range l.Chunks {
 			if !store.HasChunk(h) {
-				bytes += min(checkpoint.ChunkBytes, l.SizeBytes-int64(i)*checkpoint.ChunkBytes)
+				bytes += cut.Chunk(i)
 			}
 		}
 	}

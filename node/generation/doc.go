@@ -22,6 +22,7 @@
 // All are the node's, in the group of Parts:
 //
 //   - One for each generation, and one for each of its workers. A worker has those of its step and of one save (pipeline/doc.go).
+//   - One that has moments fetched while the first step goes on, until the generation ends.
 //   - One once all workers here have loaded their state: it has copies of that made.
 //   - One that closes the links of a generation that failed.
 //   - One that does what the log wants of the remains.

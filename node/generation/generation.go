@@ -28,6 +28,7 @@ type Generation struct {
 	loading atomic.Int32         // workers here that do not
 	held    []*pipeline.Retained // what is left once done has its result
 	from    []*pipeline.Retained // what the generation before has left, until workers here take it over
+	keeper  pipeline.Keeper      // of the workers here, for what is on its way; nil for the usual one
 	kept    int                  // layers here whose state stayed in memory; valid once loaded is closed
 	sent    *replay.Log          // what workers here send to other nodes
 	cadence *checkpointer.Cadence
@@ -115,7 +116,9 @@ func (g *Generation) run(ctx context.Context) (err error) {
 		}
 	}()
 	if lacking := g.keep(); g.plan.Start > 0 {
-		g.Checkpointer.For(g.plan).Fetch(ctx, lacking)
+		keeper, moments := g.Checkpointer.For(g.plan).Fetch(ctx, lacking)
+		g.keeper = keeper
+		g.Group.Go(func() error { moments(); return nil })
 	}
 	here := g.own(g.plan)
 	g.loading.Store(int32(len(here)))

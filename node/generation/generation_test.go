@@ -1,11 +1,16 @@
 package generation
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"pnode/pipeline"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -160,6 +165,54 @@ func TestAGenerationIsStopped(t *testing.T) {
 			if g := r.now().Checkpoint.Generation; g != 2 {
 				t.Errorf("the last checkpoint is of generation %d", g)
 			}
+		})
+	})
+}
+
+// slowText has each micro-batch take its time, as computing does, and notes when the first one of a step was asked for.
+type slowText struct {
+	squares
+	takes time.Duration
+	step  plan.Step
+	begun *atomic.Int64
+}
+
+func (s slowText) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
+	if step == s.step {
+		s.begun.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	time.Sleep(s.takes)
+	return s.squares.Micro(ctx, step, micro, batch)
+}
+
+// TestMomentsComeDuringTheFirstStep: a plan gives all layers to a member that has none of them. Its first step begins with the parameters,
+// a third of the state, and the steps stop for less than it takes to load all of that and to make a step.
+func TestMomentsComeDuringTheFirstStep(t *testing.T) {
+	run := rigRun()
+	run.Model.Blocks, run.Model.Channels, run.Model.Context = 2, 180, 4 // layers of more than a chunk
+	run.Train.Steps, run.Train.CheckpointEvery, run.Train.MicroBatch = 4, 2, 1
+	bytes := 0
+	for l := range run.Model.Layers() {
+		bytes += pipeline.LayerStateBytes(run.Model, l)
+	}
+	const micro = 100 * time.Millisecond
+	// Two members have the state.
+	load, step := time.Duration(bytes)*time.Second/rigLine/2, time.Duration(run.Train.Micros)*micro
+	synctest.Test(t, func(t *testing.T) {
+		rehearseRun(t, run, 3, func(r *rig) { // the second one holds copies
+			text := slowText{squares{run.Model.Context}, micro, 3, &atomic.Int64{}}
+			r.members[2].parts.Data = text
+			r.plan([]int{0})
+			r.until("a checkpoint", func() bool { return r.now().Checkpoint.Step == 2 })
+			planned := time.Now()
+			r.plan([]int{2})
+			r.until("a step of the next plan", func() bool { return r.members[2].step() == 3 })
+			begins, stop := time.Unix(0, text.begun.Load()).Sub(planned), time.Since(planned)
+			t.Logf("the first step begins after %v and ends after %v; two lines need %v for %d bytes of state, and the step takes %v", begins, stop, load, bytes, step)
+			if begins >= load/2 || stop >= load*3/4+step {
+				t.Errorf("the first step begins after %v and ends after %v, where loading takes %v and a step %v", begins, stop, load, step)
+			}
+			r.wantDone()
 		})
 	})
 }

@@ -66,6 +66,9 @@ type member struct {
 // patience is how long a test waits, in virtual time.
 const patience = 10 * time.Minute
 
+// rigLine says how many bytes a line carries in a second.
+const rigLine = 12_500_000
+
 func rigRun() plan.RunSpec {
 	return plan.RunSpec{
 		Run:   "rig",
@@ -80,12 +83,18 @@ func rigRun() plan.RunSpec {
 // rehearse calls f with a rig of some members in a bubble of virtual time, and ends all of it.
 func rehearse(t *testing.T, members int, f func(r *rig)) {
 	t.Helper()
-	net, err := link.NewEmulated(link.EmulatedOptions{Peers: members, Seed: 5, Conditions: link.LinkConditions{BytesPerS: 12_500_000, Delay: time.Millisecond}})
+	rehearseRun(t, rigRun(), members, f)
+}
+
+// rehearseRun is rehearse with another run.
+func rehearseRun(t *testing.T, run plan.RunSpec, members int, f func(r *rig)) {
+	t.Helper()
+	net, err := link.NewEmulated(link.EmulatedOptions{Peers: members, Seed: 5, Conditions: link.LinkConditions{BytesPerS: rigLine, Delay: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer net.Close()
-	r := &rig{T: t, run: rigRun(), net: net, changed: make(chan struct{}), answers: map[plan.PeerID]map[string]answer{}, losses: map[plan.Step]uint64{}}
+	r := &rig{T: t, run: run, net: net, changed: make(chan struct{}), answers: map[plan.PeerID]map[string]answer{}, losses: map[plan.Step]uint64{}}
 	owner := net.Peers()[0]
 	r.apply(consensus.SetRun{Spec: r.run, Owner: owner})
 	r.apply(consensus.Lead{Peer: owner, Term: 1})

@@ -18,7 +18,10 @@ func (g *Generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 		return nil, err
 	}
 	c := g.training(job{id, g.plan, device, g.sent.Keep(session)})
-	c.From, c.Commits, c.Loaded = g.before(id), g.Commits, g.Ready
+	c.From, c.Commits, c.Late, c.Loaded = g.before(id), g.Commits, true, g.Ready
+	if g.keeper != nil {
+		c.Keeper = g.keeper
+	}
 	c.OnStep = func(r pipeline.StepResult) { g.step(session, id, r) }
 	c.OnLoaded = func() {
 		if g.loading.Add(-1) == 0 {

@@ -366,7 +366,7 @@ func (s saver) Save(_ context.Context, saved pipeline.State) error {
 	return nil
 }
 
-func (s saver) Load(_ context.Context, layer int, dst io.Writer) error {
+func (s saver) Load(_ context.Context, layer int, _ pipeline.Part, dst io.Writer) error {
 	c := s.log.State().Checkpoint
 	if c.Step != s.plan.Start {
 		return fmt.Errorf("the checkpoint is of step %d, not %d", c.Step, s.plan.Start)

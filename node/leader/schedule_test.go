@@ -64,7 +64,7 @@ func (s *states) Save(_ context.Context, saved pipeline.State) error {
 	return nil
 }
 
-func (s *states) Load(_ context.Context, layer int, dst io.Writer) error {
+func (s *states) Load(_ context.Context, layer int, _ pipeline.Part, dst io.Writer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := dst.Write(s.layers[layer])

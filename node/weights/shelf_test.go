@@ -49,7 +49,7 @@ func (r *storedRun) save(t *testing.T, step plan.Step) []plan.Hash {
 			state[i] = float32(step) + float32(layer)/16
 		}
 		w := r.shelf[at].Begin()
-		hashes, size, err := w.WriteLayer(t.Context(), bytes.NewReader(kernels.Float32Bytes(state)))
+		hashes, size, err := w.WriteLayer(t.Context(), bytes.NewReader(kernels.Float32Bytes(state)), checkpoint.Cut{})
 		if err != nil {
 			t.Fatal(err)
 		}
