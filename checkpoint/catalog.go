@@ -193,6 +193,27 @@ func (c catalog) eachManifest(fn func(step plan.Step, m Manifest, err error) boo
 	return nil
 }
 
+// Newest returns the newest manifest in a store that can be read, also while a process has the store open. It reads files alone and
+// knows nothing of the index. The error wraps ErrNotFound where there is none.
+func Newest(dir string) (Manifest, error) {
+	c := catalog{dir: dir}
+	steps, err := c.filed()
+	if err != nil {
+		return Manifest{}, fmt.Errorf("checkpoint: newest manifest: %w", err)
+	}
+	slices.Sort(steps)
+	for _, step := range slices.Backward(steps) {
+		content, err := readAtMost(c.manifestPath(step), maxManifestBytes+maxSealLine)
+		if err != nil {
+			continue // dropped meanwhile
+		}
+		if m, err := unsealManifest(step, content); err == nil {
+			return m, nil
+		}
+	}
+	return Manifest{}, fmt.Errorf("checkpoint: newest manifest in %s: %w", dir, ErrNotFound)
+}
+
 // references returns the chunks of all manifests and pins.
 func (c catalog) references() (map[plan.Hash]bool, error) {
 	live := map[plan.Hash]bool{}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"testing"
 
@@ -52,4 +53,30 @@ func TestListingDuringEverything(t *testing.T) {
 		t.Error(err)
 	}
 	readers.Wait()
+}
+
+// TestNewestOfAnOpenStore reads the newest manifest beside the process that has the store open: one that is damaged is passed over.
+func TestNewestOfAnOpenStore(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Newest(dir); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no store: %v", err)
+	}
+	s := openStore(t, dir, Options{})
+	for step := plan.Step(8); step <= 12; step++ {
+		if err := writeStep(s, step, int(step)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := Newest(dir); err != nil || m.Step != 12 || m.Generation == 0 {
+		t.Errorf("step %d of generation %d, %v", m.Step, m.Generation, err)
+	}
+	if err := os.WriteFile(s.catalog.manifestPath(12), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Newest(dir); err != nil || m.Step != 11 {
+		t.Errorf("beside a damaged one: step %d, %v", m.Step, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -218,15 +218,11 @@ func Audit(dirs []string) (ledger.Report, error) {
 			each = []string{named}
 		}
 		for _, dir := range each {
-			c, err := ledger.Read(dir)
-			if errors.Is(err, fs.ErrNotExist) {
-				nodes = append(nodes, ledger.Node{Dir: dir}) // it never got so far
-				continue
-			}
+			n, err := readLedger(dir)
 			if err != nil {
 				return ledger.Report{}, err
 			}
-			nodes = append(nodes, ledger.Node{Dir: dir, Contents: c})
+			nodes = append(nodes, n)
 			if run, err := LoadRun(dir); err == nil {
 				size = ledger.SizeOf(run)
 			} else if !errors.Is(err, ErrNoRun) {
@@ -234,11 +230,44 @@ func Audit(dirs []string) (ledger.Report, error) {
 			}
 		}
 	}
-	if !slices.ContainsFunc(nodes, func(n ledger.Node) bool { return n.Head.Run != "" }) {
+	if !slices.ContainsFunc(nodes, func(n ledger.Node) bool { return n.Head.Run != "" || n.Reached != ledger.Reached{} }) {
 		return ledger.Report{}, fmt.Errorf("%w in %s: it is there once a node has learned its first plan; name the folders of the run's nodes", ErrNoLedger, strings.Join(dirs, ", "))
 	}
 	if size == (ledger.Size{}) {
 		return ledger.Report{}, fmt.Errorf("%w: none of the folders has %s: it is there once a node has begun to train", ErrNoRun, runFile)
 	}
+	report := ledger.Audit(size, nodes)
+	for i, n := range report.Nodes {
+		if n.Short { // its node may run, and have gone on while the others' were read
+			var err error
+			if nodes[i].Contents, err = readContents(n.Dir); err != nil {
+				return ledger.Report{}, err
+			}
+		}
+	}
 	return ledger.Audit(size, nodes), nil
+}
+
+// readLedger reads the ledger in a node's folder, and before it how far the run came by what else is there.
+func readLedger(dir string) (n ledger.Node, err error) {
+	n.Dir = dir
+	if m, err := checkpoint.Newest(storeDir(dir)); err == nil {
+		n.Reached.Saved = ledger.Position{Generation: m.Generation, Step: m.Step}
+	} else if !errors.Is(err, checkpoint.ErrNotFound) {
+		return n, err
+	}
+	if m, err := loadMembership(dir); err == nil {
+		n.Reached.Finished = m.Finished
+	} // without it the folder can be audited all the same
+	n.Contents, err = readContents(dir)
+	return n, err
+}
+
+// readContents reads the ledger in a node's folder, an empty one where there is none: its node never got so far, or it is gone.
+func readContents(dir string) (ledger.Contents, error) {
+	c, err := ledger.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	return c, err
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +78,7 @@ func TestEachInvariantOfFleetsCanFail(t *testing.T) {
 		}
 		f.check()
 		f.breakLedgers(known)
+		f.cutLedger()
 	})
 }
 
@@ -123,6 +126,34 @@ func (f *fleet) breakLedgers(known *truth) {
 	other.weights[2] = []plan.Hash{sha256.Sum256([]byte("other weights"))}
 	if _, err := other.audit(f.dirs(), founder, run); err == nil || !strings.Contains(err.Error(), "differs from the undisturbed run's") {
 		f.Errorf("other weights: found %v", err)
+	}
+}
+
+// cutLedger cuts a third of the founder's ledger off and audits it alone, and with those of all others.
+func (f *fleet) cutLedger() {
+	f.Helper()
+	founder := f.members[0].dir
+	file := filepath.Join(founder, ledger.FileName)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if report, err := Audit([]string{founder}); err != nil || report.Err() != nil || len(report.Notes) > 0 {
+		f.Errorf("a whole ledger: %v, %v, notes %q", err, report.Err(), report.Notes)
+	}
+	if err := os.WriteFile(file, whole[:len(whole)*2/3], 0o600); err != nil {
+		f.Fatal(err)
+	}
+	report, err := Audit([]string{founder})
+	if err != nil || report.Err() == nil || !strings.Contains(report.Err().Error(), "its checkpoint is of step 24") || report.Lost == 0 {
+		f.Errorf("a cut ledger: %v, %v, %d samples lost", err, report.Err(), report.Lost)
+	}
+	report, err = Audit(f.dirs())
+	if err != nil || report.Err() != nil || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "the other ledgers prove the steps") {
+		f.Errorf("a cut ledger and a whole one: %v, %v, notes %q", err, report.Err(), report.Notes)
+	}
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		f.Fatal(err)
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 	"pnode/planner/plan"
 )
 
-// Node is a ledger with the folder that it is from.
+// Node is a ledger with the folder that it is from, and with what else is there.
 type Node struct {
-	Dir string
+	Dir     string
+	Reached Reached
 	Contents
 }
 
@@ -78,6 +79,7 @@ func Audit(size Size, nodes []Node) Report {
 	}
 	counted := a.lineage()
 	a.count(counted)
+	a.ends(nodes, counted)
 	a.compare()
 	a.judge()
 	return a.Report

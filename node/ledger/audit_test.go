@@ -36,7 +36,7 @@ func records(t *testing.T, peer plan.PeerID, write func(*Recorder)) Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Node{dir, c}
+	return Node{Dir: dir, Contents: c}
 }
 
 // steps writes steps first to last of a plan by one node's worker, with those micro-batches.

@@ -26,6 +26,9 @@
 // records are gone with its folder is vouched for by the commit and the plan. The samples of a micro-batch are a pure
 // function of its step and number (package dataset), so nothing else needs to be kept.
 //
+// A ledger that was cut has whole records only. Reached says how far its node came by what else is in its folder; what lies between is
+// lost, unless the other ledgers prove it.
+//
 // # What others' word proves
 //
 // A node without a part in a step has members of the step's plan tell it the commit (package hearsay), so that the steps are

@@ -37,6 +37,8 @@ type Report struct {
 	Replayed    int          `json:"replayed"`
 	Differences []Difference `json:"differences"`
 	Problems    []string     `json:"problems"`
+	// Notes say what a ledger lacks that the others have: nothing is wrong with the run.
+	Notes []string `json:"notes,omitempty"`
 	// MoreProblems are not in Problems.
 	MoreProblems int `json:"more_problems,omitempty"`
 }
@@ -48,6 +50,8 @@ type NodeReport struct {
 	Peer         plan.PeerID `json:"peer"`
 	Entries      int         `json:"entries"`
 	DamagedBytes int64       `json:"damaged_bytes"`
+	// Short: the ledger ends before what its folder or other ledgers say that the node came to.
+	Short bool `json:"short,omitempty"`
 }
 
 // GenerationReport says which committed steps a generation made.
@@ -128,6 +132,9 @@ func (r Report) Print(w io.Writer) error {
 		fmt.Fprintf(&b, "  steps %d to %d of generation %d: %s\n", d.First, d.Last, d.Generation, d.Why)
 	}
 	fmt.Fprintf(&b, "steps with different losses: %d\n", len(r.Differences))
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "wrong: %s\n", p)
 	}
