@@ -23,6 +23,7 @@ func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	held := l.remains.HandOver(state.Plan)
 	l.remains, l.completed = nil, false
 	l.monitor.Begin(state)
+	l.ledger.Follow(state.Partings)
 	l.ledger.Plan(state.Plan, state.Reasons)
 	if !state.Plan.Places(l.self) {
 		for _, w := range held {

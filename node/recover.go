@@ -41,6 +41,7 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) {
 		l.remains = nil
 		l.followed = 0 // generations are counted anew from where the lineages parted
 	}
+	l.ledger.Follow(state.Partings)
 	l.monitor.Publish(api.Event{Kind: api.KindError, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: changeText(change, state, l.kept.Step)})
 }
 

@@ -22,7 +22,8 @@ folder it is the newest run's. Nodes may run meanwhile.
 
 A step counts once all workers of its plan have reported. A worker whose folder is not named, or is
 gone, is vouched for by the commit in the other folders. Nodes without a part in a step write down what
-members of its plan told them: where all who computed it are gone, the step counts by that. The exit code is 1 when a sample was lost or
+members of its plan told them: where all who computed it are gone, the step counts by that. Steps that
+a recovery of the run left out are named as discarded. The exit code is 1 when a sample was lost or
 doubled, when two nodes tell different losses of a step, when a ledger is damaged, or when it ends before
 the checkpoint in its folder and the other ledgers do not prove the steps between.`,
 		Example: `  pnode audit

@@ -66,11 +66,14 @@ type Hearsay struct {
 	next  time.Time       // of the next round
 	top   plan.Step       // newest step that was told
 	again int             // commits of steps up to top
+	// givenUp is how often the ledger had given steps up when it was looked at last.
+	givenUp int
 }
 
 // New returns the Hearsay of a node, which answers others from now on. Its ledger says how far it has come.
 func New(c Config) *Hearsay {
-	h := &Hearsay{cfg: c, turn: make(chan struct{}, 1), at: c.Ledger.End()}
+	h := &Hearsay{cfg: c, turn: make(chan struct{}, 1)}
+	h.at = c.Ledger.End()
 	c.Peers.Serve(protocolCommits, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
 		var after ledger.Position
 		if err := strict.Decode(request, &after); err != nil {
@@ -149,6 +152,9 @@ func (h *Hearsay) look(ctx context.Context, hurry bool) bool {
 func (h *Hearsay) lacks(s consensus.State) bool {
 	if s.Run == nil || s.Plan.Generation == 0 {
 		return false
+	}
+	if times, back := h.cfg.Ledger.GivenUp(); times != h.givenUp { // what was told since the lineages parted is void, too
+		h.at, h.givenUp, h.told, h.top, h.again = back, times, ledger.Position{}, back.Step, 0
 	}
 	begin := ledger.Position{Generation: s.Plan.Generation, Step: s.Plan.Start}
 	if h.at.Generation < begin.Generation && h.at.Step >= begin.Step {

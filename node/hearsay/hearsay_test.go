@@ -316,3 +316,36 @@ func FuzzDecode(f *testing.F) {
 		_ = v.accept(ledger.Position{}, []statement{s, s})
 	})
 }
+
+// TestTheStepsOfTheLineageThatCounts: a made a generation of its own, which was given up, and has a part in the next one at once. It asks for
+// what the others did meanwhile, so that its ledger alone proves every step.
+func TestTheStepsOfTheLineageThatCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, dir := newTown(t), t.TempDir()
+		a := x.enter("a", dir)
+		x.enter("b", t.TempDir())
+		x.begin(planOf(1, 0, "a", "b"))
+		x.train(6)
+		founder, other := x.ledgers["a"], x.ledgers["b"]
+		delete(x.ledgers, "b")
+		x.begin(planOf(2, 4, "a"))
+		x.train(10)
+		a.look(t.Context(), true)
+
+		x.ledgers = map[plan.PeerID]*ledger.Recorder{"b": other}
+		x.state.Partings = plan.Partings{{Recovery: "r", Generation: 1}}
+		other.Follow(x.state.Partings)
+		x.begin(planOf(2, 4, "b"))
+		x.train(8)
+		x.ledgers["a"] = founder
+		founder.Follow(x.state.Partings)
+		x.begin(planOf(3, 8, "a", "b"))
+		x.train(12)
+		for a.look(t.Context(), true) {
+		}
+		r := x.audit(dir)
+		if r.Err() != nil || r.Steps != 12 || r.Lost != 0 || len(r.Discarded) != 1 {
+			t.Errorf("%v, %d steps, discarded %v", r.Err(), r.Steps, r.Discarded)
+		}
+	})
+}

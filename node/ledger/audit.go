@@ -52,6 +52,8 @@ type audit struct {
 	told    map[Position][]hearsay
 	steps   map[plan.Generation][]plan.Step // with reports, or told of, ascending
 	checked map[string]tally                // by the works of a step
+	// lineages are of the nodes that plans are from.
+	lineages map[plan.Generation]plan.Partings
 	Report
 }
 
@@ -59,8 +61,9 @@ type audit struct {
 func Audit(size Size, nodes []Node) Report {
 	a := audit{
 		size: size, names: map[plan.PeerID]string{}, plans: map[plan.Generation]Planned{}, reports: map[Position][]report{}, told: map[Position][]hearsay{},
-		steps: map[plan.Generation][]plan.Step{}, checked: map[string]tally{},
+		steps: map[plan.Generation][]plan.Step{}, checked: map[string]tally{}, lineages: map[plan.Generation]plan.Partings{},
 	}
+	nodes = a.settle(nodes)
 	for _, n := range nodes {
 		a.gather(n)
 	}
@@ -90,7 +93,7 @@ func (a *audit) recorded(where Position) bool {
 	return slices.ContainsFunc(a.reports[where], func(r report) bool { return !r.Work.Replayed() })
 }
 
-// gather takes in what one node kept.
+// gather takes in what one node kept and has not given up.
 func (a *audit) gather(n Node) {
 	a.Nodes = append(a.Nodes, NodeReport{Name: n.name(), Dir: n.Dir, Peer: n.Head.Peer, Entries: len(n.Entries), DamagedBytes: n.DamagedBytes})
 	if n.Head.Run == "" && n.DamagedBytes == 0 {
@@ -108,10 +111,14 @@ func (a *audit) gather(n Node) {
 		}
 		before, known := a.plans[p.Plan.Generation]
 		if known && !slices.Equal(before.Plan.Encode(), p.Plan.Encode()) {
-			a.problem("%s has another plan of generation %d than the others", by, p.Plan.Generation)
+			more := ""
+			if _, parted := n.Lineage.Since(a.lineages[p.Plan.Generation]); parted {
+				more = ": the run was recovered between them; start the node that was away once, so that it follows and says what does not count"
+			}
+			a.problem("%s has another plan of generation %d than the others%s", by, p.Plan.Generation, more)
 		}
 		if !known || p.By == "" {
-			a.plans[p.Plan.Generation] = p
+			a.plans[p.Plan.Generation], a.lineages[p.Plan.Generation] = p, n.Lineage
 		}
 	}
 	for _, e := range n.Entries {

@@ -235,6 +235,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendEntry(b, 7, CommitOf(1, 2, 3)))
 	teller := marshal(Teller{Generation: 1, By: "b"})
 	f.Add(appendEntry(appendRecord(b, kindTeller, teller), keyOf(teller), CommitOf(1, 2, 3)))
+	lineage := appendJSON(appendEntry(b, 7, CommitOf(1, 2, 3)), kindLineage, Lineage{plan.Partings{{Recovery: "r"}}})
+	f.Add(appendJSON(lineage, kindLineage, Lineage{}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := Decode(b)
 		if c.DamagedBytes > int64(len(b)) {

@@ -8,6 +8,7 @@
 //   - Planned: a plan that the node learned from the log, and the leader's reasons.
 //   - Work: which micro-batches a worker added to the gradient of which layers. It is written when it changes.
 //   - Entry: a committed step of one worker: its Work, and the loss and the gradient norm of the commit, in bits.
+//   - Lineage: the node follows another log of the run than before, which a recovery parted from that one.
 //   - Told: a committed step in which this node had no part, by the word of a member that had.
 //   - Word: what a node answers those who ask for commits that its own workers took.
 //   - Report: the result of an Audit over the ledgers of several nodes.
@@ -28,6 +29,12 @@
 //
 // A ledger that was cut has whole records only. Reached says how far its node came by what else is in its folder; what lies between is
 // lost, unless the other ledgers prove it.
+//
+// # Recoveries
+//
+// Where a run was recovered without a node, generations of the same number are made twice. A node that follows another lineage gives up
+// what it wrote since the two parted (plan.Partings). An audit leaves it out only where no ledger holds to the plan: who gives up steps that
+// others count is judged by them all the same.
 //
 // # What others' word proves
 //

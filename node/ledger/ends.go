@@ -14,7 +14,7 @@ type Reached struct {
 
 // end returns the newest commit in a ledger.
 func (c Contents) end() (end Position) {
-	m := memory{}
+	m := newMemory()
 	for _, e := range c.Entries {
 		m.heard(Committed{e.Work.Generation, e.Commit})
 	}
@@ -33,6 +33,9 @@ func (a *audit) ends(nodes []Node, counted map[plan.Step]plan.Generation) {
 			continue
 		}
 		own, at, says := n.end(), n.Reached.Saved, "its checkpoint is of"
+		if n.gaveUp(at.Generation) {
+			at = Position{}
+		}
 		if n.Reached.Finished > at.Step {
 			at, says = Position{max(own.Generation, at.Generation), n.Reached.Finished}, "its run was finished at"
 		}

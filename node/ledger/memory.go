@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,12 +38,16 @@ type memory struct {
 	plans   map[plan.Generation]plan.Plan          // from the log
 	told    map[plan.Generation]map[plan.Hash]bool // digests of plans that others told
 	end     Position                               // newest commit, own or told
+	reached map[plan.Generation]plan.Step          // the newest commit of each generation up to it
+	lineage plan.Partings                          // of the log
+	givenUp int                                    // changes of lineage since the start
+	back    Position                               // what end was after the newest of them
 }
 
 func digestOf(p plan.Plan) plan.Hash { return sha256.Sum256(p.Encode()) }
 
 func newMemory() memory {
-	return memory{plans: map[plan.Generation]plan.Plan{}, told: map[plan.Generation]map[plan.Hash]bool{}}
+	return memory{plans: map[plan.Generation]plan.Plan{}, told: map[plan.Generation]map[plan.Hash]bool{}, reached: map[plan.Generation]plan.Step{}}
 }
 
 // recall reads the end of the ledger in a node's folder. Whatever cannot be read is what an audit tells of.
@@ -72,7 +77,25 @@ func recall(dir string) memory {
 	for _, t := range c.Told {
 		m.heard(t.Committed)
 	}
+	m.lineage = c.Lineage
 	return m
+}
+
+// giveUp forgets the generations after one: the log is of another lineage now, which does not share them.
+func (m *memory) giveUp(shared plan.Generation, now plan.Partings) {
+	after := func(g plan.Generation) bool { return g > shared }
+	m.commits = slices.DeleteFunc(m.commits, func(c Committed) bool { return after(c.Generation) })
+	maps.DeleteFunc(m.plans, func(g plan.Generation, _ plan.Plan) bool { return after(g) })
+	maps.DeleteFunc(m.told, func(g plan.Generation, _ map[plan.Hash]bool) bool { return after(g) })
+	maps.DeleteFunc(m.reached, func(g plan.Generation, _ plan.Step) bool { return after(g) })
+	m.end = Position{}
+	for g, s := range m.reached {
+		if p := (Position{g, s}); p.Compare(m.end) > 0 {
+			m.end = p
+		}
+	}
+	m.lineage, m.back = now, m.end
+	m.givenUp++
 }
 
 // plan takes in a plan of the log, or one that a member told of.
@@ -86,12 +109,13 @@ func (m *memory) plan(p Planned) {
 		return
 	}
 	m.plans[g] = p.Plan
-	for len(m.plans) > maxMemoryPlans {
-		oldest := g
-		for other := range m.plans {
-			oldest = min(oldest, other)
-		}
-		delete(m.plans, oldest)
+	dropOldest(m.plans)
+}
+
+// dropOldest keeps the newest maxMemoryPlans generations.
+func dropOldest[V any](of map[plan.Generation]V) {
+	for len(of) > maxMemoryPlans {
+		delete(of, slices.Min(slices.Collect(maps.Keys(of))))
 	}
 }
 
@@ -112,6 +136,8 @@ func (m *memory) took(w Work, c Commit) {
 func (m *memory) heard(c Committed) {
 	if c.Position().Compare(m.end) > 0 {
 		m.end = c.Position()
+		m.reached[c.Generation] = c.Step
+		dropOldest(m.reached)
 	}
 }
 
@@ -144,6 +170,13 @@ func (r *Recorder) End() Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.memory.end
+}
+
+// GivenUp returns how often since the start steps were given up, and what was the newest commit after the last time.
+func (r *Recorder) GivenUp() (times int, back Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.memory.givenUp, r.memory.back
 }
 
 // Since returns the oldest commits after a position that this node's own workers took, at most MaxWord of them.

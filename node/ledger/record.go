@@ -22,6 +22,7 @@ const (
 	kindWork
 	kindEntry
 	kindTeller
+	kindLineage
 )
 
 const (
@@ -46,6 +47,11 @@ type Head struct {
 	Run  plan.RunID  `json:"run"`
 	Peer plan.PeerID `json:"peer"`
 	Name string      `json:"name"`
+}
+
+// Lineage says which log the plans after it are of.
+type Lineage struct {
+	Partings plan.Partings `json:"partings"`
 }
 
 // Planned is a plan of the log.
@@ -130,12 +136,40 @@ type Entry struct {
 	Work *Work
 }
 
-// Contents are the records of one ledger.
-type Contents struct {
-	Head    Head // the newest
+// Steps are records of plans, and of steps that were made by them.
+type Steps struct {
 	Plans   []Planned
 	Entries []Entry
 	Told    []Told
+}
+
+// after moves the records of the generations after one out of s.
+func (s *Steps) after(g plan.Generation) (moved Steps) {
+	move := func(of plan.Generation, add func()) bool {
+		if of > g {
+			add()
+		}
+		return of > g
+	}
+	s.Plans = slices.DeleteFunc(s.Plans, func(p Planned) bool {
+		return move(p.Plan.Generation, func() { moved.Plans = append(moved.Plans, p) })
+	})
+	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool {
+		return move(e.Work.Generation, func() { moved.Entries = append(moved.Entries, e) })
+	})
+	s.Told = slices.DeleteFunc(s.Told, func(t Told) bool {
+		return move(t.Generation, func() { moved.Told = append(moved.Told, t) })
+	})
+	return moved
+}
+
+// Contents are the records of one ledger.
+type Contents struct {
+	Head Head // the newest
+	Steps
+	// Lineage is of the newest log that the node followed. GivenUp are, for each change to another one, the steps since the two parted.
+	Lineage plan.Partings
+	GivenUp []Steps
 	// DamagedBytes counts bytes that are no record, but for a last record that was cut by the end of the machine.
 	DamagedBytes int64
 	// Foreign counts heads of other runs than the newest head's.
@@ -267,6 +301,20 @@ func (c *Contents) add(kind byte, payload []byte, known sources) error {
 			return err
 		}
 		known.works[keyOf(payload)] = w
+	case kindLineage:
+		var l Lineage
+		if err := strict.Decode(payload, &l); err != nil {
+			return err
+		}
+		if len(l.Partings) > plan.MaxPartings {
+			return fmt.Errorf("%w: %d recoveries, at most %d", errRecord, len(l.Partings), plan.MaxPartings)
+		}
+		if shared, parted := c.Lineage.Since(l.Partings); parted {
+			if s := c.after(shared); len(s.Plans)+len(s.Entries)+len(s.Told) > 0 {
+				c.GivenUp = append(c.GivenUp, s)
+			}
+		}
+		c.Lineage = l.Partings
 	case kindTeller:
 		var t Teller
 		if err := strict.Decode(payload, &t); err != nil {

@@ -46,6 +46,20 @@ func New(dir string, head Head, log *slog.Logger) *Recorder {
 	return &Recorder{dir: dir, head: head, log: log, works: map[plan.WorkerID]uint64{}, tellers: map[Teller]uint64{}, memory: recall(dir)}
 }
 
+// Follow records which lineage the log is of that the plans from now on are from, where that is another one than before. What this node
+// wrote of generations since the two parted is given up: others are not told of it, and are asked for what the lineage has in its place.
+func (r *Recorder) Follow(p plan.Partings) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shared, parted := r.memory.lineage.Since(p)
+	if !parted {
+		return
+	}
+	clear(r.works)
+	r.memory.giveUp(shared, p)
+	r.append(appendJSON(nil, kindLineage, Lineage{p}))
+}
+
 // Plan records a plan of the log.
 func (r *Recorder) Plan(p plan.Plan, reasons []string) {
 	r.mu.Lock()

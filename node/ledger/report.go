@@ -33,6 +33,8 @@ type Report struct {
 	Doubled   int `json:"doubled"`
 	// Redone are steps that were committed and then computed again by a later generation.
 	Redone []Redone `json:"redone"`
+	// Discarded are steps that do not count since the run was recovered without them.
+	Discarded []Discarded `json:"discarded,omitempty"`
 	// Replayed counts steps of lost workers that another node computed again.
 	Replayed    int          `json:"replayed"`
 	Differences []Difference `json:"differences"`
@@ -69,6 +71,14 @@ type Redone struct {
 	First      plan.Step       `json:"first"`
 	Last       plan.Step       `json:"last"`
 	Why        string          `json:"why"`
+}
+
+// Discarded are steps that a node took in a lineage of the log that it gave up.
+type Discarded struct {
+	Node       string          `json:"node"`
+	Generation plan.Generation `json:"generation"`
+	First      plan.Step       `json:"first"`
+	Last       plan.Step       `json:"last"`
 }
 
 // Difference is a step of which two nodes tell different commits.
@@ -130,6 +140,9 @@ func (r Report) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "computed twice: %d steps redone, %d replayed\n", r.RedoneSteps(), r.Replayed)
 	for _, d := range r.Redone {
 		fmt.Fprintf(&b, "  steps %d to %d of generation %d: %s\n", d.First, d.Last, d.Generation, d.Why)
+	}
+	for _, d := range r.Discarded {
+		fmt.Fprintf(&b, "discarded: steps %d to %d of %s in generation %d, which the run was recovered without\n", d.First, d.Last, d.Node, d.Generation)
 	}
 	fmt.Fprintf(&b, "steps with different losses: %d\n", len(r.Differences))
 	for _, n := range r.Notes {

@@ -153,6 +153,9 @@ func (e Recover) apply(s State) (State, error) {
 		return s, fmt.Errorf("recover: lineage %d after %q, the log is of %d, %q: %w", r.Number, r.After, before.number(), before.id(), ErrStale)
 	}
 	s.Recovery = &r
+	if len(s.Partings) < plan.MaxPartings {
+		s.Partings = append(slices.Clip(s.Partings), plan.Parting{Recovery: r.ID(), Generation: s.Plan.Generation})
+	}
 	s.Incarnation++
 	s.Epoch++
 	s.Vouchers = nil // who votes begins anew with who goes on

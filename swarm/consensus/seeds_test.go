@@ -207,6 +207,9 @@ func follows(s, next State, e Entry, refused error) error {
 		return fmt.Errorf("the checkpoint goes back from step %d to %d", s.Checkpoint.Step, next.Checkpoint.Step)
 	case (lineage{Recovery: next.Recovery}).number() < (lineage{Recovery: s.Recovery}).number():
 		return fmt.Errorf("lineage %d after %d", next.Recovery.Number, s.Recovery.Number)
+	case (lineage{Recovery: next.Recovery}).id() != (lineage{Recovery: s.Recovery}).id() && !slices.Equal(next.Partings, append(slices.Clone(s.Partings), plan.Parting{Recovery: next.Recovery.ID(), Generation: s.Plan.Generation})),
+		(lineage{Recovery: next.Recovery}).id() == (lineage{Recovery: s.Recovery}).id() && !slices.Equal(next.Partings, s.Partings):
+		return fmt.Errorf("partings %v after %v, in lineage %d", next.Partings, s.Partings, (lineage{Recovery: next.Recovery}).number())
 	case s.Finished && !next.Finished && !extended || s.Run != nil && next.Run == nil || len(s.Owners) > 0 && len(next.Owners) == 0:
 		return fmt.Errorf("the run, its end or its last owner is taken back")
 	case s.Run != nil && next.Run.Train.Steps < s.Run.Train.Steps || next.Run != nil && next.Checkpoint.Step > next.Run.Train.Steps:

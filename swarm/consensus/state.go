@@ -121,6 +121,8 @@ type State struct {
 	Incarnation uint64 `json:"incarnation"`
 	// Recovery is the newest recovery of the run, which began the lineage that this log is of; nil without one.
 	Recovery *Recovery `json:"recovery,omitempty"`
+	// Partings say where each recovery of the run parted this log from those of whoever was away.
+	Partings plan.Partings `json:"partings,omitempty"`
 	// Owners make invites, revoke and stop the run: the node that founded it, and those that came by an
 	// owner's invite for owners.
 	Owners []plan.PeerID `json:"owners,omitempty"`
