@@ -266,7 +266,7 @@ func (n *Node) sendHeartbeat() {
 	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
 		b.Kept, b.NoReplay = kept.First, kept.Failed
 	}
-	b.Copying = n.checkpointer.Copying()
+	b.Copying, b.Cadence = n.checkpointer.Copying(), n.checkpointer.Told(b.Generation)
 	switch state := n.raft.State(); {
 	case n.custody.extends > state.Checkpoint.Step:
 		b.Extends = n.custody.extends

@@ -89,10 +89,10 @@ func (p *problem) holderText(id plan.StageID, need int64, holder holders.Option,
 	return ""
 }
 
-// copyReason says how often copies of the stages' state are made, by the stage whose copy takes the longest; nil where nobody
-// keeps copies. A step takes so long.
+// copyReason says how often checkpoints with copies of the stages' state are made, by the stage whose copy takes the longest; nil where
+// nobody keeps copies. A step takes so long. The nodes follow the same rule, with what they measure: node/checkpointer.
 func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
-	worst, text := int64(-1), ""
+	worst, text := holders.Checkpoint{TookNanos: -1}, ""
 	for s, place := range of.Replicas[0].Stages { // the others do not save
 		if place.Holder == "" {
 			continue
@@ -102,8 +102,9 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 			StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS,
 			BusyBytesPerS: int64(cost.MulDiv(schedule.Nanos(p.traffic(of, place.Peer, place.Holder)), 1e9, max(step, 1))),
 		}
-		if took := c.Nanos(); took > worst {
-			worst = took
+		worst.StateBytes = max(worst.StateBytes, c.StateBytes)
+		if took := c.Nanos(); took > worst.TookNanos {
+			worst.TookNanos = took
 			text = fmt.Sprintf("%s of replica 0 stage %d take %s to %s over the %s that steps leave of %s", plan.Size(c.StateBytes), s,
 				plan.Time(schedule.Nanos(took)), p.label(place.Holder), plan.Bandwidth(c.LeftOver()), plan.Bandwidth(c.BytesPerS))
 			if !measured {
@@ -111,11 +112,12 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 			}
 		}
 	}
-	if worst < 0 {
+	if worst.TookNanos < 0 {
 		return nil
 	}
-	every := holders.Every(worst, holders.Rate{}.Between())
-	often := fmt.Sprintf("every %s (%s) or so, more often where nodes are lost often", plan.Time(schedule.Nanos(every)), plan.Count(int(holders.Steps(every, int64(step))), "step"))
+	cadence := worst.Cadence(holders.Rate{}.Between())
+	steps := cadence.Steps(int64(step))
+	often := fmt.Sprintf("every %s (%s) or so, %s", plan.Count(int(steps), "step"), plan.Time(schedule.Nanos(steps)*step), cadence.Why.Text())
 	if asked := p.in.Run.Train.CheckpointEvery; asked > 0 {
 		often = fmt.Sprintf("every %s as asked", plan.Count(int(asked), "step"))
 	}

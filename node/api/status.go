@@ -171,6 +171,20 @@ type Substitute struct {
 type Checkpoint struct {
 	Step plan.Step `json:"step"`
 	Time time.Time `json:"time"`
+	// Cadence is how often one is made; nil where it is not known yet.
+	Cadence *Cadence `json:"cadence,omitempty"`
+}
+
+// Cadence says how often checkpoints are made now.
+type Cadence struct {
+	// EverySteps is from one to the next, EveryS how long that takes; 0 where it is not known.
+	EverySteps plan.Step `json:"every_steps"`
+	EveryS     float64   `json:"every_s,omitempty"`
+	// TookS is how long the last one took in the background, LostS what steps lose by one; 0 where steps are set by the run.
+	TookS float64 `json:"took_s,omitempty"`
+	LostS float64 `json:"lost_s,omitempty"`
+	// Text says it in a sentence, with the reason.
+	Text string `json:"text"`
 }
 
 // Whole says where the whole model is: all layers of one checkpoint.

@@ -11,49 +11,83 @@ import (
 )
 
 const (
-	// forgetRestShare is how many times as long as the last checkpoint took to be committed none is made where messages
-	// are forgotten.
-	forgetRestShare = 3
+	// forgetShare is how many times as long as the last checkpoint took passes from its begin to that of the next one at most, where
+	// messages are forgotten.
+	forgetShare = 4
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
 )
 
-// Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode. A checkpoint
-// is made in the background, so its cost is bandwidth, of disks and lines: package holders says what part of the time it may
-// take, from half where members are lost often to a hundredth where they are not. How often they are is in the log: the
-// process that coordinates the steps may just have been started itself. A checkpoint is due earlier where messages can no longer
-// be kept for a replay, for then more than its cost is at stake.
+// Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode: as package holders says,
+// by how large the state is, how long the last checkpoint took until it was committed, what steps lost by the last ones, and how
+// often members are lost. That is in the log: the process that coordinates the steps may just have been started itself. A checkpoint is
+// due earlier where messages can no longer be kept for a replay.
 type Cadence struct {
+	plan plan.Plan
+
 	mu        sync.Mutex // guards the rest
 	clock     departures.Watch
 	asked     plan.Step // of the checkpoint under way; 0: none is
-	since     time.Time //  when that was asked for
-	committed time.Time //  when the last one was seen to be committed
+	begun     time.Time // when the last one was asked for, or the generation began
+	committed time.Time // when the last one was seen to be committed, or the generation began
 	took      time.Duration
+	stepped   time.Time // when the last step ended; zero before
+	saving    bool      // a checkpoint was under way at some time since
+	slowdown  slowdown
+	told      *holders.Cadence // nil before the first step
 }
 
-// NewCadence returns the cadence of a generation that begins now.
-func NewCadence() *Cadence { return &Cadence{committed: time.Now()} }
+// newCadence returns the cadence of the generation of a plan, which begins now.
+func newCadence(p plan.Plan) *Cadence {
+	now := time.Now()
+	return &Cadence{plan: p, begun: now, committed: now}
+}
 
-// Due reports whether the state after a step is to be saved, given the run's state and whether messages are about to be
+// Cadence returns the cadence of the generation of a plan, which begins now.
+func (c *Checkpointer) Cadence(p plan.Plan) *Cadence {
+	made := newCadence(p)
+	c.cadence.Store(made)
+	return made
+}
+
+// Told returns how often checkpoints of a generation are made; nil where this node does not say when, or has not yet.
+func (c *Checkpointer) Told(g plan.Generation) *holders.Cadence {
+	now := c.cadence.Load()
+	if now == nil || now.plan.Generation != g {
+		return nil
+	}
+	now.mu.Lock()
+	defer now.mu.Unlock()
+	return now.told
+}
+
+// Due reports at the end of a step whether the state after it is to be saved, given the run's state and whether messages are about to be
 // forgotten. A save is under way from then on.
 func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	rate := state.Departures.Rate(c.clock.Look(state.Departures, now))
 	c.note(state.Checkpoint.Step, now)
-	if c.asked != 0 && now.Sub(c.since) < lostAfter {
+	c.see(now)
+	rate := state.Departures.Rate(c.clock.Look(state.Departures, now))
+	cadence := holders.Checkpoint{
+		StateBytes: stateBytes(c.plan, state.Checkpoint), TookNanos: int64(c.took), LostNanos: int64(c.slowdown.lost()),
+	}.Cadence(rate.Between())
+	if often := max(time.Duration(holders.LeastNanos), forgetShare*c.took); forgets && int64(often) < cadence.EveryNanos {
+		cadence.EveryNanos, cadence.Why = int64(often), holders.ForMessages
+	}
+	c.told = &cadence
+	if c.asked != 0 && now.Sub(c.begun) < lostAfter {
 		return false
 	}
-	rest := time.Duration(holders.Every(int64(c.took), rate.Between()))
-	if forgets {
-		rest = min(rest, max(time.Duration(holders.LeastNanos), forgetRestShare*c.took))
+	every := time.Duration(cadence.EveryNanos)
+	if state.Checkpoint.Step == 0 { // there is none to go back to
+		every = min(every, time.Duration(holders.LeastNanos))
 	}
-	if now.Sub(c.committed) < rest {
+	if now.Sub(c.begun) < every || now.Sub(c.committed) < c.took {
 		return false
 	}
-	c.asked, c.since = step, now
+	c.asked, c.begun, c.saving = step, now, true
 	return true
 }
 
@@ -67,6 +101,35 @@ func (c *Cadence) Committed(step plan.Step) {
 // note takes in the newest checkpoint.
 func (c *Cadence) note(newest plan.Step, now time.Time) {
 	if c.asked != 0 && newest >= c.asked {
-		c.took, c.committed, c.asked = now.Sub(c.since), now, 0
+		c.took, c.committed, c.asked = now.Sub(c.begun), now, 0
 	}
+}
+
+// see takes in how long the step took that ends now.
+func (c *Cadence) see(now time.Time) {
+	if !c.stepped.IsZero() {
+		c.slowdown.step(now.Sub(c.stepped), c.saving)
+	}
+	if c.saving && c.asked == 0 {
+		c.slowdown.saved()
+		c.saving = false
+	}
+	c.stepped = now
+}
+
+// stateBytes returns the size of the largest stage's state in a checkpoint.
+func stateBytes(p plan.Plan, of consensus.Checkpoint) (most int64) {
+	if len(p.Replicas) == 0 {
+		return 0
+	}
+	for _, place := range p.Replicas[0].Stages { // the others do not save
+		bytes := int64(0)
+		for _, l := range of.Layers {
+			if place.Layers.First <= l.Layer && l.Layer < place.Layers.End {
+				bytes += l.SizeBytes
+			}
+		}
+		most = max(most, bytes)
+	}
+	return most
 }

@@ -11,66 +11,130 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// TestCheckpointsTakeAShareOfTheTime: one is due when the last one is committed and its rest is over, sooner where
-// messages are forgotten, and never two at once.
-func TestCheckpointsTakeAShareOfTheTime(t *testing.T) {
+// pace is a run of steps and checkpoints in virtual time.
+type pace struct {
+	cadence  *Cadence
+	state    consensus.State
+	step     plan.Step
+	takes    time.Duration // a checkpoint
+	slows    time.Duration // the first step while one is made
+	ends     time.Time     // of the checkpoint under way; zero without one
+	begun    []time.Time   // checkpoints
+	forgets  bool
+	stepLong time.Duration
+}
+
+// newPace returns one of two stages of so many bytes each, that begins with a checkpoint.
+func newPace(bytes int64) *pace {
+	layers := func(first int) plan.Placement {
+		return plan.Placement{Peer: "a", Layers: plan.LayerRange{First: first, End: first + 1}}
+	}
+	p := &pace{stepLong: time.Second / 2, cadence: newCadence(plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{layers(0), layers(1)}}}})}
+	p.state.Checkpoint = consensus.Checkpoint{Step: 1, Layers: []consensus.LayerRef{{Layer: 0, SizeBytes: bytes}, {Layer: 1, SizeBytes: bytes}}}
+	p.step = 1
+	return p
+}
+
+// steps makes steps for some time.
+func (p *pace) steps(span time.Duration) {
+	for end := time.Now().Add(span); time.Now().Before(end); {
+		long := p.stepLong
+		if n := len(p.begun); n > 0 && p.begun[n-1].Equal(time.Now()) {
+			long += p.slows
+		}
+		if done := time.Until(p.ends); !p.ends.IsZero() && done <= long {
+			time.Sleep(max(done, 0))
+			long -= max(done, 0)
+			p.state.Checkpoint.Step, p.ends = p.cadence.asked, time.Time{}
+			p.cadence.Committed(p.state.Checkpoint.Step)
+		}
+		time.Sleep(long)
+		p.step++
+		if p.cadence.Due(p.step, p.state, p.forgets) {
+			p.begun = append(p.begun, time.Now())
+			p.ends = time.Now().Add(p.takes)
+		}
+	}
+}
+
+// between returns the time between the newest two checkpoints.
+func (p *pace) between() time.Duration {
+	n := len(p.begun)
+	if n < 2 {
+		return -1
+	}
+	return p.begun[n-1].Sub(p.begun[n-2])
+}
+
+// TestTheCadenceToldIsKept: from one checkpoint to the next as many steps pass as are told, whatever it takes in the background.
+func TestTheCadenceToldIsKept(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		bytes        int64
+		takes, slows time.Duration
+		long         time.Duration // a step
+		want         time.Duration
+		why          holders.Why
+	}{
+		{"small, in no time", 5e6, 0, 0, 530 * time.Millisecond, 5300 * time.Millisecond, holders.ForReplay},
+		{"small, in a while", 5e6, 260 * time.Millisecond, 0, 530 * time.Millisecond, 5300 * time.Millisecond, holders.ForReplay},
+		{"small, in two seconds", 5e6, 2 * time.Second, 0, 530 * time.Millisecond, 5300 * time.Millisecond, holders.ForReplay},
+		{"over a slow line", 5e6, 38 * time.Second, 0, 500 * time.Millisecond, 76 * time.Second, holders.ForLines},
+		{"large", 490e6, 10 * time.Second, 0, 500 * time.Millisecond, 50 * time.Second, holders.ForSteps},
+		{"steps lose half a second", 5e6, time.Second, 500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Second, holders.ForSteps},
+		{"steps longer than that", 5e6, time.Second, 0, 40 * time.Second, 40 * time.Second, holders.ForReplay},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPace(c.bytes)
+			p.takes, p.slows, p.stepLong = c.takes, c.slows, c.long
+			p.steps(20 * time.Minute)
+			told := p.cadence.told
+			if told == nil {
+				t.Fatalf("%s: nothing is told", c.name)
+			}
+			if got := p.between(); got.Round(100*time.Millisecond) != c.want || told.Why != c.why {
+				t.Errorf("%s: a checkpoint every %v (%s), want %v (%s)", c.name, got, told.Why, c.want, c.why)
+			}
+			if said := time.Duration(told.Steps(int64(c.long))) * c.long; p.between() > said+c.slows || p.between() < said-c.long {
+				t.Errorf("%s: a checkpoint every %v, told were %v", c.name, p.between(), said)
+			}
+		})
+	}
+}
+
+// TestTheFirstCheckpointComesSoon: there is none to go back to. One that never comes does not keep the next from being made.
+func TestTheFirstCheckpointComesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCadence()
-		begun := time.Now()
-		want := func(due bool, step, newest int, forgets bool) {
+		c := newCadence(plan.Plan{})
+		want := func(due bool, step plan.Step) {
 			t.Helper()
-			state := consensus.State{Checkpoint: consensus.Checkpoint{Step: plan.Step(newest)}}
-			if got := c.Due(plan.Step(step), state, forgets); got != due {
+			if got := c.Due(step, consensus.State{}, false); got != due {
 				t.Errorf("after step %d: %t, want %t", step, got, due)
 			}
 		}
-		rest := func(took time.Duration) time.Duration {
-			seen := holders.Rate{SeenNanos: int64(time.Since(begun))}
-			return time.Duration(holders.Every(int64(took), seen.Between()))
-		}
-		want(false, 1, 0, false)
+		want(false, 1)
 		time.Sleep(time.Duration(holders.LeastNanos))
-		want(true, 2, 0, false)
-		time.Sleep(20 * time.Second)
-		want(false, 3, 0, true) // it is under way
-		time.Sleep(10 * time.Second)
-		want(false, 4, 2, false) // it took 30 s
-		time.Sleep(rest(30*time.Second) - time.Second)
-		want(false, 5, 2, false)
-		time.Sleep(time.Minute) // the more time without losses the longer the rest
-		want(true, 6, 2, false)
-		time.Sleep(30 * time.Second)
-		want(false, 7, 6, true)
-		time.Sleep(forgetRestShare * 30 * time.Second)
-		want(true, 8, 6, true)
+		want(true, 2)
 		time.Sleep(lostAfter - time.Second)
-		want(false, 9, 6, true)
+		want(false, 3)
 		time.Sleep(time.Second)
-		want(true, 10, 6, true) // the one before never came
+		want(true, 4)
 	})
 }
 
-// TestAStepLongerThanASave: how long a checkpoint took counts until it is committed, not until the step under way ends.
-func TestAStepLongerThanASave(t *testing.T) {
+// TestMessagesAreNotForgotten: where they are about to be, checkpoints come more often than what they cost allows.
+func TestMessagesAreNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCadence()
-		due := func(step, newest plan.Step) bool {
-			return c.Due(step, consensus.State{Checkpoint: consensus.Checkpoint{Step: newest}}, false)
+		p := newPace(490e6)
+		p.takes = 3 * time.Second
+		p.steps(5 * time.Minute)
+		if got := p.between(); got != 50*time.Second {
+			t.Errorf("a checkpoint every %v, want 50 s", got)
 		}
-		time.Sleep(time.Minute)
-		if !due(1, 0) {
-			t.Fatal("no checkpoint is made")
-		}
-		time.Sleep(time.Second)
-		c.Committed(1)
-		const every = 56 * time.Second    // the root of 2 x a tenth of 1 s x 256 minutes
-		time.Sleep(every - 6*time.Second) // the step
-		if due(2, 1) {
-			t.Errorf("a checkpoint that took a second is made again before %v", every)
-		}
-		time.Sleep(6 * time.Second)
-		if !due(3, 1) {
-			t.Errorf("a checkpoint that took a second is not made again after %v", every)
+		p.forgets = true
+		p.steps(5 * time.Minute)
+		if got := p.between(); got != forgetShare*p.takes || p.cadence.told.Why != holders.ForMessages {
+			t.Errorf("a checkpoint every %v (%s), want %v", got, p.cadence.told.Why, forgetShare*p.takes)
 		}
 	})
 }
@@ -83,8 +147,8 @@ func TestLossesMakeCheckpointsFrequent(t *testing.T) {
 		losses int // one every 10 s, the newest just now
 		want   time.Duration
 	}{
-		{"none", 0, 39 * time.Second},
-		{"one may be chance, and counts", 1, 13 * time.Second},
+		{"none", 0, 10 * time.Second},
+		{"one may be chance, and counts", 1, 10 * time.Second},
 		{"one after the other", 2, 2 * time.Second},
 		{"as many as are remembered", 3 * departures.Most, 2 * time.Second},
 	} {
@@ -97,24 +161,56 @@ func TestLossesMakeCheckpointsFrequent(t *testing.T) {
 				h.Clock = h.Clock.After(1, now)
 				h = h.Noted(false)
 			}
-			cadence, newest := NewCadence(), plan.Step(0)
-			due := func(step plan.Step) bool {
-				return cadence.Due(step, consensus.State{Departures: h, Checkpoint: consensus.Checkpoint{Step: newest}}, false)
-			}
-			step := plan.Step(1)
-			for ; !due(step); step++ {
-				time.Sleep(time.Second / 2)
-			}
-			time.Sleep(time.Second / 2)
-			newest = step
-			cadence.Committed(newest)
-			made := time.Now()
-			for step++; !due(step); step++ {
-				time.Sleep(time.Second / 2)
-			}
-			if got := time.Since(made).Round(time.Second); got != c.want {
-				t.Errorf("%s: the next checkpoint is due after %v, want %v", c.name, got, c.want)
+			p := newPace(90e6)
+			p.takes, p.state.Departures = time.Second/4, h
+			p.steps(25 * time.Second)
+			if got := p.between(); got != c.want {
+				t.Errorf("%s: a checkpoint every %v, want %v", c.name, got, c.want)
 			}
 		})
+	}
+}
+
+// TestOnlyWhatStepsLoseCounts: steps that differ anyway, or one that is long for another reason, are no cost of checkpoints.
+func TestOnlyWhatStepsLoseCounts(t *testing.T) {
+	const ms = time.Millisecond
+	steady := func(int) time.Duration { return 500 * ms }
+	uneven := func(i int) time.Duration { return []time.Duration{400, 600, 500, 450, 650}[i%5] * ms }
+	for _, c := range []struct {
+		name        string
+		plain       func(i int) time.Duration
+		saves       [][]time.Duration
+		least, most time.Duration
+	}{
+		{"nothing was seen", steady, nil, 0, 0},
+		{"two say nothing", steady, [][]time.Duration{{900 * ms}, {900 * ms}}, 0, 0},
+		{"as long as others", steady, [][]time.Duration{{500 * ms}, {500 * ms}, {500 * ms}}, 0, 0},
+		{"100 ms longer", steady, [][]time.Duration{{600 * ms}, {550 * ms, 550 * ms}, {600 * ms, 500 * ms}}, 100 * ms, 100 * ms},
+		{"once long", steady, [][]time.Duration{{600 * ms}, {9000 * ms}, {600 * ms}, {600 * ms}}, 100 * ms, 100 * ms},
+		{"uneven as ever", uneven, [][]time.Duration{{600 * ms}, {650 * ms}, {450 * ms, 600 * ms}, {650 * ms}, {400 * ms}}, 0, 0},
+		{"uneven, and a second lost", uneven, [][]time.Duration{{1600 * ms}, {1650 * ms}, {1450 * ms, 600 * ms}, {1650 * ms}, {1400 * ms}}, 700 * ms, 1200 * ms},
+	} {
+		var s slowdown
+		for i := range 40 {
+			s.step(c.plain(i), false)
+		}
+		for _, steps := range c.saves {
+			for _, took := range steps {
+				s.step(took, true)
+			}
+			s.saved()
+		}
+		if got := s.lost(); got < c.least || got > c.most {
+			t.Errorf("%s: %v lost, want %v to %v", c.name, got, c.least, c.most)
+		}
+	}
+	var s slowdown
+	for range 3 {
+		s.step(500*ms, false)
+		s.step(9*time.Second, true)
+		s.saved()
+	}
+	if got := s.lost(); got != 0 {
+		t.Errorf("%v lost by three steps: nothing is known of others", got)
 	}
 }

@@ -50,8 +50,9 @@ type Peers interface {
 // Its methods may be called concurrently.
 type Checkpointer struct {
 	Config
-	copying atomic.Int32  // checkpoints and copies of stages here that are under way
-	turns   chan struct{} // receives a value when the first begins and when the last ends
+	copying atomic.Int32            // checkpoints and copies of stages here that are under way
+	turns   chan struct{}           // receives a value when the first begins and when the last ends
+	cadence atomic.Pointer[Cadence] // of the newest generation here
 }
 
 // New returns a Checkpointer that holds copies for other members from now on.

@@ -27,6 +27,9 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 		l := &b.Links[i]
 		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
 	}
+	if c := b.Cadence; c != nil {
+		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos)
+	}
 	return nanos, rates
 }
 
@@ -90,6 +93,9 @@ func (b Heartbeat) check() error {
 		if !l.Transport.Valid() {
 			return fmt.Errorf("a link over %.20q, want one of %v", string(l.Transport), plan.Transports)
 		}
+	}
+	if b.Cadence != nil && !b.Cadence.Why.Valid() {
+		return fmt.Errorf("checkpoints for %.20q", string(b.Cadence.Why))
 	}
 	nanos, rates := b.times()
 	for _, n := range nanos {

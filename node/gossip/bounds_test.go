@@ -37,6 +37,11 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"blocked":"\u202egnp.exe"`,
 		`"course":"1f1b\u0007"`,
 		`"wanted":{"why":"\u009b31m"}`,
+		`"cadence":{"every_nanos":-1,"why":"replay"}`,
+		`"cadence":{"took_nanos":9223372036854775807,"why":"replay"}`,
+		`"cadence":{"lost_nanos":-1,"why":"replay"}`,
+		`"cadence":{"every_nanos":1,"why":"\u001b[2J"}`,
+		`"cadence":{"every_nanos":1}`,
 		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
 	} {
 		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {

@@ -11,6 +11,7 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/topics"
 )
@@ -57,6 +58,8 @@ type Heartbeat struct {
 	NoReplay bool      `json:"no_replay,omitempty"`
 	// Copying says that checkpoints of the sender's stages of Generation, or copies of them, are under way.
 	Copying bool `json:"copying,omitempty"`
+	// Cadence is how often the sender has checkpoints of Generation made; nil where it does not coordinate the steps.
+	Cadence *holders.Cadence `json:"cadence,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.
 	Wish *ScheduleWish `json:"wanted,omitempty"`
 	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.

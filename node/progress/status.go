@@ -57,6 +57,9 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	} else {
 		p.f("checkpoint\tstep %d, %s ago\n", c.Step, now.Sub(c.Time).Round(time.Second))
 	}
+	if c := st.Checkpoint.Cadence; c != nil {
+		p.f("checkpoints\t%s\n", clean(c.Text))
+	}
 	if st.Whole != nil {
 		p.f("model\t%s\n", clean(st.Whole.Text))
 	}

@@ -9,10 +9,13 @@
 //
 //   - Ties: names of what a member may be lost with, such as its network. [Common] counts those that two share.
 //
-//   - Copy: a stage's state and the line that it crosses. [Every] is the time from one copy to the next.
+//   - Copy: a stage's state and the line that it crosses.
+//
+//   - Checkpoint: one with its copies. [Checkpoint.Cadence] says how often one is made, and why: the one rule, by which plans predict
+//     and nodes act.
 //
 //   - Rate: how often members were lost.
 //
 // The package is pure. Package planner chooses the holders of a plan, swarm/consensus those that take the place of a
-// holder that is gone, and node/checkpointer keeps the interval. It imports nothing of the project but planner/plan.
+// holder that is gone, and node/checkpointer keeps the cadence. It imports nothing of the project but planner/plan.
 package holders

@@ -8,14 +8,17 @@ import (
 )
 
 const (
-	// Between two copies at least leastRests and at most mostRests times as long as a copy takes passes: copies have half
-	// of the time at most, on what steps leave of lines, and a hundredth where losses are rare.
-	leastRests, mostRests = 1, 99
-	// costShare is which part of a copy's time steps are taken to lose by it, one in so many: it is made in the background and
-	// goes over lines after everything that steps send. That is an estimate: docs/recovery.md has what was measured.
-	costShare = 10
-	// LeastNanos is the least time between two copies.
+	// LeastNanos is the least time from the begin of a checkpoint to that of the next one.
 	LeastNanos = int64(2e9)
+	// replayNanos is how much of a run's time is to be computed again after a death at most, where steps lose little by checkpoints.
+	replayNanos = int64(5e9)
+	// lostShare is the part of the time that steps may lose by checkpoints, one in so many: a hundredth, unless nodes are lost often.
+	lostShare = 100
+	// busyShare is the part of the time for which copies are on lines and disks at most, one in so many.
+	busyShare = 2
+	// A checkpoint costs steps savedNanos for what is agreed upon about it, and the time in which a core reads, hashes and writes its state at
+	// savedBytesPerS. With lostShare that spares disks, too: they write 10 MB/s in the mean where nodes are hardly ever lost.
+	savedNanos, savedBytesPerS = 10 * milli, int64(1e9)
 	// SlowNanos is how long a copy may take before a member counts as too far away to keep one.
 	SlowNanos = int64(600e9)
 	// leftOverShare is the part of a line, in one of so many, that copies have where activations need all of it.
@@ -26,14 +29,76 @@ const (
 	mostMillis = int64(1e9)
 )
 
-// Every returns how long to wait from one copy to the next where one takes copyNanos and a node is lost every lossNanos.
-// It is the interval that loses the least time where a copy costs a part of its own, one in costShare (Young, "A first order
-// approximation to the optimum checkpoint interval", 1974): the root of twice the cost times lossNanos. That part is an
-// estimate, and a replay makes up for what a copy lacks, so the rest is bounded on both sides.
-func Every(copyNanos, lossNanos int64) int64 {
-	took, losses := millis(copyNanos), millis(lossNanos)
-	best := root(2 * took * losses / costShare)
-	return max(LeastNanos, min(max(best, leastRests*took), mostRests*took)*milli)
+// Checkpoint is one checkpoint with its copies, as predicted or as measured.
+type Checkpoint struct {
+	// StateBytes is the size of the largest stage's state; 0 is unknown.
+	StateBytes int64
+	// TookNanos is how long it takes in the background; 0 is unknown.
+	TookNanos int64
+	// LostNanos is how much longer steps were seen to take by one; 0 where nothing was seen.
+	LostNanos int64
+}
+
+// Cadence says how often checkpoints are made, and why.
+type Cadence struct {
+	// EveryNanos is the time from the begin of a checkpoint to that of the next one. The next one begins at the end of a step.
+	EveryNanos int64 `json:"every_nanos"`
+	// TookNanos is how long one takes in the background, LostNanos what steps lose by it.
+	TookNanos int64 `json:"took_nanos"`
+	LostNanos int64 `json:"lost_nanos"`
+	Why       Why   `json:"why"`
+}
+
+// Why is what decides how often checkpoints are made.
+type Why string
+
+const (
+	ForReplay Why = "replay" // a death is to cost little time
+	ForSteps  Why = "steps"  // steps are to lose a hundredth of their time at most
+	ForLosses Why = "losses" // what steps lose by checkpoints and what deaths cost is the least in sum
+	ForLines  Why = "lines"  // lines and disks allow no more
+	ForLeast  Why = "least"  // nothing speaks for more time than LeastNanos
+	// ForMessages: those that a replay needs are about to be forgotten. No rule here says so.
+	ForMessages Why = "messages"
+)
+
+// texts say why, after how often.
+var texts = map[Why]string{
+	ForReplay:   "so that a death costs little to replay",
+	ForSteps:    "so that steps lose no more than 1% of the time by them",
+	ForLosses:   "as often as it pays where nodes are lost as often as here",
+	ForLines:    "as often as lines and disks allow",
+	ForLeast:    "which is as often as possible",
+	ForMessages: "before messages are forgotten that a replay needs",
+}
+
+// Text returns the reason in words that follow how often checkpoints are made.
+func (w Why) Text() string { return texts[w] }
+
+// Valid reports whether w is one of the reasons.
+func (w Why) Valid() bool { return texts[w] != "" }
+
+// Cadence returns how often a checkpoint is made where a node is lost every lossNanos. Between two checkpoints lies the time that a replay
+// may cost, or more where steps would lose more than a hundredth of the time by them; but no more than loses the least time to both
+// checkpoints and deaths: the root of twice the product of what steps lose by one and lossNanos (Young, "A first order
+// approximation to the optimum checkpoint interval", 1974). How long one takes in the background only bounds that from below.
+func (c Checkpoint) Cadence(lossNanos int64) Cadence {
+	read := Copy{StateBytes: max(c.StateBytes, 0), BytesPerS: savedBytesPerS}.Nanos()
+	took, lost, losses := millis(c.TookNanos), max(millis(c.LostNanos), millis(read)+savedNanos/milli), millis(lossNanos)
+	every, why := replayNanos/milli, ForReplay
+	if least := lost * lostShare; least > every {
+		every, why = least, ForSteps
+	}
+	if best := root(2 * lost * losses); best < every {
+		every, why = best, ForLosses
+	}
+	if least := took * busyShare; least > every {
+		every, why = least, ForLines
+	}
+	if least := LeastNanos / milli; least > every {
+		every, why = least, ForLeast
+	}
+	return Cadence{EveryNanos: every * milli, TookNanos: took * milli, LostNanos: lost * milli, Why: why}
 }
 
 // millis returns a time in milliseconds, bounded.
@@ -75,10 +140,10 @@ func (c Copy) Nanos() int64 {
 	return whole*1e9 + int64(part)
 }
 
-// Steps returns how many steps pass from one copy to the next.
-func Steps(everyNanos, stepNanos int64) plan.Step {
+// Steps returns how many steps pass from one checkpoint to the next.
+func (c Cadence) Steps(stepNanos int64) plan.Step {
 	step := max(stepNanos, 1)
-	return plan.Step(max(1, (everyNanos+step-1)/step))
+	return plan.Step(max(1, (c.EveryNanos+step-1)/step))
 }
 
 // Rate is how often nodes are lost, as far as one has seen.

@@ -7,31 +7,56 @@ import (
 
 const second, hour = int64(1e9), int64(3600e9)
 
-// TestEvery: the interval of Young's rule within its bounds.
-func TestEvery(t *testing.T) {
+// TestCadence: what decides how often checkpoints are made.
+func TestCadence(t *testing.T) {
+	const mega = int64(1e6)
 	for _, c := range []struct {
-		name               string
-		took, losses, want int64
+		name   string
+		of     Checkpoint
+		losses int64
+		want   Cadence
 	}{
-		{"losses decide", 10 * second, hour, 84_852e6}, // the root of 2 x a tenth of 10 s x 3600 s
-		{"they are rare: a hundredth of the time", 10 * second, 1000 * hour, 990 * second},
-		{"they are frequent: half of it", 10 * second, 40 * second, 10 * second},
-		{"next to nothing", 1e6, hour, LeastNanos},
-		{"nothing", 0, 0, LeastNanos},
-		{"beyond sense", 1 << 62, 1 << 62, mostMillis * leastRests * milli},
-		{"below it", -1, -1, LeastNanos},
+		{"a small state: a short replay", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, 4 * hour, Cadence{5 * second, 260e6, 15e6, ForReplay}},
+		{"nothing is known", Checkpoint{}, 4 * hour, Cadence{5 * second, 0, 10e6, ForReplay}},
+		{"a large state", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, 4 * hour, Cadence{100 * second, 10 * second, second, ForSteps}},
+		{"a larger one", Checkpoint{StateBytes: 12490 * mega, TookNanos: 60 * second}, 4 * hour, Cadence{600 * second, 60 * second, 12500e6, ForLosses}},
+		{"steps lose more than they should", Checkpoint{StateBytes: 5 * mega, TookNanos: second, LostNanos: 200e6}, 4 * hour, Cadence{20 * second, second, 200e6, ForSteps}},
+		{"a slow line", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, 4 * hour, Cadence{76 * second, 38 * second, 55e6, ForLines}},
+		{"a slow line and losses", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, 10 * second, Cadence{76 * second, 38 * second, 55e6, ForLines}},
+		{"losses", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, hour / 2, Cadence{60 * second, 10 * second, second, ForLosses}},
+		{"a burst of losses", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, 10 * second, Cadence{LeastNanos, 260e6, 15e6, ForLeast}},
+		{"beyond sense", Checkpoint{1 << 62, 1 << 62, 1 << 62}, 1 << 62, Cadence{busyShare * mostMillis * milli, mostMillis * milli, mostMillis*milli + 10e6, ForLines}},
+		{"below it", Checkpoint{-1, -1, -1}, -1, Cadence{LeastNanos, 0, 10e6, ForLeast}},
 	} {
-		if got := Every(c.took, c.losses); got != c.want {
-			t.Errorf("%s: every %d ns, want %d", c.name, got, c.want)
+		got := c.of.Cadence(c.losses)
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+		if !got.Why.Valid() {
+			t.Errorf("%s: no words for %q", c.name, got.Why)
 		}
 	}
 	last := int64(0)
-	for took := int64(0); took < 100*second; took += second / 7 {
-		every := Every(took, hour)
+	for lost := int64(0); lost < 10*second; lost += second / 70 {
+		every := Checkpoint{LostNanos: lost}.Cadence(hour).EveryNanos
 		if every < last {
-			t.Fatalf("a copy of %d ns is made more often than a shorter one", took)
+			t.Fatalf("checkpoints that cost steps %d ns are made more often than cheaper ones", lost)
 		}
 		last = every
+	}
+	for _, c := range [][3]int64{{10, 3, 4}, {9, 3, 3}, {1, 3, 1}, {0, 0, 1}} {
+		if got := (Cadence{EveryNanos: c[0]}).Steps(c[1]); int64(got) != c[2] {
+			t.Errorf("%d steps in %d ns of %d, want %d", got, c[0], c[1], c[2])
+		}
+	}
+}
+
+// TestTheTimeInTheBackgroundCostsNoSteps: how long a checkpoint takes there moves nothing while lines and disks are idle for as long.
+func TestTheTimeInTheBackgroundCostsNoSteps(t *testing.T) {
+	for took := int64(0); took <= replayNanos/busyShare; took += second / 10 {
+		if got := (Checkpoint{StateBytes: 5e6, TookNanos: took}).Cadence(4 * hour); got.EveryNanos != replayNanos {
+			t.Errorf("a checkpoint of %d ms in the background: every %d ms, want %d", took/milli, got.EveryNanos/milli, replayNanos/milli)
+		}
 	}
 }
 
@@ -50,11 +75,6 @@ func TestCopy(t *testing.T) {
 	} {
 		if got := c.copy.Nanos(); got != c.want {
 			t.Errorf("%s: %d ns, want %d", c.name, got, c.want)
-		}
-	}
-	for _, c := range [][3]int64{{10, 3, 4}, {9, 3, 3}, {1, 3, 1}, {0, 0, 1}} {
-		if got := Steps(c[0], c[1]); int64(got) != c[2] {
-			t.Errorf("%d steps in %d ns of %d, want %d", got, c[0], c[1], c[2])
 		}
 	}
 }

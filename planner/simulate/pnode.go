@@ -12,7 +12,8 @@ func (pnode) Habits(Constants, Facts) Habits { return Habits{UsefulPermille: 100
 // Saves copies checkpoints in the background, as often as package holders says. What steps lose by that was too little to
 // measure (docs/recovery.md).
 func (pnode) Saves(_ Constants, f Facts, losses holders.Rate) Saving {
-	return Saving{EveryNanos: holders.Every(max(f.CopyNanos, milli), losses.Between()), TookNanos: f.CopyNanos, AtChange: true}
+	every := holders.Checkpoint{StateBytes: f.SaveBytes, TookNanos: f.CopyNanos}.Cadence(losses.Between()).EveryNanos
+	return Saving{EveryNanos: every - f.CopyNanos, TookNanos: f.CopyNanos, AtChange: true}
 }
 
 const (
