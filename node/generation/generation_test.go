@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/pipeline"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -47,6 +48,31 @@ func (r *rig) wantDone(but ...*member) {
 		}
 	}
 	r.until("the last checkpoint", func() bool { return r.now().Checkpoint.Step == r.run.Train.Steps })
+}
+
+// TestTheCoordinatorTellsOfCheckpoints: whoever coordinates the steps says how often one is made, of this plan alone.
+func TestTheCoordinatorTellsOfCheckpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rehearse(t, 2, func(r *rig) {
+			auto := r.run
+			auto.Train.CheckpointEvery = 0
+			r.mu.Lock()
+			r.state.Run = &auto
+			r.mu.Unlock()
+			r.plan([]int{0, 1})
+			r.wantDone()
+			told := r.members[1].parts.Checkpointer.Told(1)
+			if told == nil || told.Why != holders.ForReplay {
+				t.Errorf("the coordinator tells %+v, want as often as a short replay takes", told)
+			}
+			if told := r.members[0].parts.Checkpointer.Told(1); told != nil {
+				t.Errorf("another node tells %+v", told)
+			}
+			if told := r.members[1].parts.Checkpointer.Told(2); told != nil {
+				t.Errorf("the coordinator tells %+v of a plan that is none", told)
+			}
+		})
+	})
 }
 
 // TestALostMembersPartGoesOnHere: a member is lost, and the log names another one. The generation goes on, and its losses are those
