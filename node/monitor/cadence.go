@@ -11,12 +11,12 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// cadence returns how often checkpoints are made, as the node tells that coordinates the steps; nil before it has.
-func (m *Monitor) cadence(state consensus.State) *api.Cadence {
+// cadenceOf returns how often checkpoints are made, as the node tells that coordinates the steps; nil before it has.
+func cadenceOf(state consensus.State, beats *gossip.Tracker) *api.Cadence {
 	if state.Run == nil || len(state.Plan.Replicas) == 0 {
 		return nil
 	}
-	b, _ := m.Beats.Last(state.Substitute.Carrier(state.Plan.Coordinator().Peer))
+	b, _ := beats.Last(state.Substitute.Carrier(state.Plan.Coordinator().Peer))
 	if b.Generation != state.Plan.Generation {
 		return nil
 	}

@@ -49,7 +49,7 @@ type Cadence struct {
 	Why       Why   `json:"why"`
 }
 
-// Why is what decides how often checkpoints are made.
+// Why names the reason that decides how often checkpoints are made.
 type Why string
 
 const (
