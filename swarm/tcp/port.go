@@ -26,6 +26,13 @@ type port struct {
 	web    *web
 	once   sync.Once
 	closed chan struct{}
+	close  func() error // of the socket, once: libp2p closes a listener again that accepts no more, perhaps first
+}
+
+func newPort(socket transport.GatedMaListener, owner *Transport) *port {
+	p := &port{GatedMaListener: socket, owner: owner, libp2p: make(chan *Conn), closed: make(chan struct{}), close: sync.OnceValue(socket.Close)}
+	p.web = newWeb(p)
+	return p
 }
 
 // run accepts connections until the socket closes.
@@ -115,10 +122,10 @@ func (p *port) Accept() (manet.Conn, network.ConnManagementScope, error) {
 	}
 }
 
-// Close stops listening.
+// Close stops listening. Each call returns how the socket was closed.
 func (p *port) Close() error {
 	p.stop()
-	return p.GatedMaListener.Close()
+	return p.close()
 }
 
 func (p *port) stop() { p.once.Do(func() { close(p.closed) }) }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/transport"
 	ma "github.com/multiformats/go-multiaddr"
 
 	"pnode/planner/plan"
@@ -92,6 +93,33 @@ func TestSortOfOneThatNeverReads(t *testing.T) {
 			t.Errorf("its connection: %v, want it closed", err)
 		}
 	})
+}
+
+// socket can be closed once, as a real one.
+type socket struct {
+	transport.GatedMaListener
+	closed int
+}
+
+func (s *socket) Close() error {
+	if s.closed++; s.closed > 1 {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// A port that is closed by the host and by libp2p's loop of the same listener was closed without an error.
+func TestPortIsClosedTwice(t *testing.T) {
+	s := &socket{}
+	p := newPort(s, nil)
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.closed != 1 {
+		t.Errorf("the socket was closed %d times", s.closed)
+	}
 }
 
 // Addresses say where a WebSocket is asked for.

@@ -120,8 +120,7 @@ func (t *Transport) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &port{GatedMaListener: t.upgrader.GateMaListener(ln), owner: t, libp2p: make(chan *Conn), closed: make(chan struct{})}
-	p.web = newWeb(p)
+	p := newPort(t.upgrader.GateMaListener(ln), t)
 	t.Tasks.Run(func(context.Context) { p.run() })
 	t.Tasks.Run(func(context.Context) { _ = p.web.server.Serve(p.web) }) // which ends with the port
 	return t.upgrader.UpgradeGatedMaListener(t, p), nil
