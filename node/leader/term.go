@@ -45,7 +45,7 @@ func newTerm(l *Leader, number plan.Term, search spawn, losses *ahead) *term {
 func (t *term) look(ctx context.Context, state consensus.State, seen *sightings) error {
 	m := t.moment(ctx, state, seen)
 	next := decide(t.view(m))
-	err := errors.Join(t.carryOut(ctx, m, next), t.grow(ctx, state))
+	err := errors.Join(unlessStale(t.carryOut(ctx, m, next)), unlessStale(t.grow(ctx, state)))
 	if next == (verdict{}) && state.Plan.Generation != 0 && !state.Paused() {
 		t.next.foresee(state, t.Self)
 	}
@@ -163,7 +163,7 @@ func (t *term) markGone(ctx context.Context, state consensus.State, v verdict) e
 func (t *term) salvage(ctx context.Context, s consensus.Salvage) error {
 	t.salvages.asked++
 	t.Log.Info("having the newest step saved from memory", "generation", s.Generation, "step", s.Step)
-	return unlessStale(t.Consensus.Propose(ctx, s))
+	return t.Consensus.Propose(ctx, s)
 }
 
 // askForPause has the newest step saved once the plan that is to follow is there. The steps go on while the search looks.
@@ -190,8 +190,7 @@ func (t *term) planAgain(ctx context.Context, state consensus.State, why string)
 	return t.commitPlan(ctx, state, consensus.SetPlan{Plan: again, Term: t.number, Epoch: state.Epoch, Reasons: same.reasons(why)})
 }
 
-// proposePlan commits the next generation once there is one for this state. A refusal for age is no error: the next
-// look sees the newer state.
+// proposePlan commits the next generation once there is one for this state.
 func (t *term) proposePlan(ctx context.Context, m moment, why string) error {
 	next, ok := t.next.get(m, why)
 	if !ok {
@@ -215,10 +214,11 @@ func (t *term) commitPlan(ctx context.Context, state consensus.State, e consensu
 		t.court.replaced(state)
 		t.Log.Info("committed a plan", "generation", e.Plan.Generation, "start", e.Plan.Start, "why", e.Reasons[0])
 	}
-	return unlessStale(err)
+	return err
 }
 
-// unlessStale drops the refusal of an entry that is out of date: the next look sees the newer state.
+// unlessStale drops the refusal of an entry that is out of date, such as one of a leader whose term has ended: the next look
+// sees the newer state.
 func unlessStale(err error) error {
 	if errors.Is(err, consensus.ErrStale) {
 		return nil

@@ -95,6 +95,14 @@ func Authorize(s State, by Author, e Entry) error {
 	return nil
 }
 
+// ruling reports whether a peer may propose an entry as the leader, and not else.
+func ruling(s State, by plan.PeerID, e Entry) bool {
+	led, other := s, s
+	led.Leader, other.Leader = by, ""
+	author := Author{by, s.LeaderTerm}
+	return Authorize(led, author, e) == nil && Authorize(other, author, e) != nil
+}
+
 func (by Author) refused(s State, e Entry, who string) error {
 	return fmt.Errorf("%w: %T by %s in term %d: only %s may propose it", ErrForbidden, e, s.NameOf(by.Peer), by.Term, who)
 }

@@ -66,6 +66,7 @@ func TestAuthority(t *testing.T) {
 func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
 		liar := c.follower()
 		if liar.self == "a" {
 			t.Fatal("the founder follows")
@@ -97,7 +98,7 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"owner's revoke":   Revoke{By: "a", Peer: "b"},
 			"lead for another": Lead{Peer: "a", Term: 1 << 41},
 		} {
-			err := liar.Propose(t.Context(), e)
+			err := liar.insist(t, e)
 			if !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), ErrForbidden.Error()) || !strings.Contains(err.Error(), liar.self.Short()) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -112,6 +113,11 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			t.Errorf("the state changed: %s", describe(after))
 		}
 	})
+}
+
+// insist proposes an entry without asking itself whether it may.
+func (n *Node) insist(t *testing.T, e Entry) error {
+	return n.try(t.Context(), request{op: opPropose, hops: 1, body: n.signed(t, e)}, 0)
 }
 
 // Bytes that a member sends past its own client: signed by another, for another run, changed, and repeated.
@@ -238,6 +244,15 @@ func TestTheLeaderBeforeHasNoSay(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.until("another leader", func() bool { l := c.leader(); return l != nil && l != old && l.State().Leader == l.self })
+		before, _ := c.leader().State().Member(old.self)
+		for _, e := range []Entry{WantPause{Count: 1}, SetMemberState{Peer: "c", State: Gone}} {
+			if err := old.Propose(ctx, e); !errors.Is(err, ErrStale) || errors.Is(err, ErrForbidden) {
+				t.Errorf("%T: %v", e, err)
+			}
+		}
+		if m, _ := c.leader().State().Member(old.self); m.Counter != before.Counter {
+			t.Error("what only the leader may propose was sent to the next one")
+		}
 		if r := old.handle(ctx, "c", request{op: opPropose, hops: 1, body: late}); r.code != codeRejected || c.leader().State().PauseWanted != 0 {
 			t.Errorf("%d %s", r.code, r.body)
 		}

@@ -46,7 +46,7 @@ func TestFollowerProposes(t *testing.T) {
 		if !errors.Is(err, ErrStale) || !errors.Is(err, ErrRejected) {
 			t.Errorf("a stale entry through a follower gives %v", err)
 		}
-		if err := f.Propose(context.Background(), WantPause{Count: 7}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
+		if err := f.Propose(context.Background(), Revoke{By: "x", Peer: f.self}); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
 			t.Errorf("a refused entry through a follower gives %v", err)
 		}
 	})

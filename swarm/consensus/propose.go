@@ -25,10 +25,14 @@ const (
 // accepted; the State of a node that does not lead may follow a moment later. A refusal
 // wraps ErrRejected. While there is no leader it tries again, until ctx ends: then the
 // error wraps ErrNoLeader, and the entry may or may not have been committed. Entries are
-// made so that proposing one again is harmless.
+// made so that proposing one again is harmless. What only the leader may propose goes to no other node: while this one
+// does not lead, its refusal wraps ErrStale, too.
 func (n *Node) Propose(ctx context.Context, e Entry) error {
 	backoff := firstBackoff
 	for attempt := 0; ; attempt++ {
+		if _, _, leads := n.Leader(); !leads && ruling(n.State(), n.self, e) {
+			return fmt.Errorf("%w: propose %T: this node does not lead: %w", ErrRejected, e, ErrStale)
+		}
 		p, err := n.author.sign(n.State(), e)
 		if err != nil {
 			return err
