@@ -105,3 +105,14 @@ func TestAnotherCourseIsTold(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
+
+// TestSpeed: the speed is that of the time from step to step, whichever came at once after a wait.
+func TestSpeed(t *testing.T) {
+	var s steps
+	for _, ms := range []int{1, 1999, 1000, 1500, 500, 1, 1999} {
+		s.measure(100, time.Duration(ms)*time.Millisecond)
+	}
+	if got := s.newest.TokensPerS; got < 99.9 || got > 100.1 {
+		t.Errorf("%.0f tokens/s, steps of 100 tokens took a second on average", got)
+	}
+}

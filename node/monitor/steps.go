@@ -11,7 +11,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// speedMemory weighs the newest step in the moving average of the speed.
+// speedMemory weighs the newest step in the moving average of the time between two; that of the first ones is their mean.
 const speedMemory = 0.1
 
 // steps holds what this node knows of the run's steps: their log, and more of the newest one. Its
@@ -30,6 +30,8 @@ type steps struct {
 	at       time.Time
 	schedule string
 	took     time.Duration
+	each     float64 // the average time from step to step of this generation in seconds, of so many measured
+	measured int
 	stages   map[plan.StageID]pipeline.StageTimes
 }
 
@@ -50,7 +52,7 @@ func (s *steps) enter(start position) {
 		return // another node's log had it before the consensus did
 	}
 	s.newest.Generation, s.newest.Step = start.Generation, start.Step
-	s.took, s.schedule, s.stages = 0, "", map[plan.StageID]pipeline.StageTimes{}
+	s.took, s.schedule, s.stages, s.measured = 0, "", map[plan.StageID]pipeline.StageTimes{}, 0
 }
 
 // report takes in a worker's step of so many tokens. The first worker that reports a step logs it;
@@ -78,11 +80,7 @@ func (s *steps) report(r pipeline.StepResult, tokens int, now time.Time) (left s
 		if r.Step == s.newest.Step {
 			return left // another worker here has reported it
 		}
-		rate := float64(tokens) / max(now.Sub(s.at).Seconds(), 1e-6)
-		if s.newest.TokensPerS == 0 {
-			s.newest.TokensPerS = rate
-		}
-		s.newest.TokensPerS += speedMemory * (rate - s.newest.TokensPerS)
+		s.measure(tokens, now.Sub(s.at))
 	}
 	s.at, s.newest.Step, s.newest.Loss = now, r.Step, r.Loss
 	if r.HeldOut != nil {
@@ -96,6 +94,15 @@ func (s *steps) report(r pipeline.StepResult, tokens int, now time.Time) (left s
 		s.log.report(e)
 	}
 	return left
+}
+
+// measure takes in how long after the step before one of so many tokens came. The average is one of times: of steps that came
+// at once, after a wait, that of rates would tell a speed that never was. The caller holds mu.
+func (s *steps) measure(tokens int, took time.Duration) {
+	s.measured++
+	weight := max(speedMemory, 1/float64(s.measured))
+	s.each += weight * (took.Seconds() - s.each)
+	s.newest.TokensPerS = float64(tokens) / max(s.each, 1e-6)
 }
 
 // logLast logs the run's last step, if it is held back; the caller holds mu.

@@ -179,6 +179,27 @@ func TestTimeLeftForgetsPauses(t *testing.T) {
 	}
 }
 
+// TestTimeLeftOfSteps: steps that come at once, as to a node that has just joined, say nothing of those to come.
+func TestTimeLeftOfSteps(t *testing.T) {
+	var p pace
+	now := time.Unix(0, 0)
+	for step, want := plan.Step(33), time.Duration(0); step <= 55; step++ {
+		if step > 50 {
+			now = now.Add(4 * time.Second)
+		}
+		if step > 51 {
+			want = time.Duration(120-step) * 4 * time.Second
+		}
+		if left := p.remaining(api.Event{Generation: 1, Step: step, Steps: 120}, now); (left - want).Abs() > time.Second {
+			t.Errorf("step %d: %v left, want %v", step, left, want)
+		}
+		now = now.Add(time.Microsecond)
+	}
+	if got := wholeSeconds(time.Millisecond); got != time.Second {
+		t.Errorf("a millisecond is shown as %v", got)
+	}
+}
+
 func TestJSONLinesOfARun(t *testing.T) {
 	var lines bytes.Buffer
 	play(t, Options{JSON: &lines})

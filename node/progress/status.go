@@ -165,7 +165,7 @@ func stepLine(st api.Status) string {
 		fmt.Fprintf(&b, ", %.0f tokens/s", st.TokensPerS)
 	}
 	if st.ETAS > 0 {
-		fmt.Fprintf(&b, ", ETA %s", time.Duration(st.ETAS*float64(time.Second)).Round(time.Second))
+		fmt.Fprintf(&b, ", ETA %s", wholeSeconds(time.Duration(st.ETAS*float64(time.Second))))
 	}
 	return b.String()
 }

@@ -58,9 +58,14 @@ func stepText(e api.Event, eta time.Duration) string {
 		fmt.Fprintf(&b, "  %.0f tokens/s", e.TokensPerS)
 	}
 	if eta > 0 {
-		fmt.Fprintf(&b, "  ETA %s", eta.Round(time.Second))
+		fmt.Fprintf(&b, "  ETA %s", wholeSeconds(eta))
 	}
 	return b.String()
+}
+
+// wholeSeconds rounds what is left up: it is over at 0.
+func wholeSeconds(left time.Duration) time.Duration {
+	return (left + time.Second - 1).Truncate(time.Second)
 }
 
 // Describe is a line about any event but a step.

@@ -147,9 +147,11 @@ func (w *Writer) write(to io.Writer, text string) {
 	}
 }
 
-// pace estimates the time to the end from the steps seen in this generation.
+// pace estimates the time to the end from the steps seen in this generation. Those that come at once with its first one may have
+// been done before, elsewhere: what is measured begins with the first step after them.
 type pace struct {
 	begin, last mark
+	caughtUp    bool // the newest step came at once with the first one
 	// each are the newest seconds a step, over paceEvery or a step at least: steps of other
 	// nodes come several at a time.
 	each []float64
@@ -164,6 +166,7 @@ type mark struct {
 
 const (
 	paceEvery = 2 * time.Second
+	atOnce    = time.Second / 2
 	// mostPaces bounds how much of the past counts. A stretch of pauseFactor times the middle
 	// one was a pause, and says nothing of the steps to come.
 	mostPaces   = 31
@@ -177,24 +180,24 @@ func (p *pace) remaining(e api.Event, now time.Time) time.Duration {
 		*p = pace{begin: seen, last: seen}
 		return 0
 	}
+	if early := now.Sub(p.begin.at) < atOnce; early || p.caughtUp {
+		p.last, p.caughtUp = seen, early
+		return 0
+	}
 	if now.Sub(p.last.at) >= paceEvery {
 		p.each = append(p.each, now.Sub(p.last.at).Seconds()/float64(e.Step-p.last.step))
 		p.each = p.each[max(0, len(p.each)-mostPaces):]
 		p.last = seen
 	}
-	if e.Steps <= e.Step {
+	if e.Steps <= e.Step || len(p.each) == 0 {
 		return 0
 	}
-	each := now.Sub(p.begin.at).Seconds() / float64(e.Step-p.begin.step)
-	if len(p.each) > 0 {
-		sorted := slices.Sorted(slices.Values(p.each))
-		sum, count := 0.0, 0
-		for _, s := range sorted {
-			if s <= pauseFactor*sorted[(len(sorted)-1)/2] {
-				sum, count = sum+s, count+1
-			}
+	sorted := slices.Sorted(slices.Values(p.each))
+	sum, count := 0.0, 0
+	for _, s := range sorted {
+		if s <= pauseFactor*sorted[(len(sorted)-1)/2] {
+			sum, count = sum+s, count+1
 		}
-		each = sum / float64(count)
 	}
-	return time.Duration(each * float64(e.Steps-e.Step) * float64(time.Second))
+	return time.Duration(sum / float64(count) * float64(e.Steps-e.Step) * float64(time.Second))
 }
