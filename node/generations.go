@@ -14,6 +14,7 @@ import (
 	"pnode/node/leader"
 	"pnode/node/monitor"
 	"pnode/pipeline"
+	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
@@ -99,7 +100,11 @@ func (r reporter) Retained(stages []gossip.RetainedStage) {
 
 func (r reporter) Released() { r.monitor.SetRetained(nil) }
 
-func (r reporter) Salvaging(replays bool) { r.monitor.Interruption.Salvage(replays, time.Now()) }
+func (r reporter) Salvaging(replays plan.Step) {
+	r.monitor.Interruption.Salvage(replays, time.Now())
+}
+
+func (r reporter) Replayed() { r.monitor.Interruption.Replayed(time.Now()) }
 
 func (r reporter) Substituted(s consensus.Substitute) {
 	r.monitor.Interruption.Substitute(r.state(), s, r.monitor.Self, time.Now())

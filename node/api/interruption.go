@@ -44,6 +44,8 @@ type Interruption struct {
 	// who saves what of the newest step, SaveS until the log had the checkpoint, PlanS until it had the plan, LoadS until
 	// the state was in place, and StepS until the first step was committed.
 	//
+	// With RungReplay the member that computed Replayed steps again has ReplayS, in front of SaveS. Of other nodes SaveS has both.
+	//
 	// With a substitute DetectS is until this node missed the lost one, AgreeS until the log named the substitute. The substitute
 	// alone knows LoadS, and ReplayS: then until it had computed Replayed steps again. Of other nodes StepS has both.
 	DetectS  float64   `json:"detect_s"`
@@ -59,19 +61,30 @@ type Interruption struct {
 	Layers int `json:"layers"`
 }
 
+// part is some of the time of an interruption.
+type part struct {
+	seconds float64
+	what    string
+}
+
 // Text tells people where the time went: "back after 0.62 s: 0.05 s until it was noticed, ...".
 func (i Interruption) Text() string {
+	again, save := "to compute "+plan.Count(int(i.Replayed), "step")+" again", "to save"
+	if i.Rung == RungReplay && i.ReplayS == 0 {
+		save = "until others had computed " + plan.Count(int(i.Replayed), "step") + " again and saved"
+	}
+	first, then := part{i.ReplayS, again}, part{i.LoadS, "to load"}
+	if i.Rung == RungSubstitute {
+		first, then = then, first
+	}
 	var parts []string
-	for _, p := range []struct {
-		seconds float64
-		what    string
-	}{
+	for _, p := range []part{
 		{i.DetectS, "until it was noticed"},
 		{i.AgreeS, "to agree"},
-		{i.SaveS, "to save"},
+		first,
+		{i.SaveS, save},
 		{i.PlanS, "for the plan"},
-		{i.LoadS, "to load"},
-		{i.ReplayS, fmt.Sprintf("to compute %s again", plan.Count(int(i.Replayed), "step"))},
+		then,
 		{i.StepS, "for the first step"},
 	} {
 		if p.seconds >= 0.005 {

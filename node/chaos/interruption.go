@@ -100,15 +100,18 @@ func compareTold(a, b told) int {
 	return cmp.Or(cmp.Compare(a.generation, b.generation), a.rank()-b.rank(), cmp.Compare(b.TotalS, a.TotalS))
 }
 
-// rank puts the way to a plan before a substitution in it, and of that the word of the substitute first, which alone knows all parts.
+// rank puts the way to a plan before a substitution in it, and the word of the member that computed steps again first, which alone
+// knows all parts.
 func (t told) rank() int {
 	switch {
-	case t.Rung != api.RungSubstitute:
+	case t.Rung != api.RungSubstitute && (t.Rung != api.RungReplay || t.ReplayS > 0):
 		return 0
-	case t.LoadS > 0:
+	case t.Rung != api.RungSubstitute:
 		return 1
+	case t.LoadS > 0:
+		return 2
 	}
-	return 2
+	return 3
 }
 
 // partsOf returns the medians of all interruptions, by kind, by whether the node led, by rung, and by what substitutes began with.

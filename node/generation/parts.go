@@ -85,8 +85,10 @@ type Watch interface {
 	Retained([]gossip.RetainedStage)
 	// Released says that the others need not know of it any more.
 	Released()
-	// Salvaging says that a salvage is carried out here; replays: members compute steps of lost ones again for it.
-	Salvaging(replays bool)
+	// Salvaging says that a salvage is carried out here, for which so many steps of lost members are computed again.
+	Salvaging(replays plan.Step)
+	// Replayed says that this node has computed them again.
+	Replayed()
 	// Substituted says that another member goes on in a lost one's place, and that the links here know it.
 	Substituted(consensus.Substitute)
 }

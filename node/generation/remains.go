@@ -78,9 +78,12 @@ func (r *Remains) Follow(ctx context.Context, state consensus.State) *Remains {
 		r.stop()
 		ctx, cancel := context.WithCancel(ctx)
 		r.asked, r.cancel, r.done = s, cancel, make(chan struct{})
-		replays := slices.ContainsFunc(s.Parts, func(p consensus.SalvagePart) bool {
-			return !r.plan.Has(p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage})
-		})
+		var replays plan.Step
+		for _, p := range s.Parts {
+			if !r.plan.Has(p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage}) {
+				replays = s.Step - p.From
+			}
+		}
 		r.Watch.Salvaging(replays)
 		r.Group.Go(func() error {
 			defer close(r.done)

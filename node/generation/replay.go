@@ -93,6 +93,7 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	r.Watch.Replayed()
 	for _, w := range workers {
 		if err := r.saveReplayed(ctx, w, p, parts); err != nil {
 			return err

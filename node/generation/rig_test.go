@@ -381,7 +381,9 @@ func (m *member) Retained(stages []gossip.RetainedStage) {
 
 func (m *member) Released() { m.Retained(nil) }
 
-func (m *member) Salvaging(bool) {
+func (m *member) Replayed() {}
+
+func (m *member) Salvaging(plan.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.salvages++

@@ -43,10 +43,11 @@ const (
 	lastStep mark = iota
 	ended
 	agreed
+	recomputed // by this node, for a salvage
 	saved
 	planMade
 	loaded
-	replayed
+	replayed // by this node, as a substitute
 	firstStep
 	marksEnd
 )
@@ -126,14 +127,21 @@ func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	i.marks = [marksEnd]time.Time{lastStep: i.at, ended: now}
 }
 
-// Salvage notes that the log has named who saves the newest step, and whether some of it is to be replayed.
-func (i *Interruption) Salvage(replays bool, now time.Time) {
+// Salvage notes that the log has named who saves the newest step, and how many steps are to be replayed for that.
+func (i *Interruption) Salvage(replays plan.Step, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.marks[agreed] = now
-	if i.told.Rung = api.RungMemory; replays {
+	i.marks[agreed], i.told.Replayed = now, replays
+	if i.told.Rung = api.RungMemory; replays > 0 {
 		i.told.Rung = api.RungReplay
 	}
+}
+
+// Replayed notes that this node has computed the steps of a salvage again.
+func (i *Interruption) Replayed(now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.marks[recomputed] = now
 }
 
 // save notes that the log has a newer checkpoint.
@@ -192,9 +200,9 @@ func (i *Interruption) step(step plan.Step, now time.Time) (api.Interruption, bo
 	}
 	i.on, i.marks[firstStep] = false, now
 	told, at := i.told, i.marks[lastStep]
-	for m, part := range []*float64{&told.TotalS, &told.DetectS, &told.AgreeS, &told.SaveS, &told.PlanS, &told.LoadS, &told.ReplayS, &told.StepS} {
+	for m, part := range []*float64{&told.TotalS, &told.DetectS, &told.AgreeS, &told.ReplayS, &told.SaveS, &told.PlanS, &told.LoadS, &told.ReplayS, &told.StepS} {
 		if t := i.marks[m]; t.After(at) {
-			*part, at = t.Sub(at).Seconds(), t
+			*part, at = *part+t.Sub(at).Seconds(), t
 		}
 	}
 	told.TotalS = now.Sub(i.marks[lastStep]).Seconds()

@@ -26,18 +26,26 @@ func TestInterruption(t *testing.T) {
 	}{
 		"from memory": {func(i *Interruption) {
 			i.End(state(10, 1), false, at(.25))
-			i.Salvage(false, at(.5))
+			i.Salvage(0, at(.5))
 			i.save(at(1))
 			i.plan(state(20, 2), "me", at(1.25))
 			i.Load(2, 3, at(2.25))
 		}, api.Interruption{Rung: api.RungMemory, Last: 20, TotalS: 4, DetectS: .25, AgreeS: .25, SaveS: .5, PlanS: .25, LoadS: 1, StepS: 1.75, Kept: 2, Layers: 3}},
 		"replayed, the checkpoint and the plan at once": {func(i *Interruption) {
 			i.End(state(10, 1), false, at(1))
-			i.Salvage(true, at(1.5))
+			i.Salvage(3, at(1.5))
 			i.plan(state(20, 2), "me", at(2))
 			i.save(at(2.5))
 			i.Load(0, 3, at(3))
-		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, LoadS: 1, StepS: 1, Layers: 3}},
+		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, LoadS: 1, StepS: 1, Layers: 3, Replayed: 3}},
+		"replayed here": {func(i *Interruption) {
+			i.End(state(10, 1), false, at(1))
+			i.Salvage(3, at(1.25))
+			i.Replayed(at(2))
+			i.save(at(2.25))
+			i.plan(state(20, 2), "me", at(2.5))
+			i.Load(0, 3, at(3))
+		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .25, ReplayS: .75, SaveS: .25, PlanS: .25, LoadS: .5, StepS: 1, Layers: 3, Replayed: 3}},
 		"an older checkpoint, and a plan that ends without a step": {func(i *Interruption) {
 			i.End(state(10, 1), false, at(1))
 			i.plan(state(10, 2), "me", at(1.5))
@@ -165,14 +173,14 @@ func TestInterruptionWithASubstitute(t *testing.T) {
 	i.Substitute(state, *state.Substitute, "me", at(.5))
 	i.End(state, false, at(1))
 	i.StandIn(lost, 17, at(1.25))
-	i.Salvage(true, at(1.5))
+	i.Salvage(2, at(1.5))
 	i.save(at(2))
 	next := state
 	next.Plan.Generation, next.Plan.Start, next.Reasons = 2, 20, []string{"lost is gone"}
 	i.plan(next, "me", at(2.5))
 	i.Load(1, 2, at(3))
 	got, ok := i.step(21, at(4))
-	want := api.Interruption{Rung: api.RungReplay, Why: "lost is gone", Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, PlanS: .5, LoadS: .5, StepS: 1, Kept: 1, Layers: 2}
+	want := api.Interruption{Rung: api.RungReplay, Why: "lost is gone", Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, PlanS: .5, LoadS: .5, StepS: 1, Replayed: 2, Kept: 1, Layers: 2}
 	if !ok || got != want {
 		t.Errorf("it came to nothing: got %+v, %t, want %+v", got, ok, want)
 	}
