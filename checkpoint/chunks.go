@@ -265,9 +265,11 @@ func (c *chunkFolder) sweepQuarantine(live map[plan.Hash]bool) error {
 	return nil
 }
 
-func (c *chunkFolder) path(h plan.Hash) string {
+func (c *chunkFolder) path(h plan.Hash) string { return chunkPath(c.dir, h) }
+
+func chunkPath(dir string, h plan.Hash) string {
 	name := h.String()
-	return filepath.Join(c.dir, "chunks", name[:2], name)
+	return filepath.Join(dir, "chunks", name[:2], name)
 }
 
 func (c *chunkFolder) quarantinePath(h plan.Hash) string {

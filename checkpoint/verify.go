@@ -25,9 +25,14 @@ type Report struct {
 	UnnamedBytes int64
 	// Damaged says which manifests and pins cannot be read; nil when all can.
 	Damaged error
+	// Folder is where the chunks lie.
+	Folder string
 	// Index says what is damaged in the index, and what helps; nil for nothing. Checkpoints may be whole all the same.
 	Index error
 }
+
+// Path returns the file of a chunk.
+func (r Report) Path(h plan.Hash) string { return chunkPath(r.Folder, h) }
 
 // ManifestReport is the state of one manifest on this node.
 type ManifestReport struct {
@@ -71,7 +76,7 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	defer s.users.leave()
 	manifests, wanted, damaged := s.holdAll()
 	defer s.guard.release(wanted.order...)
-	r := Report{Damaged: damaged, Index: s.IndexDamage()}
+	r := Report{Damaged: damaged, Folder: s.chunks.dir, Index: s.IndexDamage()}
 	whole := map[plan.Hash]bool{}
 	for i, h := range wanted.order {
 		data, err := []byte(nil), ctx.Err()

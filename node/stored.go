@@ -17,10 +17,12 @@ import (
 	"pnode/node/dataset"
 	"pnode/node/ingest"
 	"pnode/node/ledger"
+	"pnode/node/monitor"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
 	"pnode/swarm/twofold"
 )
 
@@ -113,6 +115,50 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 // OpenStore opens the store of a node that does not run, to look at it: nothing is written.
 func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	return openStore(dir, log, true)
+}
+
+// VerifyFiles compares the files of a stopped node's folder beside its store with their checksums, and changes nothing. It returns the
+// names of these files, and for each one that is damaged its path, what is wrong with it, and what helps.
+func VerifyFiles(dir string) (compared, damaged []string) {
+	const anew = "enter the run anew with `pnode join INVITE` and another folder for --dir"
+	for _, f := range []struct {
+		name   string
+		needed bool
+		remedy string // where both copies are damaged
+	}{
+		{admission.IdentityFile, true, "bring it back from a backup, or " + anew},
+		{admission.OwnerFile, false, "bring it back from a backup: nobody else has the owner's key"},
+		{config.MembershipFile, true, "bring it back from a backup, or " + anew},
+		{runFile, false, "start the node once to have it written again"},
+		{epochFile, false, "the node writes it again at its next start, by this machine's clock"},
+		{monitor.LossesFile, false, "the node asks the others for the curve when it runs"},
+	} {
+		wrong, err := twofold.Verify(dir, f.name, maxRunBytes)
+		if err == nil || f.needed {
+			compared = append(compared, f.name)
+		}
+		if err != nil && f.needed {
+			damaged = append(damaged, fmt.Sprintf("%s: it is missing, and so is its copy: %s", filepath.Join(dir, f.name), f.remedy))
+		}
+		for _, d := range wrong {
+			remedy := f.remedy
+			if d.Copied {
+				remedy = "the other copy is whole, and the node writes this one again when it starts"
+			}
+			damaged = append(damaged, fmt.Sprintf("%s: %v: %s", d.Path, d.Err, remedy))
+		}
+	}
+	switch c, err := ledger.Read(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		compared, damaged = append(compared, ledger.FileName), append(damaged, err.Error())
+	default:
+		if compared = append(compared, ledger.FileName); c.DamagedBytes > 0 {
+			damaged = append(damaged, fmt.Sprintf("%s: %d bytes are no records: the node goes on without them; `pnode audit` with the folders of other nodes proves the steps that were in them",
+				filepath.Join(dir, ledger.FileName), c.DamagedBytes))
+		}
+	}
+	return compared, damaged
 }
 
 // StoredCheckpoints lists the checkpoints in the folder of a node that does not run.

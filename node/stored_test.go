@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,7 +10,10 @@ import (
 	"testing"
 
 	"pnode/node/config"
+	"pnode/node/ledger"
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/twofold"
 )
 
 func TestLedgerOfAFolder(t *testing.T) {
@@ -32,11 +36,11 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if got, err := LoadRun(dir); err != nil || !reflect.DeepEqual(got, run) {
 		t.Errorf("%+v, %v; want %+v", got, err, run)
 	}
-	ledger, err := OpenSampler(dir)
+	sampler, err := OpenSampler(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := ledger.Step(3)
+	rows, err := sampler.Step(3)
 	if err != nil || len(rows) != run.Train.Micros*run.Train.MicroBatch {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
@@ -49,6 +53,63 @@ func TestLedgerOfAFolder(t *testing.T) {
 		}
 		if _, err := OpenSampler(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
 			t.Errorf("%q: %v", damage, err)
+		}
+	}
+}
+
+// TestVerifyFiles: each damaged file of a folder is named with what is wrong and what helps, and stays as it is.
+func TestVerifyFiles(t *testing.T) {
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	record := ledger.New(dir, ledger.Head{Run: "r", Peer: "a"}, log)
+	record.Plan(plan.Plan{Run: "r", Generation: 1}, []string{"first plan"})
+	if err := record.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{admission.IdentityFile, admission.OwnerFile, config.MembershipFile, runFile, epochFile} {
+		if err := twofold.Write(dir, name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if compared, damaged := VerifyFiles(dir); len(compared) != 6 || len(damaged) != 0 {
+		t.Fatalf("compared %q, damaged: %q", compared, damaged)
+	}
+	damage := func(name string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{runFile, runFile + ".copy", config.MembershipFile + ".copy", ledger.FileName} {
+		damage(name)
+	}
+	for _, name := range []string{admission.IdentityFile, admission.IdentityFile + ".copy"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // nothing is changed
+		_, damaged := VerifyFiles(dir)
+		want := [][2]string{
+			{admission.IdentityFile, "missing, and so is its copy: bring it back from a backup"},
+			{config.MembershipFile + ".copy", "the other copy is whole"},
+			{runFile, "start the node once"},
+			{runFile + ".copy", "start the node once"},
+			{ledger.FileName, "`pnode audit`"},
+		}
+		if len(damaged) != len(want) {
+			t.Fatalf("damaged: %q", damaged)
+		}
+		for i, w := range want {
+			if !strings.HasPrefix(damaged[i], filepath.Join(dir, w[0])+": ") || !strings.Contains(damaged[i], w[1]) {
+				t.Errorf("%s, want %q", damaged[i], w)
+			}
 		}
 	}
 }

@@ -35,8 +35,11 @@ func (e environment) checkpointsCommand() *cobra.Command {
 			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.listCheckpoints) },
 		},
 		&cobra.Command{
-			Use:     "verify",
-			Short:   "Compare every stored byte of a stopped node with its checksum",
+			Use:   "verify",
+			Short: "Compare every stored byte of a stopped node with its checksum",
+			Long: `Compare every chunk of the checkpoints of a stopped node with its checksum, and the keys, the membership, run.json, the
+loss curve and the ledger beside them. Each file that is damaged is named with what helps; nothing is changed. Logs, the page's
+address and the cache of tokens have no checksum, and the run does not need them.`,
 			Example: "  pnode checkpoints verify",
 			Args:    noArgs,
 			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.verifyCheckpoints) },
@@ -108,6 +111,8 @@ func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then go on with --resume",
 			dir, client.PID(), dir)
 	}
+	compared, damaged := node.VerifyFiles(dir) // before the store is opened: whoever reads membership.json mends it
+	files := progress.VerifiedFiles(e.stdout, compared, damaged)
 	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -116,5 +121,5 @@ func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 	if err == nil {
 		err = progress.Verified(e.stdout, report)
 	}
-	return errors.Join(err, store.Close())
+	return errors.Join(files, err, store.Close())
 }

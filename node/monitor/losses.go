@@ -14,8 +14,8 @@ import (
 
 const (
 	protocolLosses = "/pnode/losses/1"
-	// lossesFile keeps the loss curves in a node's folder.
-	lossesFile = "losses.json"
+	// LossesFile keeps the loss curves in a node's folder.
+	LossesFile = "losses.json"
 	// keepLossesEvery is how much of the curves a crash may cost.
 	keepLossesEvery = 30 * time.Second
 	// A node that comes asks the others lossesTries times, every askLossesEvery.
@@ -39,7 +39,7 @@ func (m *Monitor) KeepLosses(ctx context.Context) {
 		}
 		data, err := json.MarshalIndent(h.Losses, "", "  ")
 		if err == nil {
-			err = twofold.Write(m.Dir, lossesFile, append(data, '\n'))
+			err = twofold.Write(m.Dir, LossesFile, append(data, '\n'))
 		}
 		if err != nil {
 			m.Log.Warn("keep the loss curve", "cause", err)

@@ -103,7 +103,7 @@ type Monitor struct {
 func New(c Config) *Monitor {
 	m := &Monitor{Config: c, phase: phaseJoining, slow: gossip.NewSlowDowns(), clocks: clockWatch{}}
 	m.steps.log.publish = m.Publish
-	if l, err := twofold.Read(m.Dir, lossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
+	if l, err := twofold.Read(m.Dir, LossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
 		m.Recall(l)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		m.Log.Warn("the loss curve begins anew", "cause", err)

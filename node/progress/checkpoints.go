@@ -56,10 +56,10 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 			p.f("step %d, generation %d: %d of %d layers here, %s\n", m.Step, m.Generation, m.Here, m.Layers, verdict)
 		}
 		for _, h := range r.Missing {
-			p.f("missing: %s\n", h)
+			p.f("missing: %s\n", r.Path(h))
 		}
 		for _, h := range r.Corrupt {
-			p.f("corrupt: %s\n", h)
+			p.f("corrupt: %s\n", r.Path(h))
 		}
 		if r.Unnamed > 0 {
 			why := ": an interrupted save leaves them, and the node removes them when it runs"
@@ -83,6 +83,30 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 		err = fmt.Errorf("%w: %s", ErrIndexDamaged, oneLine(r.Index))
 	}
 	return err
+}
+
+// ErrFilesDamaged: files beside a node's checkpoints are not as they were written.
+var ErrFilesDamaged = errors.New("files of the folder beside its checkpoints are damaged")
+
+// VerifiedFiles writes which other files of a node's folder were compared with their checksums, and a sentence of each that is not
+// as it was written; the error wraps ErrFilesDamaged then.
+func VerifiedFiles(w io.Writer, compared, damaged []string) error {
+	var b strings.Builder
+	if len(damaged) == 0 {
+		fmt.Fprintf(&b, "%s: as written\n", strings.Join(compared, ", "))
+	} else {
+		fmt.Fprintf(&b, "compared: %s\n", strings.Join(compared, ", "))
+	}
+	for _, text := range damaged {
+		fmt.Fprintf(&b, "damaged: %s\n", clean(text))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("progress: write: %w", err)
+	}
+	if len(damaged) > 0 {
+		return ErrFilesDamaged
+	}
+	return nil
 }
 
 // oneLine returns an error's text, which may join several, as one line.

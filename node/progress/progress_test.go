@@ -320,10 +320,16 @@ func TestCheckpointTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Verified(&b, checkpoint.Report{
-		Missing: []plan.Hash{{1}}, Corrupt: []plan.Hash{{2}}, Damaged: errors.New("manifest of step 7: checksum"),
+		Folder: "/x/store", Missing: []plan.Hash{{1}}, Corrupt: []plan.Hash{{2}}, Damaged: errors.New("manifest of step 7: checksum"),
 		Manifests: []checkpoint.ManifestReport{{Step: 100, Generation: 2, Layers: 6, Here: 5}},
 	})
 	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	if err := VerifiedFiles(&b, []string{"run.json", "ledger"}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := VerifiedFiles(&b, []string{"run.json", "ledger"}, []string{"/x/run.json: it is missing: start the node"}); !errors.Is(err, ErrFilesDamaged) {
 		t.Errorf("got %v", err)
 	}
 	golden(t, "checkpoints.txt", b.Bytes())

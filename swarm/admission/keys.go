@@ -19,8 +19,8 @@ import (
 
 // The key files of a data folder: PKCS #8 in PEM, mode 0600.
 const (
-	identityFile = "identity.key"
-	ownerFile    = "owner.key"
+	IdentityFile = "identity.key"
+	OwnerFile    = "owner.key"
 	// maxKeyFileBytes bounds what is read; an Ed25519 key in PEM has 119 bytes.
 	maxKeyFileBytes = 4096
 )
@@ -33,9 +33,9 @@ type Identity struct {
 
 // LoadIdentity reads DIR/identity.key and makes it, with DIR, when it is not there.
 func LoadIdentity(dir string) (Identity, error) {
-	key, err := loadKey(dir, identityFile)
+	key, err := loadKey(dir, IdentityFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err = createKey(dir, identityFile)
+		key, err = createKey(dir, IdentityFile)
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("swarm: load identity: %w", err)

@@ -44,7 +44,7 @@ func TestIdentityPersists(t *testing.T) {
 	if err != nil || a.Peer() != b.Peer() {
 		t.Fatalf("second load: %s %v, want %s", b.Peer(), err, a.Peer())
 	}
-	info, err := os.Stat(dir + "/" + identityFile)
+	info, err := os.Stat(dir + "/" + IdentityFile)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("key file: %v %v", info, err)
 	}

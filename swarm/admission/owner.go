@@ -48,7 +48,7 @@ func CreateOwner(dir string) (Owner, error) {
 	o, err := LoadOwner(dir)
 	if errors.Is(err, ErrNoOwnerKey) {
 		var key ed25519.PrivateKey
-		if key, err = createKey(dir, ownerFile); err == nil {
+		if key, err = createKey(dir, OwnerFile); err == nil {
 			o = rootOwner(key)
 		}
 	}
@@ -60,7 +60,7 @@ func CreateOwner(dir string) (Owner, error) {
 
 // LoadOwner reads DIR/owner.key; without one the error is ErrNoOwnerKey.
 func LoadOwner(dir string) (Owner, error) {
-	key, err := loadKey(dir, ownerFile)
+	key, err := loadKey(dir, OwnerFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Owner{}, fmt.Errorf("swarm: load owner key from %s: %w", dir, ErrNoOwnerKey)
 	}

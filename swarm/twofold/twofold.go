@@ -103,6 +103,42 @@ func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (
 	return first.value, fmt.Errorf("%s is %w: %w", path, ErrDamaged, first.err)
 }
 
+// Damage says what is wrong with one copy of a file.
+type Damage struct {
+	Path string
+	Err  error
+	// Copied reports that the other copy is whole, from which Read makes this one anew.
+	Copied bool
+}
+
+// Verify compares both copies of a file in dir, of at most limit bytes, with their checksums and changes nothing. Without any
+// file the error is fs.ErrNotExist.
+func Verify(dir, name string, limit int64) (damaged []Damage, err error) {
+	asIs := func(data []byte) ([]byte, error) { return data, nil }
+	paths := [2]string{filepath.Join(dir, name), filepath.Join(dir, name+suffix)}
+	var copies [2]reading[[]byte]
+	for i, path := range paths {
+		copies[i] = read(path, limit, asIs)
+	}
+	for i, c := range copies {
+		other := copies[1-i]
+		switch {
+		case errors.Is(c.err, fs.ErrNotExist) && errors.Is(other.err, fs.ErrNotExist):
+			return nil, fs.ErrNotExist
+		case errors.Is(c.err, fs.ErrNotExist):
+			c.err = errors.New("it is missing")
+		case c.err == nil && !c.sealed && other.sealed:
+			c.err = errors.New("it lost its checksum")
+		case c.err == nil && i == 1 && other.err == nil && c.sealed == other.sealed && !bytes.Equal(c.value, other.value):
+			c.err = errors.New("it is not that of the file") // a write that ended between the two
+		}
+		if c.err != nil {
+			damaged = append(damaged, Damage{paths[i], c.err, other.err == nil})
+		}
+	}
+	return damaged, nil
+}
+
 // reading is one copy as it was read.
 type reading[T any] struct {
 	data   []byte

@@ -36,6 +36,40 @@ func lay(t *testing.T, first, second string) string {
 	return dir
 }
 
+// Verify finds each copy that is not as it was written, says whether the other one is, and changes nothing.
+func TestVerify(t *testing.T) {
+	good, other := string(seal([]byte("yes."))), string(seal([]byte("no.")))
+	for _, tt := range []struct{ first, second, want string }{
+		{good, good, ""},
+		{"yes.", "yes.", ""}, // of an older pnode
+		{good, "-", "copy copied; "},
+		{"-", good, "first copied; "},
+		{good[1:], good, "first copied; "},
+		{good, "yes.", "copy copied; "},
+		{good, other, "copy copied; "},
+		{good[1:], good[1:], "first; copy; "},
+		{good[1:], "-", "first; copy; "},
+	} {
+		dir, got := lay(t, tt.first, tt.second), ""
+		damaged, err := Verify(dir, name, 100)
+		for _, d := range damaged {
+			if got += map[bool]string{true: "first", false: "copy"}[d.Path == filepath.Join(dir, name)]; d.Copied {
+				got += " copied"
+			}
+			got += "; "
+		}
+		if got != tt.want || err != nil {
+			t.Errorf("%q and %q: %s %v, want %s", tt.first, tt.second, got, err, tt.want)
+		}
+		if data, _ := os.ReadFile(filepath.Join(dir, name)); tt.first != "-" && string(data) != tt.first {
+			t.Errorf("%q was changed", tt.first)
+		}
+	}
+	if _, err := Verify(t.TempDir(), name, 100); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
 func TestEitherCopyIsEnough(t *testing.T) {
 	for _, tt := range []struct{ first, second, want string }{
 		{"new.", "old.", "new."},
