@@ -52,6 +52,8 @@ type membership struct {
 	Admitted []plan.PeerID `json:"admitted,omitempty"`
 	// Owners are those of them that were its owners.
 	Owners []plan.PeerID `json:"owners,omitempty"`
+	// OwnerNames are what their machines were called, for people.
+	OwnerNames []string `json:"owner_names,omitempty"`
 	// Finished is the step that the run was finished at, 0 before: then there is nothing to
 	// come back to.
 	Finished plan.Step `json:"finished,omitempty"`
@@ -93,6 +95,7 @@ func parseMembership(data []byte) (m membership, err error) {
 	if m.Name != "" && !plan.ValidName(m.Name) {
 		return m, fmt.Errorf("name %q: no machine is called so", m.Name)
 	}
+	m.OwnerNames = slices.DeleteFunc(m.OwnerNames, func(name string) bool { return !plan.ValidName(name) })
 	m.Known = slices.DeleteFunc(m.Known, func(a string) bool {
 		_, err := admission.ParseAddrs([]string{a})
 		return err != nil

@@ -95,7 +95,28 @@ func openRun(ctx context.Context, dirs []string, log *slog.Logger) (_ *weights.M
 	if len(shelf) == 0 {
 		return nil, fmt.Errorf("node: %w in %s: no node there has begun to train; go on with the run with `pnode train --resume`", weights.ErrNoModel, dirs[0])
 	}
-	return weights.OfRun(ctx, shelf, spec)
+	m, err := weights.OfRun(ctx, shelf, spec)
+	if errors.Is(err, weights.ErrNotWhole) {
+		where := "bring the folders of the run's other nodes here"
+		if kept, e := loadMembership(dirs[0]); e == nil && len(dirs) == 1 {
+			where = kept.wholeElsewhere(dirs[0])
+		}
+		err = fmt.Errorf("%w; %s", err, where)
+	}
+	return m, err
+}
+
+// wholeElsewhere tells people where the whole model can be had, of which a member's folder lacks layers.
+func (m membership) wholeElsewhere(dir string) string {
+	there := "the machine that began the run has"
+	if len(m.OwnerNames) > 0 {
+		there = strings.Join(m.OwnerNames, " or ") + ", which keeps it whole, has"
+	}
+	text := fmt.Sprintf("%s the model: there `pnode export OUT`", there)
+	if m.Finished == 0 {
+		text += fmt.Sprintf("; or go on here with `pnode join --dir %s`, and then `pnode fetch --dir %[1]s` brings it", dir)
+	}
+	return text
 }
 
 // openStopped opens the store of a node that must not run.

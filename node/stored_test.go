@@ -113,3 +113,16 @@ func TestVerifyFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeElsewhere: a member's folder without all layers says who has them, and how they come here while the run goes on.
+func TestWholeElsewhere(t *testing.T) {
+	for want, m := range map[string]membership{
+		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode join --dir /x`, and then `pnode fetch --dir /x` brings it": {OwnerNames: []string{"desk"}},
+		"desk or lab, which keeps it whole, has the model: there `pnode export OUT`":                                                                               {OwnerNames: []string{"desk", "lab"}, Finished: 30},
+		"the machine that began the run has the model: there `pnode export OUT`":                                                                                   {Finished: 30},
+	} {
+		if got := m.wholeElsewhere("/x"); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

@@ -17,6 +17,9 @@ import (
 // ErrNoModel says that a folder holds no weights.
 var ErrNoModel = errors.New("no model")
 
+// ErrNotWhole says that only some layers of a run's checkpoints are there.
+var ErrNotWhole = errors.New("layers are missing or damaged")
+
 // Model holds weights at rest. It belongs to one goroutine.
 type Model struct {
 	// From says what it is, for people: `step 300 of run abc`.

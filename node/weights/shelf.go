@@ -95,11 +95,10 @@ func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manife
 		}
 		warnings = append(warnings, fmt.Sprintf("the checkpoint of step %d is not whole here: %v", m.Step, err))
 	}
-	why := errors.New("nothing has been saved yet: let it train on to its first checkpoint")
 	if len(warnings) > 0 {
-		why = errors.New(warnings[0] + "; bring the other nodes' folders here, or generate where they are")
+		return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w: %s", ErrNoModel, spec.Run, ErrNotWhole, warnings[0])
 	}
-	return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w", ErrNoModel, spec.Run, why)
+	return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: nothing has been saved yet: let it train on to its first checkpoint", ErrNoModel, spec.Run)
 }
 
 // manifests returns the manifests of all stores, newest first, each once.
