@@ -211,7 +211,7 @@ func (n *Node) saveMembership() error {
 		state := n.raft.State()
 		n.membership.Admitted = admittedOf(state, n.membership.Admitted)
 		if state.Run != nil {
-			n.membership.Owners = state.Owners
+			n.membership.Owners, n.membership.OwnerNames = state.Owners, namesIn(state, state.Owners)
 		}
 	}
 	if last, ok := n.swarm.Listening(); ok {
@@ -339,7 +339,7 @@ func (n *Node) Recover(ctx context.Context) (api.Recovery, error) {
 		known, err := n.raft.Logged()
 		return api.Recovery{By: known.NameOf(r.By), Follows: true}, err
 	}
-	return api.Recovery{By: state.NameOf(r.By), Without: namesIn(state, r.Dead), Incarnation: state.Incarnation, Step: state.Checkpoint.Step}, nil
+	return api.Recovery{By: state.NameOf(r.By), Without: namesIn(state, r.Dead), Incarnation: state.Incarnation, Step: state.Checkpoint.Step, Newest: max(state.Checkpoint.Step, n.monitor.NewestStep())}, nil
 }
 
 // heardAgo returns how long ago a peer was heard of, at most since this node was started.

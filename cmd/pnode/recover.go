@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,7 @@ func (e environment) recoverCommand() *cobra.Command {
 		Short: "Go on with a run whose majority of voters is lost for good",
 		Long: `Tell a waiting node of this machine that the voters it waits for are gone for good. Of the nodes that
 answer, the one with the newest log goes on with the run as its only voter, and the others follow it:
-from the newest checkpoint of which they have all parts. Votes are given anew from there.
+from the newest state of which they have all parts, in memory or in a checkpoint. Votes are given anew from there.
 
 This is your statement that the lost voters are dead. It is refused while a majority of voters answers,
 and unless nobody who answers has heard of the lost ones for 10 minutes. If they live after all, beyond
@@ -37,12 +36,7 @@ A node that is not running is started and recovers the run by itself with
 		if err != nil {
 			return err
 		}
-		if r.Follows {
-			_, err = fmt.Fprintf(e.stdout, "%s goes on with the run: this node joins it again\n", r.By)
-			return err
-		}
-		_, err = fmt.Fprintf(e.stdout, "%s goes on with the run, without %s: incarnation %d, from the checkpoint of step %d\n",
-			r.By, strings.Join(r.Without, ", "), r.Incarnation, r.Step)
+		_, err = fmt.Fprintln(e.stdout, r.Text())
 		return err
 	})
 	running := c.RunE
