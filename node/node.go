@@ -151,8 +151,7 @@ func (n *Node) living() []plan.PeerID { return livingOf(n.raft.State(), n.contac
 
 // silent reports whether another node was not heard of for longer than one that lives should be, or data does not reach it.
 func (n *Node) silent(p plan.PeerID) bool {
-	ago, heard := n.heartbeats.Ago(p, time.Now())
-	return heard && ago > 3*gossip.Every || n.links.Missing(p)
+	return n.listening.Silent(p) > 3*gossip.Every || n.links.Missing(p)
 }
 
 // trains reports whether a node's workers have their state, as far as is known here.

@@ -84,6 +84,7 @@ type process struct {
 type faults struct {
 	mu   sync.Mutex             // guards what follows
 	down map[netip.Addr]bool    // no process runs there
+	off  map[netip.Addr]bool    // nor says the machine so
 	mute map[netip.Addr]bool    // nothing comes from there
 	deaf map[netip.Addr]bool    // nothing gets there
 	cut  map[[2]netip.Addr]bool // nothing gets from the one to the other
@@ -98,7 +99,7 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fleet{
 		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
-		faults: &faults{down: map[netip.Addr]bool{}},
+		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}},
 	}
 	f.faults.heal()
 	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
@@ -459,7 +460,14 @@ func (w *faults) delay(from, to netip.Addr) time.Duration {
 func (w *faults) closed(at netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.down[at]
+	return w.down[at] && !w.off[at]
+}
+
+// silenced has a machine not say that no process runs there, or say so again.
+func (w *faults) silenced(at netip.Addr, off bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.off[at] = off
 }
 
 func (w *faults) setDown(at netip.Addr, down bool) {

@@ -3,6 +3,7 @@ package leader
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pnode/pipeline/link/silence"
@@ -33,11 +34,11 @@ func (v view) dead() (verdict, bool) {
 	return verdict{}, false
 }
 
-// doubtful doubts that a member of a plan that goes on is there. While its host says nothing only the plan without it is looked
-// for.
+// doubtful doubts that a member is there while the plan goes on. While its host says nothing only the plan without it is looked
+// for. Who has no part in the plan, and is silent for longer than it ever is, gets none in the next one either.
 func (v view) doubtful() (verdict, bool) {
 	for _, m := range v.Members {
-		if m.Silent <= DeadAfter || v.broken() {
+		if m.Silent <= DeadAfter || v.broken() || m.Silent > m.suspicious() && !v.Plan.Places(m.Peer) {
 			continue
 		}
 		if lost, ok := v.suspected(); ok {
@@ -71,6 +72,9 @@ func (v view) missed() (verdict, bool) {
 	if !v.broken() {
 		return verdict{}, false
 	}
+	if why := v.unheard(); why != "" {
+		return verdict{Blocked: why}, true
+	}
 	places, waits, why := v.Plan.Peers(), false, ""
 	for _, m := range v.Members {
 		switch {
@@ -85,6 +89,20 @@ func (v view) missed() (verdict, bool) {
 	secured := v.Salvage != nil && v.Checkpoint >= v.Salvage.Step ||
 		v.heardAll() && v.Newest <= v.Checkpoint && !slices.ContainsFunc(v.Offers, newer)
 	return verdict{Plan: why != "" && secured, Prepare: why != "" && !secured, Why: why}, waits
+}
+
+// unheard says which members are waited for that this leader knows from the log alone, since it was started again; empty for none.
+func (v view) unheard() string {
+	var names []string
+	for _, m := range v.Members {
+		if (m.Active || m.Leaving) && m.Unheard && m.Silent <= m.suspicious() {
+			names = append(names, v.nameOf(m.Peer))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("this node leads since a restart: waiting up to %v for %s; the plan does without who is not heard of by then", unheardFor, strings.Join(names, " and "))
 }
 
 // missing plans without the members of the plan that are gone, and anew with those that were started again.

@@ -41,8 +41,24 @@ func TestDecide(t *testing.T) {
 	steady[1].Silent, steady[1].Suspicious, steady[1].Lost = 2100*time.Millisecond, 2*time.Second, 3*time.Second
 	spare := alive("a", "b", "c")
 	spare[2].Silent, spare[2].Suspicious, spare[2].Lost = 2100*time.Millisecond, 2*time.Second, 3*time.Second
+	strange := alive("a", "b", "c")
+	strange[2].Silent, strange[2].Suspicious, strange[2].Lost = DeadAfter+1, unheardFor, UnreachableAfter
 	missed := slices.Clone(steady)
 	missed[1].Silent = 3100 * time.Millisecond
+	crashed := func(silent time.Duration) view {
+		of := reborn(alive("a", "b", "c"))
+		of[0].Restarted = true
+		of[1].Restarted = false
+		of[1].Unheard, of[1].Silent, of[1].Suspicious, of[1].Lost = true, silent, unheardFor, UnreachableAfter
+		return view{Plan: running, Members: of, Names: map[plan.PeerID]string{"b": "lab"}, remains: remains{BrokenFor: silent}}
+	}
+	spared := crashed(time.Second)
+	spared.Members[1], spared.Members[2] = spared.Members[2], spared.Members[1]
+	spared.Members[1].Peer, spared.Members[2].Peer = "b", "c"
+	spared.Members[1].Restarted = true
+	waitsFor := func(name string) verdict {
+		return verdict{Blocked: "this node leads since a restart: waiting up to 3s for " + name + "; the plan does without who is not heard of by then"}
+	}
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second
 	over := slices.Clone(worse)
@@ -65,6 +81,7 @@ func TestDecide(t *testing.T) {
 		{"marks the silent gone before anything else", view{Plan: running, Members: silent, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
 		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
 		{"prepares for the loss of one that is never silent for so long", view{Plan: running, Members: steady}, verdict{Prepare: true, Suspect: "b", Why: "b is gone"}},
+		{"holds nothing up for one that gets no part in the next plan either", view{Plan: running, Members: strange, wish: wish{Better: "d helps"}}, verdict{Pause: true, Why: "d helps"}},
 		{"not of one without a part in the plan", view{Plan: running, Members: spare}, verdict{}},
 		{"and not while another plan is under way", view{Plan: running, Members: steady, wish: wish{Better: "c helps"}}, verdict{Pause: true, Why: "c helps"}},
 		{"marks it gone long before a stranger", view{Plan: running, Members: missed}, verdict{Gone: "b", Why: "no sign of life for 3.1s"}},
@@ -74,6 +91,10 @@ func TestDecide(t *testing.T) {
 		{"plans without the dead where that is nothing", view{Plan: running, Members: alive("a", "c"), Stall: stall{Stall: gossip.Stall{For: 1, By: []plan.PeerID{"a"}}}}, verdict{Plan: true, Why: "b is gone"}},
 		{"or is not told", view{Plan: running, Members: alive("a", "c"), remains: remains{BrokenFor: salvageGrace + 1}}, verdict{Plan: true, Why: "b is gone"}},
 		{"plans anew with a member that was started again", view{Plan: running, Members: reborn(alive("a", "b")), remains: remains{BrokenFor: salvageGrace + 1}}, verdict{Plan: true, Why: "b was started again"}},
+		{"waits after a crash of all for who was not heard of yet", crashed(time.Second), waitsFor("lab")},
+		{"also when nothing else is to come", crashed(unheardFor), waitsFor("lab")},
+		{"whether it had a part or not", spared, waitsFor("c")},
+		{"and then plans without it", crashed(unheardFor + 1), verdict{Plan: true, Why: "lab is silent"}},
 		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), remains: remains{BrokenFor: stallGrace + 1}, Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
 		{"gives a lost peer time to show first", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},

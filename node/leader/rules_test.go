@@ -94,6 +94,9 @@ func randomView(r *rand.Rand) view {
 		if one(2) {
 			m.Suspicious, m.Lost = 2*time.Second, 3*time.Second+time.Duration(r.IntN(4))*time.Second
 		}
+		if odd(8) {
+			m.Unheard, m.Suspicious = true, unheardFor
+		}
 		v.Members = append(v.Members, m)
 	}
 	if odd(8) {

@@ -130,7 +130,7 @@ func (v view) salvaged() (verdict, bool) {
 func (v view) salvaging() (verdict, bool) {
 	next, waits := v.salvage()
 	if missed, misses := v.missed(); waits && misses && !next.Prepare {
-		return verdict{Prepare: missed.Prepare || missed.Plan, Why: missed.Why}, true
+		return verdict{Prepare: missed.Prepare || missed.Plan, Why: missed.Why, Blocked: missed.Blocked}, true
 	}
 	return next, waits
 }

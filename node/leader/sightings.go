@@ -41,6 +41,9 @@ const (
 	lookCounts = 2 * decideEvery
 	// mostBusy bounds the time that a member's answer and its host's are waited for.
 	mostBusy = 3 * time.Second
+	// unheardFor bounds the wait for a member that the log has, and of which nothing was heard since this node was started: who was
+	// started with it speaks by then.
+	unheardFor = 3 * time.Second
 	// steadyGap is how long a member that lives may be silent: one of its heartbeats may get lost.
 	steadyGap = 2*gossip.Every + gossip.Every/2
 )
@@ -82,7 +85,17 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 // counts as lost.
 func (s *sightings) silent(m consensus.Member) (silent, suspicious, lost time.Duration) {
 	seen := s.of[process{m.Peer, m.ProcessEpoch}]
-	return max(0, s.last.Sub(seen.since)), seen.times.Suspicion(), seen.times.Bound()
+	silent, suspicious, lost = max(0, s.last.Sub(seen.since)), seen.times.Suspicion(), seen.times.Bound()
+	if s.unheard(m) {
+		suspicious = unheardFor
+	}
+	return silent, suspicious, lost
+}
+
+// unheard reports whether this node has never heard of a member: it was started again, perhaps with all others, and knows the member
+// from the log alone.
+func (s *sightings) unheard(m consensus.Member) bool {
+	return s.of[process{m.Peer, m.ProcessEpoch}].heard.IsZero()
 }
 
 // missed is silent for a member that others may have given up for want of its links: then the silence here is suspicious from

@@ -61,7 +61,7 @@ func (t *term) moment(ctx context.Context, state consensus.State, seen *sighting
 			continue
 		}
 		silent, suspicious, _ := seen.missed(member, m.stall)
-		if silent > DeadAfter {
+		if silent > min(DeadAfter, suspicious) {
 			t.ask(ctx, member)
 		}
 		if silent > suspicious {
@@ -86,8 +86,8 @@ func (t *term) view(m moment) view {
 		Orphaned: orphaned(state), Carried: carriedOf(state), Stall: t.stall(m),
 		wish: t.better.look(m), pause: t.pauses.look(state, m.now),
 	}
-	for _, p := range state.Plan.Peers() {
-		v.Names[p] = state.NameOf(p)
+	for _, in := range state.Members {
+		v.Names[in.Peer] = state.NameOf(in.Peer)
 	}
 	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
 	v.charges = t.court.look(m, v.Carried)

@@ -19,7 +19,7 @@ type view struct {
 	// Newest is the newest step that the plan's coordinator reports, which may be a second old.
 	Newest  plan.Step
 	Members []memberView
-	Names   map[plan.PeerID]string // of the plan's members, for people
+	Names   map[plan.PeerID]string // for people
 	// The run begins with at least MinNodes and MinDevices.
 	MinNodes, MinDevices int
 	Ending               bool // the run is stopping or finished
@@ -47,6 +47,7 @@ type memberView struct {
 	// Silent is for how long it has given no sign of life. It is suspected after Suspicious, and lost after Lost; the zero
 	// value of each stands for UnreachableAfter.
 	Silent, Suspicious, Lost time.Duration
+	Unheard                  bool // by this node since it was started
 	Ended                    bool // its process, as its operating system says
 	Devices                  int  // that it computes on
 }
@@ -132,9 +133,14 @@ func (v view) broken() bool {
 }
 
 // heardAll reports whether all members of the plan that live, as far as anybody knows, have ended the generation. Who is accused
-// lives if it was heard of lately: the link may be at fault.
+// lives if it was heard of lately: the link may be at fault. Who was not heard of at all for a while does not.
 func (v view) heardAll() bool {
 	absent := v.absent()
+	for _, m := range v.Members {
+		if m.Unheard && m.Silent > m.suspicious() {
+			absent[m.Peer] = "is silent"
+		}
+	}
 	lately := func(p plan.PeerID) bool {
 		return slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Peer == p && m.Silent <= steadyGap })
 	}
@@ -179,6 +185,7 @@ func (m moment) members(self plan.PeerID, ended *ended) (views []memberView) {
 		}
 		if in.Peer != self {
 			v.Silent, v.Suspicious, v.Lost = m.seen.missed(in, m.stall)
+			v.Unheard = m.seen.unheard(in)
 		}
 		views = append(views, v)
 	}
