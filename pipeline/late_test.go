@@ -133,11 +133,14 @@ func TestNoStepIsMadeWithoutMoments(t *testing.T) {
 		group.Go(func() error {
 			err := w.Run(ctx, t.Context())
 			r, failed := w.Retain()
+			if failed != nil {
+				return errors.Join(err, failed)
+			}
 			defer r.Close()
 			if reach := r.Reach(); i == 1 && len(reach) > 0 {
 				t.Errorf("the worker without moments offers %+v", reach)
 			}
-			return errors.Join(err, failed)
+			return err
 		})
 	}
 	if err := group.Wait(); !errors.Is(err, bad.fails) {
