@@ -105,9 +105,10 @@ func (r Recovery) check() error {
 func majority(n int) int { return n/2 + 1 }
 
 // strong reports whether whoever has the state s must believe a recovery whose signatures hold: an owner has signed it, or
-// more than half of the members. Without that it counts with nodes alone that have not heard of the dead themselves.
+// more than half of the members. Without that it counts with nodes alone that have not heard of the dead themselves. Who was lost by s and
+// has signed lives, and is a member with it: a voter that went on alone counts the others as gone.
 func (r Recovery) strong(s State) bool {
-	members := 0
+	signed, members := 0, s.present()
 	for _, mark := range r.Signatures {
 		if _, removed := s.Revocation(mark.Peer); removed {
 			continue
@@ -115,11 +116,15 @@ func (r Recovery) strong(s State) bool {
 		if s.Owner(mark.Peer) {
 			return true
 		}
-		if m, ok := s.Member(mark.Peer); ok && m.State != Gone {
+		m, ok := s.Member(mark.Peer)
+		if !ok || m.State == Gone && m.Reason == ReasonLeft {
+			continue
+		}
+		if signed++; m.State == Gone {
 			members++
 		}
 	}
-	return members >= majority(s.present())
+	return signed >= majority(members)
 }
 
 // recovered returns why a recovery's signatures do not hold; nil if they do.

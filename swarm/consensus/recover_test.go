@@ -232,6 +232,37 @@ func TestWeakRecoveryYields(t *testing.T) {
 	})
 }
 
+// A recovery counts where more than half of the members have signed it, also with a voter that has gone on alone since and counts them
+// as lost. Members that left or were removed, and fewer than those who went on, are not enough.
+func TestSignaturesOfMembersThatCountAsGone(t *testing.T) {
+	silent := Member{State: Gone, Reason: "nothing was heard of it"}
+	left := Member{State: Gone, Reason: ReasonLeft}
+	for name, c := range map[string]struct {
+		members map[string]Member
+		revoked []Revocation
+		want    bool
+	}{
+		"all are there":               {map[string]Member{"a": {State: Active}, "b": {State: Active}, "c": {State: Active}}, nil, true},
+		"both count as lost":          {map[string]Member{"a": {State: Active}, "b": silent, "c": silent}, nil, true},
+		"both left":                   {map[string]Member{"a": {State: Active}, "b": left, "c": left}, nil, false},
+		"one left":                    {map[string]Member{"a": {State: Active}, "b": silent, "c": left}, nil, false},
+		"one was removed":             {map[string]Member{"a": {State: Active}, "b": silent, "c": silent}, []Revocation{{Peer: "c"}}, false},
+		"as many went on without":     {map[string]Member{"a": {State: Active}, "b": silent, "c": silent, "d": {State: Active}}, nil, false},
+		"strangers":                   {map[string]Member{"a": {State: Active}}, nil, false},
+		"one is there and one is not": {map[string]Member{"a": {State: Active}, "b": silent, "c": {State: Active}}, nil, true},
+	} {
+		s := State{Revoked: c.revoked}
+		for p, m := range c.members {
+			m.Peer = plan.PeerID(p)
+			s = s.withMember(m)
+		}
+		r := Recovery{Signatures: []VoterMark{{Peer: "b"}, {Peer: "c"}}}
+		if got := r.strong(s); got != c.want {
+			t.Errorf("%s: must be believed: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // The only voter of two nodes is lost, and the other one, which is no owner, recovers the run. The voter leads at once when it
 // is started again, as it is a majority: the other one comes back to it.
 func TestTheOnlyVoterComesBack(t *testing.T) {
