@@ -17,6 +17,8 @@ const (
 	enrollTimeout = time.Minute
 	// firstProbes is how long this node is not counted in because its links are being measured, which goes on afterwards.
 	firstProbes = 6 * time.Second
+	// takenInTime is how long a node that has the model of a finished run tries to get in all the same.
+	takenInTime = 10 * time.Second
 )
 
 // bootstrap holds the differences between founding a run, joining it and resuming it.
@@ -147,9 +149,17 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 	defer end(nil)
 	l.group.Go(func() error {
 		tell := func(w endWords) { l.out.Notice(w.doubt(l.raft.State().NameOf)) }
-		if step := awaitFinished(ctx, l.endWords, tell); step > 0 && !l.custody.awaits(step) {
-			end(finishedError{step})
+		step := awaitFinished(ctx, l.endWords, tell)
+		if step == 0 || l.custody.awaits(step) {
+			return nil
 		}
+		if l.custody.keeps(l.raft.State()) { // they may wait for the word that the model is here, and then take this node in
+			select {
+			case <-time.After(takenInTime):
+			case <-ctx.Done():
+			}
+		}
+		end(finishedError{step})
 		return nil
 	})
 	l.group.Go(func() error {

@@ -126,8 +126,8 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 				return fmt.Errorf("node: %w", err)
 			}
 			n.membership.Finished = 0
-		case state.Finished && n.custody.awaits(state.Checkpoint.Step):
-			return nil // it goes where it belongs before this node ends
+		case state.Finished && (n.custody.awaits(state.Checkpoint.Step) || n.custody.keeps(state)):
+			return nil // the model goes where it belongs before this node ends, and the others wait for the word that it is here
 		case state.Finished:
 			return finishedError{state.Checkpoint.Step}
 		case !state.StopWanted:

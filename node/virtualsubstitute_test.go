@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/node/checkpointer"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -213,6 +214,28 @@ func TestACoordinatorIsLostInTheClosingEvaluation(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnOwnerThatHasTheModelComesBack: an owner is killed when it has the whole finished model, before the others know. Once it is started again
+// they hear so from it, and need not wait for an owner any longer.
+func TestAnOwnerThatHasTheModelComesBack(t *testing.T) {
+	size := fleetSize{Steps: 4, Stages: 3, Replicas: 1, CheckpointEvery: 50, MinNodes: 3}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		last := plan.Step(size.Steps)
+		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+			return s.Owner(n.self) && s.Checkpoint.Step == last && checkpointer.HasWhole(n.store, last)
+		})
+		l.kill()
+		l.until("the end of the run", time.Hour, func() bool {
+			return slices.ContainsFunc(l.others(l.lost), func(m *member) bool { return m.node() != nil && m.node().raft.State().Finished })
+		})
+		l.lost.join("")
+		l.ended()
+		if took := time.Since(l.killed); took > 2*time.Minute {
+			t.Errorf("the others waited %v", took)
+		}
+	})
 }
 
 // firstSubstitute returns where the first state goes in which a log of some members names a substitute, until ctx ends. The plan after
