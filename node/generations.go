@@ -26,6 +26,10 @@ func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	l.monitor.Begin(state)
 	l.ledger.Follow(state.Partings)
 	l.ledger.Plan(state.Plan, state.Reasons)
+	if l.carried.Generation == state.Checkpoint.Generation {
+		l.before = l.carried
+	}
+	l.carried = state.Plan
 	if !state.Plan.Places(l.self) {
 		for _, w := range held {
 			w.Close()

@@ -34,8 +34,11 @@ type loop struct {
 	rosterEpoch uint64              // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
-	tasks       struct{ rejoin, wish, finish, check single }
-	cutOff      cutOff
+	tasks       struct{ rejoin, wish, finish, check, restore single }
+	// carried is the newest plan that this node carried out, before the one that made the newest checkpoint if that is another.
+	carried, before plan.Plan
+	restored        restoration // tried last
+	cutOff          cutOff
 }
 
 // single runs one thing at a time in the background.
@@ -119,6 +122,8 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
+	l.forget(state)
+	l.restore(ctx, state)
 	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
 	if l.generation != nil {
 		l.generation.Follow(state)
@@ -181,12 +186,51 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	if l.generation != nil {
 		l.generation.Saved(id.Step)
 	}
-	through := id.Step
+	l.keep(state, given)
+}
+
+// forget drops the messages that no replay needs any more. Until the newest checkpoint is held twice that is one from the checkpoint
+// before, should a death take the only copy of a layer along.
+func (l *loop) forget(state consensus.State) {
+	through := state.Checkpoint.Step
 	if s := state.Substitute; s != nil && s.Replays {
 		through = min(through, s.From) // it needs what comes after
 	}
+	if len(state.Older) > 0 && !consensus.Secured(state) {
+		through = min(through, state.Older[0].Step)
+	}
 	l.replayer.Forget(through)
-	l.keep(state, given)
+}
+
+// restore has this node compute layers of the newest checkpoint again that nobody holds any more, where the log names it, unless the plan
+// makes steps: its members have all in memory then. It tries once for what is lost.
+func (l *loop) restore(ctx context.Context, state consensus.State) {
+	by, lost := consensus.Restoration(state)
+	if by != l.self || l.generation != nil && l.monitor.NewestStep() > state.Plan.Start {
+		return
+	}
+	of := state.Plan
+	if of.Generation != state.Checkpoint.Generation {
+		of = l.before
+	}
+	next := restoration{checkpointer.IDOf(state.Checkpoint), fmt.Sprint(lost)}
+	if of.Generation != state.Checkpoint.Generation || next == l.restored {
+		return
+	}
+	l.tasks.restore.start(&l.group, func() {
+		l.log.Info("computing again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost)
+		if err := generation.Restore(ctx, l.parts, of, lost); err != nil && ctx.Err() == nil {
+			l.log.Warn("cannot compute again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost, "cause", err)
+			l.replayer.Fail()
+		}
+	})
+	l.restored = next
+}
+
+// restoration names what of a checkpoint is lost.
+type restoration struct {
+	of     checkpointer.ID
+	layers string
 }
 
 // keep commits the state's checkpoint here on a goroutine of its own, after the one before. given is the newest

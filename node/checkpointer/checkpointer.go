@@ -227,7 +227,9 @@ func (s PlanSaver) Fetch(ctx context.Context, wanted []int) (loads PlanSaver, re
 		}
 	}
 	fetch := func(of pipeline.Part) {
-		if err := s.Fetcher.fetchShares(ctx, s.shares(layers, wanted, of)); err != nil && ctx.Err() == nil {
+		fetching, free := s.untilLost(ctx, wanted...)
+		defer free()
+		if err := s.Fetcher.fetchShares(fetching, s.shares(layers, wanted, of)); err != nil && ctx.Err() == nil {
 			s.Log.Info("some of the state is looked for elsewhere", "cause", err)
 		}
 	}
@@ -241,7 +243,8 @@ func (s PlanSaver) Fetch(ctx context.Context, wanted []int) (loads PlanSaver, re
 }
 
 // Load writes a layer's state at the plan's start step to dst. For step 0 these are the weights
-// that the run starts from. It fetches chunks that are not here.
+// that the run starts from. It fetches chunks that are not here. Those that nobody holds any more it waits for while another member
+// computes them again.
 func (s PlanSaver) Load(ctx context.Context, layer int, of pipeline.Part, dst io.Writer) error {
 	layers, err := s.layersAt(s.plan.Start)
 	if err != nil {
@@ -265,7 +268,7 @@ func (s PlanSaver) Load(ctx context.Context, layer int, of pipeline.Part, dst io
 	if of == pipeline.Moments {
 		dst = &without{dst, cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes).Head}
 	}
-	return s.stream(ctx, l, dst)
+	return s.streamRestored(ctx, l, dst)
 }
 
 // loadParameters reads no more chunks than have parameters, wherever the layer was cut.
@@ -275,7 +278,7 @@ func (s PlanSaver) loadParameters(ctx context.Context, l consensus.LayerRef, dst
 		one := l
 		one.Chunks = l.Chunks[i : i+1]
 		to := &only{dst, left}
-		if err := s.stream(ctx, one, to); err != nil {
+		if err := s.streamRestored(ctx, one, to); err != nil {
 			return err
 		}
 		left = to.left

@@ -2,8 +2,10 @@ package generation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,7 +28,34 @@ func replayed(p plan.Plan, s consensus.Salvage, by plan.PeerID) []consensus.Salv
 
 // Replays reports whether the log has a member replay workers of a generation.
 func Replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
+	if restorer, _ := consensus.Restoration(state); restorer == by && g == state.Checkpoint.Generation {
+		return true
+	}
 	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0
+}
+
+// logPatience bounds the wait for what another node has read of the log already.
+const logPatience = 2 * time.Second
+
+// AwaitReplays is Replays for as long as the log may be behind here that the member has read.
+func AwaitReplays(ctx context.Context, log interface {
+	State() consensus.State
+	Changed() <-chan struct{}
+}, by plan.PeerID, g plan.Generation,
+) bool {
+	ctx, cancel := context.WithTimeout(ctx, logPatience)
+	defer cancel()
+	for {
+		changed := log.Changed()
+		if Replays(log.State(), by, g) {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // lostPeers returns whose workers are run in a replay: of those that the salvage has replayed, and of all other members that are
@@ -47,20 +76,61 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 	if len(parts) == 0 {
 		return nil
 	}
+	return r.Parts.replay(ctx, r.plan, s.Step, parts)
+}
+
+// Restore computes layers of the newest checkpoint again, which the plan of it made and nobody holds any more, from the checkpoint before,
+// and saves them.
+func Restore(ctx context.Context, p Parts, of plan.Plan, lost []int) error {
+	state := p.Consensus.State()
+	if len(of.Sharded) > 0 {
+		return errors.New("generation: nobody has all of the optimizer state that was in parts")
+	}
+	var parts []consensus.SalvagePart
+	for _, l := range lost {
+		if last := len(parts) - 1; last >= 0 && parts[last].Layers.End == l && of.Replicas[parts[last].Replica].Stages[parts[last].Stage].Layers.Contains(l) {
+			parts[last].Layers.End++
+			continue
+		}
+		id, ok := lostStage(state, of, l)
+		if !ok {
+			return fmt.Errorf("generation: who computed layer %d lives, and does not hold it", l)
+		}
+		parts = append(parts, consensus.SalvagePart{
+			Replica: id.Replica, Stage: id.Stage, Layers: plan.LayerRange{First: l, End: l + 1}, By: p.Self, From: state.Older[0].Step,
+		})
+	}
+	return p.replay(ctx, of, state.Checkpoint.Step, parts)
+}
+
+// lostStage returns the stage of a plan with a layer whose member is gone.
+func lostStage(state consensus.State, of plan.Plan, layer int) (plan.StageID, bool) {
+	for r, pipe := range of.Replicas {
+		for s, place := range pipe.Stages {
+			if m, ok := state.Member(place.Peer); place.Layers.Contains(layer) && (!ok || m.State == consensus.Gone) {
+				return plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, true
+			}
+		}
+	}
+	return plan.StageID{}, false
+}
+
+// replay computes the steps of a plan's lost workers again here, up to one, and saves parts of their state.
+func (r Parts) replay(ctx context.Context, of plan.Plan, to plan.Step, parts []consensus.SalvagePart) error {
 	state := r.Consensus.State()
-	p, err := r.Commits.From(parts[0].From, r.plan)
+	p, err := r.Commits.From(parts[0].From, of)
 	if err != nil {
 		return err
 	}
 	lost := lostPeers(state, p, parts)
 	living := p.Senders(lost, state.Run.Model.Tied())
-	commits, err := r.Commits.UpTo(s.Step, p)
+	commits, err := r.Commits.UpTo(to, p)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	frames := replay.NewFrames(ctx, living, lost, s.Step, func(ctx context.Context, from plan.PeerID, step plan.Step) ([]replay.Message, error) {
+	frames := replay.NewFrames(ctx, living, lost, to, func(ctx context.Context, from plan.PeerID, step plan.Step) ([]replay.Message, error) {
 		messages, err := r.Replayer.Messages(ctx, from, replayer.Request{Generation: p.Generation, Step: step, Lost: lost})
 		for _, m := range messages {
 			if err == nil {
@@ -85,7 +155,7 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 			workers = append(workers, w)
 		}
 	}
-	r.Log.Info("replaying the steps of members that are gone", "generation", p.Generation, "from", p.Start, "to", s.Step, "workers", len(workers))
+	r.Log.Info("replaying the steps of members that are gone", "generation", p.Generation, "from", p.Start, "to", to, "workers", len(workers))
 	group, running := errgroup.WithContext(ctx)
 	for _, w := range workers {
 		group.Go(func() error { return w.Run(running, running) })
@@ -103,7 +173,7 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 }
 
 // saveReplayed saves the parts of a salvage that a lost worker has, whose steps are done.
-func (r *Remains) saveReplayed(ctx context.Context, w *pipeline.Worker, p plan.Plan, parts []consensus.SalvagePart) error {
+func (r Parts) saveReplayed(ctx context.Context, w *pipeline.Worker, p plan.Plan, parts []consensus.SalvagePart) error {
 	held, err := w.Retain()
 	if err != nil {
 		return err
@@ -136,7 +206,7 @@ func layersOf(p plan.Plan, peers []plan.PeerID) (layers []int) {
 }
 
 // lostWorker makes the worker of a lost peer's device on a device of this node.
-func (r *Remains) lostWorker(state consensus.State, id plan.WorkerID, p plan.Plan, frames *replay.Frames, commits []wire.Commit) (*pipeline.Worker, error) {
+func (r Parts) lostWorker(state consensus.State, id plan.WorkerID, p plan.Plan, frames *replay.Frames, commits []wire.Commit) (*pipeline.Worker, error) {
 	c := r.config(state, job{id, p, r.device(id.Device), frames.For(id.Peer)})
 	c.Replay, c.Stop, c.OnLoaded = commits, func() bool { return false }, func() {}
 	w, err := pipeline.New(c)

@@ -55,7 +55,8 @@ func (v view) orphaned() (verdict, bool) {
 
 // unheld waits for a member to come back that alone held a layer of the newest checkpoint. It waits about as long as it takes to do
 // the steps since an older checkpoint again, and then goes back to that: so the run loses at most twice what it would if it
-// were known who comes back (Karlin et al. 1988, "Competitive snoopy caching", the choice between renting and buying).
+// were known who comes back (Karlin et al. 1988, "Competitive snoopy caching", the choice between renting and buying). A member that
+// computes the layer again meanwhile is waited for, too.
 func (v view) unheld() (verdict, bool) {
 	if !v.broken() || v.Unheld == nil {
 		return verdict{}, false
@@ -63,6 +64,8 @@ func (v view) unheld() (verdict, bool) {
 	waits := min(max(v.RedoTime, leastReturn), mostReturn)
 	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders))
 	switch {
+	case v.Restorer != "" && v.BrokenFor <= mostReturn:
+		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.Stall.Fallback)}, true
 	case v.Stall.Fallback == 0:
 		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true
 	case v.BrokenFor <= waits:

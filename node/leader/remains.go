@@ -30,6 +30,8 @@ type remains struct {
 	Apart map[plan.PeerID]bool
 	// Unheld says which layer of the newest checkpoint no member holds any more, and who did; nil for none.
 	Unheld *consensus.LayerRef
+	// Restorer computes Unheld again, from the checkpoint before, as far as it has not said that it cannot; empty for nobody.
+	Restorer plan.PeerID
 	// RedoTime is about how long it takes to do the steps since the newest older checkpoint again.
 	RedoTime time.Duration
 }
@@ -70,6 +72,11 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{},
 	}
 	r.Unheld = unheld(state, r.Offers)
+	if by, _ := consensus.Restoration(state); by != "" {
+		if b, _ := w.beats.Last(by); !b.NoReplay {
+			r.Restorer = by
+		}
+	}
 	if len(state.Older) > 0 && newest > state.Older[0].Step {
 		r.RedoTime = time.Duration(newest-state.Older[0].Step) * min(w.beats.StepTime(state.Plan), slowStep)
 	}

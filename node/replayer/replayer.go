@@ -21,8 +21,9 @@ type Config struct {
 	Peers Peers
 	// Fetch brings chunks from a peer, as link.Endpoint does.
 	Fetch func(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
-	// Replays reports whether the log has a member replay workers of a generation.
-	Replays func(by plan.PeerID, g plan.Generation) bool
+	// Replays reports whether the log has a member replay workers of a generation. It waits for a moment for what that member has read of
+	// the log already.
+	Replays func(ctx context.Context, by plan.PeerID, g plan.Generation) bool
 	// Budget returns how many bytes of messages may be kept, when a generation begins.
 	Budget func() int64
 }
@@ -43,6 +44,12 @@ type Replayer struct {
 	generation plan.Generation
 	log        *replay.Log
 	failed     bool
+	// before is the log of the generation that made the checkpoint which the newest one began with, at step start, until that is held
+	// twice. Its bytes are part of the newest one's budget.
+	before      *replay.Log
+	made        plan.Generation
+	start       plan.Step
+	beforeBytes int64
 	// answers are the newest ones, whose chunks are still to be fetched.
 	answers []map[plan.Hash][]byte
 }
@@ -83,11 +90,20 @@ func New(c Config) *Replayer {
 	return r
 }
 
-// Begin returns the log for the messages of a generation's workers here. Those of the generation before are dropped.
-func (r *Replayer) Begin(p plan.Plan) *replay.Log {
-	log := replay.NewLog(r.cfg.Self, p.Start, r.cfg.Budget())
+// Begin returns the log for the messages of a generation's workers here. Those of the generation that made the checkpoint it begins with
+// stay until Forget: who alone has that may be lost. All others are dropped.
+func (r *Replayer) Begin(p plan.Plan, made plan.Generation) *replay.Log {
+	budget := r.cfg.Budget()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case r.log != nil && r.generation == made:
+		r.before, r.made, r.beforeBytes = r.log, made, r.log.Bytes()
+	case r.made != made:
+		r.before, r.beforeBytes = nil, 0
+	}
+	r.start = p.Start
+	log := replay.NewLog(r.cfg.Self, p.Start, max(0, budget-r.beforeBytes))
 	r.generation, r.log, r.failed, r.answers = p.Generation, log, false, nil
 	return log
 }
@@ -123,8 +139,13 @@ func (r *Replayer) Fail() {
 func (r *Replayer) Forget(checkpoint plan.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.log != nil && checkpoint > 0 {
-		r.log.Forget(checkpoint - 1)
+	if r.log == nil || checkpoint == 0 {
+		return
+	}
+	r.log.Forget(checkpoint - 1)
+	if r.before != nil && checkpoint >= r.start {
+		r.log.Grow(r.beforeBytes)
+		r.before, r.beforeBytes = nil, 0
 	}
 }
 
@@ -141,12 +162,12 @@ func (r *Replayer) Chunk(h plan.Hash) ([]byte, bool) {
 }
 
 // serve answers a Request of the member that replays.
-func (r *Replayer) serve(_ context.Context, from plan.PeerID, data []byte) ([]byte, error) {
+func (r *Replayer) serve(ctx context.Context, from plan.PeerID, data []byte) ([]byte, error) {
 	q, err := decodeRequest(data)
 	if err != nil {
 		return nil, err
 	}
-	if !r.cfg.Replays(from, q.Generation) {
+	if !r.cfg.Replays(ctx, from, q.Generation) {
 		return nil, fmt.Errorf("%w: the log has %s replay nothing of generation %d", errBadRequest, from.Short(), q.Generation)
 	}
 	messages, err := r.sent(q)
@@ -170,6 +191,9 @@ func (r *Replayer) serve(_ context.Context, from plan.PeerID, data []byte) ([]by
 func (r *Replayer) sent(q Request) ([]replay.Message, error) {
 	r.mu.Lock()
 	log, generation := r.log, r.generation
+	if r.before != nil && q.Generation == r.made {
+		log, generation = r.before, r.made
+	}
 	r.mu.Unlock()
 	if log == nil || generation != q.Generation {
 		return nil, fmt.Errorf("%w: generation %d, here is generation %d", replay.ErrNotKept, q.Generation, generation)

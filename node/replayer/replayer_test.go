@@ -57,7 +57,7 @@ func newMembers(peers ...plan.PeerID) members {
 		all[p] = m
 		m.replays = New(Config{
 			Self: p, Peers: m, Fetch: m.fetch, Budget: func() int64 { return m.budget },
-			Replays: func(by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
+			Replays: func(_ context.Context, by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
 		})
 	}
 	return all
@@ -76,7 +76,7 @@ func (nowhere) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, error) {
 // while they are kept.
 func TestMessagesComeAsTheyWereSent(t *testing.T) {
 	all := newMembers("sent", "replays", "other")
-	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}).Keep(nowhere{})
+	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}, 2).Keep(nowhere{})
 	payload := make([]byte, chunkBytes+5)
 	payload[chunkBytes] = 7
 	for step := plan.Step(11); step < 13; step++ {
@@ -124,7 +124,12 @@ func TestMessagesComeAsTheyWereSent(t *testing.T) {
 	if kept := all["sent"].replays.Kept(); kept != (Kept{3, 12, true}) {
 		t.Errorf("kept is %+v", kept)
 	}
-	all["sent"].replays.Begin(plan.Plan{Generation: 4, Start: 12})
+	all["sent"].replays.Begin(plan.Plan{Generation: 4, Start: 12}, 3)
+	all["replays"].budget, all["sent"].lie = 64<<20, func(b []byte) []byte { return b }
+	if got, err := ask("replays", 3, 12); err != nil || len(got) != 1 {
+		t.Errorf("of the generation before, whose checkpoint is held once: %d messages, %v", len(got), err)
+	}
+	all["sent"].replays.Forget(12)
 	_, err = ask("replays", 3, 12)
 	wantError(err, replay.ErrNotKept)
 }

@@ -49,6 +49,20 @@ func (l *Log) Full() bool {
 	return l.bytes > l.budget/2
 }
 
+// Bytes returns what is kept.
+func (l *Log) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
+// Grow has the log keep so many bytes more.
+func (l *Log) Grow(bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.budget += bytes
+}
+
 // Forget drops the steps up to one whose state is in a checkpoint.
 func (l *Log) Forget(through plan.Step) {
 	l.mu.Lock()

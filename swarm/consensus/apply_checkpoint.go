@@ -78,8 +78,12 @@ func (s State) collect(e StageSaved) (State, error) {
 		if s.Checkpoint.Step > 0 {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
-		s.Older = retain(s.Older, e.Step, s.Run.Train.KeepCheckpoints)
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
+		keep := s.Run.Train.KeepCheckpoints
+		if !Secured(s) {
+			keep = max(keep, 2) // the way back for who is lost before there are copies
+		}
+		s.Older = retain(s.Older, e.Step, keep)
 		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
@@ -259,4 +263,85 @@ func retain(older []Checkpoint, newest plan.Step, keep int) []Checkpoint {
 		stay = append(stay, rest[far])
 	}
 	return stay
+}
+
+// Secured reports whether each layer of the newest checkpoint is held by two members that are there, or by one where the plan has no
+// other that could. Before, a death may take the only copy of a layer along: what a replay from the checkpoint before needs stays until
+// then.
+func Secured(s State) bool {
+	return !slices.ContainsFunc(s.Checkpoint.Layers, func(l LayerRef) bool { return !s.Checkpoint.secures(s, l) })
+}
+
+// secures reports whether a layer of the checkpoint is held twice, or as often as it can be.
+func (c Checkpoint) secures(s State, l LayerRef) bool {
+	if len(l.holding(s)) > 1 {
+		return true
+	}
+	for r, pipe := range s.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			if !place.Layers.Contains(l.Layer) {
+				continue
+			}
+			holder := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
+			if !slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Restoration says who computes layers of the newest checkpoint again that no member holds any more: from the checkpoint before, with the
+// messages that others kept. It follows from the log, so that all nodes name the same one without asking: of those that made the newest
+// checkpoint who holds most of the lost layers in the older one. There is nobody where nothing is lost, or some of it in both.
+func Restoration(s State) (by plan.PeerID, lost []int) {
+	for _, l := range s.Checkpoint.Layers {
+		if len(l.holding(s)) == 0 {
+			lost = append(lost, l.Layer)
+		}
+	}
+	if len(lost) == 0 || len(s.Older) == 0 || s.Finished {
+		return "", nil
+	}
+	stored := map[plan.PeerID]int64{}
+	for _, l := range s.Older[0].Layers {
+		if !slices.Contains(lost, l.Layer) {
+			continue
+		}
+		holders := l.holding(s)
+		if len(holders) == 0 {
+			return "", nil
+		}
+		for _, p := range holders {
+			stored[p] += l.SizeBytes
+		}
+	}
+	var able []plan.PeerID
+	for _, l := range s.Checkpoint.Layers {
+		maker := l.Holders[0] // those that load it later follow
+		if m, _ := s.Member(maker); m.State == Active && !s.Reborn(m) && !slices.Contains(able, maker) {
+			able = append(able, maker)
+		}
+	}
+	if len(able) == 0 {
+		return "", nil
+	}
+	return slices.MinFunc(able, func(a, b plan.PeerID) int { return cmp.Or(cmp.Compare(stored[b], stored[a]), cmp.Compare(a, b)) }), lost
+}
+
+// restores reports whether a peer is to compute a layer of the newest checkpoint again.
+func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
+	if e.Step != s.Checkpoint.Step || e.Generation != s.Checkpoint.Generation {
+		return false
+	}
+	by, lost := Restoration(s)
+	return by == peer && slices.Contains(lost, layer)
+}
+
+// holding returns the holders of a layer that are not gone.
+func (l LayerRef) holding(s State) []plan.PeerID {
+	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
+		m, known := s.Member(p)
+		return !known || m.State == Gone
+	})
 }

@@ -32,7 +32,7 @@ type Author struct {
 //	Shown                  the leader
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
-//	StageSaved             the workers that the plan gives these layers, a substitute, or a salvage
+//	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
@@ -109,10 +109,10 @@ func (by Author) refused(s State, e Entry, who string) error {
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
 // to be with no others than that peer and the stage's holder, by the plan or now. A substitute is the worker in whose place it
-// is. Whom a salvage names has a layer alone.
+// is. Whom a salvage names, or who restores a layer, has it alone.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
-		mine := s.Salvage.has(e.Step, l.Layer, peer) && slices.Equal(l.Holders, []plan.PeerID{peer})
+		mine := (s.Salvage.has(e.Step, l.Layer, peer) || e.restores(s, l.Layer, peer)) && slices.Equal(l.Holders, []plan.PeerID{peer})
 		for r, pipe := range s.Plan.Replicas {
 			for st, place := range pipe.Stages {
 				if s.Substitute.Carrier(place.Peer) != peer || !place.Layers.Contains(l.Layer) {

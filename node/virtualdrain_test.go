@@ -1,0 +1,110 @@
+package node
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// TestADeathBeforeAPausesCheckpointHasCopies: a member leaves, and it or another one is lost while the only copy of its layers in the newest
+// checkpoint is its own: as soon as the log has the checkpoint, as soon as it has the plan that follows, and when that has begun. No step is
+// done again, as with any death.
+func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 4}
+	known := undisturbed(t, size)
+	paused := func(s consensus.State) bool { return s.Ended() && !consensus.Secured(s) }
+	for _, c := range []struct {
+		name   string
+		leaver bool // is lost, and not another one
+		when   func(before, now consensus.State) bool
+	}{
+		{"who leaves, before the plan without it", true, func(_, now consensus.State) bool { return paused(now) }},
+		{"who leaves, after it", true, func(before, now consensus.State) bool { return now.Plan.Generation > before.Plan.Generation }},
+		{"another one, before the plan", false, func(_, now consensus.State) bool { return paused(now) }},
+		{"another one, after it", false, func(before, now consensus.State) bool { return now.Plan.Generation > before.Plan.Generation }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+					return f.truth.reached() >= 14 && s.Checkpoint.Step == 10 && n.self != f.members[0].node().self && at(places["a follower"], n, s)
+				})
+				leaver := l.lost
+				if !c.leaver {
+					l.lost = l.anotherOf(l.before.Plan, leaver)
+				}
+				strike := l.strike(func(s consensus.State) bool { return c.when(l.before, s) })
+				leaver.process.end()
+				struck := <-strike
+				l.kill()
+				l.Logf("%s is lost in generation %d, the checkpoint of step %d, generation %d", l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, struck.Checkpoint.Generation)
+				if consensus.Secured(struck) {
+					l.Errorf("the checkpoint of step %d has its copies: nothing is shown", struck.Checkpoint.Step)
+				}
+				l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
+				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
+				l.lost.join("")
+				for i, err := range l.untilEnded(time.Hour) {
+					if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
+						l.Errorf("node %d: %v", i, err)
+					}
+				}
+				if redone := l.check(); redone != 0 {
+					t.Errorf("%d steps were computed again", redone)
+				}
+			})
+		})
+	}
+}
+
+// anotherOf returns a member with a part in a plan that is neither the founder, nor the one given.
+func (f *fleet) anotherOf(p plan.Plan, not *member) *member {
+	for _, m := range f.members[1:] {
+		if n := m.node(); n != nil && m != not && p.Places(n.self) {
+			return m
+		}
+	}
+	f.Fatal("no other member has a part in the plan")
+	return nil
+}
+
+// at cuts the lost one off as soon as a member's log comes to a state, which it returns.
+func (l *losing) strike(reached func(consensus.State) bool) <-chan consensus.State {
+	found, once := make(chan consensus.State, 1), sync.Once{}
+	ctx := l.Context()
+	for _, m := range l.members {
+		n := m.node()
+		if n == nil {
+			continue
+		}
+		go func() {
+			for ctx.Err() == nil && !l.strikes(n.raft.State(), reached, &once, found) {
+				changed := n.raft.Changed()
+				if l.strikes(n.raft.State(), reached, &once, found) {
+					return
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	return found
+}
+
+// strikes cuts the lost one off if a state is the one that was waited for.
+func (l *losing) strikes(s consensus.State, reached func(consensus.State) bool, once *sync.Once, found chan<- consensus.State) bool {
+	if !reached(s) {
+		return false
+	}
+	once.Do(func() {
+		l.faults.setDown(l.lost.addr(), true)
+		found <- s
+	})
+	return true
+}
