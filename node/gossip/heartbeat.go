@@ -146,6 +146,10 @@ func (b Heartbeat) Encode() []byte {
 		whole := *b.Whole
 		b.Whole = &whole
 	}
+	if b.Cadence != nil {
+		cadence := *b.Cadence
+		b.Cadence = &cadence
+	}
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
 	b.Retained = b.Retained[:min(len(b.Retained), maxStages)]
 	texts, most := b.texts()

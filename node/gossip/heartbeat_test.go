@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
 
@@ -38,6 +39,19 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	}
 	if _, err := decodeHeartbeat([]byte(`{"peer":"a","stages":[` + strings.Repeat("{},", maxStages) + `{}]}`)); !errors.Is(err, errBadMessage) {
 		t.Errorf("more stages than there is room for: %v", err)
+	}
+}
+
+// TestWhatAHeartbeatIsMadeOfStays: numbers are cut in the message alone.
+func TestWhatAHeartbeatIsMadeOfStays(t *testing.T) {
+	cadence, link := holders.Cadence{EveryNanos: maxNanos + 1, Why: holders.ForReplay}, LinkRate{Peer: "b", RTTNanos: maxNanos + 1}
+	b := Heartbeat{Peer: "a", Cadence: &cadence, Links: []LinkRate{link}}
+	sent, err := decodeHeartbeat(b.Encode())
+	if err != nil || sent.Cadence.EveryNanos != maxNanos || sent.Links[0].RTTNanos != maxNanos {
+		t.Errorf("sent is %+v, %v", sent, err)
+	}
+	if cadence.EveryNanos != maxNanos+1 || b.Links[0] != link {
+		t.Errorf("the heartbeat was changed: %+v, %+v", cadence, b.Links[0])
 	}
 }
 
