@@ -251,9 +251,7 @@ func (n *Node) openRooms() {
 	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing}
 	n.replayer = replayer.New(replayer.Config{
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
-		Replays: func(ctx context.Context, by plan.PeerID, g plan.Generation) bool {
-			return generation.AwaitReplays(ctx, n.raft, by, g)
-		},
+		Replays: func(by plan.PeerID, g plan.Generation) bool { return generation.Replays(n.raft.State(), by, g) }, Changed: n.raft.Changed,
 	})
 	stored := n.handover.count(n.store.Chunk)
 	n.links.ServeChunks(func(h plan.Hash) ([]byte, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,30 +31,6 @@ func Replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
 		return true
 	}
 	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0
-}
-
-// logPatience bounds the wait for what another node has read of the log already.
-const logPatience = 2 * time.Second
-
-// AwaitReplays is Replays for as long as the log may be behind here that the member has read.
-func AwaitReplays(ctx context.Context, log interface {
-	State() consensus.State
-	Changed() <-chan struct{}
-}, by plan.PeerID, g plan.Generation,
-) bool {
-	ctx, cancel := context.WithTimeout(ctx, logPatience)
-	defer cancel()
-	for {
-		changed := log.Changed()
-		if Replays(log.State(), by, g) {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
 }
 
 // lostPeers returns whose workers are run in a replay: of those that the salvage has replayed, and of all other members that are
@@ -139,7 +114,8 @@ func (r Parts) replay(ctx context.Context, of plan.Plan, to plan.Step, parts []c
 		}
 		return messages, err
 	})
-	r.Checkpointer.For(p).Fetch(ctx, layersOf(p, lost)) // at once: a worker asks for one after the other
+	_, moments := r.Checkpointer.For(p).Fetch(ctx, layersOf(p, lost)) // at once: a worker asks for one after the other
+	moments()
 	var workers []*pipeline.Worker
 	defer func() {
 		for _, w := range workers {

@@ -152,7 +152,7 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 	author, beats, commits := logOf{r, self}, gossip.NewTracker(), &pipeline.Commits{}
 	keeps := replayer.New(replayer.Config{
 		Self: self, Peers: author, Fetch: m.endpoint.Fetch, Budget: func() int64 { return 64 << 20 },
-		Replays: func(_ context.Context, by plan.PeerID, g plan.Generation) bool { return Replays(r.now(), by, g) },
+		Replays: func(by plan.PeerID, g plan.Generation) bool { return Replays(r.now(), by, g) }, Changed: author.Changed,
 	})
 	m.endpoint.ServeChunks(func(h plan.Hash) ([]byte, error) {
 		if data, ok := keeps.Chunk(h); ok {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
@@ -21,9 +22,9 @@ type Config struct {
 	Peers Peers
 	// Fetch brings chunks from a peer, as link.Endpoint does.
 	Fetch func(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
-	// Replays reports whether the log has a member replay workers of a generation. It waits for a moment for what that member has read of
-	// the log already.
-	Replays func(ctx context.Context, by plan.PeerID, g plan.Generation) bool
+	// Replays reports whether the log has a member replay workers of a generation. The channel of Changed is closed when the log has more.
+	Replays func(by plan.PeerID, g plan.Generation) bool
+	Changed func() <-chan struct{}
 	// Budget returns how many bytes of messages may be kept, when a generation begins.
 	Budget func() int64
 }
@@ -52,6 +53,8 @@ type Replayer struct {
 	beforeBytes int64
 	// answers are the newest ones, whose chunks are still to be fetched.
 	answers []map[plan.Hash][]byte
+	// waiting counts the requests of each peer that wait for the log.
+	waiting map[plan.PeerID]int
 }
 
 const (
@@ -64,6 +67,9 @@ const (
 	newestAnswers = 3
 	// maxLost bounds the peers of one request.
 	maxLost = 1 << 10
+	// logPatience bounds the wait for what another node has read of the log already. So many requests of one peer wait at most.
+	logPatience = 2 * time.Second
+	maxWaiting  = 4
 )
 
 var (
@@ -85,7 +91,7 @@ type answer struct {
 
 // New returns a Replayer that answers requests from now on.
 func New(c Config) *Replayer {
-	r := &Replayer{cfg: c}
+	r := &Replayer{cfg: c, waiting: map[plan.PeerID]int{}}
 	c.Peers.Serve(protocolSent, r.serve)
 	return r
 }
@@ -167,7 +173,7 @@ func (r *Replayer) serve(ctx context.Context, from plan.PeerID, data []byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	if !r.cfg.Replays(ctx, from, q.Generation) {
+	if !r.allowed(ctx, from, q.Generation) {
 		return nil, fmt.Errorf("%w: the log has %s replay nothing of generation %d", errBadRequest, from.Short(), q.Generation)
 	}
 	messages, err := r.sent(q)
@@ -185,6 +191,44 @@ func (r *Replayer) serve(ctx context.Context, from plan.PeerID, data []byte) ([]
 	r.answers = append(r.answers, chunks)
 	r.answers = r.answers[max(0, len(r.answers)-newestAnswers):]
 	return json.Marshal(a)
+}
+
+// allowed reports whether the log has a member replay workers of a generation. The member may have read more of the log than this node,
+// which is waited for where it asks for what is kept here.
+func (r *Replayer) allowed(ctx context.Context, by plan.PeerID, g plan.Generation) bool {
+	if r.cfg.Replays(by, g) {
+		return true
+	}
+	r.mu.Lock()
+	kept := r.log != nil && g == r.generation || r.before != nil && g == r.made
+	waits := kept && r.waiting[by] < maxWaiting
+	if waits {
+		r.waiting[by]++
+	}
+	r.mu.Unlock()
+	if !waits {
+		return false
+	}
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.waiting[by]--; r.waiting[by] == 0 {
+			delete(r.waiting, by)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, logPatience)
+	defer cancel()
+	for {
+		changed := r.cfg.Changed()
+		if r.cfg.Replays(by, g) {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // sent returns the messages that a request names.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
@@ -23,6 +25,7 @@ type member struct {
 	by      plan.PeerID         // may replay generation 3
 	budget  int64
 	replays *Replayer
+	changed chan struct{} // closed when by changes
 }
 
 func (m *member) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
@@ -53,11 +56,12 @@ func (m *member) fetch(_ context.Context, from plan.PeerID, hashes []plan.Hash, 
 func newMembers(peers ...plan.PeerID) members {
 	all := members{}
 	for _, p := range peers {
-		m := &member{all: all, self: p, by: "replays", budget: 64 << 20, lie: func(b []byte) []byte { return b }}
+		m := &member{all: all, self: p, by: "replays", budget: 64 << 20, lie: func(b []byte) []byte { return b }, changed: make(chan struct{})}
 		all[p] = m
 		m.replays = New(Config{
 			Self: p, Peers: m, Fetch: m.fetch, Budget: func() int64 { return m.budget },
-			Replays: func(_ context.Context, by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
+			Replays: func(by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
+			Changed: func() <-chan struct{} { return m.changed },
 		})
 	}
 	return all
@@ -75,6 +79,10 @@ func (nowhere) Receive(context.Context, plan.PeerID, wire.Tag) ([]byte, error) {
 // TestMessagesComeAsTheyWereSent: larger than a chunk too, to the member that the log names and nobody else, and only
 // while they are kept.
 func TestMessagesComeAsTheyWereSent(t *testing.T) {
+	synctest.Test(t, testMessages)
+}
+
+func testMessages(t *testing.T) {
 	all := newMembers("sent", "replays", "other")
 	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}, 2).Keep(nowhere{})
 	payload := make([]byte, chunkBytes+5)
@@ -132,6 +140,46 @@ func TestMessagesComeAsTheyWereSent(t *testing.T) {
 	all["sent"].replays.Forget(12)
 	_, err = ask("replays", 3, 12)
 	wantError(err, replay.ErrNotKept)
+}
+
+// TestWhoHasReadMoreOfTheLogIsWaitedFor: a member asks before the log here names it. It is answered once that does, and refused at once
+// where it asks for what is not kept, or for more at a time.
+func TestWhoHasReadMoreOfTheLogIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newMembers("sent", "early")
+		sent := all["sent"]
+		sent.replays.Begin(plan.Plan{Generation: 3, Start: 10}, 2)
+		begun, took := time.Now(), make(chan time.Duration, maxWaiting+2)
+		ask := func(g plan.Generation) error {
+			_, err := all["early"].replays.Messages(t.Context(), "sent", Request{Generation: g, Step: 11, Lost: []plan.PeerID{"lost"}})
+			took <- time.Since(begun)
+			return err
+		}
+		for range maxWaiting {
+			go func() {
+				if err := ask(3); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		for _, g := range []plan.Generation{2, 3, 4} {
+			if err := ask(g); !errors.Is(err, errBadRequest) {
+				t.Errorf("generation %d: %v", g, err)
+			}
+			if d := <-took; d != 0 {
+				t.Errorf("generation %d: refused after %v, want at once", g, d)
+			}
+		}
+		time.Sleep(logPatience / 2)
+		sent.by = "early"
+		close(sent.changed)
+		for range maxWaiting {
+			if d := <-took; d != logPatience/2 {
+				t.Errorf("answered after %v, want %v", d, logPatience/2)
+			}
+		}
+	})
 }
 
 func FuzzDecode(f *testing.F) {
