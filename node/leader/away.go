@@ -102,7 +102,7 @@ func (v view) unheard() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("this node leads since a restart: waiting up to %v for %s; the plan does without who is not heard of by then", unheardFor, strings.Join(names, " and "))
+	return fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", strings.Join(names, " and "), unheardFor)
 }
 
 // missing plans without the members of the plan that are gone, and anew with those that were started again.

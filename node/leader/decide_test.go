@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 	spared.Members[1].Peer, spared.Members[2].Peer = "b", "c"
 	spared.Members[1].Restarted = true
 	waitsFor := func(name string) verdict {
-		return verdict{Blocked: "this node leads since a restart: waiting up to 3s for " + name + "; the plan does without who is not heard of by then"}
+		return verdict{Blocked: "nothing was heard yet of " + name + ": waiting up to 3s; the plan does without who is not heard of by then"}
 	}
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second

@@ -42,7 +42,7 @@ func describeCadence(b gossip.Heartbeat, asked plan.Step) *api.Cadence {
 		steps := c.Steps(b.StepNanos)
 		text := fmt.Sprintf("one %s, %s", every(steps), c.Why.Text())
 		if c.TookNanos > 0 {
-			text += fmt.Sprintf("; the last one took %s in the background, by which steps lose %s", plan.Time(schedule.Nanos(c.TookNanos)), plan.Time(schedule.Nanos(c.LostNanos)))
+			text += fmt.Sprintf("; the last one took %s in the background, which counts as a loss of %s", plan.Time(schedule.Nanos(c.TookNanos)), plan.Time(schedule.Nanos(c.LostNanos)))
 		}
 		return &api.Cadence{EverySteps: steps, EveryS: float64(steps) * seconds(b.StepNanos), TookS: seconds(c.TookNanos), LostS: seconds(c.LostNanos), Text: text}
 	}

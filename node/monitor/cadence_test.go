@@ -23,7 +23,7 @@ func TestDescribeCadence(t *testing.T) {
 		{"asked for", gossip.Heartbeat{StepNanos: 530e6}, 20, 20, "one every 20 steps (10.60 s), as asked"},
 		{"asked for before a step", gossip.Heartbeat{}, 1, 1, "one every 1 step, as asked"},
 		{"before the first one", gossip.Heartbeat{StepNanos: 530e6, Cadence: &holders.Cadence{EveryNanos: 5e9, LostNanos: 1e6, Why: holders.ForReplay}}, 0, 10, "one every 10 steps (5.30 s), so that a death costs little to replay"},
-		{"measured", gossip.Heartbeat{StepNanos: 530e6, Cadence: &cadence}, 0, 10, "one every 10 steps (5.30 s), so that a death costs little to replay; the last one took 260.00 ms in the background, by which steps lose 15.00 ms"},
+		{"measured", gossip.Heartbeat{StepNanos: 530e6, Cadence: &cadence}, 0, 10, "one every 10 steps (5.30 s), so that a death costs little to replay; the last one took 260.00 ms in the background, which counts as a loss of 15.00 ms"},
 	} {
 		got := describeCadence(c.beat, c.asked)
 		switch {

@@ -14,12 +14,12 @@ import (
 // Log keeps the messages that workers here have sent to other nodes in one generation. Over its budget it forgets
 // the oldest step: a replay needs all steps after the state that it begins with.
 type Log struct {
-	self   plan.PeerID
-	budget int64
+	self plan.PeerID
 
-	mu    sync.Mutex // guards the rest
-	steps map[plan.Step]*sent
-	bytes int64
+	mu     sync.Mutex // guards the rest
+	budget int64
+	steps  map[plan.Step]*sent
+	bytes  int64
 	// first is the oldest step of which nothing was forgotten.
 	first plan.Step
 }

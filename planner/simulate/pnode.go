@@ -9,8 +9,7 @@ func (pnode) Name() string { return "pnode" }
 
 func (pnode) Habits(Constants, Facts) Habits { return Habits{UsefulPermille: 1000, HeedsNotices: true} }
 
-// Saves copies checkpoints in the background, as often as package holders says. What steps lose by that was too little to
-// measure (docs/recovery.md).
+// Saves copies checkpoints in the background, as often as package holders says where steps lose no more by them than it assumes.
 func (pnode) Saves(_ Constants, f Facts, losses holders.Rate) Saving {
 	every := holders.Checkpoint{StateBytes: f.SaveBytes, TookNanos: f.CopyNanos}.Cadence(losses.Between()).EveryNanos
 	return Saving{EveryNanos: every - f.CopyNanos, TookNanos: f.CopyNanos, AtChange: true}
