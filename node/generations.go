@@ -26,10 +26,7 @@ func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	l.monitor.Begin(state)
 	l.ledger.Follow(state.Partings)
 	l.ledger.Plan(state.Plan, state.Reasons)
-	if l.carried.Generation == state.Checkpoint.Generation {
-		l.before = l.carried
-	}
-	l.carried = state.Plan
+	l.restorer.Begin(state)
 	if !state.Plan.Places(l.self) {
 		for _, w := range held {
 			w.Close()

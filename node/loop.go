@@ -34,11 +34,8 @@ type loop struct {
 	rosterEpoch uint64              // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
-	tasks       struct{ rejoin, wish, finish, check, restore single }
-	// carried is the newest plan that this node carried out, before the one that made the newest checkpoint if that is another.
-	carried, before plan.Plan
-	restored        restoration // tried last
-	cutOff          cutOff
+	tasks       struct{ rejoin, wish, finish, check single }
+	cutOff      cutOff
 }
 
 // single runs one thing at a time in the background.
@@ -68,7 +65,10 @@ func newLoop(n *Node) *loop {
 func (l *loop) run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second) // for deadlines; everything else is told
 	defer tick.Stop()
-	defer func() { l.remains.Close() }()
+	defer func() {
+		l.restorer.Stop()
+		l.remains.Close()
+	}()
 	for !l.exit.over {
 		changed := l.raft.Changed()
 		l.follow(ctx)
@@ -123,7 +123,7 @@ func (l *loop) follow(ctx context.Context) {
 	l.monitor.ShowRulings(state)
 	l.followCheckpoint(state)
 	l.forget(state)
-	l.restore(ctx, state)
+	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
 	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
 	if l.generation != nil {
 		l.generation.Follow(state)
@@ -200,37 +200,6 @@ func (l *loop) forget(state consensus.State) {
 		through = min(through, state.Older[0].Step)
 	}
 	l.replayer.Forget(through)
-}
-
-// restore has this node compute layers of the newest checkpoint again that nobody holds any more, where the log names it, unless the plan
-// makes steps: its members have all in memory then. It tries once for what is lost.
-func (l *loop) restore(ctx context.Context, state consensus.State) {
-	by, lost := consensus.Restoration(state)
-	if by != l.self || l.generation != nil && l.monitor.NewestStep() > state.Plan.Start {
-		return
-	}
-	of := state.Plan
-	if of.Generation != state.Checkpoint.Generation {
-		of = l.before
-	}
-	next := restoration{checkpointer.IDOf(state.Checkpoint), fmt.Sprint(lost)}
-	if of.Generation != state.Checkpoint.Generation || next == l.restored {
-		return
-	}
-	l.tasks.restore.start(&l.group, func() {
-		l.log.Info("computing again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost)
-		if err := generation.Restore(ctx, l.parts, of, lost); err != nil && ctx.Err() == nil {
-			l.log.Warn("cannot compute again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost, "cause", err)
-			l.replayer.Fail()
-		}
-	})
-	l.restored = next
-}
-
-// restoration names what of a checkpoint is lost.
-type restoration struct {
-	of     checkpointer.ID
-	layers string
 }
 
 // keep commits the state's checkpoint here on a goroutine of its own, after the one before. given is the newest

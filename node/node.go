@@ -110,6 +110,7 @@ type Node struct {
 	custody      *custody
 	replayer     *replayer.Replayer
 	parts        generation.Parts // what generations need of this node
+	restorer     *generation.Restorer
 	hearsay      *hearsay.Hearsay
 	monitor      *monitor.Monitor
 	api          *api.Server     // nil in a simulation
@@ -265,6 +266,7 @@ func (n *Node) sendHeartbeat() {
 	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
 		b.Kept, b.NoReplay = kept.First, kept.Failed
 	}
+	b.NoRestore = n.restorer.Failed()
 	b.Copying, b.Cadence = n.checkpointer.Copying(), n.checkpointer.Told(b.Generation)
 	switch state := n.raft.State(); {
 	case n.custody.extends > state.Checkpoint.Step:

@@ -276,6 +276,7 @@ func (n *Node) openRooms() {
 		StandIn: func(w plan.WorkerID, step plan.Step) { n.monitor.Interruption.StandIn(w, step, time.Now()) },
 		Watch:   reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,
 	}
+	n.restorer = generation.NewRestorer(&n.parts)
 }
 
 // openSwarm listens where this node was found last, if that is still free, and else where

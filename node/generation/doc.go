@@ -9,6 +9,7 @@
 //     checkpoint.
 //   - Remains: what the workers have left in memory at a generation's end, until the next plan takes it over.
 //     It saves its part of a salvage, and replays the steps of members that are gone.
+//   - Restorer: computes layers of the newest checkpoint again that nobody holds any more.
 //   - Parts: what all of these need of the node. Watch: who hears what happens.
 //
 // A generation ends when its steps are done, when the node has it stopped, or when it cannot go on: loss.go says why. Where the log
@@ -25,7 +26,7 @@
 //   - One that has moments fetched while the first step goes on, until the generation ends.
 //   - One once all workers here have loaded their state: it has copies of that made.
 //   - One that closes the links of a generation that failed.
-//   - One that does what the log wants of the remains.
+//   - One that does what the log wants of the remains, and one that restores lost layers.
 //
 // Those that ask other members, save or replay at the same time are waited for where they begin.
 //

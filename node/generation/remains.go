@@ -18,6 +18,7 @@ import (
 type Remains struct {
 	Parts
 	plan   plan.Plan
+	begun  consensus.State    // the log when the generation began
 	whole  bool               // the generation ended in order, its newest step is saved
 	told   bool               // the others know of it
 	asked  *consensus.Salvage // acted upon
@@ -29,7 +30,7 @@ type Remains struct {
 
 // Remains returns what the generation has left, once it has ended: with err, or in order where that is nil.
 func (g *Generation) Remains(err error) *Remains {
-	r := &Remains{Parts: g.Parts, plan: g.plan, whole: err == nil, held: g.held, cancel: func() {}, done: make(chan struct{})}
+	r := &Remains{Parts: g.Parts, plan: g.plan, begun: g.state, whole: err == nil, held: g.held, cancel: func() {}, done: make(chan struct{})}
 	close(r.done)
 	return r
 }

@@ -2,7 +2,6 @@ package generation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -33,15 +32,19 @@ func Replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
 	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0
 }
 
-// lostPeers returns whose workers are run in a replay: of those that the salvage has replayed, and of all other members that are
-// gone, since they may have sent messages to each other.
-func lostPeers(state consensus.State, p plan.Plan, parts []consensus.SalvagePart) []plan.PeerID {
+// lostPeers returns whose workers are run in a replay of the plan with which begun ends: of those that parts name, and of all other members
+// that are gone, since they may have sent messages to each other. Who was started again after that plan has nothing of it, whatever came
+// since.
+func lostPeers(state, begun consensus.State, parts []consensus.SalvagePart) []plan.PeerID {
+	p := begun.Plan
+	state.PlanEpoch = begun.PlanEpoch
 	return slices.DeleteFunc(p.Peers(), func(peer plan.PeerID) bool {
 		m, ok := state.Member(peer)
+		was, _ := begun.Member(peer)
 		asked := slices.ContainsFunc(parts, func(part consensus.SalvagePart) bool {
 			return p.Has(peer, plan.StageID{Replica: part.Replica, Stage: part.Stage})
 		})
-		return ok && m.State != consensus.Gone && !state.Reborn(m) && !asked
+		return ok && m.State != consensus.Gone && !state.Reborn(m) && m.ProcessEpoch == was.ProcessEpoch && !asked
 	})
 }
 
@@ -51,53 +54,26 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	return r.Parts.replay(ctx, r.plan, s.Step, parts)
+	return r.Parts.replay(ctx, again{of: r.plan, to: s.Step, parts: parts, lost: lostPeers(r.Consensus.State(), r.begun, parts), computed: r.Watch.Replayed})
 }
 
-// Restore computes layers of the newest checkpoint again, which the plan of it made and nobody holds any more, from the checkpoint before,
-// and saves them.
-func Restore(ctx context.Context, p Parts, of plan.Plan, lost []int) error {
-	state := p.Consensus.State()
-	if len(of.Sharded) > 0 {
-		return errors.New("generation: nobody has all of the optimizer state that was in parts")
-	}
-	var parts []consensus.SalvagePart
-	for _, l := range lost {
-		if last := len(parts) - 1; last >= 0 && parts[last].Layers.End == l && of.Replicas[parts[last].Replica].Stages[parts[last].Stage].Layers.Contains(l) {
-			parts[last].Layers.End++
-			continue
-		}
-		id, ok := lostStage(state, of, l)
-		if !ok {
-			return fmt.Errorf("generation: who computed layer %d lives, and does not hold it", l)
-		}
-		parts = append(parts, consensus.SalvagePart{
-			Replica: id.Replica, Stage: id.Stage, Layers: plan.LayerRange{First: l, End: l + 1}, By: p.Self, From: state.Older[0].Step,
-		})
-	}
-	return p.replay(ctx, of, state.Checkpoint.Step, parts)
+// again says which steps are computed again: those of a plan's lost workers up to one, for parts of their state, which are saved after computed
+// was called.
+type again struct {
+	of       plan.Plan
+	to       plan.Step
+	parts    []consensus.SalvagePart
+	lost     []plan.PeerID
+	computed func()
 }
 
-// lostStage returns the stage of a plan with a layer whose member is gone.
-func lostStage(state consensus.State, of plan.Plan, layer int) (plan.StageID, bool) {
-	for r, pipe := range of.Replicas {
-		for s, place := range pipe.Stages {
-			if m, ok := state.Member(place.Peer); place.Layers.Contains(layer) && (!ok || m.State == consensus.Gone) {
-				return plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, true
-			}
-		}
-	}
-	return plan.StageID{}, false
-}
-
-// replay computes the steps of a plan's lost workers again here, up to one, and saves parts of their state.
-func (r Parts) replay(ctx context.Context, of plan.Plan, to plan.Step, parts []consensus.SalvagePart) error {
-	state := r.Consensus.State()
-	p, err := r.Commits.From(parts[0].From, of)
+// replay computes steps again here and saves what is wanted of them.
+func (r Parts) replay(ctx context.Context, a again) error {
+	state, to, lost := r.Consensus.State(), a.to, a.lost
+	p, err := r.Commits.From(a.parts[0].From, a.of)
 	if err != nil {
 		return err
 	}
-	lost := lostPeers(state, p, parts)
 	living := p.Senders(lost, state.Run.Model.Tied())
 	commits, err := r.Commits.UpTo(to, p)
 	if err != nil {
@@ -139,9 +115,9 @@ func (r Parts) replay(ctx context.Context, of plan.Plan, to plan.Step, parts []c
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.Watch.Replayed()
+	a.computed()
 	for _, w := range workers {
-		if err := r.saveReplayed(ctx, w, p, parts); err != nil {
+		if err := r.saveReplayed(ctx, w, p, a.parts); err != nil {
 			return err
 		}
 	}

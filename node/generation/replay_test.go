@@ -11,11 +11,12 @@ import (
 // TestLostPeers: who is gone, was started again, or does not give what it has, is replayed.
 func TestLostPeers(t *testing.T) {
 	p := plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{}}}
-	state := consensus.State{PlanEpoch: 5}
+	state := consensus.State{PlanEpoch: 5} // when the plan began
 	for _, peer := range []plan.PeerID{"a", "b", "c", "d"} {
 		p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer})
 		state.Members = append(state.Members, consensus.Member{Peer: peer, State: consensus.Active, Since: 5})
 	}
+	state.Plan = p
 	for _, c := range []struct {
 		change func(*consensus.State) []consensus.SalvagePart
 		want   []plan.PeerID
@@ -23,6 +24,18 @@ func TestLostPeers(t *testing.T) {
 		{func(*consensus.State) []consensus.SalvagePart { return nil }, nil},
 		{func(s *consensus.State) []consensus.SalvagePart { s.Members[1].State = consensus.Gone; return nil }, []plan.PeerID{"b"}},
 		{func(s *consensus.State) []consensus.SalvagePart { s.Members[2].Since = 6; return nil }, []plan.PeerID{"c"}},
+		{func(s *consensus.State) []consensus.SalvagePart { // and another plan was made since
+			s.Members[2].Since, s.PlanEpoch = 6, 7
+			return nil
+		}, []plan.PeerID{"c"}},
+		{func(s *consensus.State) []consensus.SalvagePart { // it leaves now
+			s.Members[2].ProcessEpoch, s.Members[2].Since, s.Members[2].State = 2, 7, consensus.Draining
+			return nil
+		}, []plan.PeerID{"c"}},
+		{func(s *consensus.State) []consensus.SalvagePart { // as it was, but leaves
+			s.Members[2].Since, s.Members[2].State = 7, consensus.Draining
+			return nil
+		}, nil},
 		{func(s *consensus.State) []consensus.SalvagePart { s.Members = s.Members[:3]; return nil }, []plan.PeerID{"d"}},
 		{func(s *consensus.State) []consensus.SalvagePart {
 			s.Members[1].State = consensus.Gone
@@ -31,8 +44,8 @@ func TestLostPeers(t *testing.T) {
 	} {
 		s := state
 		s.Members = slices.Clone(state.Members)
-		if parts := c.change(&s); !slices.Equal(lostPeers(s, p, parts), c.want) {
-			t.Errorf("lost are %v, want %v", lostPeers(s, p, parts), c.want)
+		if parts := c.change(&s); !slices.Equal(lostPeers(s, state, parts), c.want) {
+			t.Errorf("lost are %v, want %v", lostPeers(s, state, parts), c.want)
 		}
 	}
 }

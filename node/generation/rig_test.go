@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,7 @@ type member struct {
 	stoodIn     []plan.Step // steps that lost members' workers here came to
 	kept        [][2]int    // layers whose state stayed in memory, of how many, by generation
 	salvages    int
+	replays     atomic.Int32 // of salvages
 }
 
 // patience is how long a test waits, in virtual time.
@@ -381,7 +383,7 @@ func (m *member) Retained(stages []gossip.RetainedStage) {
 
 func (m *member) Released() { m.Retained(nil) }
 
-func (m *member) Replayed() {}
+func (m *member) Replayed() { m.replays.Add(1) }
 
 func (m *member) Salvaging(plan.Step) {
 	m.mu.Lock()

@@ -15,6 +15,7 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"step":1099511627777`,
 		`"step":-1`,
 		`"finished":18446744073709551615`,
+		`"no_restore":18446744073709551615`,
 		`"loss":-1`,
 		`"loss":1e300`,
 		`"tokens_per_s":-5`,

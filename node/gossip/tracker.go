@@ -67,7 +67,7 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	if old.Stalled != b.Stalled {
 		stir(t.ends)
 	}
-	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || !slices.Equal(old.Retained, b.Retained) {
+	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || old.NoRestore != b.NoRestore || !slices.Equal(old.Retained, b.Retained) {
 		stir(t.urgent)
 	}
 }
