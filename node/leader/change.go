@@ -19,7 +19,7 @@ const (
 	lackingPlans = 3
 	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
 	copyPatience = 2 * time.Minute
-	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn.
+	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn, as is one that computes it again.
 	leastReturn = 5 * time.Second
 	mostReturn  = time.Minute
 	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
@@ -46,11 +46,17 @@ func (v view) rolledBack() (verdict, bool) {
 	return verdict{Plan: true, Why: why}, v.Checkpoint < v.Plan.Start
 }
 
-// orphaned goes back to an older checkpoint where those that had the newest one left, and no step shows that others have it.
+// orphaned goes back to an older checkpoint where those that had the newest one left, and no step shows that others have it. It waits for a
+// member that computes what is lost again.
 func (v view) orphaned() (verdict, bool) {
-	begun := v.Checkpoint != v.Plan.Start || v.Newest > v.Plan.Start
+	if begun := v.Checkpoint != v.Plan.Start || v.Newest > v.Plan.Start; !v.Orphaned || begun || v.Stall.Fallback == 0 {
+		return verdict{}, false
+	}
 	why := fmt.Sprintf("who had the checkpoint of step %d left before others had all of it", v.Checkpoint)
-	return verdict{Rollback: v.Stall.Fallback, Why: why}, v.Orphaned && !begun && v.Stall.Fallback > 0
+	if v.restoring() {
+		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", why, v.nameOf(v.Restorer), v.Stall.Fallback)}, true
+	}
+	return verdict{Rollback: v.Stall.Fallback, Why: why}, true
 }
 
 // unheld waits for a member to come back that alone held a layer of the newest checkpoint. It waits about as long as it takes to do
@@ -64,7 +70,7 @@ func (v view) unheld() (verdict, bool) {
 	waits := min(max(v.RedoTime, leastReturn), mostReturn)
 	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders))
 	switch {
-	case v.Restorer != "" && v.BrokenFor <= mostReturn:
+	case v.restoring():
 		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.Stall.Fallback)}, true
 	case v.Stall.Fallback == 0:
 		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true

@@ -68,6 +68,9 @@ func TestDecide(t *testing.T) {
 		r.Unheld = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"b"}}
 		return view{Plan: running, Members: alive("a", "c"), Checkpoint: 30, remains: r, Stall: stall{Fallback: fallback}}
 	}
+	orphan := func(restoring time.Duration) view {
+		return view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}, remains: remains{Restorer: "c", RestoringFor: restoring}}
+	}
 	for _, c := range []struct {
 		name string
 		view view
@@ -106,11 +109,13 @@ func TestDecide(t *testing.T) {
 		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20s, the run goes back to step 20"}},
 		{"and no longer", unheld(remains{BrokenFor: 21 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
-		{"longer while another one computes the layer again", unheld(remains{BrokenFor: mostReturn, Restorer: "c"}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 20 on"}},
-		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c"}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
+		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 20 on"}},
+		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c", RestoringFor: mostReturn + 1}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is kept; start a node that holds a copy"}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
-		{"but not once steps show that others have it", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Newest: 31, Stall: stall{Fallback: 20}}, verdict{}},
+		{"but not while another one computes it again", orphan(mostReturn), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},
+		{"for a minute", orphan(mostReturn + 1), verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
+		{"nor once steps show that others have it", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Newest: 31, Stall: stall{Fallback: 20}}, verdict{}},
 		{"then plans from there, before anybody stalls", view{Plan: running, Members: alive("a", "b"), Checkpoint: 20}, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"saves before a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},
 		{"waits for that save", view{Plan: running, Members: leaving(alive("a", "b"), 1), pause: pause{Paused: true, SavePatience: time.Minute}, Newest: 33, Checkpoint: 30}, verdict{}},

@@ -11,7 +11,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// remains describe what is left of a broken generation; zero while it goes on.
+// remains describe what is left of a broken generation; zero while it goes on, but for the restoration of its checkpoint.
 type remains struct {
 	// Layers counts those of the model. Offers are what the members have left of the plan once it is broken, which this
 	// leader has known for BrokenFor.
@@ -30,11 +30,16 @@ type remains struct {
 	Apart map[plan.PeerID]bool
 	// Unheld says which layer of the newest checkpoint no member holds any more, and who did; nil for none.
 	Unheld *consensus.LayerRef
-	// Restorer computes Unheld again, from the checkpoint before, as far as it has not said that it cannot; empty for nobody.
-	Restorer plan.PeerID
+	// Restorer computes layers of the newest checkpoint again that nobody holds any more, broken or not, as far as it has not said that it
+	// cannot; empty for nobody. This leader has known for RestoringFor that they are lost.
+	Restorer     plan.PeerID
+	RestoringFor time.Duration
 	// RedoTime is about how long it takes to do the steps since the newest older checkpoint again.
 	RedoTime time.Duration
 }
+
+// restoring reports whether a member that computes lost layers of the newest checkpoint again is waited for.
+func (r remains) restoring() bool { return r.Restorer != "" && r.RestoringFor <= mostReturn }
 
 // salvageWatch follows what is left of a broken generation. The zero value of all but beats has seen none.
 type salvageWatch struct {
@@ -43,6 +48,8 @@ type salvageWatch struct {
 	// asked counts those that it proposed.
 	broken, salvaged seenSalvage
 	asked            int
+	// lost is when this leader first saw that layers of the newest checkpoint are.
+	lost seenSalvage
 }
 
 // seenSalvage is when a leader first saw a generation broken, or a salvage of it.
@@ -62,21 +69,17 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 
 // look returns what is left of the plan, if it is broken, whose newest step is known.
 func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
+	restorer, restoring := w.restorer(state, now)
 	if !broken {
 		w.broken, w.asked = seenSalvage{}, 0
-		return remains{}
+		return remains{Restorer: restorer, RestoringFor: restoring}
 	}
 	g := state.Plan.Generation
 	r := remains{
 		Layers: state.Run.Model.Layers(), Offers: w.offers(state), BrokenFor: w.broken.since(g, nil, now),
-		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{},
+		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{}, Restorer: restorer, RestoringFor: restoring,
 	}
 	r.Unheld = unheld(state, r.Offers)
-	if by, _ := consensus.Restoration(state); by != "" {
-		if b, _ := w.beats.Last(by); !b.NoReplay {
-			r.Restorer = by
-		}
-	}
 	if len(state.Older) > 0 && newest > state.Older[0].Step {
 		r.RedoTime = time.Duration(newest-state.Older[0].Step) * min(w.beats.StepTime(state.Plan), slowStep)
 	}
@@ -99,6 +102,21 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 		}
 	}
 	return r
+}
+
+// restorer returns who computes lost layers of the newest checkpoint again, unless it has said that it cannot, and for how long they have
+// been lost.
+func (w *salvageWatch) restorer(state consensus.State, now time.Time) (plan.PeerID, time.Duration) {
+	by, _ := consensus.Restoration(state)
+	if by == "" {
+		w.lost = seenSalvage{}
+		return "", 0
+	}
+	since := w.lost.since(state.Checkpoint.Generation, nil, now)
+	if b, _ := w.beats.Last(by); b.NoRestore == state.Checkpoint.Step {
+		return "", since
+	}
+	return by, since
 }
 
 // offers returns what the members of the plan that live say that they have left. It takes nobody's word on stages that

@@ -1,0 +1,50 @@
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// TestWhoRestoresIsKnownWhetherThePlanIsBrokenOrNot: until it says that it cannot, of this checkpoint; the time counts on whoever it is.
+func TestWhoRestoresIsKnownWhetherThePlanIsBrokenOrNot(t *testing.T) {
+	layer := func(l int, holders ...plan.PeerID) consensus.LayerRef {
+		return consensus.LayerRef{Layer: l, SizeBytes: 1, Holders: holders}
+	}
+	state := consensus.State{
+		Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
+		Members:    []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: consensus.Gone, Reason: consensus.ReasonLeft}, {Peer: "c", State: consensus.Active}},
+		Checkpoint: consensus.Checkpoint{Step: 30, Generation: 2, Layers: []consensus.LayerRef{layer(0, "a"), layer(1, "b"), layer(2, "c")}},
+		Older:      []consensus.Checkpoint{{Step: 20, Generation: 2, Layers: []consensus.LayerRef{layer(0, "a"), layer(1, "b", "c"), layer(2, "c")}}},
+		Plan:       plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "c"}}}}},
+	}
+	whole := state
+	whole.Members = []consensus.Member{state.Members[0], {Peer: "b", State: consensus.Active}, state.Members[2]}
+	now := time.Now()
+	w := salvageWatch{beats: gossip.NewTracker()}
+	for _, c := range []struct {
+		name   string
+		state  consensus.State
+		broken bool
+		cannot plan.Step
+		by     plan.PeerID
+		since  time.Duration
+	}{
+		{"nothing is lost", whole, false, 0, "", 0},
+		{"who had a layer has left", state, false, 0, "c", 0},
+		{"the plan breaks", state, true, 0, "c", time.Second},
+		{"another checkpoint could not be restored", state, true, 20, "c", 2 * time.Second},
+		{"this one cannot", state, true, 30, "", 3 * time.Second},
+		{"nothing is lost any more", whole, true, 0, "", 0},
+		{"it is lost again", state, false, 0, "c", 0},
+	} {
+		w.beats.Note(gossip.Heartbeat{Peer: "c", Generation: 3, NoRestore: c.cannot}, now)
+		if r := w.look(c.state, 30, c.broken, now); r.Restorer != c.by || r.RestoringFor != c.since {
+			t.Errorf("%s: %q restores, lost for %v, want %q and %v", c.name, r.Restorer, r.RestoringFor, c.by, c.since)
+		}
+		now = now.Add(time.Second)
+	}
+}
