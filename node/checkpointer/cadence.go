@@ -125,7 +125,7 @@ func stateBytes(p plan.Plan, of consensus.Checkpoint) (most int64) {
 	for _, place := range p.Replicas[0].Stages { // the others do not save
 		bytes := int64(0)
 		for _, l := range of.Layers {
-			if place.Layers.First <= l.Layer && l.Layer < place.Layers.End {
+			if place.Layers.Contains(l.Layer) {
 				bytes += l.SizeBytes
 			}
 		}

@@ -202,7 +202,7 @@ func unheld(state consensus.State, offers []offer) *consensus.LayerRef {
 		has := func(o offer) bool {
 			return !o.Replay && o.reaches(state.Checkpoint.Step) && state.Plan.At(o.StageID).Layers.Contains(l.Layer)
 		}
-		if !heldByAny(state, l) && !slices.ContainsFunc(offers, has) {
+		if len(l.Holding(state)) == 0 && !slices.ContainsFunc(offers, has) {
 			return &l
 		}
 	}
@@ -212,15 +212,7 @@ func unheld(state consensus.State, offers []offer) *consensus.LayerRef {
 // held reports whether each of some layers of the newest checkpoint has a holder that is not gone.
 func held(state consensus.State, layers plan.LayerRange) bool {
 	return !slices.ContainsFunc(state.Checkpoint.Layers, func(l consensus.LayerRef) bool {
-		return layers.Contains(l.Layer) && !heldByAny(state, l)
-	})
-}
-
-// heldByAny reports whether a layer of a checkpoint has a holder that is not gone.
-func heldByAny(state consensus.State, l consensus.LayerRef) bool {
-	return slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
-		m, known := state.Member(p)
-		return known && m.State != consensus.Gone
+		return layers.Contains(l.Layer) && len(l.Holding(state)) == 0
 	})
 }
 

@@ -274,7 +274,7 @@ func Secured(s State) bool {
 
 // secures reports whether a layer of the checkpoint is held twice, or as often as it can be.
 func (c Checkpoint) secures(s State, l LayerRef) bool {
-	if len(l.holding(s)) > 1 {
+	if len(l.Holding(s)) > 1 {
 		return true
 	}
 	for r, pipe := range s.Plan.Replicas {
@@ -296,7 +296,7 @@ func (c Checkpoint) secures(s State, l LayerRef) bool {
 // checkpoint who holds most of the lost layers in the older one. There is nobody where nothing is lost, or some of it in both.
 func Restoration(s State) (by plan.PeerID, lost []int) {
 	for _, l := range s.Checkpoint.Layers {
-		if len(l.holding(s)) == 0 {
+		if len(l.Holding(s)) == 0 {
 			lost = append(lost, l.Layer)
 		}
 	}
@@ -308,7 +308,7 @@ func Restoration(s State) (by plan.PeerID, lost []int) {
 		if !slices.Contains(lost, l.Layer) {
 			continue
 		}
-		holders := l.holding(s)
+		holders := l.Holding(s)
 		if len(holders) == 0 {
 			return "", nil
 		}
@@ -338,8 +338,8 @@ func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
 	return by == peer && slices.Contains(lost, layer)
 }
 
-// holding returns the holders of a layer that are not gone.
-func (l LayerRef) holding(s State) []plan.PeerID {
+// Holding returns the holders of a layer that are not gone.
+func (l LayerRef) Holding(s State) []plan.PeerID {
 	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
 		m, known := s.Member(p)
 		return !known || m.State == Gone
