@@ -174,7 +174,7 @@ func MinimalWarmups(c Costs, caps []int) (warmups []int, period Nanos, err error
 	low, high := c.Floor(), c.Floor()+c.prefix()[len(c.Stages)] // at high every warm-up is 0
 	for low < high {
 		mid := low + (high-low)/2
-		if fits(c.warmups(mid), caps) {
+		if c.fits(mid, caps) {
 			high = mid
 		} else {
 			low = mid + 1
@@ -202,9 +202,15 @@ func (c Costs) warmups(p Nanos) []int {
 	return w
 }
 
-func fits(warmups, caps []int) bool {
-	for r := range caps {
-		if warmups[r]+1 > caps[r] {
+// fits reports whether the warm-ups of period p are less than the caps; nil caps are no limit.
+func (c Costs) fits(p Nanos, caps []int) bool {
+	if caps == nil {
+		return true
+	}
+	n := len(c.Stages)
+	d := DemandOf(c.Stages[n-1], p)
+	for r := n - 2; r >= 0; r-- {
+		if d = d.Before(c.Stages[r], c.Boundaries[r], p); d.Warmup >= caps[r] {
 			return false
 		}
 	}

@@ -154,7 +154,7 @@ func TestMinimalWarmupsUnderCaps(t *testing.T) {
 		if c.Period(w) > p {
 			t.Fatalf("%+v: %v has period %d, promised was %d", c, w, c.Period(w), p)
 		}
-		if p > c.Floor() && fits(c.warmups(p-1), caps) {
+		if p > c.Floor() && c.fits(p-1, caps) {
 			t.Fatalf("%+v caps %v: period %d would fit, got %d", c, caps, p-1, p)
 		}
 		const micros = 840 // a multiple of every depth up to 8, so that cycles are whole

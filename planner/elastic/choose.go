@@ -3,6 +3,7 @@ package elastic
 import (
 	"slices"
 
+	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
@@ -22,8 +23,14 @@ func Choose(p Problem) (Decision, error) {
 func (p Problem) solve(codecs []plan.Codec) (Decision, error) {
 	s := newSolver(p, codecs)
 	best, err := s.plain()
-	if err != nil {
+	switch {
+	case err != nil:
 		return Decision{}, err
+	case best != nil && best.Period <= s.costs.Floor():
+		return *best, nil
+	}
+	for i, st := range p.Stages {
+		s.open(i, newFrontier(st.Layers))
 	}
 	for _, ahead := range []bool{false, true} {
 		if best != nil && best.Period <= s.costs.Floor() {
@@ -45,23 +52,28 @@ type solver struct {
 	codecs []plan.Codec
 	costs  schedule.Costs // with nothing recomputed but what is given
 	// frontiers hold by stage what it may recompute, all the options by stage, point of the frontier
-	// and layers ahead, choices the options that may be taken now.
+	// and layers ahead, choices the options that may be taken now. Until recompute they have point 0 alone.
 	frontiers    []frontier
 	all, choices [][][]option
 }
 
 func newSolver(p Problem, codecs []plan.Codec) *solver {
-	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs)}
-	for i, st := range p.Stages {
-		s.frontiers = append(s.frontiers, newFrontier(st.Layers))
-		var options [][]option
-		for point := range s.frontiers[i] { // the last stage waits for no gradient
-			options = append(options, p.optionsAt(st, s.frontiers[i], point, i < len(p.Stages)-1))
-		}
-		s.all = append(s.all, options)
+	n := len(p.Stages)
+	s := &solver{p: p, codecs: codecs, costs: p.Costs(codecs), frontiers: make([]frontier, n), all: make([][][]option, n)}
+	for i := range p.Stages {
+		s.open(i, make(frontier, 1))
 	}
 	s.choices = s.all
 	return s
+}
+
+// open has the options of a stage at the points of a frontier. The last stage waits for no gradient.
+func (s *solver) open(i int, f frontier) {
+	s.frontiers[i] = f
+	s.all[i] = make([][]option, len(f))
+	for point := range f {
+		s.all[i][point] = s.p.optionsAt(s.p.Stages[i], f, point, i < len(s.p.Stages)-1)
+	}
 }
 
 // plain decides with nothing recomputed; nil when that does not fit.
@@ -117,6 +129,7 @@ func (s *solver) recompute(ahead bool) *Decision {
 // it: late messages, and recomputation ahead of the gradient.
 func (s *solver) decision(period schedule.Nanos, picks []option) *Decision {
 	d := &Decision{Period: period, Codecs: s.codecs, Exposed: make([]schedule.Nanos, len(s.codecs)), Ahead: make([]int, len(picks))}
+	d.Rooms, d.Recompute = make([]Room, 0, len(picks)), make([][]model.Recompute, 0, len(picks))
 	d.Costs = s.running(picks)
 	d.Warmups = d.Costs.WarmupsFor(period)
 	d.Bound = s.p.bound(*d)

@@ -152,9 +152,10 @@ func Within(p Problem, period schedule.Nanos) []int {
 
 // reachable reports whether some cut has at most that period.
 func (p Problem) reachable(period schedule.Nanos) bool {
-	reach := p.start()
+	reach, next := p.start(), make([]bool, p.layers()+1)
 	for d := range p.Devices {
-		reach = p.extend(d, reach, period)
+		p.extend(d, reach, next, period)
+		reach, next = next, reach
 	}
 	return reach[p.layers()]
 }
@@ -165,12 +166,12 @@ func (p Problem) start() []bool {
 	return reach
 }
 
-// extend returns the cuts that can follow device d when reach are those before it. The
+// extend fills next with the cuts that can follow device d when reach are those before it. The
 // furthest end of a range grows with its start, so one sweep is enough. (Packing each
 // device as full as it gets is not exact: it may leave a later, weaker device, which
 // must hold one layer, with a layer that is too large for it.)
-func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
-	next := make([]bool, len(reach))
+func (p Problem) extend(d int, reach, next []bool, period schedule.Nanos) {
+	clear(next)
 	limit := p.layers() - (len(p.Devices) - 1 - d) // one layer for each device after d
 	dev := p.Devices[d]
 	slots := int64(dev.InFlight)
@@ -187,7 +188,6 @@ func (p Problem) extend(d int, reach []bool, period schedule.Nanos) []bool {
 			next[end] = p.boundary(d, end) <= period
 		}
 	}
-	return next
 }
 
 // best chooses among the cuts with at most that period.
@@ -195,14 +195,15 @@ func (p Problem) best(period schedule.Nanos) []int {
 	n, layers := len(p.Devices), p.layers()
 	const never = schedule.Nanos(-1)
 	// rest[d][x]: the least time for layers x and on from device d on.
-	rest := make([][]schedule.Nanos, n+1)
-	to := make([][]int, n)
-	rest[n] = make([]schedule.Nanos, layers+1)
+	rest, to := make([][]schedule.Nanos, n+1), make([][]int, n)
+	times, cuts := make([]schedule.Nanos, (n+1)*(layers+1)), make([]int, n*(layers+1))
+	rest[n], times = times[:layers+1], times[layers+1:]
 	for x := range layers {
 		rest[n][x] = never
 	}
 	for d := n - 1; d >= 0; d-- {
-		rest[d], to[d] = make([]schedule.Nanos, layers+1), make([]int, layers+1)
+		rest[d], times = times[:layers+1], times[layers+1:]
+		to[d], cuts = cuts[:layers+1], cuts[layers+1:]
 		for x := range layers + 1 {
 			rest[d][x] = never
 			if x < d { // the devices before need a layer each
@@ -229,7 +230,7 @@ func (p Problem) best(period schedule.Nanos) []int {
 
 // noFit names the device at which the layers that are left do not fit.
 func (p Problem) noFit(period schedule.Nanos) error {
-	reach, last := p.start(), len(p.Devices)-1
+	reach, next, last := p.start(), p.start(), len(p.Devices)-1
 	for d := range p.Devices {
 		first := 0 // the furthest that the devices before d come, d itself not counted
 		for x := range p.layers() {
@@ -241,7 +242,8 @@ func (p Problem) noFit(period schedule.Nanos) error {
 		if d == last {
 			end = p.layers()
 		}
-		reach = p.extend(d, reach, period)
+		p.extend(d, reach, next, period)
+		reach, next = next, reach
 		if d == last || !slices.Contains(reach, true) {
 			return p.lack(d, first, end)
 		}
