@@ -24,7 +24,6 @@ func (l *loop) switchTo(ctx context.Context, state consensus.State) {
 	held := l.remains.HandOver(state.Plan)
 	l.remains, l.completed = nil, false
 	l.monitor.Begin(state)
-	l.ledger.Follow(state.Partings)
 	l.ledger.Plan(state.Plan, state.Reasons)
 	l.restorer.Begin(state)
 	if !state.Plan.Places(l.self) {

@@ -115,6 +115,9 @@ func (l *loop) follow(ctx context.Context) {
 	me, member := state.Member(l.self)
 	current := member && me.ProcessEpoch == l.epoch
 	l.followLineage(ctx, state)
+	if current { // the log is here up to its end
+		l.ledger.Follow(state.Partings)
+	}
 	// A plan from before this process started is not carried out.
 	if state.Plan.Generation > l.followed && current && !state.Reborn(me) {
 		l.followed = state.Plan.Generation

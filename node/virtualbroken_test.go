@@ -174,7 +174,7 @@ func (f *fleet) rewrite(dir string, change func(*ledger.Contents)) string {
 		r.Step(*e.Work, e.Commit)
 	}
 	for _, told := range c.Told {
-		r.Told(told.By, ledger.Word{Commits: []ledger.Committed{told.Committed}})
+		r.Told(told.By, ledger.Word{Commits: []ledger.Committed{told.Committed}}, nil)
 	}
 	if err := r.Close(); err != nil {
 		f.Fatal(err)

@@ -12,8 +12,11 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// errBadWord is wrapped by errors about an answer that is not taken.
-var errBadWord = errors.New("hearsay: bad answer")
+var (
+	// errBadWord is wrapped by errors about an answer that is not taken, errBadQuestion by those about a question.
+	errBadWord     = errors.New("hearsay: bad answer")
+	errBadQuestion = errors.New("hearsay: bad question")
+)
 
 // statement holds what one member told, checked by view.check.
 type statement struct {

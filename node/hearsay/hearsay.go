@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	protocolCommits = "/pnode/commits/1"
+	protocolCommits = "/pnode/commits/2"
 	// every is the time between two rounds of questions, which doubles up to longest while they bring nothing.
 	every   = time.Second
 	longest = 8 * time.Second
@@ -70,16 +70,34 @@ type Hearsay struct {
 	givenUp int
 }
 
+// question asks a member for the commits after a position. Lineage is of the log of whoever asks: where a recovery parted it from the
+// member's log, both have generations of the same numbers, of which nothing is told.
+type question struct {
+	After   ledger.Position `json:"after"`
+	Lineage plan.Partings   `json:"lineage,omitempty"`
+}
+
+// decodeQuestion reads the question of a member.
+func decodeQuestion(b []byte) (q question, err error) {
+	if err = strict.Decode(b, &q); err == nil && len(q.Lineage) > plan.MaxPartings {
+		err = fmt.Errorf("%d recoveries, at most %d", len(q.Lineage), plan.MaxPartings)
+	}
+	if err != nil {
+		return question{}, fmt.Errorf("%w: %w", errBadQuestion, err)
+	}
+	return q, nil
+}
+
 // New returns the Hearsay of a node, which answers others from now on. Its ledger says how far it has come.
 func New(c Config) *Hearsay {
 	h := &Hearsay{cfg: c, turn: make(chan struct{}, 1)}
 	h.at = c.Ledger.End()
 	c.Peers.Serve(protocolCommits, func(_ context.Context, _ plan.PeerID, request []byte) ([]byte, error) {
-		var after ledger.Position
-		if err := strict.Decode(request, &after); err != nil {
-			return nil, fmt.Errorf("hearsay: bad question: %w", err)
+		q, err := decodeQuestion(request)
+		if err != nil {
+			return nil, err
 		}
-		return json.Marshal(c.Ledger.Since(after))
+		return json.Marshal(c.Ledger.Since(q.After, q.Lineage))
 	})
 	return h
 }
@@ -174,7 +192,7 @@ func (h *Hearsay) lacks(s consensus.State) bool {
 // round asks members one after the other until two have told of the next commits, or one of so many as can be had, and writes
 // down what may be; the caller has the turn.
 func (h *Hearsay) round(ctx context.Context, s consensus.State) {
-	v := viewOf(s, h.cfg.Ledger.PlanOf)
+	v, of := viewOf(s, h.cfg.Ledger.PlanOf), h.cfg.Ledger.Lineage()
 	asked := []plan.PeerID{h.cfg.Self, ""}
 	var told []statement
 	for _, p := range slices.Concat([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers(), h.cfg.Living()) {
@@ -182,7 +200,7 @@ func (h *Hearsay) round(ctx context.Context, s consensus.State) {
 			continue
 		}
 		asked = append(asked, p)
-		if said, err := h.ask(ctx, v, p); err != nil {
+		if said, err := h.ask(ctx, v, p, of); err != nil {
 			h.cfg.Log.Debug("ask for commits", "peer", p, "cause", err)
 		} else if len(said.word.Commits) > 0 {
 			told = append(told, said)
@@ -197,21 +215,21 @@ func (h *Hearsay) round(ctx context.Context, s consensus.State) {
 			h.told = first
 		}
 	}
-	h.write(told, v.accept(h.at, told))
+	h.write(told, v.accept(h.at, told), of)
 }
 
-func (h *Hearsay) ask(ctx context.Context, v view, p plan.PeerID) (statement, error) {
+func (h *Hearsay) ask(ctx context.Context, v view, p plan.PeerID, of plan.Partings) (statement, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	reply, err := h.cfg.Peers.Ask(ctx, p, protocolCommits, h.at)
+	reply, err := h.cfg.Peers.Ask(ctx, p, protocolCommits, question{h.at, of})
 	if err != nil {
 		return statement{}, err
 	}
 	return v.decode(p, h.at, reply)
 }
 
-// write puts what was told up to a position into the ledger; the caller has the turn.
-func (h *Hearsay) write(told []statement, last ledger.Position) {
+// write puts what was told up to a position into the ledger of a lineage; the caller has the turn.
+func (h *Hearsay) write(told []statement, last ledger.Position, of plan.Partings) {
 	for _, s := range told {
 		part := s.only(h.at, last)
 		for _, c := range part.Commits {
@@ -221,7 +239,7 @@ func (h *Hearsay) write(told []statement, last ledger.Position) {
 			h.top = max(h.top, c.Step)
 		}
 		if len(part.Commits) > 0 && h.again <= mostAgain {
-			h.cfg.Ledger.Told(s.by, part)
+			h.cfg.Ledger.Told(s.by, part, of)
 		}
 	}
 	h.at = last

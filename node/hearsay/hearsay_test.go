@@ -262,10 +262,11 @@ func TestAFloodIsBounded(t *testing.T) {
 	w := x.enter("w", dir)
 	x.begin(planOf(1000, 9000, "a", "b"))
 	x.answers["a"] = func(request []byte) ([]byte, error) {
-		var after ledger.Position
-		if err := json.Unmarshal(request, &after); err != nil {
+		q, err := decodeQuestion(request)
+		if err != nil {
 			return nil, err
 		}
+		after := q.After
 		g := max(after.Generation, 1)
 		if after.Step >= ledger.MaxWord {
 			g, after.Step = g+1, 0
@@ -348,4 +349,35 @@ func TestTheStepsOfTheLineageThatCounts(t *testing.T) {
 			t.Errorf("%v, %d steps, discarded %v", r.Err(), r.Steps, r.Discarded)
 		}
 	})
+}
+
+// TestALateComerInANewLineage: the founder, which has not heard of a recovery yet, made a generation of a number that the run made again
+// without it. One that joins the recovered run is told nothing of that, whoever else has it too.
+func TestALateComerInANewLineage(t *testing.T) {
+	x, dir := newTown(t), t.TempDir()
+	for _, p := range []plan.PeerID{"a", "b", "c", "e"} {
+		x.enter(p, t.TempDir())
+	}
+	old := map[plan.PeerID]*ledger.Recorder{"a": x.ledgers["a"], "e": x.ledgers["e"]}
+	all := x.ledgers
+	x.begin(planOf(1, 0, "a", "b"))
+	x.train(4)
+	x.ledgers = old
+	x.begin(planOf(2, 4, "a", "e")) // by the log of before
+	x.train(9)
+	x.ledgers = map[plan.PeerID]*ledger.Recorder{"b": all["b"], "c": all["c"]}
+	x.state.Partings = plan.Partings{{Recovery: "r", Generation: 1}}
+	for _, l := range x.ledgers {
+		l.Follow(x.state.Partings)
+	}
+	x.begin(planOf(2, 4, "b", "c"))
+	x.train(8)
+	d := x.enter("d", dir)
+	x.ledgers["d"].Follow(x.state.Partings)
+	x.begin(planOf(3, 8, "a", "e")) // which are in the roster again, and have not followed yet: they are asked first
+	for d.look(t.Context(), true) {
+	}
+	if r := x.audit(dir); r.Err() != nil || r.Steps != 8 || r.Lost != 0 {
+		t.Errorf("%v: %+v", r.Err(), r)
+	}
 }

@@ -57,7 +57,7 @@ func told(r *Recorder, p plan.Plan, by plan.PeerID, first, last plan.Step, more 
 	for s := first; s <= last; s++ {
 		w.Commits = append(w.Commits, Committed{p.Generation, CommitOf(s, 3+1/float64(s)+more, 1)})
 	}
-	r.Told(by, w)
+	r.Told(by, w, r.Lineage())
 }
 
 func TestAudit(t *testing.T) {

@@ -33,7 +33,7 @@ func TestARecoveredRun(t *testing.T) {
 		if times, back := r.GivenUp(); r.End() != (Position{1, 6}) || back != r.End() || times != 1 {
 			t.Errorf("the end is %v, given up %d times: want what both lineages share", r.End(), times)
 		}
-		if w := r.Since(Position{1, 5}); len(w.Commits) != 1 || w.Commits[0].Generation != 1 {
+		if w := r.Since(Position{1, 5}, r.Lineage()); len(w.Commits) != 1 || w.Commits[0].Generation != 1 {
 			t.Errorf("others are told of %v", w.Commits)
 		}
 		r.Follow(recovered) // nothing more

@@ -141,15 +141,20 @@ func (m *memory) heard(c Committed) {
 	}
 }
 
-// since returns the oldest commits after a position that this node's own workers took.
-func (m *memory) since(after Position) Word {
+// since returns the oldest commits after a position that this node's own workers took, of the generations that its log shares with one
+// of a lineage.
+func (m *memory) since(after Position, of plan.Partings) Word {
 	i, found := slices.BinarySearchFunc(m.commits, after, func(c Committed, p Position) int { return c.Position().Compare(p) })
 	if found {
 		i++
 	}
 	var w Word
 	size := 0
+	shared, parted := m.lineage.Since(of)
 	for _, c := range m.commits[i:min(len(m.commits), i+MaxWord)] {
+		if parted && c.Generation > shared {
+			break // another plan has the number there
+		}
 		p, known := m.plans[c.Generation]
 		if !known {
 			continue
@@ -179,11 +184,19 @@ func (r *Recorder) GivenUp() (times int, back Position) {
 	return r.memory.givenUp, r.memory.back
 }
 
-// Since returns the oldest commits after a position that this node's own workers took, at most MaxWord of them.
-func (r *Recorder) Since(after Position) Word {
+// Lineage returns which lineage the log is of whose steps are recorded.
+func (r *Recorder) Lineage() plan.Partings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.memory.since(after)
+	return slices.Clone(r.memory.lineage)
+}
+
+// Since returns the oldest commits after a position that this node's own workers took, at most MaxWord of them. Whoever asks has a log of
+// some lineage: commits of generations that it does not share with this node's log are left out.
+func (r *Recorder) Since(after Position, of plan.Partings) Word {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.memory.since(after, of)
 }
 
 // PlanOf returns the plan of a generation, where this node learned it from the log.
@@ -194,10 +207,14 @@ func (r *Recorder) PlanOf(g plan.Generation) (p plan.Plan, ok bool) {
 	return p, ok
 }
 
-// Told records commits that a member told of, with the plans of them that the log has not told here.
-func (r *Recorder) Told(by plan.PeerID, w Word) {
+// Told records commits that a member told of, with the plans of them that the log has not told here. They were asked for while the log
+// was of some lineage: where it is of another one by now, nothing is recorded.
+func (r *Recorder) Told(by plan.PeerID, w Word, of plan.Partings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, parted := r.memory.lineage.Since(of); parted {
+		return
+	}
 	var b []byte
 	for _, p := range w.Plans {
 		if known, ok := r.memory.plans[p.Generation]; ok && digestOf(known) == digestOf(p) || r.memory.told[p.Generation][digestOf(p)] {

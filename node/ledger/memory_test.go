@@ -28,7 +28,7 @@ func TestWhatOthersMayAskFor(t *testing.T) {
 			{2, 6}:                 {{3, 9}, {3, 8 + MaxWord}},
 			{3, 9 + 2*MaxWord - 1}: {{3, 9 + 2*MaxWord}, {3, 9 + 2*MaxWord}},
 		} {
-			w := r.Since(after)
+			w := r.Since(after, nil)
 			first, last := w.Commits[0].Position(), w.Commits[len(w.Commits)-1].Position()
 			if first != want[0] || last != want[1] {
 				t.Errorf("after %v: %v to %v, want %v", after, first, last, want)
@@ -39,7 +39,7 @@ func TestWhatOthersMayAskFor(t *testing.T) {
 				}
 			}
 		}
-		if got := r.Since(r.End()); len(got.Commits) != 0 || r.End() != (Position{3, 9 + 2*MaxWord}) {
+		if got := r.Since(r.End(), nil); len(got.Commits) != 0 || r.End() != (Position{3, 9 + 2*MaxWord}) {
 			t.Errorf("after the end, %v, there are %d commits", r.End(), len(got.Commits))
 		}
 		if _, ok := r.PlanOf(2); !ok {
