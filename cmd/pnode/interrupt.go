@@ -76,8 +76,11 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 			i.mu.Lock()
 			kill, drain := i.kill, i.drain
 			i.mu.Unlock()
-			if drain != nil {
+			switch {
+			case drain != nil:
 				fmt.Fprintf(stderr, "\npnode: ending at once. Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step %d at the oldest\n", drain.Message, drain.Step)
+			case i.saves.Load():
+				fmt.Fprint(stderr, "\npnode: ending at once. Given up: the checkpoint that was to be made now. Steps since the newest one are made again, unless other nodes have them\n")
 			}
 			if kill != nil {
 				kill()

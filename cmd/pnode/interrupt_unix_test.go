@@ -56,6 +56,24 @@ func TestFirstInterruptCancelsSecondEnds(t *testing.T) {
 	<-killed
 }
 
+// TestWhatASecondInterruptGivesUp: before a node has begun its way out the end costs what no checkpoint has.
+func TestWhatASecondInterruptGivesUp(t *testing.T) {
+	stderr, exited := make(lines, 1), make(chan int, 1)
+	i := &interrupts{exit: func(code int) { exited <- code }}
+	i.saves.Store(true)
+	_, stop := i.watch(t.Context(), stderr)
+	defer stop()
+	for _, want := range []string{"with a checkpoint; interrupt again", "Given up: the checkpoint"} {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if line := <-stderr; !strings.Contains(line, want) {
+			t.Errorf("said %q, want %q", line, want)
+		}
+	}
+	<-exited
+}
+
 // TestTheSystemsSignalsHaveATime: what the system kills has the time that --grace says, whoever presses Ctrl-C waits.
 func TestTheSystemsSignalsHaveATime(t *testing.T) {
 	i := &interrupts{}

@@ -99,7 +99,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join --threads all", exitUsage, "--threads \"all\": want a whole number"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
-		{"train --resume --micros 4", exitUsage, "--micros cannot be given with --resume"},
+		{"train --resume --micros 4", exitUsage, "--micros cannot be given with --resume: a run's specification is fixed when it starts; only --steps, --dir"},
 		{"train --resume --print-config", exitUsage, "--print-config shows the settings of a new run"},
 		{"train --listen 192.0.2.7:0", exitUsage, "pnode: --listen is 192.0.2.7:0: want an address of this machine: none, as in :4001, for every interface"},
 		{"train --trace /no/such/t.json", exitUsage, "pnode: --trace is /no/such/t.json: no such file or directory; name a file in a folder that is there"},

@@ -129,7 +129,7 @@ func (c Config) refuseFixed(given func(key string) bool) error {
 		fixed = append(fixed[:most:most], fmt.Sprintf("%d more settings", more))
 		fixed = append(fixed[:most-1], fixed[most-1]+" and "+fixed[most])
 	}
-	var free []string
+	free := []string{"--steps"}
 	for _, key := range nodeKeys {
 		if key != "resume" {
 			free = append(free, flagOf(key))

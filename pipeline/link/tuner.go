@@ -444,7 +444,9 @@ func (t *tuner) judge(goodput int64, limited bool) {
 	}
 	switch {
 	case keep && moving:
-		t.why = fmt.Sprintf("%s over %v against %s over %v", plan.Bandwidth(goodput), t.trial.over, plan.Bandwidth(t.goodput), t.using.over)
+		if t.why = ""; t.goodput > 0 { // else nothing was sent over the one before
+			t.why = fmt.Sprintf("%s over %v against %s over %v", plan.Bandwidth(goodput), t.trial.over, plan.Bandwidth(t.goodput), t.using.over)
+		}
 		t.failWay(t.using.over, true)
 		t.move(t.trial, goodput)
 		t.try(limited)

@@ -194,6 +194,14 @@ func TestWhyATransportWasLeft(t *testing.T) {
 			t.Errorf("uses %v, since %q, want %q", s.using.over, s.why, why)
 		}
 	}
+	idle := newWorld(newTuner(1), plan.TCP, plan.QUIC).with(plan.TCP, 1e6, 1e6).with(plan.QUIC, 1e6, 1e6)
+	for idle.idle = true; !idle.tuner.tryingWay(); {
+		idle.run(1)
+	}
+	idle.idle = false
+	if idle.run(2 * (trialFirst + trialCounts)); idle.tuner.using.over != plan.QUIC || idle.tuner.why != "" {
+		t.Errorf("uses %v after an idle time over TCP, since %q, which was not measured", idle.tuner.using.over, idle.tuner.why)
+	}
 	silent := &transport.ConnError{Code: codeSilent}
 	for _, c := range []struct{ err, want error }{
 		{silent, nil},
