@@ -27,6 +27,8 @@ type Options struct {
 	// Self is the node's peer ID. Chunks of layers whose holders do not include it need
 	// not be here. When empty, every chunk of a manifest must be.
 	Self plan.PeerID
+	// Coming reports whether a pin is of chunks that are being fetched, and may be absent; nil is none.
+	Coming func(pin string) bool
 	// ReserveBytes of the file system stay free: chunks stop at the whole reserve, manifests at half. Pins and buckets
 	// may use it up. 0 is DefaultReserveBytes.
 	ReserveBytes int64
@@ -66,6 +68,7 @@ func (o *Options) fill() error {
 type Store struct {
 	dir     string
 	self    plan.PeerID
+	coming  func(pin string) bool
 	reads   bool // and writes nothing
 	log     *slog.Logger
 	lock    *os.File
@@ -89,7 +92,7 @@ func newStore(dir string, o Options) *Store {
 		space.free = func(string) (int64, error) { return 0, ErrReadOnly }
 	}
 	return &Store{
-		dir: dir, self: o.Self, reads: o.ReadOnly, log: o.Logger,
+		dir: dir, self: o.Self, coming: o.Coming, reads: o.ReadOnly, log: o.Logger,
 		chunks:  chunkFolder{dir: dir, disk: o.Disk, reads: o.ReadOnly, space: space, log: o.Logger},
 		catalog: catalog{index: &index{folder: filepath.Join(dir, "index"), disk: o.Disk, space: space, log: o.Logger}, dir: dir},
 	}

@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/planner/plan"
 )
@@ -17,6 +19,8 @@ type Report struct {
 	// the quarantine now, unless the store is open to read alone.
 	Missing []plan.Hash
 	Corrupt []plan.Hash
+	// Unfinished are the copies that were under way when the store was closed, by step.
+	Unfinished []Unfinished
 	// Manifests newest first, damaged ones left out.
 	Manifests []ManifestReport
 	// Unnamed chunk files, of UnnamedBytes, are referred to by nothing: an interrupted save leaves them, and the next sweep
@@ -45,6 +49,13 @@ type ManifestReport struct {
 	OK bool
 }
 
+// Unfinished is a pin of chunks that were being fetched: Here of Chunks have come. Step is that of the checkpoint that has them; 0
+// where it is not known.
+type Unfinished struct {
+	Step         plan.Step
+	Here, Chunks int
+}
+
 // OK reports that nothing this node holds is missing or damaged.
 func (r Report) OK() bool { return r.Whole() && r.Index == nil }
 
@@ -66,7 +77,7 @@ type Progress struct {
 }
 
 // Verify reads every chunk that a manifest or pin refers to and checks its hash. Chunks of
-// layers held by other nodes may be absent; pinned ones may not. progress, if not nil, is
+// layers held by other nodes may be absent, as may those of pins that Options call coming; other pinned ones may not. progress, if not nil, is
 // called after each chunk. The error is nil unless the verification itself could not be
 // carried out.
 func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, error) {
@@ -74,7 +85,7 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 		return Report{}, fmt.Errorf("checkpoint: verify: %w", err)
 	}
 	defer s.users.leave()
-	manifests, wanted, damaged := s.holdAll()
+	manifests, wanted, coming, damaged := s.holdAll()
 	defer s.guard.release(wanted.order...)
 	r := Report{Damaged: damaged, Folder: s.chunks.dir, Index: s.IndexDamage()}
 	whole := map[plan.Hash]bool{}
@@ -103,6 +114,12 @@ func (s *Store) Verify(ctx context.Context, progress func(Progress)) (Report, er
 	for _, m := range manifests {
 		r.Manifests = append(r.Manifests, s.judge(m, whole))
 	}
+	for _, hashes := range coming {
+		if u := unfinished(manifests, hashes, whole); u.Here < u.Chunks {
+			r.Unfinished = append(r.Unfinished, u)
+		}
+	}
+	slices.SortFunc(r.Unfinished, func(a, b Unfinished) int { return cmp.Compare(a.Step, b.Step) })
 	err := s.chunks.walk(func(h plan.Hash, size int64) error {
 		if _, named := wanted.required[h]; !named {
 			r.Unnamed, r.UnnamedBytes = r.Unnamed+1, r.UnnamedBytes+size
@@ -131,12 +148,31 @@ func (w *wanted) add(hashes []plan.Hash, required bool) {
 	}
 }
 
-// holdAll lists what is referred to and holds it, without a sweep in between.
-func (s *Store) holdAll() ([]Manifest, wanted, error) {
+// unfinished counts the chunks of a pin that are here.
+func unfinished(manifests []Manifest, hashes []plan.Hash, whole map[plan.Hash]bool) Unfinished {
+	u := Unfinished{Chunks: len(hashes)}
+	of := map[plan.Hash]bool{}
+	for _, h := range hashes {
+		of[h] = true
+		if whole[h] {
+			u.Here++
+		}
+	}
+	lacks := func(h plan.Hash) bool { return of[h] && !whole[h] }
+	for _, m := range manifests { // what is shared with older checkpoints is here
+		if u.Step == 0 && slices.ContainsFunc(m.Hashes(), lacks) {
+			u.Step = m.Step
+		}
+	}
+	return u
+}
+
+// holdAll lists what is referred to and holds it, without a sweep in between. Last are the pins of what was being fetched.
+func (s *Store) holdAll() (_ []Manifest, w wanted, coming [][]plan.Hash, _ error) {
 	s.sweeps.Lock()
 	defer s.sweeps.Unlock()
 	manifests, damaged := s.catalog.manifests()
-	w := wanted{required: map[plan.Hash]bool{}}
+	w = wanted{required: map[plan.Hash]bool{}}
 	for _, m := range manifests {
 		for _, l := range m.Layers {
 			w.add(l.Chunks, s.holds(l))
@@ -144,10 +180,16 @@ func (s *Store) holdAll() ([]Manifest, wanted, error) {
 	}
 	var err error
 	if s.catalog.broken == nil {
-		err = s.catalog.eachPin(func(_ string, hashes []plan.Hash) { w.add(hashes, true) })
+		err = s.catalog.eachPin(func(name string, hashes []plan.Hash) {
+			comes := s.coming != nil && s.coming(name)
+			if comes {
+				coming = append(coming, hashes)
+			}
+			w.add(hashes, !comes)
+		})
 	}
 	s.guard.hold(w.order...)
-	return manifests, w, errors.Join(damaged, err)
+	return manifests, w, coming, errors.Join(damaged, err)
 }
 
 func (s *Store) judge(m Manifest, whole map[plan.Hash]bool) ManifestReport {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"pnode/planner/plan"
@@ -91,5 +92,30 @@ func TestVerifyTellsADamagedIndexRecord(t *testing.T) {
 	r, err := s.Verify(t.Context(), nil)
 	if err != nil || !errors.Is(r.Damaged, ErrCorrupt) || r.OK() || r.Chunks != 1 || !r.Manifests[0].OK {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestVerifyTellsAnUnfinishedCopy: what was being fetched when its node ended is no damage, unless the node held it already.
+func TestVerifyTellsAnUnfinishedCopy(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{Self: "me", Coming: func(pin string) bool { return pin == "whole" }})
+	mine, come, held := put(t, s, []byte("mine")), put(t, s, []byte("come")), put(t, s, []byte("held"))
+	layer := func(layer int, h plan.Hash, holder plan.PeerID) LayerState {
+		return LayerState{Layer: layer, SizeBytes: 4, Chunks: []plan.Hash{h}, Holders: []plan.PeerID{holder}}
+	}
+	newest := Manifest{Run: "r", Step: 5, Generation: 1, Layers: []LayerState{
+		layer(0, mine, "me"), layer(1, come, "you"), layer(2, plan.Hash{7}, "you"), layer(3, held, "me"),
+	}}
+	if err := errors.Join(s.Commit(newest), s.Pin("whole", newest.Hashes())); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Verify(t.Context(), nil)
+	if want := []Unfinished{{Step: 5, Here: 3, Chunks: 4}}; err != nil || !r.OK() || !slices.Equal(r.Unfinished, want) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := os.Remove(r.Path(held)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = s.Verify(t.Context(), nil); err != nil || r.OK() || !slices.Equal(r.Missing, []plan.Hash{held}) {
+		t.Errorf("a chunk that this node held: %+v, %v", r, err)
 	}
 }

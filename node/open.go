@@ -70,7 +70,7 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 		return err
 	}
 	o.store, err = checkpoint.Open(storeDir(o.cfg.Dir), checkpoint.Options{
-		Self: o.identity.Peer(), Logger: log, MustExist: o.returning, ReadOnly: o.reading,
+		Self: o.identity.Peer(), Coming: checkpointer.Coming, Logger: log, MustExist: o.returning, ReadOnly: o.reading,
 	})
 	return err
 }

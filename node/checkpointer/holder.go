@@ -101,6 +101,12 @@ func pinStep(name string) (plan.Step, bool) {
 	return plan.Step(step), err == nil
 }
 
+// Coming reports whether a pin is of chunks that are being fetched: it comes before them.
+func Coming(pin string) bool {
+	_, stage := pinStep(pin)
+	return stage || pin == wholePin
+}
+
 // copyEnded answers a copyRequest whose copy was given up because another plan is to follow. An empty answer says that the
 // copy is durable.
 const copyEnded = "another plan is to follow"

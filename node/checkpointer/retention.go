@@ -28,7 +28,11 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d: %w", made.Step, err)
 	}
 	ages := agesIn(c.Store)
-	if err := ages.note(IDOf(made), time.Now()); err != nil {
+	at := made.Time()
+	if at.IsZero() {
+		at = time.Now()
+	}
+	if err := ages.note(IDOf(made), at); err != nil {
 		return err
 	}
 	pins, err := c.Store.Pins()
@@ -106,8 +110,8 @@ func (c *Checkpointer) GiveUp(after plan.Step, given plan.Generation) error {
 	return c.Store.Drop(drop...)
 }
 
-// ages remembers in the store since when this node has known its checkpoints, so that their age
-// can be read while the node is stopped.
+// ages remembers in the store when checkpoints were committed, so that their age can be read while the node is stopped. Where
+// the log does not say when it is since when this node has known them.
 type ages struct{ bucket *checkpoint.Bucket }
 
 func agesIn(store *checkpoint.Store) ages { return ages{store.Bucket("ages")} }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -90,10 +88,8 @@ type Monitor struct {
 	stallWhy error
 	lacks    bool // chunks of the checkpoint, which is why
 	retained []gossip.RetainedStage
-	savedAt  time.Time
-	saved    map[plan.Step]time.Time // the newest checkpoints
-	why      string                  // nothing moves; empty while things do
-	whySince time.Time               // of why
+	why      string    // nothing moves; empty while things do
+	whySince time.Time // of why
 	whyShown bool
 	serving  string // why a node of a finished run stays; empty while it does not
 }
@@ -179,21 +175,8 @@ func (m *Monitor) Stalled() bool {
 	return m.stalled != 0
 }
 
-// maxSaved bounds the checkpoints whose times are remembered.
-const maxSaved = 64
-
 // Saved publishes a newly committed checkpoint, or the way back to an older one.
 func (m *Monitor) Saved(e api.Event) {
-	m.mu.Lock()
-	m.savedAt = time.Now()
-	if m.saved == nil {
-		m.saved = map[plan.Step]time.Time{}
-	}
-	m.saved[e.Step] = m.savedAt
-	if len(m.saved) > maxSaved {
-		delete(m.saved, slices.Min(slices.Collect(maps.Keys(m.saved))))
-	}
-	m.mu.Unlock()
 	m.Interruption.save(time.Now())
 	m.Publish(e)
 }

@@ -20,12 +20,12 @@ func (m *Monitor) Status() api.Status {
 	state, now := m.Consensus.State(), time.Now()
 	leader, term, _ := m.Consensus.Leader()
 	m.mu.Lock()
-	phase, savedAt := m.phase, m.savedAt
+	phase := m.phase
 	m.mu.Unlock()
 	s := api.Status{
 		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
-		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: savedAt, Cadence: cadenceOf(state, m.Beats)},
+		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Cadence: cadenceOf(state, m.Beats)},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}
@@ -181,10 +181,10 @@ func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
 	for _, r := range state.Members {
 		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for step, at := range m.saved {
-		v.Ages[step] = now.Sub(at)
+	for _, c := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+		if at := c.Time(); !at.IsZero() {
+			v.Ages[c.Step] = max(0, now.Sub(at)) // the leader's clock may be ahead
+		}
 	}
 	return v
 }

@@ -55,6 +55,9 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 			}
 			p.f("step %d, generation %d: %d of %d layers here, %s\n", m.Step, m.Generation, m.Here, m.Layers, verdict)
 		}
+		for _, u := range r.Unfinished {
+			p.f("unfinished copy%s: %d of %s here; the node brings the rest, or gives it up, when it runs\n", ofStep(u.Step), u.Here, plan.Count(u.Chunks, "chunk"))
+		}
 		for _, h := range r.Missing {
 			p.f("missing: %s\n", r.Path(h))
 		}
@@ -83,6 +86,14 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 		err = fmt.Errorf("%w: %s", ErrIndexDamaged, oneLine(r.Index))
 	}
 	return err
+}
+
+// ofStep names a step that is known.
+func ofStep(step plan.Step) string {
+	if step == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of step %d", step)
 }
 
 // ErrFilesDamaged: files beside a node's checkpoints are not as they were written.

@@ -289,7 +289,7 @@ func TestStatusTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
-	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "training", Step: 4, Steps: 9, HeldOut: &heldOut, HeldOutF32: &loss}, now); err != nil {
+	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "training", Step: 4, Steps: 9, HeldOut: &heldOut, HeldOutF32: &loss, Checkpoint: api.Checkpoint{Step: 3}}, now); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
@@ -314,7 +314,7 @@ func TestCheckpointTables(t *testing.T) {
 		}, now),
 		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
 			{Step: 100, Generation: 2, Layers: 6, Here: 6, OK: true}, {Step: 50, Generation: 1, Layers: 6, Here: 2, OK: true},
-		}}),
+		}, Unfinished: []checkpoint.Unfinished{{Here: 1, Chunks: 2}, {Step: 100, Here: 3, Chunks: 9}}}),
 	)
 	if err != nil {
 		t.Fatal(err)

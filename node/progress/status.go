@@ -52,10 +52,13 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	if st.Waiting != "" {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
 	}
-	if c := st.Checkpoint; c.Time.IsZero() {
+	switch c := st.Checkpoint; {
+	case c.Step == 0:
 		p.f("checkpoint\tnone yet\n")
-	} else {
-		p.f("checkpoint\tstep %d, %s ago\n", c.Step, now.Sub(c.Time).Round(time.Second))
+	case c.Time.IsZero():
+		p.f("checkpoint\tstep %d\n", c.Step)
+	default:
+		p.f("checkpoint\tstep %d, %s ago\n", c.Step, max(0, now.Sub(c.Time)).Round(time.Second))
 	}
 	if c := st.Checkpoint.Cadence; c != nil {
 		p.f("checkpoints\t%s\n", clean(c.Text))

@@ -75,6 +75,7 @@ func (s State) collect(e StageSaved) (State, error) {
 		s.Pending = slices.Insert(s.Pending, i, piece)
 	}
 	if len(piece.Layers) == s.Run.Model.Layers() {
+		piece.AtMillis = s.Departures.Clock.ReadMillis
 		if s.Checkpoint.Step > 0 {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}

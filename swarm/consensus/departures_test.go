@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/pipeline/model"
 	"pnode/planner/departures"
 	"pnode/planner/plan"
 )
@@ -48,4 +49,25 @@ func TestDeparturesAreRemembered(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestACheckpointHasTheTimeOfItsCommit: that of the leader's clock when the last layer was reported, whenever it is read.
+func TestACheckpointHasTheTimeOfItsCommit(t *testing.T) {
+	s := State{
+		Run:     &plan.RunSpec{Model: model.Config{Blocks: 1}, Train: plan.TrainSpec{Steps: 100}},
+		Members: []Member{{Peer: "a", State: Active}},
+		Plan:    plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Layers: plan.LayerRange{End: 3}}}}}},
+	}
+	begun := time.UnixMilli(1_000_000)
+	for layer := range 3 {
+		e := StageSaved{Step: 5, Generation: 1, Layers: []LayerRef{{Layer: layer, SizeBytes: 1, Chunks: []plan.Hash{{1}}, Holders: []plan.PeerID{"a"}}}}
+		next, err := s.carryOut(proposal{author: "a", counter: uint64(layer + 1), entry: e}, 1, begun.Add(time.Duration(layer)*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = next
+	}
+	if got, want := s.Checkpoint.Time(), begun.Add(2*time.Second); s.Checkpoint.Step != 5 || !got.Equal(want) {
+		t.Errorf("step %d at %v, want step 5 at %v", s.Checkpoint.Step, got, want)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pnode/planner/departures"
 	"pnode/planner/holders"
@@ -109,8 +110,18 @@ type Checkpoint struct {
 	Step       plan.Step       `json:"step"`
 	Generation plan.Generation `json:"generation"`
 	// Last: all workers that saved it did so after the last step of their plan.
-	Last   bool       `json:"last,omitempty"`
-	Layers []LayerRef `json:"layers,omitempty"`
+	Last bool `json:"last,omitempty"`
+	// AtMillis is when its last layer was reported, in Unix time by the clock of the leader; 0 for an incomplete one.
+	AtMillis int64      `json:"at_ms,omitempty"`
+	Layers   []LayerRef `json:"layers,omitempty"`
+}
+
+// Time returns when the checkpoint was committed, by the clock of the leader of then; zero where that is not known.
+func (c Checkpoint) Time() time.Time {
+	if c.AtMillis == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(c.AtMillis)
 }
 
 // State holds what all nodes agree on. It is a value: nothing reachable from it is ever
