@@ -61,8 +61,12 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 
 // manifestOf returns the manifest of a state's newest checkpoint.
 func manifestOf(state consensus.State) checkpoint.Manifest {
-	made := state.Checkpoint
-	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
+	return manifest(state.Run.Run, state.Checkpoint)
+}
+
+// manifest returns that of a checkpoint of a run.
+func manifest(run plan.RunID, made consensus.Checkpoint) checkpoint.Manifest {
+	m := checkpoint.Manifest{Run: run, Step: made.Step, Generation: made.Generation}
 	for _, l := range made.Layers {
 		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
 	}

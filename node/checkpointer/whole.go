@@ -27,7 +27,8 @@ type Whole struct {
 	// Changing reports whether members fetch state to begin a plan with, which all wait for; nil is never.
 	Changing func(consensus.State) bool
 
-	// Run alone uses these: when checkpoints came, and how long bringing the newest one took, of so many bytes.
+	// Run alone uses these: what the log was told of last, when checkpoints came, and how long bringing the newest one took, of so many bytes.
+	told    ID
 	commits commitClock
 	took    time.Duration
 	bytes   int64
@@ -50,6 +51,8 @@ const (
 	changeLook     = time.Second
 	// ownSaves counts the saves of this node's own stages for which room stays, besides a whole checkpoint.
 	ownSaves = 2
+	// tellTimeout bounds telling the log of a copy, which is tried again.
+	tellTimeout = 10 * time.Second
 	// wholePin keeps what has come of a checkpoint from being swept.
 	wholePin = "whole"
 )
@@ -110,13 +113,13 @@ func (w *Whole) look(ctx context.Context, state consensus.State, now time.Durati
 			c.Step, c.Generation = 0, 0
 		}
 	})
-	if have.Has(target.Step, target.Generation) || !keeps && !fresh {
+	if have.Has(target.Step, target.Generation) && w.told == IDOf(target) || !keeps && !fresh {
 		return nil
 	}
 	lacks := missingBytes(w.Store, w.Consensus.State().Run, target.Layers)
 	switch {
 	case lacks == 0:
-		return w.take(state)
+		return w.take(ctx, state)
 	case !keeps:
 		return w.Store.Unpin(wholePin)
 	case w.late(state, lacks):
@@ -152,7 +155,7 @@ func (w *Whole) late(state consensus.State, lacks int64) bool {
 // bring fetches the newest checkpoint of a state, which lacks so many bytes here.
 func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) error {
 	target, begun := state.Checkpoint, time.Now()
-	err := w.room(state, lacks)
+	err := w.room(ctx, state, lacks)
 	if err == nil {
 		err = w.Store.Pin(wholePin, manifestOf(state).Hashes())
 	}
@@ -174,7 +177,7 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 		})
 	}
 	if err == nil {
-		err = w.take(state)
+		err = w.take(ctx, state)
 	}
 	if err == nil {
 		w.took, w.bytes = time.Since(begun), lacks
@@ -194,7 +197,7 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 
 // room returns an error unless a checkpoint that lacks so many bytes here fits. The last one may take the place of the
 // one before.
-func (w *Whole) room(state consensus.State, lacks int64) error {
+func (w *Whole) room(ctx context.Context, state consensus.State, lacks int64) error {
 	own := int64(0)
 	for _, l := range state.Checkpoint.Layers {
 		if slices.Contains(l.Holders, w.Self) {
@@ -206,6 +209,9 @@ func (w *Whole) room(state consensus.State, lacks int64) error {
 		return err
 	}
 	w.set(func(c *plan.WholeCopy) { c.Step, c.Generation = 0, 0 })
+	if err := w.tell(ctx, ID{}); err != nil {
+		return err
+	}
 	if err := w.thin(state); err != nil {
 		return err
 	}
@@ -219,9 +225,9 @@ func (w *Whole) replaced(target consensus.Checkpoint) bool {
 	return IDOf(now) != IDOf(target) && (now.Step <= target.Step || now.Step == state.Run.Train.Steps)
 }
 
-// take notes that the newest checkpoint of a state is whole here, with its manifest, and drops what only an older whole
+// take notes that the newest checkpoint of a state is whole here, with its manifest, tells the log, and drops what only an older whole
 // one needs.
-func (w *Whole) take(state consensus.State) error {
+func (w *Whole) take(ctx context.Context, state consensus.State) error {
 	target := state.Checkpoint
 	if err := w.Store.Commit(manifestOf(state)); err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d whole: %w", target.Step, err)
@@ -229,7 +235,36 @@ func (w *Whole) take(state consensus.State) error {
 	w.set(func(c *plan.WholeCopy) {
 		*c = plan.WholeCopy{Step: target.Step, Generation: target.Generation, Off: c.Off}
 	})
-	return errors.Join(w.Store.Unpin(wholePin), w.thin(state))
+	if err := w.Store.Unpin(wholePin); err != nil {
+		return err
+	}
+	if err := w.tell(ctx, IDOf(target)); err != nil {
+		return err
+	}
+	return w.thin(state)
+}
+
+// tell has the log count this node as a holder of all layers of a checkpoint, and no more of those that were whole here before; the
+// zero ID is none. A checkpoint that the log does not keep any more needs no holders.
+func (w *Whole) tell(ctx context.Context, of ID) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	now := w.Consensus.State()
+	if m, known := now.Member(w.Self); !known || m.State == consensus.Gone || IDOf(now.Checkpoint) == of && heldBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
+		w.told = of
+		return nil
+	}
+	err := w.Consensus.Propose(ctx, consensus.KeptWhole{Peer: w.Self, Step: of.Step, Generation: of.Generation})
+	if err != nil && !errors.Is(err, consensus.ErrStale) {
+		return fmt.Errorf("checkpointer: tell of the whole copy of step %d: %w", of.Step, err)
+	}
+	w.told = of
+	return nil
+}
+
+// whole reports whether the log counts a whole copy of a checkpoint here.
+func (w *Whole) whole(c consensus.Checkpoint) bool {
+	return slices.ContainsFunc(c.Layers, func(l consensus.LayerRef) bool { return slices.Contains(l.Holders[len(l.Holders)-l.Whole:], w.Self) })
 }
 
 // thin drops the chunks of layers that this node does not hold of all checkpoints before a state's: they are where the
@@ -239,6 +274,8 @@ func (w *Whole) thin(state consensus.State) error {
 	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return err
 	}
+	log := w.Consensus.State()
+	logged := append([]consensus.Checkpoint{log.Checkpoint}, log.Older...)
 	stay := map[plan.Hash]bool{}
 	var drop []plan.Hash
 	note := func(m checkpoint.Manifest, whole bool) {
@@ -255,6 +292,13 @@ func (w *Whole) thin(state consensus.State) error {
 	note(manifestOf(state), true)
 	awaited := w.awaited()
 	for _, m := range stored {
+		at := slices.IndexFunc(logged, func(c consensus.Checkpoint) bool { return IDOf(c) == ID{m.Step, m.Generation} })
+		if at >= 0 { // with the holders of now
+			m = manifest(log.Run.Run, logged[at])
+			if err := w.Store.Commit(m); err != nil && !errors.Is(err, checkpoint.ErrNotFound) { // damaged ones stay as they are
+				return fmt.Errorf("checkpointer: note who holds the checkpoint of step %d: %w", m.Step, err)
+			}
+		}
 		note(m, m.Step > state.Checkpoint.Step || slices.Contains(awaited, m.Step))
 	}
 	return w.Store.Release(slices.DeleteFunc(drop, func(h plan.Hash) bool { return stay[h] }))

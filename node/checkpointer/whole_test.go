@@ -35,7 +35,17 @@ func (l *fakeLog) Changed() <-chan struct{} {
 	return l.changed
 }
 
-func (*fakeLog) Propose(context.Context, consensus.Entry) error { return errors.New("not asked for") }
+// Propose takes what is said of whole copies alone.
+func (l *fakeLog) Propose(_ context.Context, e consensus.Entry) error {
+	if _, ok := e.(consensus.KeptWhole); !ok {
+		return errors.New("not asked for")
+	}
+	next, err := consensus.Apply(l.State(), e)
+	if err == nil {
+		l.set(next)
+	}
+	return err
+}
 
 func (l *fakeLog) set(state consensus.State) {
 	l.mu.Lock()
@@ -80,7 +90,7 @@ func newWholeRig(t *testing.T, store *checkpoint.Store) *wholeRig {
 	r := &wholeRig{
 		log:  &fakeLog{changed: make(chan struct{})},
 		data: map[plan.Hash][]byte{}, sent: map[plan.PeerID]int{},
-		state: consensus.State{Run: &plan.RunSpec{Run: "r", Model: m, Train: plan.TrainSpec{Steps: rigSteps, CheckpointEvery: 10, KeepCheckpoints: 1}}},
+		state: consensus.State{Run: &plan.RunSpec{Run: "r", Model: m, Train: plan.TrainSpec{Steps: rigSteps, CheckpointEvery: 10, KeepCheckpoints: 1}}, Members: members("a", "b", "me")},
 	}
 	c := New(Config{Self: "me", Store: store, Consensus: r.log, Peers: deafPeers{}, Fetcher: Fetcher{
 		Self: "me", Store: store, Fetch: r.fetch, Living: func() []plan.PeerID { return []plan.PeerID{"a", "b", "me"} },
@@ -137,6 +147,9 @@ func (r *wholeRig) commit(t *testing.T, step plan.Step) {
 		r.data[h] = data
 		holder := []plan.PeerID{"a", "b"}[layer%2]
 		made.Layers = append(made.Layers, consensus.LayerRef{Layer: layer, SizeBytes: int64(len(data)), Chunks: []plan.Hash{h}, Holders: []plan.PeerID{holder}})
+	}
+	if now := r.log.State(); now.Run != nil {
+		r.state = now
 	}
 	if r.state.Checkpoint.Step > 0 {
 		r.state.Older = []consensus.Checkpoint{r.state.Checkpoint}
@@ -308,4 +321,37 @@ func TestTheWholeCopyLeavesANewerCheckpoint(t *testing.T) {
 	if !store.HasChunk(fetched) {
 		t.Error("the layer was dropped with those of older checkpoints")
 	}
+}
+
+// TestTheLogCountsAWholeCopy: as a holder of each layer, for as long as all of them are here; the manifest says so, too.
+func TestTheLogCountsAWholeCopy(t *testing.T) {
+	store := emptyStore(t)
+	r := newWholeRig(t, store)
+	holds := func(c consensus.Checkpoint, want bool) {
+		t.Helper()
+		m, err := store.Manifest(c.Step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range c.Layers {
+			here := !slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool { return !store.HasChunk(h) })
+			if slices.Contains(l.Holders, "me") != want || slices.Contains(m.Layers[i].Holders, "me") != want || here != want {
+				t.Errorf("step %d, layer %d: the log has it with %v, the manifest with %v, here: %v; want %v", c.Step, i, l.Holders, m.Layers[i].Holders, here, want)
+			}
+		}
+	}
+	r.commit(t, 10)
+	holds(r.log.State().Checkpoint, false)
+	r.look(t, 10, nil)
+	holds(r.log.State().Checkpoint, true)
+	r.commit(t, 20)
+	holds(r.log.State().Older[0], true)
+	r.look(t, 20, nil)
+	holds(r.log.State().Checkpoint, true)
+	holds(r.log.State().Older[0], false)
+	again := newWholeRig(t, store) // started again
+	again.log.set(r.log.State())
+	again.whole.Consensus = again.log
+	again.look(t, 20, nil)
+	holds(again.log.State().Checkpoint, true)
 }

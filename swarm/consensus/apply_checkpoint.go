@@ -197,12 +197,14 @@ func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 		if have.SizeBytes != l.SizeBytes || !slices.Equal(have.Chunks, l.Chunks) {
 			return c, fmt.Errorf("layer %d was saved with other contents", l.Layer)
 		}
-		have.Holders = slices.Clone(have.Holders)
+		own, copies := have.parts()
 		for _, p := range l.Holders {
-			if len(have.Holders) < MaxHolders && !slices.Contains(have.Holders, p) {
-				have.Holders = append(have.Holders, p)
+			if len(own) < MaxHolders && !slices.Contains(own, p) {
+				own = append(own, p)
+				copies = slices.DeleteFunc(copies, func(c plan.PeerID) bool { return c == p })
 			}
 		}
+		have.hold(own, copies)
 	}
 	chunks := 0
 	for _, l := range c.Layers {
@@ -212,6 +214,52 @@ func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", chunks, MaxCheckpointChunks)
 	}
 	return c, nil
+}
+
+// parts returns the holders that have the layer for itself, and those that have it as part of a whole copy alone.
+func (l LayerRef) parts() (own, copies []plan.PeerID) {
+	n := len(l.Holders) - l.Whole
+	return slices.Clone(l.Holders[:n]), slices.Clone(l.Holders[n:])
+}
+
+// hold sets the holders. Whole copies come last: they take nobody's place.
+func (l *LayerRef) hold(own, copies []plan.PeerID) {
+	copies = copies[:min(len(copies), MaxHolders-len(own))]
+	l.Holders, l.Whole = slices.Concat(own, copies), len(copies)
+}
+
+func (e KeptWhole) apply(s State) (State, error) {
+	if m, ok := s.Member(e.Peer); !ok || m.State == Gone {
+		return s, fmt.Errorf("kept whole, step %d: %q is not in the run: %w", e.Step, wire.Clip(string(e.Peer), maxName), ErrStale)
+	}
+	found := e.Step == 0
+	keep := func(c Checkpoint) Checkpoint {
+		has := c.Step == e.Step && c.Generation == e.Generation
+		found = found || has
+		c.Layers = slices.Clone(c.Layers)
+		for i := range c.Layers {
+			own, copies := c.Layers[i].parts()
+			copies = slices.DeleteFunc(copies, func(p plan.PeerID) bool { return p == e.Peer })
+			if has && !slices.Contains(own, e.Peer) {
+				copies = append(copies, e.Peer)
+				other := func(p plan.PeerID) bool { return !s.Owner(p) }
+				copies = slices.Concat( // owners' first: others may lie, and places are few
+					slices.DeleteFunc(slices.Clone(copies), other), slices.DeleteFunc(slices.Clone(copies), s.Owner))
+			}
+			c.Layers[i].hold(own, copies)
+		}
+		return c
+	}
+	next := s
+	next.Checkpoint = keep(s.Checkpoint)
+	next.Older = slices.Clone(s.Older)
+	for i := range next.Older {
+		next.Older[i] = keep(next.Older[i])
+	}
+	if !found {
+		return s, fmt.Errorf("kept whole, step %d: it is no checkpoint of generation %d: %w", e.Step, e.Generation, ErrStale)
+	}
+	return next, nil
 }
 
 // check wants layers of the model in ascending order, with contents and known holders.
@@ -227,6 +275,9 @@ func (e StageSaved) check(s State) error {
 		previous = l.Layer
 		if l.SizeBytes < 1 || len(l.Chunks) > MaxCheckpointChunks || l.SizeBytes > int64(len(l.Chunks))*maxChunkBytes {
 			return fmt.Errorf("layer %d: %d bytes in %d chunks of at most %d bytes", l.Layer, l.SizeBytes, len(l.Chunks), maxChunkBytes)
+		}
+		if l.Whole != 0 {
+			return fmt.Errorf("layer %d: a worker reports no whole copies", l.Layer)
 		}
 		if len(l.Holders) < 1 || len(l.Holders) > MaxHolders {
 			return fmt.Errorf("layer %d: %d holders, want 1 to %d", l.Layer, len(l.Holders), MaxHolders)

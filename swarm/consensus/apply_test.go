@@ -100,6 +100,8 @@ func parseEntry(t *testing.T, line string) Entry {
 		return parsePlan(t, p)
 	case "saved":
 		return parseSaved(t, p)
+	case "whole":
+		return KeptWhole{Peer: plan.PeerID(words[1]), Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"]))}
 	case "salvage":
 		return parseSalvage(t, p)
 	case "substitute":
@@ -115,6 +117,8 @@ func parseEntry(t *testing.T, line string) Entry {
 		return Resume{Incarnation: number(t, words[1])}
 	case "finish":
 		return Finish{}
+	case "extend":
+		return Extend{Steps: plan.Step(number(t, words[1]))}
 	case "lead":
 		return Lead{Peer: plan.PeerID(words[1]), Term: plan.Term(number(t, p["term"]))}
 	case "invite":
@@ -296,7 +300,11 @@ func describe(s State) string {
 		}
 	}
 	for _, o := range s.Older {
-		fmt.Fprintf(&b, "; older %d", o.Step)
+		if strings.Contains(pieces(o), "+") {
+			fmt.Fprintf(&b, "; older %s", pieces(o))
+		} else {
+			fmt.Fprintf(&b, "; older %d", o.Step)
+		}
 	}
 	for _, p := range s.Pending {
 		fmt.Fprintf(&b, "; pending %s", pieces(p))
@@ -326,7 +334,11 @@ func pieces(c Checkpoint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", c.Step)
 	for _, l := range c.Layers {
-		fmt.Fprintf(&b, " %d%v", l.Layer, l.Holders)
+		own, copies := l.parts()
+		for _, p := range copies {
+			own = append(own, "+"+p)
+		}
+		fmt.Fprintf(&b, " %d%v", l.Layer, own)
 	}
 	return b.String()
 }

@@ -33,6 +33,7 @@ type Author struct {
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
 //	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
+//	KeptWhole              the peer itself
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
@@ -75,6 +76,8 @@ func Authorize(s State, by Author, e Entry) error {
 		if !allowed && e.Generation < s.Plan.Generation { // a worker of the plan before may be late
 			return fmt.Errorf("%T by %s, generation %d, the current one is %d: %w", e, s.NameOf(by.Peer), e.Generation, s.Plan.Generation, ErrStale)
 		}
+	case KeptWhole:
+		allowed, who = by.Peer == e.Peer, "the peer itself"
 	case Invite:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
 	case Revoke:

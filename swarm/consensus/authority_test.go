@@ -83,6 +83,7 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"update":           Update{Peer: "a", ProcessEpoch: victim.ProcessEpoch},
 			"plan":             SetPlan{Plan: plan.Plan{Run: "run", Generation: 1}, Term: 9, Epoch: before.Epoch},
 			"saved":            StageSaved{Step: 1, Layers: layer},
+			"another's copy":   KeptWhole{Peer: "a", Step: 1, Generation: 1},
 			"rollback":         Rollback{From: 0, To: 0},
 			"pause":            WantPause{Count: 1},
 			"substitute":       Substitute{Generation: 1, Lost: "a", ProcessEpoch: victim.ProcessEpoch, By: liar.self},

@@ -36,7 +36,7 @@ var (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
+// StageSaved, KeptWhole, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
 // Vouch, Shown or Recover.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
@@ -104,6 +104,14 @@ type StageSaved struct {
 	// Last marks the last step of the generation: its workers wait for the next plan.
 	Last   bool       `json:"last,omitempty"`
 	Layers []LayerRef `json:"layers"`
+}
+
+// KeptWhole says that a member has all layers of a complete checkpoint, and those of others no more but as a worker or its holder.
+// Step 0 says so of all.
+type KeptWhole struct {
+	Peer       plan.PeerID     `json:"peer"`
+	Step       plan.Step       `json:"step,omitempty"`
+	Generation plan.Generation `json:"generation,omitempty"`
 }
 
 // Salvage has the nodes that a generation's end has left save the state of its newest step from memory, so that the
@@ -181,7 +189,7 @@ var kinds = [...]reflect.Type{
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
 	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](), 21: reflect.TypeFor[Salvage](), 22: reflect.TypeFor[Extend](),
-	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](),
+	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](), 25: reflect.TypeFor[KeptWhole](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.
@@ -283,6 +291,12 @@ func DecodeState(r io.Reader) (State, error) {
 	var s State
 	if err = strict.Decode(b[1:], &s); err == nil {
 		err = s.Departures.Validate()
+	}
+	for _, c := range slices.Concat([]Checkpoint{s.Checkpoint}, s.Older, s.Pending) {
+		bad := func(l LayerRef) bool { return l.Whole < 0 || l.Whole > len(l.Holders) }
+		if err == nil && slices.ContainsFunc(c.Layers, bad) {
+			err = fmt.Errorf("checkpoint of step %d: more whole copies than holders", c.Step)
+		}
 	}
 	if err == nil && s.Run != nil && s.Plan.Generation != 0 {
 		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums())

@@ -352,7 +352,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 	case 1:
 		return SetRun{Spec: shortRun(), Owner: by}
 	}
-	switch r.IntN(30) {
+	switch r.IntN(32) {
 	case 0, 1:
 		return Lead{Peer: by, Term: term}
 	case 2:
@@ -395,6 +395,12 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 		if s.Run != nil {
 			return Extend{Steps: s.Run.Train.Steps + plan.Step(r.IntN(3))}
 		}
+	case 26, 27:
+		of := s.Checkpoint
+		if len(s.Older) > 0 && r.IntN(3) == 0 {
+			of = s.Older[0]
+		}
+		return KeptWhole{Peer: by, Step: of.Step, Generation: plan.Generation(near(uint64(of.Generation)) - 1)}
 	}
 	return layersSaved(s, s.Checkpoint.Step+plan.Step(r.IntN(2))+1, by)
 }

@@ -102,6 +102,8 @@ type LayerRef struct {
 	SizeBytes int64         `json:"size_bytes"`
 	Chunks    []plan.Hash   `json:"chunks"`
 	Holders   []plan.PeerID `json:"holders"`
+	// Whole counts the last of Holders, which have the layer as part of a whole copy alone: until they have a newer one.
+	Whole int `json:"whole,omitempty"`
 }
 
 // Checkpoint is the saved state of the model after a step, layers in ascending order. A
