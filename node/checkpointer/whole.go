@@ -232,13 +232,11 @@ func (w *Whole) take(ctx context.Context, state consensus.State) error {
 	if err := w.Store.Commit(manifestOf(state)); err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d whole: %w", target.Step, err)
 	}
+	told := w.tell(ctx, IDOf(target)) // first: whoever hears of the copy may go
 	w.set(func(c *plan.WholeCopy) {
 		*c = plan.WholeCopy{Step: target.Step, Generation: target.Generation, Off: c.Off}
 	})
-	if err := w.Store.Unpin(wholePin); err != nil {
-		return err
-	}
-	if err := w.tell(ctx, IDOf(target)); err != nil {
+	if err := errors.Join(w.Store.Unpin(wholePin), told); err != nil {
 		return err
 	}
 	return w.thin(state)
