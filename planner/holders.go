@@ -115,7 +115,7 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 	if worst.TookNanos < 0 {
 		return nil
 	}
-	cadence := worst.Cadence(holders.Rate{}.Between())
+	cadence := worst.Cadence(holders.Rate{})
 	steps := cadence.Steps(int64(step))
 	often := fmt.Sprintf("every %s (%s) or so, %s", plan.Count(int(steps), "step"), plan.Time(schedule.Nanos(steps)*step), cadence.Why.Text())
 	if asked := p.in.Run.Train.CheckpointEvery; asked > 0 {

@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	// forgetShare is how many times as long as the last checkpoint took passes from its begin to that of the next one at most, where
+	// forgetShare is how many times as long as a checkpoint takes passes from its begin to that of the next one at most, where
 	// messages are forgotten.
 	forgetShare = 4
+	// newestTook and newestSteps are of how many checkpoints and steps the middle says how long one takes: a single one may be long.
+	newestTook, newestSteps = 5, 15
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
 )
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode: as package holders says,
-// by how large the state is, how long the last checkpoint took until it was committed, what steps lost by the last ones, and how
+// by how large the state is, how long the last checkpoints took until they were committed, what steps lost by them, and how
 // often members are lost. That is in the log: the process that coordinates the steps may just have been started itself. A checkpoint is
 // due earlier where messages can no longer be kept for a replay.
 type Cadence struct {
@@ -27,12 +29,13 @@ type Cadence struct {
 
 	mu        sync.Mutex // guards the rest
 	clock     departures.Watch
-	asked     plan.Step // of the checkpoint under way; 0: none is
-	begun     time.Time // when the last one was asked for, or the generation began
-	committed time.Time // when the last one was seen to be committed, or the generation began
-	took      time.Duration
-	stepped   time.Time // when the last step ended; zero before
-	saving    bool      // a checkpoint was under way at some time since
+	asked     plan.Step       // of the checkpoint under way; 0: none is
+	begun     time.Time       // when the last one was asked for, or the generation began
+	committed time.Time       // when the last one was seen to be committed, or the generation began
+	took      []time.Duration // the newest ones, until they were committed
+	stepped   time.Time       // when the last step ended; zero before
+	steps     []time.Duration // the newest ones, each from the end of the one before
+	saving    bool            // a checkpoint was under way at some time since stepped
 	slowdown  slowdown
 	told      *holders.Cadence // nil before the first step
 }
@@ -69,11 +72,12 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	now := time.Now()
 	c.note(state.Checkpoint.Step, now)
 	c.see(now)
-	rate := state.Departures.Rate(c.clock.Look(state.Departures, now))
+	took := median(c.took)
 	cadence := holders.Checkpoint{
-		StateBytes: stateBytes(c.plan, state.Checkpoint), TookNanos: int64(c.took), LostNanos: int64(c.slowdown.lost()),
-	}.Cadence(rate.Between())
-	if often := max(time.Duration(holders.LeastNanos), forgetShare*c.took); forgets && int64(often) < cadence.EveryNanos {
+		StateBytes: stateBytes(c.plan, state.Checkpoint), TookNanos: int64(took), LostNanos: int64(c.slowdown.lost()),
+	}.Cadence(state.Departures.Rate(c.clock.Look(state.Departures, now)))
+	cadence.StepNanos = int64(median(c.steps))
+	if often := max(time.Duration(holders.LeastNanos), forgetShare*took); forgets && int64(often) < cadence.EveryNanos {
 		cadence.EveryNanos, cadence.Why = int64(often), holders.ForMessages
 	}
 	c.told = &cadence
@@ -84,7 +88,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	if state.Checkpoint.Step == 0 { // there is none to go back to
 		every = min(every, time.Duration(holders.LeastNanos))
 	}
-	if now.Sub(c.begun) < every || now.Sub(c.committed) < c.took {
+	if now.Sub(c.begun) < every || now.Sub(c.committed) < took {
 		return false
 	}
 	c.asked, c.begun, c.saving = step, now, true
@@ -98,17 +102,19 @@ func (c *Cadence) Committed(step plan.Step) {
 	c.note(step, time.Now())
 }
 
-// note takes in the newest checkpoint.
-func (c *Cadence) note(newest plan.Step, now time.Time) {
-	if c.asked != 0 && newest >= c.asked {
-		c.took, c.committed, c.asked = now.Sub(c.begun), now, 0
+// note takes in the step of the newest checkpoint.
+func (c *Cadence) note(saved plan.Step, now time.Time) {
+	if c.asked != 0 && saved >= c.asked {
+		c.took, c.committed, c.asked = newest(newestTook, append(c.took, now.Sub(c.begun))), now, 0
 	}
 }
 
 // see takes in how long the step took that ends now.
 func (c *Cadence) see(now time.Time) {
 	if !c.stepped.IsZero() {
-		c.slowdown.step(now.Sub(c.stepped), c.saving)
+		took := now.Sub(c.stepped)
+		c.slowdown.step(took, c.saving)
+		c.steps = newest(newestSteps, append(c.steps, took))
 	}
 	if c.saving && c.asked == 0 {
 		c.slowdown.saved()

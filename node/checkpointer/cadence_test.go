@@ -80,8 +80,9 @@ func TestTheCadenceToldIsKept(t *testing.T) {
 		{"small, in a while", 5e6, 260 * time.Millisecond, 0, 530 * time.Millisecond, 5300 * time.Millisecond, holders.ForReplay},
 		{"small, in two seconds", 5e6, 2 * time.Second, 0, 530 * time.Millisecond, 5300 * time.Millisecond, holders.ForReplay},
 		{"over a slow line", 5e6, 38 * time.Second, 0, 500 * time.Millisecond, 76 * time.Second, holders.ForLines},
-		{"large", 490e6, 10 * time.Second, 0, 500 * time.Millisecond, 50 * time.Second, holders.ForSteps},
-		{"steps lose half a second", 5e6, time.Second, 500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Second, holders.ForSteps},
+		{"large", 490e6, 10 * time.Second, 0, 500 * time.Millisecond, 30 * time.Second, holders.ForMost},
+		{"steps lose 100 ms", 5e6, time.Second, 100 * time.Millisecond, 500 * time.Millisecond, 10100 * time.Millisecond, holders.ForSteps},
+		{"steps lose half a second", 5e6, time.Second, 500 * time.Millisecond, 500 * time.Millisecond, 30 * time.Second, holders.ForMost},
 		{"steps longer than that", 5e6, time.Second, 0, 40 * time.Second, 40 * time.Second, holders.ForReplay},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,8 +129,8 @@ func TestMessagesAreNotForgotten(t *testing.T) {
 		p := newPace(490e6)
 		p.takes = 3 * time.Second
 		p.steps(5 * time.Minute)
-		if got := p.between(); got != 50*time.Second {
-			t.Errorf("a checkpoint every %v, want 50 s", got)
+		if got := p.between(); got != 30*time.Second {
+			t.Errorf("a checkpoint every %v, want 30 s", got)
 		}
 		p.forgets = true
 		p.steps(5 * time.Minute)
@@ -171,46 +172,32 @@ func TestLossesMakeCheckpointsFrequent(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatStepsLoseCounts: steps that differ anyway, or one that is long for another reason, are no cost of checkpoints.
-func TestOnlyWhatStepsLoseCounts(t *testing.T) {
-	const ms = time.Millisecond
-	steady := func(int) time.Duration { return 500 * ms }
-	uneven := func(i int) time.Duration { return []time.Duration{400, 600, 500, 450, 650}[i%5] * ms }
-	for _, c := range []struct {
-		name        string
-		plain       func(i int) time.Duration
-		saves       [][]time.Duration
-		least, most time.Duration
-	}{
-		{"nothing was seen", steady, nil, 0, 0},
-		{"two say nothing", steady, [][]time.Duration{{900 * ms}, {900 * ms}}, 0, 0},
-		{"as long as others", steady, [][]time.Duration{{500 * ms}, {500 * ms}, {500 * ms}}, 0, 0},
-		{"100 ms longer", steady, [][]time.Duration{{600 * ms}, {550 * ms, 550 * ms}, {600 * ms, 500 * ms}}, 100 * ms, 100 * ms},
-		{"once long", steady, [][]time.Duration{{600 * ms}, {9000 * ms}, {600 * ms}, {600 * ms}}, 100 * ms, 100 * ms},
-		{"uneven as ever", uneven, [][]time.Duration{{600 * ms}, {650 * ms}, {450 * ms, 600 * ms}, {650 * ms}, {400 * ms}}, 0, 0},
-		{"uneven, and a second lost", uneven, [][]time.Duration{{1600 * ms}, {1650 * ms}, {1450 * ms, 600 * ms}, {1650 * ms}, {1400 * ms}}, 700 * ms, 1200 * ms},
-	} {
-		var s slowdown
-		for i := range 40 {
-			s.step(c.plain(i), false)
-		}
-		for _, steps := range c.saves {
-			for _, took := range steps {
-				s.step(took, true)
+// TestWhatIsToldDoesNotJump: one checkpoint that takes long and one long step move neither the time between checkpoints nor the steps.
+func TestWhatIsToldDoesNotJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		p.takes = time.Second / 4
+		p.steps(time.Minute)
+		told := func(after string) {
+			t.Helper()
+			if c := p.cadence.told; c.EveryNanos != int64(5*time.Second) || c.Steps(c.StepNanos) != 10 {
+				t.Errorf("after %s: a checkpoint every %d ns, %d steps of %d ns, want 5 s and 10", after, c.EveryNanos, c.Steps(c.StepNanos), c.StepNanos)
 			}
-			s.saved()
 		}
-		if got := s.lost(); got < c.least || got > c.most {
-			t.Errorf("%s: %v lost, want %v to %v", c.name, got, c.least, c.most)
+		told("a minute")
+		p.takes = 40 * time.Second
+		p.steps(2 * p.stepLong)
+		for p.cadence.asked == 0 {
+			p.steps(p.stepLong)
 		}
-	}
-	var s slowdown
-	for range 3 {
-		s.step(500*ms, false)
-		s.step(9*time.Second, true)
-		s.saved()
-	}
-	if got := s.lost(); got != 0 {
-		t.Errorf("%v lost by three steps: nothing is known of others", got)
-	}
+		p.takes = time.Second / 4
+		for p.cadence.asked != 0 {
+			p.steps(p.stepLong)
+		}
+		told("a checkpoint of 40 s")
+		p.stepLong *= 40
+		p.steps(p.stepLong)
+		p.stepLong /= 40
+		told("a step of 20 s")
+	})
 }

@@ -28,7 +28,7 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
 	}
 	if c := b.Cadence; c != nil {
-		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos)
+		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos, &c.StepNanos)
 	}
 	return nanos, rates
 }

@@ -26,24 +26,27 @@ func cadenceOf(state consensus.State, beats *gossip.Tracker) *api.Cadence {
 // describeCadence returns how often checkpoints are made by the heartbeat of the node that coordinates the steps, where so many
 // steps were asked for; 0 for none. It is nil where the heartbeat does not say.
 func describeCadence(b gossip.Heartbeat, asked plan.Step) *api.Cadence {
-	seconds := func(nanos int64) float64 { return time.Duration(nanos).Seconds() }
-	every := func(steps plan.Step) string { // steps are whole, and so is the time between two checkpoints
-		if b.StepNanos == 0 {
-			return "every " + plan.Count(int(steps), "step")
-		}
-		return fmt.Sprintf("every %s (%s)", plan.Count(int(steps), "step"), plan.Time(schedule.Nanos(int64(steps)*b.StepNanos)))
-	}
-	switch c := b.Cadence; {
+	c, steps, each := b.Cadence, asked, b.StepNanos
+	switch {
 	case asked > 0:
-		return &api.Cadence{EverySteps: asked, EveryS: float64(asked) * seconds(b.StepNanos), Text: "one " + every(asked) + ", as asked"}
-	case c == nil || b.StepNanos == 0:
+	case c == nil || c.StepNanos == 0:
 		return nil
-	default:
-		steps := c.Steps(b.StepNanos)
-		text := fmt.Sprintf("one %s, %s", every(steps), c.Why.Text())
-		if c.TookNanos > 0 {
-			text += fmt.Sprintf("; the last one took %s in the background, which counts as a loss of %s", plan.Time(schedule.Nanos(c.TookNanos)), plan.Time(schedule.Nanos(c.LostNanos)))
-		}
-		return &api.Cadence{EverySteps: steps, EveryS: float64(steps) * seconds(b.StepNanos), TookS: seconds(c.TookNanos), LostS: seconds(c.LostNanos), Text: text}
+	default: // of late: a single step may be long
+		steps, each = c.Steps(c.StepNanos), c.StepNanos
 	}
+	seconds := func(nanos int64) float64 { return time.Duration(nanos).Seconds() }
+	said := &api.Cadence{EverySteps: steps, EveryS: float64(steps) * seconds(each), Text: "one every " + plan.Count(int(steps), "step")}
+	if each > 0 { // steps are whole, and so is the time between two checkpoints
+		said.Text += fmt.Sprintf(" (%s)", plan.Time(schedule.Nanos(int64(steps)*each)))
+	}
+	if asked > 0 {
+		said.Text += ", as asked"
+		return said
+	}
+	said.Text += ", " + c.Why.Text()
+	if c.TookNanos > 0 {
+		said.TookS, said.LostS = seconds(c.TookNanos), seconds(c.LostNanos)
+		said.Text += fmt.Sprintf("; one takes %s in the background, which counts as a loss of %s", plan.Time(schedule.Nanos(c.TookNanos)), plan.Time(schedule.Nanos(c.LostNanos)))
+	}
+	return said
 }

@@ -10,10 +10,12 @@ import (
 const (
 	// LeastNanos is the least time from the begin of a checkpoint to that of the next one.
 	LeastNanos = int64(2e9)
-	// replayNanos is how much of a run's time is to be computed again after a death at most, where steps lose little by checkpoints.
-	replayNanos = int64(5e9)
-	// lostShare is the part of the time that steps may lose by checkpoints, one in so many: a hundredth, unless nodes are lost often.
-	lostShare = 100
+	// replayNanos is how much of a run's time is to be computed again after a death at most, where steps lose little by checkpoints;
+	// mostReplayNanos, where they lose more.
+	replayNanos, mostReplayNanos = int64(5e9), int64(30e9)
+	// lostShare is the part of the time that steps may lose by checkpoints, one in so many: a hundredth, unless nodes are lost often. At
+	// mostReplayNanos they may lose one in mostLostShare, a twentieth.
+	lostShare, mostLostShare = 100, 20
 	// busyShare is the part of the time for which copies are on lines and disks at most, one in so many.
 	busyShare = 2
 	// A checkpoint costs steps savedNanos for what is agreed upon about it, and the time in which a core reads, hashes and writes its state at
@@ -35,7 +37,7 @@ type Checkpoint struct {
 	StateBytes int64
 	// TookNanos is how long it takes in the background; 0 is unknown.
 	TookNanos int64
-	// LostNanos is how much longer steps were seen to take by one; 0 where nothing was seen.
+	// LostNanos is how much longer all steps beside one were seen to take by it, in sum; 0 where nothing was seen.
 	LostNanos int64
 }
 
@@ -46,6 +48,8 @@ type Cadence struct {
 	// TookNanos is how long one takes in the background, LostNanos what steps lose by it.
 	TookNanos int64 `json:"took_nanos"`
 	LostNanos int64 `json:"lost_nanos"`
+	// StepNanos is how long steps take of late, where who says this makes steps.
+	StepNanos int64 `json:"step_nanos,omitempty"`
 	Why       Why   `json:"why"`
 }
 
@@ -55,7 +59,10 @@ type Why string
 const (
 	ForReplay Why = "replay" // a death is to cost little time
 	ForSteps  Why = "steps"  // steps are to lose a hundredth of their time at most
+	ForMost   Why = "most"   // a death is to cost no more than mostReplayNanos
+	ForCost   Why = "cost"   // steps are to lose a twentieth of their time at most
 	ForLosses Why = "losses" // what steps lose by checkpoints and what deaths cost is the least in sum
+	ForRisk   Why = "risk"   // the same, before a node was lost
 	ForLines  Why = "lines"  // lines and disks allow no more
 	ForLeast  Why = "least"  // nothing speaks for more time than LeastNanos
 	// ForMessages: those that a replay needs are about to be forgotten. No rule here says so.
@@ -66,7 +73,10 @@ const (
 var texts = map[Why]string{
 	ForReplay:   "so that a death costs little to replay",
 	ForSteps:    "so that steps lose no more than 1% of the time by them",
+	ForMost:     "so that a death costs at most 30 s of steps to replay, though steps lose more than 1% of the time by them",
+	ForCost:     "so that steps lose no more than 5% of the time by them",
 	ForLosses:   "as often as it pays where nodes are lost as often as here",
+	ForRisk:     "as often as it pays where nodes are lost as seldom as is assumed: none was so far",
 	ForLines:    "as often as lines and disks allow",
 	ForLeast:    "which is as often as possible",
 	ForMessages: "before messages are forgotten that a replay needs",
@@ -78,19 +88,33 @@ func (w Why) Text() string { return texts[w] }
 // Valid reports whether w is one of the reasons.
 func (w Why) Valid() bool { return texts[w] != "" }
 
-// Cadence returns how often a checkpoint is made where a node is lost every lossNanos. Between two checkpoints lies the time that a replay
-// may cost, or more where steps would lose more than a hundredth of the time by them; but no more than loses the least time to both
-// checkpoints and deaths: the root of twice the product of what steps lose by one and lossNanos (Young, "A first order
-// approximation to the optimum checkpoint interval", 1974). How long one takes in the background only bounds that from below.
-func (c Checkpoint) Cadence(lossNanos int64) Cadence {
+// Cadence returns how often a checkpoint is made where nodes are lost at a rate. The time from one to the next, T, follows from what steps lose
+// by one, c, and from the mean time between two losses, M, all in nanoseconds:
+//
+//   - T is replayNanos: a loss has half of that computed again in the mean, and all of it at most.
+//   - T is lostShare*c where that is more, so that steps lose a hundredth of the time at most; but no more than mostReplayNanos, or
+//     mostLostShare*c where one checkpoint costs that much.
+//   - T is no more than the root of 2*c*M, which has checkpoints and losses cost the least in sum: c/T + T/2M (Young, "A first order
+//     approximation to the optimum checkpoint interval", CACM 17(9), 1974). The next terms (Daly, "A higher order estimate of the
+//     optimum checkpoint interval for restart dumps", FGCS 22(3), 2006) are of the size of c, which is small where this decides.
+//   - T is no less than busyShare times what one takes in the background, and no less than LeastNanos.
+func (c Checkpoint) Cadence(losses Rate) Cadence {
 	read := Copy{StateBytes: max(c.StateBytes, 0), BytesPerS: savedBytesPerS}.Nanos()
-	took, lost, losses := millis(c.TookNanos), max(millis(c.LostNanos), millis(read)+savedNanos/milli), millis(lossNanos)
+	took, lost, between := millis(c.TookNanos), max(millis(c.LostNanos), millis(read)+savedNanos/milli), millis(losses.Between())
 	every, why := replayNanos/milli, ForReplay
 	if least := lost * lostShare; least > every {
 		every, why = least, ForSteps
 	}
-	if best := root(2 * lost * losses); best < every {
-		every, why = best, ForLosses
+	if most := mostReplayNanos / milli; most < every {
+		every, why = most, ForMost
+	}
+	if least := lost * mostLostShare; least > every {
+		every, why = least, ForCost
+	}
+	if best := root(2 * lost * between); best < every {
+		if every, why = best, ForLosses; losses.Losses <= 0 {
+			why = ForRisk
+		}
 	}
 	if least := took * busyShare; least > every {
 		every, why = least, ForLines

@@ -10,23 +10,27 @@ const second, hour = int64(1e9), int64(3600e9)
 // TestCadence: what decides how often checkpoints are made.
 func TestCadence(t *testing.T) {
 	const mega = int64(1e6)
+	lostEvery := func(nanos int64) Rate { return Rate{SeenNanos: 1000 * nanos, Losses: 1000} }
+	burst := Rate{SeenNanos: hour, Losses: 2, AgoNanos: []int64{second, 20 * second}}
 	for _, c := range []struct {
 		name   string
 		of     Checkpoint
-		losses int64
+		losses Rate
 		want   Cadence
 	}{
-		{"a small state: a short replay", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, 4 * hour, Cadence{5 * second, 260e6, 15e6, ForReplay}},
-		{"nothing is known", Checkpoint{}, 4 * hour, Cadence{5 * second, 0, 10e6, ForReplay}},
-		{"a large state", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, 4 * hour, Cadence{100 * second, 10 * second, second, ForSteps}},
-		{"a larger one", Checkpoint{StateBytes: 12490 * mega, TookNanos: 60 * second}, 4 * hour, Cadence{600 * second, 60 * second, 12500e6, ForLosses}},
-		{"steps lose more than they should", Checkpoint{StateBytes: 5 * mega, TookNanos: second, LostNanos: 200e6}, 4 * hour, Cadence{20 * second, second, 200e6, ForSteps}},
-		{"a slow line", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, 4 * hour, Cadence{76 * second, 38 * second, 55e6, ForLines}},
-		{"a slow line and losses", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, 10 * second, Cadence{76 * second, 38 * second, 55e6, ForLines}},
-		{"losses", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, hour / 2, Cadence{60 * second, 10 * second, second, ForLosses}},
-		{"a burst of losses", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, 10 * second, Cadence{LeastNanos, 260e6, 15e6, ForLeast}},
-		{"beyond sense", Checkpoint{1 << 62, 1 << 62, 1 << 62}, 1 << 62, Cadence{busyShare * mostMillis * milli, mostMillis * milli, mostMillis*milli + 10e6, ForLines}},
-		{"below it", Checkpoint{-1, -1, -1}, -1, Cadence{LeastNanos, 0, 10e6, ForLeast}},
+		{"a small state: a short replay", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, Rate{}, Cadence{5 * second, 260e6, 15e6, 0, ForReplay}},
+		{"nothing is known", Checkpoint{}, Rate{}, Cadence{5 * second, 0, 10e6, 0, ForReplay}},
+		{"steps lose more than they should", Checkpoint{StateBytes: 5 * mega, TookNanos: second, LostNanos: 200e6}, Rate{}, Cadence{20 * second, second, 200e6, 0, ForSteps}},
+		{"a large state", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, Rate{}, Cadence{30 * second, 10 * second, second, 0, ForMost}},
+		{"a checkpoint of six seconds", Checkpoint{StateBytes: 5 * mega, TookNanos: 6 * second, LostNanos: 6 * second}, Rate{}, Cadence{120 * second, 6 * second, 6 * second, 0, ForCost}},
+		{"a larger state", Checkpoint{StateBytes: 12490 * mega, TookNanos: 60 * second}, Rate{}, Cadence{250 * second, 60 * second, 12500e6, 0, ForCost}},
+		{"a slow line", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, Rate{}, Cadence{76 * second, 38 * second, 55e6, 0, ForLines}},
+		{"a slow line and losses", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, burst, Cadence{76 * second, 38 * second, 55e6, 0, ForLines}},
+		{"losses", Checkpoint{StateBytes: 990 * mega, TookNanos: 2 * second}, lostEvery(200 * second), Cadence{20088 * milli, 2 * second, second, 0, ForLosses}},
+		{"none was lost, and saves cost more than they are worth", Checkpoint{StateBytes: 99990 * mega}, Rate{}, Cadence{1697056 * milli, 0, 100 * second, 0, ForRisk}},
+		{"a burst of losses", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, burst, Cadence{LeastNanos, 260e6, 15e6, 0, ForLeast}},
+		{"beyond sense", Checkpoint{1 << 62, 1 << 62, 1 << 62}, Rate{SeenNanos: math.MaxInt64}, Cadence{busyShare * mostMillis * milli, mostMillis * milli, mostMillis*milli + 10e6, 0, ForLines}},
+		{"below it", Checkpoint{-1, -1, -1}, Rate{SeenNanos: -1, Losses: math.MaxInt}, Cadence{LeastNanos, 0, 10e6, 0, ForLeast}},
 	} {
 		got := c.of.Cadence(c.losses)
 		if got != c.want {
@@ -38,11 +42,13 @@ func TestCadence(t *testing.T) {
 	}
 	last := int64(0)
 	for lost := int64(0); lost < 10*second; lost += second / 70 {
-		every := Checkpoint{LostNanos: lost}.Cadence(hour).EveryNanos
+		every := Checkpoint{LostNanos: lost}.Cadence(Rate{}).EveryNanos
 		if every < last {
 			t.Fatalf("checkpoints that cost steps %d ns are made more often than cheaper ones", lost)
 		}
-		last = every
+		if last = every; every > max(mostReplayNanos, mostLostShare*lost+mostLostShare*savedNanos) {
+			t.Fatalf("a checkpoint that costs steps %d ns is made every %d ns", lost, every)
+		}
 	}
 	for _, c := range [][3]int64{{10, 3, 4}, {9, 3, 3}, {1, 3, 1}, {0, 0, 1}} {
 		if got := (Cadence{EveryNanos: c[0]}).Steps(c[1]); int64(got) != c[2] {
@@ -54,7 +60,7 @@ func TestCadence(t *testing.T) {
 // TestTheTimeInTheBackgroundCostsNoSteps: how long a checkpoint takes there moves nothing while lines and disks are idle for as long.
 func TestTheTimeInTheBackgroundCostsNoSteps(t *testing.T) {
 	for took := int64(0); took <= replayNanos/busyShare; took += second / 10 {
-		if got := (Checkpoint{StateBytes: 5e6, TookNanos: took}).Cadence(4 * hour); got.EveryNanos != replayNanos {
+		if got := (Checkpoint{StateBytes: 5e6, TookNanos: took}).Cadence(Rate{}); got.EveryNanos != replayNanos {
 			t.Errorf("a checkpoint of %d ms in the background: every %d ms, want %d", took/milli, got.EveryNanos/milli, replayNanos/milli)
 		}
 	}

@@ -11,7 +11,7 @@ func (pnode) Habits(Constants, Facts) Habits { return Habits{UsefulPermille: 100
 
 // Saves copies checkpoints in the background, as often as package holders says where steps lose no more by them than it assumes.
 func (pnode) Saves(_ Constants, f Facts, losses holders.Rate) Saving {
-	every := holders.Checkpoint{StateBytes: f.SaveBytes, TookNanos: f.CopyNanos}.Cadence(losses.Between()).EveryNanos
+	every := holders.Checkpoint{StateBytes: f.SaveBytes, TookNanos: f.CopyNanos}.Cadence(losses).EveryNanos
 	return Saving{EveryNanos: every - f.CopyNanos, TookNanos: f.CopyNanos, AtChange: true}
 }
 
