@@ -127,6 +127,7 @@ func (l *loop) follow(ctx context.Context) {
 	l.followCheckpoint(state)
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
+	l.heartbeats.Follow(state.Partings)
 	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
 	if l.generation != nil {
 		l.generation.Follow(state)

@@ -37,6 +37,7 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 func (b *Heartbeat) texts() (texts []*string, most []int) {
 	add := func(text *string, bytes int) { texts, most = append(texts, text), append(most, bytes) }
 	add(&b.Phase, maxPhaseBytes)
+	add(&b.Lineage, maxLineageBytes)
 	add(&b.Reason, maxReasonBytes)
 	add(&b.Blocked, maxReasonBytes)
 	add(&b.Schedule, MaxScheduleBytes)

@@ -24,6 +24,8 @@ type Heartbeat struct {
 	UnixMillis int64           `json:"unix_ms,omitempty"`
 	Phase      string          `json:"phase"`
 	Generation plan.Generation `json:"generation"`
+	// Lineage is that of the log in which Generation was made (plan.Partings.Of).
+	Lineage string `json:"lineage,omitempty"`
 	// Stalled is the generation that the sender had to give up, for Reason; 0 is none.
 	Stalled plan.Generation `json:"stalled,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
@@ -109,6 +111,7 @@ const (
 	maxHeartbeatBytes = 24 << 10
 	maxReasonBytes    = 300
 	maxPhaseBytes     = 32
+	maxLineageBytes   = 32
 	maxStages         = 64
 )
 

@@ -21,6 +21,7 @@ type Tracker struct {
 	ends   chan struct{}
 	mu     sync.Mutex // guards the rest
 	heard  map[plan.PeerID]heard
+	log    plan.Partings // of this node
 	// coordinates is who coordinates the steps of a generation, where that is not its plan's coordinator.
 	coordinates struct {
 		generation plan.Generation
@@ -54,6 +55,7 @@ func (t *Tracker) Ends() <-chan struct{} { return t.ends }
 func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	b = b.in(t.log)
 	h := heard{beat: b, at: now}
 	if b.Stalled != 0 {
 		h.stalledSince = now
@@ -70,6 +72,30 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || old.NoRestore != b.NoRestore || !slices.Equal(old.Retained, b.Retained) {
 		stir(t.urgent)
 	}
+}
+
+// Follow notes by which recoveries this node's log went. A member that changes over to this lineage, or has not heard of it, may speak of
+// a generation of its own that has the number of one here.
+func (t *Tracker) Follow(log plan.Partings) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, parted := t.log.Since(log); !parted {
+		return
+	}
+	t.log = slices.Clone(log)
+	for p, h := range t.heard {
+		h.beat = h.beat.in(log)
+		t.heard[p] = h
+	}
+}
+
+// in returns what a heartbeat says to whoever has a log: that of a generation of another lineage is a sign of life, and tells of the run
+// what does not depend on generations.
+func (b Heartbeat) in(log plan.Partings) Heartbeat {
+	if b.Lineage == log.Of(b.Generation) {
+		return b
+	}
+	return Heartbeat{Peer: b.Peer, UnixMillis: b.UnixMillis, Phase: b.Phase, Blocked: b.Blocked, Finished: b.Finished, Extends: b.Extends}
 }
 
 // stir wakes a channel's reader, unless it will look anyway.

@@ -108,3 +108,41 @@ func TestWhoAnswersIsNotSilent(t *testing.T) {
 		t.Errorf("its heartbeat became %+v", b)
 	}
 }
+
+// TestHeartbeatsOfAnotherLineage: they are signs of life, also when this node's log changes after they came.
+func TestHeartbeatsOfAnotherLineage(t *testing.T) {
+	log := plan.Partings{{Recovery: "r", Generation: 1}}
+	now := time.Unix(1000, 0)
+	said := func(b Heartbeat) Heartbeat {
+		b.Peer, b.Step, b.Finished, b.Retained = "a", 7, 9, []RetainedStage{{Step: 7}}
+		return b
+	}
+	for name, c := range map[string]struct {
+		log   plan.Partings // of this node
+		said  Heartbeat
+		taken bool
+	}{
+		"before any recovery":             {nil, Heartbeat{Generation: 2}, true},
+		"a generation before the parting": {log, Heartbeat{Generation: 1}, true},
+		"of the lineage here":             {log, Heartbeat{Generation: 2, Lineage: "r"}, true},
+		"of the one before":               {log, Heartbeat{Generation: 2}, false},
+		"of one that is not known here":   {nil, Heartbeat{Generation: 2, Lineage: "r"}, false},
+		"without a plan":                  {log, Heartbeat{}, true},
+	} {
+		tr, want := NewTracker(), Heartbeat{Peer: "a", Finished: 9}
+		if c.taken {
+			want = said(c.said)
+		}
+		tr.Follow(c.log)
+		tr.Note(said(c.said), now)
+		if got, _ := tr.Last("a"); !reflect.DeepEqual(got, want) || !tr.Heard("a").Equal(now) {
+			t.Errorf("%s: %+v, heard at %v, want %+v", name, got, tr.Heard("a"), want)
+		}
+	}
+	tr := NewTracker()
+	tr.Note(said(Heartbeat{Generation: 2}), now)
+	tr.Follow(log)
+	if got, _ := tr.Last("a"); got.Generation != 0 || !tr.Heard("a").Equal(now) {
+		t.Errorf("what was heard before the recovery was known: %+v", got)
+	}
+}

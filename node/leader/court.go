@@ -41,7 +41,7 @@ func (c *court) look(m moment, by carried) charges {
 	said := by.counted(append(m.stall.Accusations, c.deaf.look(m.state, m.now)...))
 	found := charges{Trial: c.trial(m.state, m.stall.By, said), Ruled: c.ruled(m.state), Ended: endedByRuling(m.state)}
 	if len(m.stall.Accusations) > 0 {
-		found.Trial.Lively = m.lively(c.Self)
+		found.Trial.Lively, found.Trial.Absent = m.lively(c.Self), c.absent(m.state)
 	}
 	found.Jump, _ = c.losses.Look(m.state, c.Losses)
 	c.restarts.Look(m.state.Members, m.now)
@@ -95,6 +95,18 @@ func (c *court) rule(ctx context.Context, state consensus.State, r blame.Ruling)
 		c.losses.Forget()
 	}
 	return err
+}
+
+// absent returns the members of the plan whose newest heartbeats say that they have not begun with it: one that changes over to
+// another log does so once that has come, and nobody reaches its workers before.
+func (c *court) absent(s consensus.State) map[plan.PeerID]bool {
+	all := map[plan.PeerID]bool{}
+	for _, p := range s.Plan.Peers() {
+		if b, _ := c.Heartbeats.Last(p); b.Generation != s.Plan.Generation {
+			all[p] = true
+		}
+	}
+	return all
 }
 
 // ruled reports whether the log says whose fault it was that the current generation ended, or takes no such word.

@@ -196,3 +196,26 @@ func TestNobodySavesWhatOthersCannotFetch(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoHasNotBegun: b and c have lost a, which lives. It changes over to another log, and speaks of a plan of its own with the number of the
+// one here.
+func TestWhoHasNotBegun(t *testing.T) {
+	log := plan.Partings{{Recovery: "r", Generation: 1}}
+	beats := gossip.NewTracker()
+	beats.Follow(log)
+	for _, b := range []gossip.Heartbeat{
+		{Peer: "a", Generation: 2, Stalled: 2, Fault: &plan.Fault{Accused: "b", Kind: plan.LostLink}},
+		{Peer: "b", Generation: 2, Lineage: "r", Stalled: 2, Fault: &plan.Fault{Accused: "a", Kind: plan.LostLink}},
+		{Peer: "c", Generation: 2, Lineage: "r"},
+	} {
+		beats.Note(b, time.Unix(1000, 0))
+	}
+	s := consensus.State{Partings: log, Plan: plan.Plan{Generation: 2, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}}
+	said := beats.Stalled(s.Plan.Peers(), 2, time.Unix(1001, 0)).Accusations
+	if len(said) != 1 || said[0].By != "b" {
+		t.Errorf("what a says of its own plan counts: %v", said)
+	}
+	if got := (&court{Config: Config{Heartbeats: beats}}).absent(s); len(got) != 1 || !got["a"] {
+		t.Errorf("%v have not begun, want a", got)
+	}
+}

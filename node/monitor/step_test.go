@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -27,12 +28,12 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 				p.report(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
 			}
 		}, &after},
-		"a node died first": {func(p *steps) { p.begin(plan.Plan{Generation: 2, Start: 2}, 2) }, &before},
+		"a node died first": {func(p *steps) { p.begin(plan.Plan{Generation: 2, Start: 2}, "", 2) }, &before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []api.Event
 			p := &steps{log: stepLog{publish: func(e api.Event) { got = append(got, e) }}}
-			p.begin(plan.Plan{Generation: 1}, 2)
+			p.begin(plan.Plan{Generation: 1}, "", 2)
 			for step := range 2 {
 				for stage := range 2 {
 					p.report(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
@@ -70,7 +71,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 			var m Monitor
 			p := &m.steps
 			p.log.publish = func(e api.Event) { got = append(got, e) }
-			p.begin(plan.Plan{Generation: 1}, 2)
+			p.begin(plan.Plan{Generation: 1}, "", 2)
 			if own {
 				p.report(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
 				p.report(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
@@ -91,7 +92,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 // TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
 func TestAnotherCourseIsTold(t *testing.T) {
 	p := &steps{log: stepLog{publish: func(api.Event) {}}}
-	p.begin(plan.Plan{Generation: 1}, 9)
+	p.begin(plan.Plan{Generation: 1}, "", 9)
 	deeper := plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
 	var told []string
 	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
@@ -114,5 +115,30 @@ func TestSpeed(t *testing.T) {
 	}
 	if got := s.newest.TokensPerS; got < 99.9 || got > 100.1 {
 		t.Errorf("%.0f tokens/s, steps of 100 tokens took a second on average", got)
+	}
+}
+
+// TestStepsOfAnotherLineage: generations are counted anew from where two lineages of the log parted. The steps of the one that counts are
+// shown and told, though the other one had come further.
+func TestStepsOfAnotherLineage(t *testing.T) {
+	var shown []api.Event
+	var s steps
+	s.log.publish = func(e api.Event) { shown = append(shown, e) }
+	step := func(n plan.Step) pipeline.StepResult { return pipeline.StepResult{Step: n} }
+	s.begin(plan.Plan{Generation: 1}, "", 9)
+	s.report(step(1), 1, time.Unix(1, 0))
+	s.begin(plan.Plan{Generation: 2, Start: 1}, "", 9)
+	for n := range plan.Step(4) {
+		s.report(step(n+2), 1, time.Unix(2, 0))
+	}
+	s.begin(plan.Plan{Generation: 2, Start: 1}, "r", 9)
+	var b gossip.Heartbeat
+	if s.fillHeartbeat(&b); b.Generation != 2 || b.Lineage != "r" || b.Step != 1 {
+		t.Errorf("after the change a heartbeat says %+v", b)
+	}
+	shown = nil
+	s.report(step(2), 1, time.Unix(3, 0))
+	if s.fillHeartbeat(&b); spell(shown) != "2/2" || b.Step != 2 || spell(s.log.since(position{})) != "1/1 2/2" {
+		t.Errorf("shown %q, told %q, %+v", spell(shown), spell(s.log.since(position{})), b)
 	}
 }

@@ -60,6 +60,13 @@ func (l *stepLog) begin(start position) {
 	l.begun = true
 }
 
+// restart forgets the steps from a generation on, which was made once more: they do not count.
+func (l *stepLog) restart(start position) {
+	l.owed, l.held = 0, nil
+	l.kept = slices.DeleteFunc(l.kept, func(e api.Event) bool { return e.Generation >= start.Generation })
+	l.end = position{Step: start.Step}
+}
+
 // beginLate begins with the newest step of a generation that this node came too late for.
 func (l *stepLog) beginLate(newest position) {
 	if !l.begun {

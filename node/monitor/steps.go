@@ -24,6 +24,8 @@ type steps struct {
 	last *api.Event
 	// newest is of the current generation; its held-out losses are the newest measured.
 	newest api.Event
+	// lineage is that of the log in which the current generation was made.
+	lineage string
 
 	// Of this node's own workers: when and with which schedule they reported their newest step,
 	// zero before the first; what it took, and where that went.
@@ -35,12 +37,17 @@ type steps struct {
 	stages   map[plan.StageID]pipeline.StageTimes
 }
 
-// begin starts a plan's generation at the state of its start step. end is the run's last step.
-func (s *steps) begin(p plan.Plan, end plan.Step) {
+// begin starts a plan's generation, made in a lineage of the log, at the state of its start step. end is the run's last step.
+func (s *steps) begin(p plan.Plan, lineage string, end plan.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.logLast()
 	start := position{p.Generation, p.Start}
+	if s.lineage != lineage && s.newest.Generation >= p.Generation { // generations are counted anew from where the lineages parted
+		s.newest.Generation = 0
+		s.log.restart(start)
+	}
+	s.lineage = lineage
 	s.log.begin(start)
 	s.enter(start)
 	s.newest.Steps, s.at = end, time.Time{}
@@ -163,6 +170,7 @@ func (s *steps) finish() api.Event {
 func (s *steps) fillHeartbeat(b *gossip.Heartbeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	b.Lineage = s.lineage
 	b.Generation, b.Step, b.TokensPerS, b.StepNanos = s.newest.Generation, s.newest.Step, s.newest.TokensPerS, s.took.Nanoseconds()
 	if len(s.schedule) <= gossip.MaxScheduleBytes {
 		b.Schedule = s.schedule

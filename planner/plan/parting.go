@@ -26,3 +26,14 @@ func (p Partings) Since(other Partings) (shared Generation, ok bool) {
 	}
 	return shared, ok
 }
+
+// Of returns the recovery that began the lineage in which a generation was made, by its ID; "" is the one that the run was founded with.
+// Logs of two lineages may both have a generation: it is the same one where Of says the same.
+func (p Partings) Of(g Generation) (recovery string) {
+	for _, r := range p {
+		if r.Generation < g {
+			recovery = r.Recovery
+		}
+	}
+	return recovery
+}

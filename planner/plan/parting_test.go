@@ -25,3 +25,12 @@ func TestPartings(t *testing.T) {
 		}
 	}
 }
+
+func TestPartingsOf(t *testing.T) {
+	p := Partings{{"a", 3}, {"b", 3}, {"c", 7}}
+	for g, want := range map[Generation]string{0: "", 1: "", 3: "", 4: "b", 7: "b", 8: "c"} {
+		if got := p.Of(g); got != want {
+			t.Errorf("generation %d was made in the lineage of %q, want %q", g, got, want)
+		}
+	}
+}

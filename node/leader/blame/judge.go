@@ -41,6 +41,8 @@ type Trial struct {
 	Active    int
 	// Lively are the members that have given signs of life to others all the time.
 	Lively map[plan.PeerID]bool
+	// Absent are the members of the plan that have not begun with it, as they say themselves.
+	Absent map[plan.PeerID]bool
 }
 
 // Ruling says whose fault it was that a generation ended. Out leaves the peer out of plans for a while. The
@@ -288,10 +290,10 @@ func (t Trial) unreachable() (Ruling, bool) {
 	return leaveOut(r), true
 }
 
-// unreached returns the word against the member that most could not reach; an owner's node comes last.
+// unreached returns the word against the member that most could not reach; an owner's node comes last, unless it has not begun.
 func (t Trial) unreached(said []accusation) accusation {
 	a := t.mostAccused(said, append(slices.Concat(t.Links...), t.Accusations...))
-	if t.owns(a.Accused) && !t.owns(a.By) {
+	if t.owns(a.Accused) && !t.owns(a.By) && !t.Absent[a.Accused] {
 		a.Accused, a.By = a.By, a.Accused
 	}
 	return a

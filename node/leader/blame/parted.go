@@ -8,10 +8,11 @@ import (
 )
 
 // Parted rules where both ends of a link that was given up have lived all the time. Either may lie, and either being left out helps. It
-// is the accused, unless the other one was an end of more such links: who lies pays for the second lie. Owners' nodes stay.
+// is the accused, unless the other one was an end of more such links: who lies pays for the second lie. Owners' nodes stay. A member that
+// has not begun with the plan sends no data, and no link is dead for that.
 func (t Trial) Parted() (Ruling, bool) {
 	said := slices.DeleteFunc(slices.Clone(t.Accusations), func(a accusation) bool {
-		return a.Kind != plan.LostLink || !t.Lively[a.By] || !t.Lively[a.Accused]
+		return a.Kind != plan.LostLink || !t.Lively[a.By] || !t.Lively[a.Accused] || t.Absent[a.By] || t.Absent[a.Accused]
 	})
 	if len(said) == 0 {
 		return Ruling{}, false
