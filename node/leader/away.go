@@ -3,10 +3,10 @@ package leader
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"pnode/pipeline/link/silence"
+	"pnode/planner/plan"
 )
 
 const (
@@ -16,6 +16,8 @@ const (
 	// UnreachableAfter bounds the silence of a member whose host is silent too, where its heartbeats
 	// have taught no shorter bound: links bridge that time, as pipeline/link's Options.PeerTimeout says.
 	UnreachableAfter = silence.Most
+	// againFor bounds the wait of a run that begins again for the rest of its plan's members.
+	againFor = 10 * time.Second
 )
 
 // dead marks a member gone whose process has ended, or that was away for longer than it ever is.
@@ -72,8 +74,8 @@ func (v view) missed() (verdict, bool) {
 	if !v.broken() {
 		return verdict{}, false
 	}
-	if why := v.unheard(); why != "" {
-		return verdict{Blocked: why}, true
+	if next, waits := v.begunAgain(); waits {
+		return next, true
 	}
 	places, waits, why := v.Plan.Peers(), false, ""
 	for _, m := range v.Members {
@@ -91,18 +93,26 @@ func (v view) missed() (verdict, bool) {
 	return verdict{Plan: why != "" && secured, Prepare: why != "" && !secured, Why: why}, waits
 }
 
-// unheard says which members are waited for that this leader knows from the log alone, since it was started again; empty for none.
-func (v view) unheard() string {
-	var names []string
+// begunAgain waits for a moment after all nodes crashed or were stopped: who is started again is started with the others. The leader knows
+// some from the log alone, since it was started again itself; others left the run, together with all of its plan.
+func (v view) begunAgain() (verdict, bool) {
+	if !v.broken() {
+		return verdict{}, false
+	}
+	places, here, unheard := v.Plan.Peers(), map[plan.PeerID]bool{}, []plan.PeerID(nil)
 	for _, m := range v.Members {
-		if (m.Active || m.Leaving) && m.Unheard && m.Silent <= m.suspicious() {
-			names = append(names, v.nameOf(m.Peer))
+		here[m.Peer] = m.Active || m.Leaving
+		if here[m.Peer] && m.Unheard && m.Silent <= m.suspicious() {
+			unheard = append(unheard, m.Peer)
 		}
 	}
-	if len(names) == 0 {
-		return ""
+	if len(unheard) > 0 {
+		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", v.names(unheard), unheardFor)}, true
 	}
-	return fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", strings.Join(names, " and "), unheardFor)
+	if left := slices.DeleteFunc(places, func(p plan.PeerID) bool { return here[p] }); len(left) > 0 && len(v.absent()) == len(v.Plan.Peers()) && v.BrokenFor <= againFor {
+		return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", againFor, v.names(left))}, true
+	}
+	return verdict{}, false
 }
 
 // missing plans without the members of the plan that are gone, and anew with those that were started again.

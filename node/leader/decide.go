@@ -55,6 +55,7 @@ var rules = []rule{
 	{"deserted", "without an active member nobody would carry a plan out: the checkpoint is the end of the run for now", view.deserted},
 	{"ruled", "a ruling of the log ends the generation: nothing of it is waited for", view.ruled},
 	{"salvaging", "a plan before the salvage is saved would start from an older step", view.salvaging},
+	{"begun again", "who is back first could plan alone, or give up what those have who are started with it", view.begunAgain},
 	{"unheld", "any plan from a checkpoint that nobody has would wait for it in vain", view.unheld},
 	{"missed", "who is silent may be back at any time: a plan without it would cost its state, one with it would not get on", view.missed},
 	{"absent", "without all of its members a plan gets nowhere, so it is not asked what else is wrong with it", view.missing},

@@ -59,6 +59,12 @@ func TestDecide(t *testing.T) {
 	waitsFor := func(name string) verdict {
 		return verdict{Blocked: "nothing was heard yet of " + name + ": waiting up to 3s; the plan does without who is not heard of by then"}
 	}
+	again := func(broken time.Duration) view {
+		of := alive("a", "c")
+		of[0].Restarted, of[1].Active = true, false // still on its way in
+		trio := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}
+		return view{Plan: trio, Members: of, Names: map[plan.PeerID]string{"b": "lab"}, remains: remains{BrokenFor: broken}}
+	}
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second
 	over := slices.Clone(worse)
@@ -98,6 +104,8 @@ func TestDecide(t *testing.T) {
 		{"also when nothing else is to come", crashed(unheardFor), waitsFor("lab")},
 		{"whether it had a part or not", spared, waitsFor("c")},
 		{"and then plans without it", crashed(unheardFor + 1), verdict{Plan: true, Why: "lab is silent"}},
+		{"waits where all left for those who are started with the first", again(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab and c; the plan does without who is not back by then"}},
+		{"and no longer", again(againFor + 1), verdict{Plan: true, Why: "a was started again"}},
 		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), remains: remains{BrokenFor: stallGrace + 1}, Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
 		{"gives a lost peer time to show first", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},

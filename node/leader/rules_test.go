@@ -99,6 +99,11 @@ func randomView(r *rand.Rand) view {
 		}
 		v.Members = append(v.Members, m)
 	}
+	if odd(20) { // all were started again, or are away
+		for i := range v.Members {
+			v.Members[i].Restarted = true
+		}
+	}
 	if odd(8) {
 		v.Unheld, v.RedoTime = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"e"}}, time.Duration(r.IntN(90))*time.Second
 	}
