@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/generation"
@@ -30,7 +31,7 @@ type loop struct {
 	lineage     string              // of the log that is followed, see consensus.Recovery
 	completed   bool                // the workers here finished the generation
 	kept        checkpointer.ID     // newest checkpoint acted upon
-	keeping     chan struct{}       // closed when its manifest is stored
+	keeping     chan struct{}       // closed when the last change of what is kept is done
 	rosterEpoch uint64              // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
@@ -114,9 +115,12 @@ func (l *loop) follow(ctx context.Context) {
 	state := l.raft.State()
 	me, member := state.Member(l.self)
 	current := member && me.ProcessEpoch == l.epoch
-	l.followLineage(ctx, state)
+	if l.followLineage(ctx, state) {
+		l.followExit(ctx, state)
+		return
+	}
 	if current { // the log is here up to its end
-		l.ledger.Follow(state.Partings)
+		l.followPartings(state)
 	}
 	// A plan from before this process started is not carried out.
 	if state.Plan.Generation > l.followed && current && !state.Reborn(me) {
@@ -209,6 +213,21 @@ func (l *loop) forget(state consensus.State) {
 // keep commits the state's checkpoint here on a goroutine of its own, after the one before. given is the newest
 // before, where the run has gone back from it.
 func (l *loop) keep(state consensus.State, given checkpointer.ID) {
+	l.inOrder(func() error {
+		err := l.checkpointer.Commit(state)
+		if given.Step != 0 {
+			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
+		}
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			l.log.Debug("checkpoint", "cause", err)
+			err = fmt.Errorf("some layers of step %d that the run has this node hold are not on its disk: others are asked for them, and the next checkpoint is held whole again", state.Checkpoint.Step)
+		}
+		return err
+	})
+}
+
+// inOrder changes the checkpoints that are kept here, on a goroutine of its own, after the changes before.
+func (l *loop) inOrder(change func() error) {
 	previous, done := l.keeping, make(chan struct{})
 	l.keeping = done
 	l.group.Go(func() error {
@@ -216,11 +235,7 @@ func (l *loop) keep(state consensus.State, given checkpointer.ID) {
 		if previous != nil {
 			<-previous
 		}
-		err := l.checkpointer.Commit(state)
-		if given.Step != 0 {
-			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
-		}
-		if err != nil {
+		if err := change(); err != nil {
 			l.log.Warn("checkpoint", "cause", err)
 		}
 		return nil

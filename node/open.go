@@ -98,6 +98,8 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		return nil, fmt.Errorf("node: the run's folder: %w", err)
 	}
 	times := clock.New(nil, o.returning)
+	names := &monitor.Names{}
+	out.Log = names.Log(out.Log)
 	n := &Node{
 		log: out.Log, out: out, dir: dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
 		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(), clock: times,
@@ -136,6 +138,13 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if err := n.openNetwork(o); err != nil {
 		return nil, err
 	}
+	names.Know(func(p plan.PeerID) string {
+		state := n.raft.State()
+		if _, member := state.Member(p); member {
+			return state.NameOf(p)
+		}
+		return string(p)
+	})
 	n.openRooms()
 	n.custody.extends = o.extends
 	if err := n.listen(); err != nil {

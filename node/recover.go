@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
@@ -22,17 +23,17 @@ func namesIn(state consensus.State, peers []plan.PeerID) []string {
 }
 
 // followLineage acts on a change to another lineage of the log, once its state has come: what this node did by the log of before
-// may not count any more.
-func (l *loop) followLineage(ctx context.Context, state consensus.State) {
+// may not count any more. It returns true while the state is on its way, and none that is here is to be acted upon.
+func (l *loop) followLineage(ctx context.Context, state consensus.State) (changing bool) {
 	change, ok := l.raft.ChangedOver()
 	if !ok || lineageOf(change.Recovery) == l.lineage {
-		return
+		return false
 	}
 	if change.Discarded { // the leader knows of this node again when it has joined
 		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, "the run was recovered") })
 	}
 	if lineageOf(state.Recovery) != lineageOf(change.Recovery) {
-		return
+		return change.Discarded
 	}
 	l.lineage = lineageOf(change.Recovery)
 	if change.Discarded {
@@ -41,8 +42,20 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) {
 		l.remains = nil
 		l.followed = 0 // generations are counted anew from where the lineages parted
 	}
-	l.ledger.Follow(state.Partings)
+	l.followPartings(state)
 	l.monitor.Publish(api.Event{Kind: api.KindError, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: changeText(change, state, l.kept.Step)})
+	if change.Discarded {
+		l.kept = checkpointer.ID{} // nothing went back from it
+	}
+	return false
+}
+
+// followPartings gives up what the ledger and the store have of another lineage than the state's, also where this node was started again
+// before it had.
+func (l *loop) followPartings(state consensus.State) {
+	if shared, parted := l.ledger.Follow(state.Partings); parted {
+		l.inOrder(func() error { return l.checkpointer.Discard(shared, state) })
+	}
 }
 
 func lineageOf(r *consensus.Recovery) string {

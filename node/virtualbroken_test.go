@@ -34,11 +34,11 @@ func TestEachInvariantOfFleetsCanFail(t *testing.T) {
 		}{
 			"a second leader": {"lead in term", func(f *fleet, n *Node) {
 				leader, term, _ := n.raft.Leader()
-				f.truth.led[term] = "not " + leader
+				f.truth.led[numbered[plan.Term]{number: term}] = "not " + leader
 				f.oneLeads()
 			}},
 			"another plan of the generation": {"has another plan of generation", func(f *fleet, n *Node) {
-				f.truth.plans[n.raft.State().Plan.Generation] = sha256.Sum256([]byte("another plan"))
+				f.truth.plans[numbered[plan.Generation]{number: n.raft.State().Plan.Generation}] = sha256.Sum256([]byte("another plan"))
 				f.truth.see(founder.name(), n, api.Event{})
 			}},
 			"a loss whose last bit differs": {"has loss", func(f *fleet, n *Node) {

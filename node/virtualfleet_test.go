@@ -60,6 +60,9 @@ type fleetSize struct {
 	Lines bool
 	// Relay is what its nodes relay for each other.
 	Relay config.RelayRate
+	// Founders: nobody votes but the nodes of owners. RecoverAfter is of those that go on without a majority by themselves.
+	Founders     bool
+	RecoverAfter config.LostMajority
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -170,6 +173,10 @@ func (m *member) config() config.Config {
 	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros, c.SumGroups = string(plan.VotersAny), 0, 16, 1, 4, 4
 	c.Steps, c.HeldOutEvery, c.CheckpointEvery = m.size.Steps, m.size.Steps, config.Count(m.size.CheckpointEvery)
 	c.Relay = m.size.Relay
+	if m.size.Founders {
+		c.Voters = string(plan.VotersOwners)
+	}
+	c.OnLostMajority = m.size.RecoverAfter
 	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
 	return c
 }

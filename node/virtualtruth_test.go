@@ -23,13 +23,19 @@ type truth struct {
 
 	mu      sync.Mutex // guards what follows
 	problem error      // the first
-	plans   map[plan.Generation][sha256.Size]byte
-	led     map[plan.Term]plan.PeerID
+	plans   map[numbered[plan.Generation]][sha256.Size]byte
+	led     map[numbered[plan.Term]]plan.PeerID
 	newest  plan.Step
 }
 
+// numbered is a generation or a term of one lineage of the log: others have the same numbers.
+type numbered[N any] struct {
+	lineage string
+	number  N
+}
+
 func newTruth() *truth {
-	return &truth{plans: map[plan.Generation][sha256.Size]byte{}, led: map[plan.Term]plan.PeerID{}}
+	return &truth{plans: map[numbered[plan.Generation]][sha256.Size]byte{}, led: map[numbered[plan.Term]]plan.PeerID{}}
 }
 
 // again returns what checks another run against the same one.
@@ -42,14 +48,15 @@ func (t *truth) again() *truth {
 // see takes in an event of a node: its losses are the undisturbed run's to the bit, and its plan is everybody's.
 func (t *truth) see(name string, n *Node, e api.Event) {
 	t.leads(n)
-	current := n.raft.State().Plan
-	sum := sha256.Sum256(current.Encode())
+	state := n.raft.State()
+	current := state.Plan
+	sum, made := sha256.Sum256(current.Encode()), numbered[plan.Generation]{state.Partings.Of(current.Generation), current.Generation}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known, ok := t.plans[current.Generation]; ok && known != sum {
+	if known, ok := t.plans[made]; ok && known != sum {
 		t.note("%s has another plan of generation %d than the others", name, current.Generation)
 	}
-	t.plans[current.Generation] = sum
+	t.plans[made] = sum
 	if e.Kind != api.KindStep {
 		return
 	}
@@ -61,11 +68,12 @@ func (t *truth) see(name string, n *Node, e api.Event) {
 
 // leads notes whether a node leads, which in a term of the log one alone may.
 func (t *truth) leads(n *Node) {
-	_, term, leads := n.raft.Leader()
+	_, number, leads := n.raft.Leader()
+	term := numbered[plan.Term]{lineageOf(n.raft.State().Recovery), number}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if other := t.led[term]; leads && other != "" && other != n.self {
-		t.note("%s and %s lead in term %d", other, n.self, term)
+		t.note("%s and %s lead in term %d", other, n.self, number)
 	}
 	if leads {
 		t.led[term] = n.self

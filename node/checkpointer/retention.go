@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/checkpoint"
@@ -108,6 +109,26 @@ func (c *Checkpointer) GiveUp(after plan.Step, given plan.Generation) error {
 	var drop []plan.Step
 	for _, m := range stored {
 		if m.Step > after && m.Generation <= given {
+			drop = append(drop, m.Step)
+		}
+	}
+	return c.Store.Drop(drop...)
+}
+
+// Discard drops the checkpoints of generations after one, but those that a state has: this node's log was of another lineage, which shares
+// them with the state's up to that one.
+func (c *Checkpointer) Discard(shared plan.Generation, state consensus.State) error {
+	stored, err := c.Store.Manifests()
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return err
+	}
+	var counts [][]plan.Hash
+	for _, made := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+		counts = append(counts, manifestOf(consensus.State{Run: state.Run, Checkpoint: made}).Hashes())
+	}
+	var drop []plan.Step
+	for _, m := range stored {
+		if m.Generation > shared && !slices.ContainsFunc(counts, func(of []plan.Hash) bool { return slices.Equal(of, m.Hashes()) }) {
 			drop = append(drop, m.Step)
 		}
 	}

@@ -48,16 +48,18 @@ func New(dir string, head Head, log *slog.Logger) *Recorder {
 
 // Follow records which lineage the log is of that the plans from now on are from, where that is another one than before. What this node
 // wrote of generations since the two parted is given up: others are not told of it, and are asked for what the lineage has in its place.
-func (r *Recorder) Follow(p plan.Partings) {
+// It returns the newest generation that both have; parted is false where the lineage is the one of before.
+func (r *Recorder) Follow(p plan.Partings) (shared plan.Generation, parted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shared, parted := r.memory.lineage.Since(p)
+	shared, parted = r.memory.lineage.Since(p)
 	if !parted {
-		return
+		return 0, false
 	}
 	clear(r.works)
 	r.memory.giveUp(shared, p)
 	r.append(appendJSON(nil, kindLineage, Lineage{p}))
+	return shared, true
 }
 
 // Plan records a plan of the log.

@@ -1,0 +1,88 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"pnode/planner/plan"
+)
+
+// Names has lines of a log call members by their names in place of their peer IDs, which tell people nothing. The zero value knows no
+// names. Its methods may be called concurrently.
+type Names struct{ of atomic.Value }
+
+// Know has names looked up from now on; of returns an ID that it has no name for as it is.
+func (n *Names) Know(of func(plan.PeerID) string) { n.of.Store(of) }
+
+// Log returns a log whose lines go to another one. A log of level debug keeps the IDs: what it is read beside has them.
+func (n *Names) Log(to *slog.Logger) *slog.Logger {
+	if to.Enabled(context.Background(), slog.LevelDebug) {
+		return to
+	}
+	return slog.New(naming{to.Handler(), n})
+}
+
+// naming is the handler of Names.Log.
+type naming struct {
+	slog.Handler
+	names *Names
+}
+
+// Handle implements slog.Handler.
+func (h naming) Handle(ctx context.Context, r slog.Record) error {
+	named := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		named.AddAttrs(h.named(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, named)
+}
+
+// WithAttrs implements slog.Handler.
+func (h naming) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return naming{h.Handler.WithAttrs(attrs), h.names}
+}
+
+// WithGroup implements slog.Handler.
+func (h naming) WithGroup(name string) slog.Handler {
+	return naming{h.Handler.WithGroup(name), h.names}
+}
+
+// peerIDs finds the IDs of nodes in a text, as libp2p writes those of Ed25519 keys, and the addresses that end with one.
+var peerIDs = regexp.MustCompile(`(/p2p/)?\b12D3KooW[1-9A-HJ-NP-Za-km-z]{44}\b`)
+
+// named returns an attribute with names in it. An address stays one that can be copied.
+func (h naming) named(a slog.Attr) slog.Attr {
+	of, ok := h.names.of.Load().(func(plan.PeerID) string)
+	v := a.Value.Resolve()
+	if !ok || v.Kind() != slog.KindString && v.Kind() != slog.KindAny {
+		return a
+	}
+	text := ""
+	switch v := v.Any().(type) {
+	case string:
+		text = v
+	case plan.PeerID:
+		text = string(v)
+	case []plan.PeerID:
+		var all []string
+		for _, p := range v {
+			all = append(all, string(p))
+		}
+		text = strings.Join(all, ", ")
+	case error, fmt.Stringer:
+		text = fmt.Sprint(v)
+	default:
+		return a
+	}
+	return slog.String(a.Key, peerIDs.ReplaceAllStringFunc(text, func(id string) string {
+		if strings.HasPrefix(id, "/p2p/") {
+			return id
+		}
+		return of(plan.PeerID(id))
+	}))
+}

@@ -1,0 +1,51 @@
+package monitor
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// TestNamesInTheLog: a line of the log says who, by a name where one is known.
+func TestNamesInTheLog(t *testing.T) {
+	const b, stranger plan.PeerID = "12D3KooWADYC8MqvtEzAp1KpV18QJnocd5RpvJjG16J35F4EaFEV", "12D3KooWLzfvwHJtNGmQT4LJgByanoQYbgzE1Xo5F8oBWp7ZFP6G"
+	var names Names
+	lines := func(level slog.Level, v any) string {
+		var out bytes.Buffer
+		log := names.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})))
+		log.With("with", 1).Warn("a node is gone", "peer", v)
+		_, line, _ := strings.Cut(strings.TrimSpace(out.String()), "msg=")
+		return line
+	}
+	if got := lines(slog.LevelWarn, b); !strings.Contains(got, string(b)) {
+		t.Errorf("before names are known: %s", got)
+	}
+	names.Know(func(p plan.PeerID) string {
+		if p == b {
+			return "lab"
+		}
+		return string(p)
+	})
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{b, "peer=lab"},
+		{string(b), "peer=lab"},
+		{[]plan.PeerID{b, stranger}, `peer="lab, ` + string(stranger) + `"`},
+		{errors.New("ask " + string(b) + ": gone"), `peer="ask lab: gone"`},
+		{"/ip4/10.0.0.1/tcp/7/p2p/" + string(b), "peer=/ip4/10.0.0.1/tcp/7/p2p/" + string(b)},
+		{7, "peer=7"},
+	} {
+		if got, want := lines(slog.LevelWarn, c.v), `"a node is gone" with=1 `+c.want; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got := lines(slog.LevelDebug, b); !strings.Contains(got, string(b)) {
+		t.Errorf("a log for debugging: %s", got)
+	}
+}
