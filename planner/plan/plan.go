@@ -308,14 +308,28 @@ func (p Plan) Near(h StageID, peer PeerID) bool {
 }
 
 // Places reports whether the plan has a stage for a peer.
-func (p Plan) Places(peer PeerID) bool { return slices.Contains(p.Peers(), peer) }
+func (p Plan) Places(peer PeerID) bool {
+	for i := range p.Replicas {
+		for s := range p.Replicas[i].Stages {
+			if p.Replicas[i].Stages[s].Peer == peer {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Peers returns the distinct peers of the plan in order of first appearance.
 func (p Plan) Peers() []PeerID {
 	var peers []PeerID
-	for _, w := range p.Workers() {
-		if !slices.Contains(peers, w.Peer) {
-			peers = append(peers, w.Peer)
+	for i := range p.Replicas {
+		if peers == nil {
+			peers = make([]PeerID, 0, len(p.Replicas)*len(p.Replicas[i].Stages))
+		}
+		for s := range p.Replicas[i].Stages {
+			if peer := p.Replicas[i].Stages[s].Peer; !slices.Contains(peers, peer) {
+				peers = append(peers, peer)
+			}
 		}
 	}
 	return peers
