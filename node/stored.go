@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,25 +78,31 @@ func openRun(ctx context.Context, dirs []string, log *slog.Logger) (_ *weights.M
 			err = errors.Join(err, shelf.Close())
 		}
 	}()
-	var spec plan.RunSpec
+	var spec *plan.RunSpec
+	var lost error // of a folder without the specification, which all of a run have
 	for _, dir := range dirs {
 		run, err := LoadRun(dir)
-		if errors.Is(err, ErrNoRun) { // a node that never got so far
+		switch {
+		case errors.Is(err, ErrNoRun): // a node that never got so far
 			continue
-		}
-		if err != nil {
-			return nil, err
+		case err != nil:
+			lost = err
+		default:
+			spec = &run
 		}
 		store, err := openStopped(ctx, dir, log)
 		if err != nil {
 			return nil, err
 		}
-		shelf, spec = append(shelf, store), run
+		shelf = append(shelf, store)
 	}
 	if len(shelf) == 0 {
 		return nil, fmt.Errorf("node: %w in %s: no node there has begun to train; go on with the run with `pnode train --resume`", weights.ErrNoModel, dirs[0])
 	}
-	m, err := weights.OfRun(ctx, shelf, spec)
+	if spec == nil {
+		return nil, lost
+	}
+	m, err := weights.OfRun(ctx, shelf, *spec)
 	if errors.Is(err, weights.ErrNotWhole) {
 		where := "bring the folders of the run's other nodes here"
 		if kept, e := loadMembership(dirs[0]); e == nil && len(dirs) == 1 {
@@ -150,7 +157,7 @@ func VerifyFiles(dir string) (compared, damaged []string) {
 		{admission.IdentityFile, true, "bring it back from a backup, or " + anew},
 		{admission.OwnerFile, false, "bring it back from a backup: nobody else has the owner's key"},
 		{config.MembershipFile, true, "bring it back from a backup, or " + anew},
-		{runFile, false, "start the node once to have it written again"},
+		{runFile, hasTrained(dir), runRemedy},
 		{epochFile, false, "the node writes it again at its next start, by this machine's clock"},
 		{monitor.LossesFile, false, "the node asks the others for the curve when it runs"},
 	} {
@@ -211,15 +218,28 @@ const (
 	// runFile is in a node's folder from its first arrival on: the run's specification, for
 	// those who look at the folder. The node itself goes by the log.
 	runFile = "run.json"
+	// runRemedy is what helps where both copies of it are damaged or missing. All machines of a run have the same.
+	runRemedy = "start the node, which writes it again from the log of the run, or bring it here from another machine of the run"
 	// maxRunBytes is well over what the log takes, indented.
 	maxRunBytes = 16 << 20
 )
 
-func saveRun(dir string, run plan.RunSpec) error {
-	if err := saveJSON(dir, runFile, run); err != nil {
-		return fmt.Errorf("node: save the run's specification: %w", err)
+// hasTrained reports whether a node in a folder has had a plan, before which run.json is there.
+func hasTrained(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ledger.FileName))
+	return err == nil
+}
+
+// saveRun writes the specification of the run as the log has it, whatever the folder has. It returns for people why that had to be written
+// again, where neither copy there could be read.
+func saveRun(dir string, run plan.RunSpec) (again string, err error) {
+	if _, err := LoadRun(dir); err != nil && !errors.Is(err, ErrNoRun) {
+		again = fmt.Sprintf("neither %s nor its copy could be read: written again from the log of the run", filepath.Join(dir, runFile))
 	}
-	return nil
+	if err := saveJSON(dir, runFile, run); err != nil {
+		return "", fmt.Errorf("node: save the run's specification: %w", err)
+	}
+	return again, nil
 }
 
 // LoadRun reads the specification of the run that a folder belongs to, whether its node
@@ -231,9 +251,12 @@ func LoadRun(dir string) (plan.RunSpec, error) {
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if hasTrained(dir) {
+			return run, fmt.Errorf("node: %s is missing, and so is its copy; %s", filepath.Join(dir, runFile), runRemedy)
+		}
 		return run, fmt.Errorf("%w: %s has no %s: it is there once a node has begun to train", ErrNoRun, dir, runFile)
 	case errors.Is(err, twofold.ErrDamaged):
-		return run, fmt.Errorf("node: %w; start the node once to have it written again", err)
+		return run, fmt.Errorf("node: %w; %s", err, runRemedy)
 	case err != nil:
 		return run, fmt.Errorf("node: read the run's specification: %w", err)
 	}
@@ -279,6 +302,7 @@ var ErrNoLedger = errors.New("node: no ledger")
 func Audit(dirs []string) (ledger.Report, error) {
 	var nodes []ledger.Node
 	var size ledger.Size
+	var lost error // of a folder without the specification, which all of a run have
 	for _, named := range dirs {
 		each := config.NodeDirs(named)
 		if len(each) == 0 || config.Belongs(named) {
@@ -293,12 +317,15 @@ func Audit(dirs []string) (ledger.Report, error) {
 			if run, err := LoadRun(dir); err == nil {
 				size = ledger.SizeOf(run)
 			} else if !errors.Is(err, ErrNoRun) {
-				return ledger.Report{}, err
+				lost = err
 			}
 		}
 	}
 	if !slices.ContainsFunc(nodes, func(n ledger.Node) bool { return n.Head.Run != "" || n.Reached != ledger.Reached{} }) {
 		return ledger.Report{}, fmt.Errorf("%w in %s: it is there once a node has learned its first plan; name the folders of the run's nodes", ErrNoLedger, strings.Join(dirs, ", "))
+	}
+	if size == (ledger.Size{}) && lost != nil {
+		return ledger.Report{}, lost
 	}
 	if size == (ledger.Size{}) {
 		return ledger.Report{}, fmt.Errorf("%w: none of the folders has %s: it is there once a node has begun to train", ErrNoRun, runFile)

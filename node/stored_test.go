@@ -30,8 +30,8 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := saveRun(dir, run); err != nil {
-		t.Fatal(err)
+	if again, err := saveRun(dir, run); again != "" || err != nil {
+		t.Fatalf("%q, %v", again, err)
 	}
 	if got, err := LoadRun(dir); err != nil || !reflect.DeepEqual(got, run) {
 		t.Errorf("%+v, %v; want %+v", got, err, run)
@@ -51,9 +51,15 @@ func TestLedgerOfAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := OpenSampler(dir); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		if _, err := OpenSampler(dir); err == nil || !strings.Contains(err.Error(), "is damaged") || !strings.Contains(err.Error(), runRemedy) {
 			t.Errorf("%q: %v", damage, err)
 		}
+	}
+	if again, err := saveRun(dir, run); !strings.Contains(again, path) || err != nil {
+		t.Errorf("after damage: %q, %v", again, err)
+	}
+	if again, err := saveRun(dir, run); again != "" || err != nil {
+		t.Errorf("after that: %q, %v", again, err)
 	}
 }
 
@@ -94,15 +100,20 @@ func TestVerifyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // nothing is changed
+	damagedRun := [][2]string{{runFile, runRemedy}, {runFile + ".copy", runRemedy}}
+	missingRun := [][2]string{{runFile, "missing, and so is its copy: " + runRemedy}}
+	for i, run := range [][][2]string{damagedRun, damagedRun, missingRun, missingRun} { // nothing is changed
+		if i == 2 {
+			if err := twofold.Remove(dir, runFile); err != nil {
+				t.Fatal(err)
+			}
+		}
 		_, damaged := VerifyFiles(dir)
 		want := [][2]string{
 			{admission.IdentityFile, "missing, and so is its copy: bring it back from a backup"},
 			{config.MembershipFile + ".copy", "the other copy is whole"},
-			{runFile, "start the node once"},
-			{runFile + ".copy", "start the node once"},
-			{ledger.FileName, "`pnode audit`"},
 		}
+		want = append(append(want, run...), [2]string{ledger.FileName, "`pnode audit`"})
 		if len(damaged) != len(want) {
 			t.Fatalf("damaged: %q", damaged)
 		}

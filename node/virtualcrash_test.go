@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pnode/swarm/twofold"
 )
 
 // TestAWholeCrashThatOneDoesNotComeBackFrom: all nodes are killed, and all but one are started again. The leader waits for that one for
@@ -30,6 +32,9 @@ func TestAWholeCrashThatOneDoesNotComeBackFrom(t *testing.T) {
 				}
 				for _, m := range f.members {
 					m.kill()
+					if err := twofold.Remove(m.dir, runFile); err != nil { // nodes go by the log, and write it again
+						t.Fatal(err)
+					}
 				}
 				f.faults.silenced(missing.addr(), silent)
 				newest, began := f.truth.reached(), time.Now()
@@ -54,6 +59,9 @@ func TestAWholeCrashThatOneDoesNotComeBackFrom(t *testing.T) {
 				missing.join("")
 				for i, err := range f.untilEnded(time.Hour) {
 					if err != nil && !errors.Is(err, errKilled) {
+						t.Errorf("node %d: %v", i, err)
+					}
+					if _, err := LoadRun(f.members[i].dir); err != nil {
 						t.Errorf("node %d: %v", i, err)
 					}
 				}
