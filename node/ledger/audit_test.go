@@ -60,117 +60,124 @@ func told(r *Recorder, p plan.Plan, by plan.PeerID, first, last plan.Step, more 
 	r.Told(by, w, r.Lineage())
 }
 
+// Plans whose steps TestAudit audits: of two nodes, of two others after a loss, of those with two steps again, and of two replicas.
+var (
+	one, two, again = planOf(1, 0, "a", "b"), planOf(2, 6, "a", "c"), planOf(3, 4, "a", "c")
+	replicas        = plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: 2, Stages: whole("a")}, {FirstMicro: 2, Micros: 2, Stages: whole("b")}}}
+	all             = []plan.Micro{0, 1, 2, 3}
+)
+
+func whole(p plan.PeerID) []plan.Placement {
+	return []plan.Placement{{Peer: p, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 4}}}
+}
+
+// audits holds what nodes a, b and c write, without those whose folders are lost, and what the audit of that reports.
+var audits = map[string]struct {
+	a, b, c func(*Recorder)
+	want    Report
+	problem string
+}{
+	"a node is lost with its folder": {
+		a: func(r *Recorder) {
+			r.Plan(one, nil)
+			steps(r, one, "a", 1, 6, all...)
+			r.Plan(two, nil)
+			steps(r, two, "a", 7, 9, all...)
+		},
+		c:    func(r *Recorder) { r.Plan(two, nil); steps(r, two, "c", 7, 9, all...) },
+		want: Report{Steps: 9, Samples: 72, Recorded: 24},
+	},
+	"a replica is lost with its folder, after the shares had changed": {
+		a: func(r *Recorder) {
+			r.Plan(replicas, nil)
+			steps(r, replicas, "a", 1, 2, 0, 1)
+			w := Work{Generation: 1, Worker: plan.WorkerID{Peer: "a", Device: "cpu"}, By: "a", Shares: []int{3, 1}}
+			w.Stages = []StageWork{{plan.StageID{}, plan.LayerRange{First: 0, End: 4}, []plan.Micro{0, 1, 2}}}
+			r.Step(w, CommitOf(3, 3, 1))
+		},
+		want: Report{Steps: 3, Samples: 24, Recorded: 14},
+	},
+	"steps are redone": {
+		a: func(r *Recorder) {
+			r.Plan(one, nil)
+			steps(r, one, "a", 1, 6, all...)
+			r.Plan(again, nil)
+			steps(r, again, "a", 5, 9, all...)
+		},
+		b:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "b", 1, 7, all...) },
+		c:    func(r *Recorder) { r.Plan(again, nil); steps(r, again, "c", 5, 9, all...) },
+		want: Report{Steps: 9, Samples: 72, Recorded: 72, Redone: []Redone{{Generation: 1, After: 3, First: 5, Last: 7}}},
+	},
+	"a micro-batch is lost": {
+		a: func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
+		b: func(r *Recorder) {
+			r.Plan(one, nil)
+			steps(r, one, "b", 1, 1, all...)
+			steps(r, one, "b", 2, 2, 0, 1, 3)
+		},
+		want: Report{Steps: 2, Samples: 16, Recorded: 14, Lost: 2}, problem: "step 2 of generation 1: 2 samples lost, 0 doubled",
+	},
+	"a micro-batch is doubled": {
+		a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, 0, 1, 2, 3, 3) },
+		want: Report{Steps: 2, Samples: 16, Doubled: 4}, problem: "step 1 of generation 1: 0 samples lost, 2 doubled",
+	},
+	"a step is missing": {
+		a: func(r *Recorder) {
+			r.Plan(one, nil)
+			steps(r, one, "a", 1, 2, all...)
+			steps(r, one, "a", 4, 4, all...)
+		},
+		want: Report{Steps: 4, Samples: 24, Lost: 8}, problem: "1 step before step 4 missing",
+	},
+	"two nodes tell different losses": {
+		a: func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
+		b: func(r *Recorder) {
+			r.Plan(one, nil)
+			r.Step(Work{Generation: 1, Worker: plan.WorkerID{Peer: "b", Device: "cpu"}, By: "b"}, CommitOf(2, 3.5000000001, 1))
+		},
+		want: Report{Steps: 2, Samples: 16, Lost: 8, Differences: []Difference{{2, 1, "a", "3.5", 1, "b", "3.5000000001"}}}, problem: "step 2",
+	},
+	"all who computed a step are gone with their folders": {
+		c: func(r *Recorder) {
+			told(r, one, "a", 1, 6, 0)
+			told(r, one, "b", 1, 4, 0)
+			r.Plan(two, nil)
+			steps(r, two, "c", 7, 9, all...)
+		},
+		want: Report{Steps: 9, Samples: 72, Told: 6, ToldByOne: 2},
+	},
+	"the word of others is as the records of those who computed": {
+		a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 6, all...) },
+		c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "a", 1, 6, 0); told(r, one, "b", 1, 6, 0) },
+		want: Report{Steps: 6, Samples: 48},
+	},
+	"a member lied to a node": {
+		a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
+		c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "b", 2, 2, 0.5) },
+		want: Report{Steps: 2, Samples: 16, Differences: []Difference{{2, 1, "a", "3.5", 1, "c, told by b", "4"}}}, problem: "step 2",
+	},
+	"two members told a node different losses": {
+		c:    func(r *Recorder) { told(r, one, "a", 1, 1, 0); told(r, one, "b", 1, 1, 0.5) },
+		want: Report{Steps: 1, Samples: 8, Told: 1, Differences: []Difference{{1, 1, "c, told by a", "4", 1, "c, told by b", "4.5"}}}, problem: "step 1",
+	},
+	"two members told a node different plans": {
+		c: func(r *Recorder) {
+			told(r, one, "a", 1, 1, 0)
+			told(r, planOf(1, 0, "b", "a"), "b", 1, 1, 0)
+		},
+		want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c, told by b has another plan of generation 1",
+	},
+	"a member told of a plan without it": {
+		c:    func(r *Recorder) { told(r, one, "d", 1, 1, 0) },
+		want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c: d told of step 1 of generation 1, which it cannot have taken",
+	},
+	"the plan is unknown": {
+		a: func(r *Recorder) { steps(r, one, "a", 1, 1, all...) }, problem: "the plan of generation 1 is in no ledger",
+	},
+}
+
 func TestAudit(t *testing.T) {
-	one, two, again := planOf(1, 0, "a", "b"), planOf(2, 6, "a", "c"), planOf(3, 4, "a", "c")
-	whole := func(p plan.PeerID) []plan.Placement {
-		return []plan.Placement{{Peer: p, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 4}}}
-	}
-	replicas := plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: 2, Stages: whole("a")}, {FirstMicro: 2, Micros: 2, Stages: whole("b")}}}
-	all := []plan.Micro{0, 1, 2, 3}
-	tests := map[string]struct {
-		a, b, c func(*Recorder)
-		want    Report
-		problem string
-	}{
-		"a node is lost with its folder": {
-			a: func(r *Recorder) {
-				r.Plan(one, nil)
-				steps(r, one, "a", 1, 6, all...)
-				r.Plan(two, nil)
-				steps(r, two, "a", 7, 9, all...)
-			},
-			c:    func(r *Recorder) { r.Plan(two, nil); steps(r, two, "c", 7, 9, all...) },
-			want: Report{Steps: 9, Samples: 72, Recorded: 24},
-		},
-		"a replica is lost with its folder, after the shares had changed": {
-			a: func(r *Recorder) {
-				r.Plan(replicas, nil)
-				steps(r, replicas, "a", 1, 2, 0, 1)
-				w := Work{Generation: 1, Worker: plan.WorkerID{Peer: "a", Device: "cpu"}, By: "a", Shares: []int{3, 1}}
-				w.Stages = []StageWork{{plan.StageID{}, plan.LayerRange{First: 0, End: 4}, []plan.Micro{0, 1, 2}}}
-				r.Step(w, CommitOf(3, 3, 1))
-			},
-			want: Report{Steps: 3, Samples: 24, Recorded: 14},
-		},
-		"steps are redone": {
-			a: func(r *Recorder) {
-				r.Plan(one, nil)
-				steps(r, one, "a", 1, 6, all...)
-				r.Plan(again, nil)
-				steps(r, again, "a", 5, 9, all...)
-			},
-			b:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "b", 1, 7, all...) },
-			c:    func(r *Recorder) { r.Plan(again, nil); steps(r, again, "c", 5, 9, all...) },
-			want: Report{Steps: 9, Samples: 72, Recorded: 72, Redone: []Redone{{Generation: 1, After: 3, First: 5, Last: 7}}},
-		},
-		"a micro-batch is lost": {
-			a: func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
-			b: func(r *Recorder) {
-				r.Plan(one, nil)
-				steps(r, one, "b", 1, 1, all...)
-				steps(r, one, "b", 2, 2, 0, 1, 3)
-			},
-			want: Report{Steps: 2, Samples: 16, Recorded: 14, Lost: 2}, problem: "step 2 of generation 1: 2 samples lost, 0 doubled",
-		},
-		"a micro-batch is doubled": {
-			a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, 0, 1, 2, 3, 3) },
-			want: Report{Steps: 2, Samples: 16, Doubled: 4}, problem: "step 1 of generation 1: 0 samples lost, 2 doubled",
-		},
-		"a step is missing": {
-			a: func(r *Recorder) {
-				r.Plan(one, nil)
-				steps(r, one, "a", 1, 2, all...)
-				steps(r, one, "a", 4, 4, all...)
-			},
-			want: Report{Steps: 4, Samples: 24, Lost: 8}, problem: "1 step before step 4 missing",
-		},
-		"two nodes tell different losses": {
-			a: func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
-			b: func(r *Recorder) {
-				r.Plan(one, nil)
-				r.Step(Work{Generation: 1, Worker: plan.WorkerID{Peer: "b", Device: "cpu"}, By: "b"}, CommitOf(2, 3.5000000001, 1))
-			},
-			want: Report{Steps: 2, Samples: 16, Lost: 8, Differences: []Difference{{2, 1, "a", "3.5", 1, "b", "3.5000000001"}}}, problem: "step 2",
-		},
-		"all who computed a step are gone with their folders": {
-			c: func(r *Recorder) {
-				told(r, one, "a", 1, 6, 0)
-				told(r, one, "b", 1, 4, 0)
-				r.Plan(two, nil)
-				steps(r, two, "c", 7, 9, all...)
-			},
-			want: Report{Steps: 9, Samples: 72, Told: 6, ToldByOne: 2},
-		},
-		"the word of others is as the records of those who computed": {
-			a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 6, all...) },
-			c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "a", 1, 6, 0); told(r, one, "b", 1, 6, 0) },
-			want: Report{Steps: 6, Samples: 48},
-		},
-		"a member lied to a node": {
-			a:    func(r *Recorder) { r.Plan(one, nil); steps(r, one, "a", 1, 2, all...) },
-			c:    func(r *Recorder) { r.Plan(one, nil); told(r, one, "b", 2, 2, 0.5) },
-			want: Report{Steps: 2, Samples: 16, Differences: []Difference{{2, 1, "a", "3.5", 1, "c, told by b", "4"}}}, problem: "step 2",
-		},
-		"two members told a node different losses": {
-			c:    func(r *Recorder) { told(r, one, "a", 1, 1, 0); told(r, one, "b", 1, 1, 0.5) },
-			want: Report{Steps: 1, Samples: 8, Told: 1, Differences: []Difference{{1, 1, "c, told by a", "4", 1, "c, told by b", "4.5"}}}, problem: "step 1",
-		},
-		"two members told a node different plans": {
-			c: func(r *Recorder) {
-				told(r, one, "a", 1, 1, 0)
-				told(r, planOf(1, 0, "b", "a"), "b", 1, 1, 0)
-			},
-			want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c, told by b has another plan of generation 1",
-		},
-		"a member told of a plan without it": {
-			c:    func(r *Recorder) { told(r, one, "d", 1, 1, 0) },
-			want: Report{Steps: 1, Samples: 8, Told: 1}, problem: "c: d told of step 1 of generation 1, which it cannot have taken",
-		},
-		"the plan is unknown": {
-			a: func(r *Recorder) { steps(r, one, "a", 1, 1, all...) }, problem: "the plan of generation 1 is in no ledger",
-		},
-	}
-	for name, test := range tests {
+	for name, test := range audits {
 		t.Run(name, func(t *testing.T) {
 			var nodes []Node
 			for i, write := range []func(*Recorder){test.a, test.b, test.c} {

@@ -19,7 +19,6 @@ func alonePlan(g plan.Generation, start plan.Step, peer plan.PeerID) plan.Plan {
 // heard of that, and followed. Each folder and all together prove every step, and the founder's own generation is discarded.
 func TestARecoveredRun(t *testing.T) {
 	first, alone, own, both := planOf(1, 0, "a", "b"), alonePlan(2, 4, "b"), alonePlan(2, 4, "a"), planOf(3, 8, "a", "b")
-	all := []plan.Micro{0, 1, 2, 3}
 	recovered := plan.Partings{{Recovery: "r", Generation: 1}}
 	founder := func(r *Recorder) {
 		r.Plan(first, nil)
@@ -75,7 +74,6 @@ func TestARecoveredRun(t *testing.T) {
 // TestAWeakRecoveryComesBack: b recovered the run, nobody had to believe it, and it came back to the lineage of before.
 func TestAWeakRecoveryComesBack(t *testing.T) {
 	first, alone, own := planOf(1, 0, "a", "b"), alonePlan(2, 4, "b"), alonePlan(2, 4, "a")
-	all := []plan.Micro{0, 1, 2, 3}
 	b := records(t, "b", func(r *Recorder) {
 		r.Plan(first, nil)
 		steps(r, first, "b", 1, 6, all...)
@@ -101,7 +99,6 @@ func TestAWeakRecoveryComesBack(t *testing.T) {
 // TestALieAboutARecovery: a member says that the run was recovered without a generation in which it added a micro-batch twice.
 func TestALieAboutARecovery(t *testing.T) {
 	first, second := planOf(1, 0, "a", "b"), planOf(2, 4, "a", "b")
-	all := []plan.Micro{0, 1, 2, 3}
 	liar := func(after func(*Recorder)) Node {
 		return records(t, "a", func(r *Recorder) {
 			r.Plan(first, nil)
