@@ -64,16 +64,8 @@ func (o *ownership) record(ctx context.Context, e consensus.Entry, there func(co
 	if errors.Is(err, consensus.ErrNoLeader) {
 		return marked{fmt.Errorf("a majority of the run's voters must be up for that: %w", err), api.ErrNotReady}
 	}
-	for err == nil {
-		changed := o.log.Changed()
-		if there(o.log.State()) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	if err == nil {
+		err = consensus.Await(ctx, o.log, there)
 	}
 	return err
 }

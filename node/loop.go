@@ -197,15 +197,12 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	l.keep(state, given)
 }
 
-// forget drops the messages that no replay needs any more. Until the newest checkpoint is held twice that is one from the checkpoint
-// before, should a death take the only copy of a layer along.
+// forget drops the messages that no replay needs any more: those of before the newest checkpoint that is held twice.
 func (l *loop) forget(state consensus.State) {
-	through := state.Checkpoint.Step
+	way := consensus.Way(state)
+	through := way[len(way)-1].Step
 	if s := state.Substitute; s != nil && s.Replays {
 		through = min(through, s.From) // it needs what comes after
-	}
-	if len(state.Older) > 0 && !consensus.Secured(state) {
-		through = min(through, state.Older[0].Step)
 	}
 	l.replayer.Forget(through)
 }

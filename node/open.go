@@ -260,7 +260,7 @@ func (n *Node) openRooms() {
 	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing}
 	n.replayer = replayer.New(replayer.Config{
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
-		Replays: func(by plan.PeerID, g plan.Generation) bool { return generation.Replays(n.raft.State(), by, g) }, Changed: n.raft.Changed,
+		Log: n.raft, Replays: generation.Replays,
 	})
 	stored := n.handover.count(n.store.Chunk)
 	n.links.ServeChunks(func(h plan.Hash) ([]byte, error) {
@@ -276,7 +276,7 @@ func (n *Node) openRooms() {
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
-		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
+		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Kept: n.replayer.Since, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 	n.parts = generation.Parts{
 		Self: n.self, Group: &n.group, Consensus: n.raft, Peers: n.requests, Links: n.links, Hardware: n.hardware, Checkpointer: n.checkpointer,

@@ -17,7 +17,7 @@ import (
 func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
 	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 4}
 	known := undisturbed(t, size)
-	paused := func(s consensus.State) bool { return s.Ended() && !consensus.Secured(s) }
+	paused := func(s consensus.State) bool { return s.Ended() && !s.Checkpoint.Secured(s) }
 	for _, c := range []struct {
 		name   string
 		leaver bool // is lost, and not another one
@@ -42,11 +42,55 @@ func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
 				struck := <-strike
 				l.kill()
 				l.Logf("%s is lost in generation %d, the checkpoint of step %d, generation %d", l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, struck.Checkpoint.Generation)
-				if consensus.Secured(struck) {
+				if struck.Checkpoint.Secured(struck) {
 					l.Errorf("the checkpoint of step %d has its copies: nothing is shown", struck.Checkpoint.Step)
 				}
 				l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
 				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
+				l.lost.join("")
+				for i, err := range l.untilEnded(time.Hour) {
+					if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
+						l.Errorf("node %d: %v", i, err)
+					}
+				}
+				if redone := l.check(); redone != 0 {
+					t.Errorf("%d steps were computed again", redone)
+				}
+			})
+		})
+	}
+}
+
+// TestADeathBeforeCheckpointsHaveCopies: a member leaves after one or more checkpoints of which no copies were made, and is lost with the only copy
+// of its layers of them all. The newest one held twice is an older one. No step is done again.
+func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3}
+	known := undisturbed(t, size)
+	for name, c := range map[string]struct{ uncopied, leaves plan.Step }{
+		"one, in the middle of a plan": {10, 12},
+		"three in a row":               {6, 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+					if f.truth.reached() >= c.uncopied {
+						f.uncopied.Store(true)
+					}
+					return s.Checkpoint.Step == c.leaves && n.self != f.members[0].node().self && at(places["a follower"], n, s)
+				})
+				strike := l.strike(func(s consensus.State) bool { return s.Plan.Generation > l.before.Plan.Generation })
+				l.lost.process.end()
+				struck := <-strike
+				l.kill()
+				way := consensus.Way(struck)
+				held := way[len(way)-1]
+				l.Logf("%s is lost in generation %d, the checkpoint of step %d; that of step %d is held twice", l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, held.Step)
+				if !held.Secured(struck) || held.Step > c.uncopied {
+					l.Errorf("the checkpoint of step %d has its copies (%t): nothing is shown", held.Step, held.Secured(struck))
+				}
+				l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
+				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
+				l.uncopied.Store(false)
 				l.lost.join("")
 				for i, err := range l.untilEnded(time.Hour) {
 					if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/gossip"
 	"pnode/pipeline/model"
@@ -43,6 +44,8 @@ type fleet struct {
 	truth   *truth
 	members []*member
 	invite  chan string // the founder's
+
+	uncopied *atomic.Bool // no holder makes copies
 
 	restored plan.Step // of the newest checkpoint that was looked for
 	moved    plan.Step // the newest step, and when it came
@@ -102,7 +105,7 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fleet{
 		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
-		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}},
+		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}}, uncopied: &atomic.Bool{},
 	}
 	f.faults.heal()
 	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
@@ -229,6 +232,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 				if m.size.Lines {
 					n.announcer.Network = knownLines{n.announcer.Network}
 				}
+				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.uncopied}
 				p.node.Store(n)
 			},
 		},
@@ -238,6 +242,19 @@ func (m *member) start(run func(context.Context, Output) error) {
 		defer m.faults.setDown(m.addr(), true)
 		p.err = run(ctx, out)
 	}()
+}
+
+// copying asks for copies of checkpoints while they are made.
+type copying struct {
+	checkpointer.Peers
+	not *atomic.Bool
+}
+
+func (c copying) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
+	if c.not.Load() && strings.HasPrefix(protocol, "/pnode/copy/") {
+		return nil, errors.New("the disk is full")
+	}
+	return c.Peers.Ask(ctx, peer, protocol, request)
 }
 
 // knownLines finds what every line of a fleet is like in the time that a measurement takes, and sends nothing.

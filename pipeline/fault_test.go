@@ -465,7 +465,7 @@ func TestWhoBroughtAMessageIsAccused(t *testing.T) {
 			for peer, err := range (attack{
 				run: c.run, plan: cut(c.run, "1f1b", []int{0, 2}, []int{0, 2}), by: c.lost, change: c.change,
 				config: func(config *Config) {
-					kept := replay.NewLog(config.Worker.Peer, 0, 0).Keep(elsewhere{config.Exchange, c.lost, by})
+					kept := replay.NewLogs(config.Worker.Peer).Begin(1, 0, 0).Keep(elsewhere{config.Exchange, c.lost, by})
 					config.Exchange = Paced(kept, unpaced{})
 				},
 			}).errsOf(t) {

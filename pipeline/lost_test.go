@@ -225,7 +225,7 @@ func (l loss) train(t *testing.T) outcome {
 	defer r.die()
 	for _, id := range l.plan.Workers() {
 		if r.logs[id.Peer] == nil {
-			r.logs[id.Peer] = replay.NewLog(id.Peer, 0, 1<<30)
+			r.logs[id.Peer] = replay.NewLogs(id.Peer).Begin(1, 0, 1<<30)
 		}
 		end := endOf{net: r.net, self: id.Peer, mu: &r.mu}
 		if id.Peer == l.lost {

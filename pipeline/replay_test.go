@@ -43,18 +43,20 @@ type recorded struct {
 	plan    plan.Plan
 	states  *memoryKeeper
 	commits map[plan.Step]wire.Commit
-	logs    map[plan.PeerID]*replay.Log
+	kept    map[plan.PeerID]*replay.Logs
+	logs    map[plan.PeerID]*replay.Log // of these
 }
 
 // record trains with a plan.
 func record(t *testing.T, run plan.RunSpec, p plan.Plan) recorded {
 	t.Helper()
-	r := recorded{run, p, &memoryKeeper{}, map[plan.Step]wire.Commit{}, map[plan.PeerID]*replay.Log{}}
+	r := recorded{run, p, &memoryKeeper{}, map[plan.Step]wire.Commit{}, map[plan.PeerID]*replay.Logs{}, map[plan.PeerID]*replay.Log{}}
 	net, mu := newMemoryNet(), &sync.Mutex{}
 	var workers []*Worker
 	for _, id := range p.Workers() {
 		if r.logs[id.Peer] == nil {
-			r.logs[id.Peer] = replay.NewLog(id.Peer, 0, 1<<30)
+			r.kept[id.Peer] = replay.NewLogs(id.Peer)
+			r.logs[id.Peer] = r.kept[id.Peer].Begin(1, 0, 1<<30)
 		}
 		exchange := committed{memoryExchange{net, id.Peer}, mu, r.commits}
 		workers = append(workers, r.worker(t, Config{Worker: id, Plan: p, Keeper: from{r.states, 0}, Exchange: r.logs[id.Peer].Keep(exchange)}))
@@ -175,7 +177,7 @@ func TestAReplayWithoutAMessageEnds(t *testing.T) {
 	run := testRun()
 	run.Train.Steps, run.Train.CheckpointEvery = 4, 1
 	r := record(t, run, cut(run, "1f1b", []int{0, 2}))
-	r.logs["peer-0-0"].Forget(2)
+	r.kept["peer-0-0"].Forget(3)
 	if _, err := r.again(t, []plan.PeerID{"peer-0-1"}, 1, 3); !errors.Is(err, replay.ErrNotKept) {
 		t.Errorf("got %v", err)
 	}

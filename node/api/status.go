@@ -173,6 +173,17 @@ type Checkpoint struct {
 	Time time.Time `json:"time"`
 	// Cadence is how often one is made; nil where it is not known yet.
 	Cadence *Cadence `json:"cadence,omitempty"`
+	// Copies is nil while each of its layers is on two machines, or on as many as can have it.
+	Copies *Copies `json:"copies,omitempty"`
+}
+
+// Copies says from where layers are computed again that the loss of a machine takes along.
+type Copies struct {
+	// Step of the newest checkpoint of which each layer is on two machines; 0: there is none.
+	Step plan.Step `json:"step"`
+	// MessagesFrom is the first step of which this node has kept all messages that a computation of others' layers needs.
+	MessagesFrom plan.Step `json:"messages_from"`
+	Text         string    `json:"text"`
 }
 
 // Cadence says how often checkpoints are made now.

@@ -33,8 +33,7 @@ type Config struct {
 
 // Consensus gives the replicated state; *consensus.Node implements it.
 type Consensus interface {
-	State() consensus.State
-	Changed() <-chan struct{}
+	consensus.Log
 	Propose(ctx context.Context, e consensus.Entry) error
 }
 
@@ -168,23 +167,14 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 
 // pauses reports whether the plan ends for another one to follow, rather than with the run. What the coordinator
 // knows of may reach the log here a moment later.
-func (s PlanSaver) pauses(ctx context.Context) bool {
+func (s PlanSaver) pauses(ctx context.Context) (pauses bool) {
 	ctx, cancel := context.WithTimeout(ctx, planPatience)
 	defer cancel()
-	for {
-		changed := s.Consensus.Changed()
-		switch now := s.Consensus.State(); {
-		case now.StopWanted:
-			return false
-		case now.Paused() || now.Plan.Generation != s.plan.Generation:
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
+	err := consensus.Await(ctx, s.Consensus, func(now consensus.State) bool {
+		pauses = !now.StopWanted && (now.Paused() || now.Plan.Generation != s.plan.Generation)
+		return pauses || now.StopWanted
+	})
+	return err == nil && pauses
 }
 
 // planFollows blocks until the plan of this saver ends, which ends ctx. It returns false when that takes longer than a plan
@@ -306,9 +296,12 @@ func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.
 func (c *Checkpointer) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 	var layers []consensus.LayerRef
 	state := c.Consensus.State()
+	for _, c := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+		if step > 0 && c.Step == step {
+			return c.Layers, nil
+		}
+	}
 	switch {
-	case step > 0 && state.Checkpoint.Step == step:
-		return state.Checkpoint.Layers, nil
 	case step > 0:
 		m, err := c.Store.Manifest(step)
 		if err != nil {

@@ -3,8 +3,6 @@ package checkpointer
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -230,68 +228,4 @@ func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
 // heldBy reports whether a peer is known to hold all of some layers.
 func heldBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
 	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, peer) })
-}
-
-// restorePatience bounds the wait for a layer that another member computes again.
-const restorePatience = 20 * time.Second
-
-// lost reports whether layers of the plan's start are being computed again, since nobody holds them any more.
-func (s PlanSaver) lost(layers ...int) bool {
-	state := s.Consensus.State()
-	if state.Checkpoint.Step != s.plan.Start {
-		return false
-	}
-	_, all := consensus.Restoration(state)
-	return slices.ContainsFunc(layers, func(l int) bool { return slices.Contains(all, l) })
-}
-
-// untilLost returns a context that ends when some layers are lost: asking a member that is gone costs a timeout.
-func (s PlanSaver) untilLost(ctx context.Context, layers ...int) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		defer cancel()
-		_ = s.follow(ctx, func() bool { return s.lost(layers...) })
-	}()
-	return ctx, func() {
-		cancel()
-		<-watching
-	}
-}
-
-// streamRestored is stream for chunks of a layer that may be lost, and restored then.
-func (s PlanSaver) streamRestored(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
-	fetching, free := s.untilLost(ctx, l.Layer)
-	err := s.Fetcher.Ensure(fetching, l.Chunks, l.Holders)
-	free()
-	if err != nil && (ctx.Err() != nil || !s.restored(ctx, l.Layer)) {
-		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
-	}
-	return s.stream(ctx, l, dst)
-}
-
-// restored waits until a layer that was lost is held again. It returns false where it was not lost, or is not held in time.
-func (s PlanSaver) restored(ctx context.Context, layer int) bool {
-	if !s.lost(layer) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, restorePatience)
-	defer cancel()
-	return s.follow(ctx, func() bool { return !s.lost(layer) }) == nil
-}
-
-// follow blocks until the log has something.
-func (s PlanSaver) follow(ctx context.Context, has func() bool) error {
-	for {
-		changed := s.Consensus.Changed()
-		if has() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -139,16 +139,10 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 func (c *Checkpointer) await(ctx context.Context, r copyRequest, from plan.PeerID) error {
 	ctx, stop := context.WithTimeout(ctx, planPatience)
 	defer stop()
-	for {
-		changed := c.Consensus.Changed()
-		err := r.check(c.Consensus.State(), from, c.Self)
-		if !errors.Is(err, errEarly) {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return err
-		}
-	}
+	var err error
+	_ = consensus.Await(ctx, c.Consensus, func(now consensus.State) bool {
+		err = r.check(now, from, c.Self)
+		return !errors.Is(err, errEarly)
+	})
+	return err
 }

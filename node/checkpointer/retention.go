@@ -96,7 +96,7 @@ func (c *Checkpointer) retain(state consensus.State) error {
 	for _, older := range state.Older {
 		also = append(also, older.Step)
 	}
-	return c.Store.Retain(state.Run.Train.KeepCheckpoints, also...)
+	return c.Store.Retain(1, also...)
 }
 
 // GiveUp drops the checkpoints of steps after one that the run went back to. Those of generations after the one

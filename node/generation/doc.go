@@ -9,7 +9,7 @@
 //     checkpoint.
 //   - Remains: what the workers have left in memory at a generation's end, until the next plan takes it over.
 //     It saves its part of a salvage, and replays the steps of members that are gone.
-//   - Restorer: computes layers of the newest checkpoint again that nobody holds any more.
+//   - Restorer: computes layers again that nobody holds any more, for the newest checkpoint to have all of its layers.
 //   - Parts: what all of these need of the node. Watch: who hears what happens.
 //
 // A generation ends when its steps are done, when the node has it stopped, or when it cannot go on: loss.go says why. Where the log

@@ -26,7 +26,7 @@ func replayed(p plan.Plan, s consensus.Salvage, by plan.PeerID) []consensus.Salv
 
 // Replays reports whether the log has a member replay workers of a generation.
 func Replays(state consensus.State, by plan.PeerID, g plan.Generation) bool {
-	if restorer, _ := consensus.Restoration(state); restorer == by && g == state.Checkpoint.Generation {
+	if r := consensus.Restore(state); slices.Contains(r.By, by) && g == r.Of.Generation {
 		return true
 	}
 	return state.Plan.Generation == g && state.Salvage != nil && len(replayed(state.Plan, *state.Salvage, by)) > 0

@@ -3,7 +3,6 @@ package generation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -12,27 +11,27 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Restorer computes layers of the newest checkpoint again that nobody holds any more, where the log names this node for it. It begins with
-// the checkpoint before and uses the messages that others kept. The node's loop owns it; Failed may be called concurrently.
+// Restorer computes layers again that nobody holds any more, see consensus.Restore, where this node is the first that may and has not said
+// that it cannot. It begins with an older checkpoint and uses the messages that others kept. The node's loop owns it; Failed may be called
+// concurrently.
 type Restorer struct {
 	*Parts
-	// begun is the log when this node began with the newest plan that it carried out, made when it began with the plan of the newest
-	// checkpoint, if that is an older one.
-	begun, made consensus.State
-	tried       restoration        // last; zero for none
-	cancel      context.CancelFunc // ends that try
-	done        chan struct{}      // closed once it has ended
-	failed      atomic.Uint64      // see Failed
-	restore     func(context.Context, restoration) error
+	// begun holds the log when this node began with each plan of which something may be computed again, and with the newest.
+	begun   []consensus.State
+	tried   restoration        // last; zero for none
+	cancel  context.CancelFunc // ends that try
+	done    chan struct{}      // closed once it has ended
+	failed  atomic.Uint64      // see Failed
+	restore func(context.Context, restoration) error
 }
 
 // restoration holds what one try computes again.
 type restoration struct {
-	of    checkpointer.ID
-	log   consensus.State // as it is
-	made  consensus.State // when the plan of the checkpoint began
-	lost  []int           // layers
-	peers []plan.PeerID   // of that plan who has no messages of it any more
+	consensus.Restoration
+	newest plan.Step       // of the checkpoint that needs it
+	log    consensus.State // as it is
+	made   consensus.State // when the plan of the checkpoint began; zero where this process did not carry it out
+	peers  []plan.PeerID   // of that plan who has no messages of it any more
 }
 
 // NewRestorer returns a Restorer that has not carried out any plan.
@@ -45,53 +44,67 @@ func NewRestorer(p *Parts) *Restorer {
 
 // Begin notes that this node begins with the plan of a state.
 func (r *Restorer) Begin(state consensus.State) {
-	if r.begun.Plan.Generation == state.Checkpoint.Generation {
-		r.made = r.begun
-	}
-	r.begun = state
+	way := consensus.Way(state)
+	r.begun = append(slices.DeleteFunc(r.begun, func(begun consensus.State) bool {
+		return !slices.ContainsFunc(way, func(c consensus.Checkpoint) bool { return c.Generation == begun.Plan.Generation })
+	}), state)
 }
 
 // Follow does what the log wants of this node. stepping says that the plan makes steps here: then all of its members have their state in
 // memory, and nothing is computed again. What is lost is tried once, and anew when more is lost; a try ends when nobody needs it any more.
 func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping bool) {
-	by, lost := consensus.Restoration(state)
-	if by != r.Self || stepping {
+	next := restoration{Restoration: consensus.Restore(state), newest: state.Checkpoint.Step, log: state}
+	if stepping || !slices.Contains(next.By, r.Self) {
 		r.Stop()
 		return
 	}
-	next := restoration{of: checkpointer.IDOf(state.Checkpoint), log: state, made: r.made, lost: lost}
-	if r.begun.Plan.Generation == state.Checkpoint.Generation {
-		next.made = r.begun
+	if i := slices.IndexFunc(r.begun, func(s consensus.State) bool { return s.Plan.Generation == next.Of.Generation }); i >= 0 {
+		next.made = r.begun[i]
 	}
 	next.peers = lostPeers(state, next.made, nil)
-	if r.tries(next) {
+	if !r.tries(next) {
+		r.Stop()
+	}
+	if r.tried.newest != 0 {
 		return
 	}
-	r.Stop()
+	if err := next.lacks(); err != nil { // at once: whoever can need not wait
+		r.fail(next, err)
+		r.tried = next
+		return
+	}
+	if r.Heartbeats.Restorer(next.By, next.newest) != r.Self {
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	r.tried, r.cancel, r.done = next, cancel, done
 	r.Group.Go(func() error {
 		defer close(done)
-		r.Log.Info("computing again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost)
+		r.Log.Info("computing again what nobody holds of a checkpoint", "step", next.Of.Step, "layers", next.Layers, "from", next.From.Step)
 		if err := r.restore(ctx, next); err != nil && ctx.Err() == nil {
-			r.Log.Warn("cannot compute again what nobody holds of the newest checkpoint", "step", next.of.Step, "layers", lost, "cause", err)
-			r.failed.Store(uint64(next.of.Step))
+			r.fail(next, err)
 		}
 		return nil
 	})
 }
 
+// fail notes that a restoration cannot be done here.
+func (r *Restorer) fail(next restoration, cause error) {
+	r.Log.Warn("cannot compute again what nobody holds of a checkpoint", "step", next.Of.Step, "layers", next.Layers, "from", next.From.Step, "cause", cause)
+	r.failed.Store(uint64(next.newest))
+}
+
 // tries reports whether the last try is for a restoration. One that goes on is for a part of its layers, too: it has saved the others.
 func (r *Restorer) tries(next restoration) bool {
-	if r.tried.of != next.of || !slices.Equal(r.tried.peers, next.peers) {
+	if checkpointer.IDOf(r.tried.Of) != checkpointer.IDOf(next.Of) || !slices.Equal(r.tried.peers, next.peers) {
 		return false
 	}
 	select {
 	case <-r.done:
-		return slices.Equal(r.tried.lost, next.lost)
+		return slices.Equal(r.tried.Layers, next.Layers)
 	default:
-		return !slices.ContainsFunc(next.lost, func(l int) bool { return !slices.Contains(r.tried.lost, l) })
+		return !slices.ContainsFunc(next.Layers, func(l int) bool { return !slices.Contains(r.tried.Layers, l) })
 	}
 }
 
@@ -106,42 +119,43 @@ func (r *Restorer) Stop() {
 // Failed returns the step of the newest checkpoint whose lost layers this node is to compute again and cannot; 0 for none.
 func (r *Restorer) Failed() plan.Step { return plan.Step(r.failed.Load()) }
 
+// lacks returns why a process cannot do this restoration at all, or nil.
+func (r restoration) lacks() error {
+	switch {
+	case r.made.Plan.Generation == 0:
+		return errors.New("generation: this process did not carry out the plan that made it")
+	case len(r.made.Plan.Sharded) > 0:
+		return errors.New("generation: nobody has all of the optimizer state that was in parts")
+	}
+	return nil
+}
+
 // restore computes a checkpoint's lost layers again and saves them.
 func (p Parts) restore(ctx context.Context, r restoration) error {
 	of := r.made.Plan
-	switch {
-	case of.Generation != r.of.Generation:
-		return errors.New("generation: this process did not carry out the plan that made it")
-	case len(of.Sharded) > 0:
-		return errors.New("generation: nobody has all of the optimizer state that was in parts")
-	case len(r.log.Older) == 0:
-		return errors.New("generation: no checkpoint before it is kept")
-	}
 	var parts []consensus.SalvagePart
-	for _, l := range r.lost {
-		if last := len(parts) - 1; last >= 0 && parts[last].Layers.End == l && of.Replicas[parts[last].Replica].Stages[parts[last].Stage].Layers.Contains(l) {
+	for _, l := range r.Layers {
+		id := r.stage(l)
+		if last := len(parts) - 1; last >= 0 && parts[last].Layers.End == l && (plan.StageID{Replica: parts[last].Replica, Stage: parts[last].Stage}) == id {
 			parts[last].Layers.End++
 			continue
 		}
-		id, ok := lostStage(r.log, of, l)
-		if !ok {
-			return fmt.Errorf("generation: who computed layer %d lives, and does not hold it", l)
-		}
 		parts = append(parts, consensus.SalvagePart{
-			Replica: id.Replica, Stage: id.Stage, Layers: plan.LayerRange{First: l, End: l + 1}, By: p.Self, From: r.log.Older[0].Step,
+			Replica: id.Replica, Stage: id.Stage, Layers: plan.LayerRange{First: l, End: l + 1}, By: p.Self, From: r.From.Step,
 		})
 	}
-	return p.replay(ctx, again{of: of, to: r.of.Step, parts: parts, lost: lostPeers(r.log, r.made, parts), computed: func() {}})
+	return p.replay(ctx, again{of: of, to: r.Of.Step, parts: parts, lost: lostPeers(r.log, r.made, parts), computed: func() {}})
 }
 
-// lostStage returns the stage of a plan with a layer whose member is gone.
-func lostStage(state consensus.State, of plan.Plan, layer int) (plan.StageID, bool) {
-	for r, pipe := range of.Replicas {
-		for s, place := range pipe.Stages {
-			if m, ok := state.Member(place.Peer); place.Layers.Contains(layer) && (!ok || m.State == consensus.Gone) {
-				return plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, true
+// stage returns the stage of the plan with a layer, of a member that has nothing of it any more where there is one.
+func (r restoration) stage(layer int) (found plan.StageID) {
+	first := true
+	for i, pipe := range r.made.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			if place.Layers.Contains(layer) && (first || slices.Contains(r.peers, place.Peer)) {
+				found, first = plan.StageID{Replica: plan.Replica(i), Stage: plan.Stage(st)}, false
 			}
 		}
 	}
-	return plan.StageID{}, false
+	return found
 }

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/node/gossip"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -32,7 +34,7 @@ func theorize(t *testing.T, f func(r *theory)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &theory{T: t, result: make(chan error)}
-		r.Restorer = NewRestorer(&Parts{Self: "a", Group: &r.group, Log: slog.New(slog.DiscardHandler)})
+		r.Restorer = NewRestorer(&Parts{Self: "a", Group: &r.group, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler)})
 		r.restore = func(ctx context.Context, of restoration) error {
 			r.running = &of
 			r.tries++
@@ -80,7 +82,7 @@ func (r *theory) want(what string, tries int, failed plan.Step, lost ...int) {
 	synctest.Wait()
 	var computed []int
 	if r.running != nil {
-		computed = r.running.lost
+		computed = r.running.Layers
 	}
 	if !slices.Equal(computed, lost) || r.tries != tries || r.Failed() != failed {
 		r.Errorf("%s: computes %v, try %d, cannot %d, want %v, %d and %d", what, computed, r.tries, r.Failed(), lost, tries, failed)
@@ -150,20 +152,45 @@ func TestAFailedRestorationIsTold(t *testing.T) {
 	})
 }
 
-// TestARestorationNeedsThePlanOfItsCheckpoint: a process that was started after it says that it cannot, and so does one without a checkpoint
-// to begin with.
+// TestAnotherOneRestoresWhereTheFirstCannot: a member that is not the first waits for the word of those before it, as one that failed does not
+// try again when it has their word, and goes on with what it has begun.
+func TestAnotherOneRestoresWhereTheFirstCannot(t *testing.T) {
+	theorize(t, func(r *theory) {
+		r.Self = "b"
+		says := func(peer plan.PeerID, cannot plan.Step) {
+			r.Heartbeats.Note(gossip.Heartbeat{Peer: peer, NoRestore: cannot}, time.Now())
+		}
+		r.lose("c")
+		r.want("a is the first", 0, 0)
+		says("a", 10)
+		r.want("a cannot restore another one", 0, 0)
+		says("a", 20)
+		r.want("a cannot", 1, 0, 2)
+		says("a", 0)
+		r.want("a can", 1, 0, 2)
+		r.result <- errors.New("the disk is full")
+		synctest.Wait()
+		r.want("neither can", 1, 20)
+		says("a", 20)
+		says("b", 20)
+		r.want("nor can a", 1, 20)
+		r.lose("a")
+		r.want("more is lost", 1, 0)
+		says("b", 0)
+		r.want("and is tried", 2, 0, 0, 2)
+	})
+}
+
+// TestARestorationNeedsThePlanOfItsCheckpoint: a process that was started after it says that it cannot, whoever is the first.
 func TestARestorationNeedsThePlanOfItsCheckpoint(t *testing.T) {
-	for name, forget := range map[string]func(r *theory, of *restoration){
-		"another process":          func(r *theory, of *restoration) { of.made = consensus.State{} },
-		"no older checkpoint":      func(r *theory, of *restoration) { of.log.Older = nil },
-		"optimizer state in parts": func(r *theory, of *restoration) { of.made.Plan.Sharded = plan.LayerRanges{{First: 0, End: 1}} },
+	for name, forget := range map[string]func(r *theory){
+		"another process":          func(r *theory) { r.begun = nil },
+		"optimizer state in parts": func(r *theory) { r.begun[0].Plan.Sharded = plan.LayerRanges{{First: 0, End: 1}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			theorize(t, func(r *theory) {
-				r.restore = func(ctx context.Context, of restoration) error {
-					forget(r, &of)
-					return r.Parts.restore(ctx, of)
-				}
+				forget(r)
+				r.Self = "d"
 				r.lose("c")
 				r.want("at once", 0, 20)
 				r.want("and once", 0, 20)
@@ -205,14 +232,13 @@ func TestLostLayersAreComputedAgain(t *testing.T) {
 						t.Fatal(err)
 					}
 					restorer := NewRestorer(&by.parts)
-					if named, layers := consensus.Restoration(s); named != by.parts.Self || len(layers) == 0 {
-						t.Fatalf("%s restores %v", named.Short(), layers)
+					if of := consensus.Restore(s); of.By[0] != by.parts.Self || len(of.Layers) == 0 {
+						t.Fatalf("%v restore %v", of.By, of.Layers)
 					}
 					restorer.Begin(begun)
 					restorer.Follow(t.Context(), s, false)
 					r.until("the lost layers", func() bool {
-						_, layers := consensus.Restoration(r.now())
-						return len(layers) == 0 || restorer.Failed() != 0
+						return len(r.now().Checkpoint.Lost(r.now())) == 0 || restorer.Failed() != 0
 					})
 					if restorer.Failed() != 0 {
 						t.Error("the lost layers could not be computed again")

@@ -154,7 +154,7 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 	author, beats, commits := logOf{r, self}, gossip.NewTracker(), &pipeline.Commits{}
 	keeps := replayer.New(replayer.Config{
 		Self: self, Peers: author, Fetch: m.endpoint.Fetch, Budget: func() int64 { return 64 << 20 },
-		Replays: func(by plan.PeerID, g plan.Generation) bool { return Replays(r.now(), by, g) }, Changed: author.Changed,
+		Log: author, Replays: Replays,
 	})
 	m.endpoint.ServeChunks(func(h plan.Hash) ([]byte, error) {
 		if data, ok := keeps.Chunk(h); ok {

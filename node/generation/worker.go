@@ -53,7 +53,7 @@ func (g *Generation) due(step plan.Step) bool {
 		b, _ := g.Heartbeats.Last(p)
 		return b.Generation == g.plan.Generation && b.Kept > state.Checkpoint.Step+1
 	})
-	return g.cadence.Due(step, state, forgets || g.sent.Full())
+	return g.cadence.Due(step, state, forgets || g.sent.Full(state.Checkpoint.Step))
 }
 
 // step takes in a step of a worker here. With the first one all members have what they begin with: from then on bulk gives

@@ -48,7 +48,7 @@ func (t *Tracker) News() <-chan struct{} { return t.news }
 // became slower, or that its copies are done. It has one reader.
 func (t *Tracker) Urgent() <-chan struct{} { return t.urgent }
 
-// Ends receives a value after a peer has given another generation up. It has one reader.
+// Ends receives a value after a peer has given another generation up, or the restoration of a checkpoint. It has one reader.
 func (t *Tracker) Ends() <-chan struct{} { return t.ends }
 
 // Note takes in a heartbeat that came at a time.
@@ -66,7 +66,7 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	old := t.heard[b.Peer].beat
 	t.heard[b.Peer] = h
 	stir(t.news)
-	if old.Stalled != b.Stalled {
+	if old.Stalled != b.Stalled || old.NoRestore != b.NoRestore {
 		stir(t.ends)
 	}
 	if old.Slower != b.Slower || old.Copying && !b.Copying || old.Stalled != b.Stalled || old.NoReplay != b.NoReplay || old.NoRestore != b.NoRestore || !slices.Equal(old.Retained, b.Retained) {
@@ -212,6 +212,19 @@ func (t *Tracker) Whole(peer plan.PeerID) plan.WholeCopy {
 		return *b.Whole
 	}
 	return plan.WholeCopy{}
+}
+
+// Restorer returns who computes lost layers of the newest checkpoint again, which is of a step: of those that may, the first that has not said
+// that it cannot; empty for nobody.
+func (t *Tracker) Restorer(may []plan.PeerID, checkpoint plan.Step) plan.PeerID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range may {
+		if t.heard[p].beat.NoRestore != checkpoint {
+			return p
+		}
+	}
+	return ""
 }
 
 // SetCoordinator has a peer's word on the steps of a generation count as the coordinator's, whose place it may have taken.

@@ -54,7 +54,7 @@ func (v view) orphaned() (verdict, bool) {
 	}
 	why := fmt.Sprintf("who had the checkpoint of step %d left before others had all of it", v.Checkpoint)
 	if v.restoring() {
-		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", why, v.nameOf(v.Restorer), v.Stall.Fallback)}, true
+		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", why, v.nameOf(v.Restorer), v.RestoredFrom)}, true
 	}
 	return verdict{Rollback: v.Stall.Fallback, Why: why}, true
 }
@@ -71,7 +71,7 @@ func (v view) unheld() (verdict, bool) {
 	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders))
 	switch {
 	case v.restoring():
-		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.Stall.Fallback)}, true
+		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.RestoredFrom)}, true
 	case v.Stall.Fallback == 0:
 		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true
 	case v.BrokenFor <= waits:

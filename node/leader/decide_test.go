@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 		return view{Plan: running, Members: alive("a", "c"), Checkpoint: 30, remains: r, Stall: stall{Fallback: fallback}}
 	}
 	orphan := func(restoring time.Duration) view {
-		return view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}, remains: remains{Restorer: "c", RestoringFor: restoring}}
+		return view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}, remains: remains{Restorer: "c", RestoredFrom: 20, RestoringFor: restoring}}
 	}
 	for _, c := range []struct {
 		name string
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20s, the run goes back to step 20"}},
 		{"and no longer", unheld(remains{BrokenFor: 21 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
-		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 20 on"}},
+		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoredFrom: 10, RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 10 on"}},
 		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c", RestoringFor: mostReturn + 1}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is kept; start a node that holds a copy"}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},

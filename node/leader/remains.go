@@ -30,11 +30,12 @@ type remains struct {
 	Apart map[plan.PeerID]bool
 	// Unheld says which layer of the newest checkpoint no member holds any more, and who did; nil for none.
 	Unheld *consensus.LayerRef
-	// Restorer computes layers of the newest checkpoint again that nobody holds any more, broken or not, as far as it has not said that it
-	// cannot; empty for nobody. This leader has known for RestoringFor that they are lost.
+	// Restorer computes layers again that nobody holds any more, for the newest checkpoint to have all of its layers, broken or not; empty for
+	// nobody. It begins with the checkpoint of step RestoredFrom. This leader has known for RestoringFor that these layers are lost.
 	Restorer     plan.PeerID
+	RestoredFrom plan.Step
 	RestoringFor time.Duration
-	// RedoTime is about how long it takes to do the steps since the newest older checkpoint again.
+	// RedoTime is about how long it takes to do the steps since the checkpoint again that the run would go back to.
 	RedoTime time.Duration
 }
 
@@ -48,8 +49,11 @@ type salvageWatch struct {
 	// asked counts those that it proposed.
 	broken, salvaged seenSalvage
 	asked            int
-	// lost is when this leader first saw that layers of the newest checkpoint are.
-	lost seenSalvage
+	// lost is when this leader first saw that layers of the checkpoint of a step are, which are computed again.
+	lost struct {
+		step plan.Step
+		at   time.Time
+	}
 }
 
 // seenSalvage is when a leader first saw a generation broken, or a salvage of it.
@@ -69,19 +73,17 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 
 // look returns what is left of the plan, if it is broken, whose newest step is known.
 func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
-	restorer, restoring := w.restorer(state, now)
+	r := w.restoration(state, now)
 	if !broken {
 		w.broken, w.asked = seenSalvage{}, 0
-		return remains{Restorer: restorer, RestoringFor: restoring}
+		return r
 	}
 	g := state.Plan.Generation
-	r := remains{
-		Layers: state.Run.Model.Layers(), Offers: w.offers(state), BrokenFor: w.broken.since(g, nil, now),
-		Salvage: state.Salvage, Salvages: w.asked, Apart: map[plan.PeerID]bool{}, Restorer: restorer, RestoringFor: restoring,
-	}
+	r.Layers, r.Offers, r.BrokenFor = state.Run.Model.Layers(), w.offers(state), w.broken.since(g, nil, now)
+	r.Salvage, r.Salvages, r.Apart = state.Salvage, w.asked, map[plan.PeerID]bool{}
 	r.Unheld = unheld(state, r.Offers)
-	if len(state.Older) > 0 && newest > state.Older[0].Step {
-		r.RedoTime = time.Duration(newest-state.Older[0].Step) * min(w.beats.StepTime(state.Plan), slowStep)
+	if back := fallback(state); back > 0 && newest > back {
+		r.RedoTime = time.Duration(newest-back) * min(w.beats.StepTime(state.Plan), slowStep)
 	}
 	for _, p := range state.Plan.Peers() {
 		r.Apart[p] = partedBy(state, p)
@@ -104,19 +106,29 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	return r
 }
 
-// restorer returns who computes lost layers of the newest checkpoint again, unless it has said that it cannot, and for how long they have
-// been lost.
-func (w *salvageWatch) restorer(state consensus.State, now time.Time) (plan.PeerID, time.Duration) {
-	by, _ := consensus.Restoration(state)
-	if by == "" {
-		w.lost = seenSalvage{}
-		return "", 0
+// restoration returns what is known of the restoration that goes on.
+func (w *salvageWatch) restoration(state consensus.State, now time.Time) remains {
+	r := consensus.Restore(state)
+	if w.lost.step != r.Of.Step {
+		w.lost.step, w.lost.at = r.Of.Step, now
 	}
-	since := w.lost.since(state.Checkpoint.Generation, nil, now)
-	if b, _ := w.beats.Last(by); b.NoRestore == state.Checkpoint.Step {
-		return "", since
+	if r.Of.Step == 0 {
+		return remains{}
 	}
-	return by, since
+	return remains{Restorer: w.beats.Restorer(r.By, state.Checkpoint.Step), RestoredFrom: r.From.Step, RestoringFor: now.Sub(w.lost.at)}
+}
+
+// fallback returns the step of the newest older checkpoint with a holder of each layer, or else of the newest; 0 without one.
+func fallback(state consensus.State) plan.Step {
+	for _, c := range state.Older {
+		if len(c.Lost(state)) == 0 {
+			return c.Step
+		}
+	}
+	if len(state.Older) > 0 {
+		return state.Older[0].Step
+	}
+	return 0
 }
 
 // offers returns what the members of the plan that live say that they have left. It takes nobody's word on stages that

@@ -37,7 +37,7 @@ func TestWhoRestoresIsKnownWhetherThePlanIsBrokenOrNot(t *testing.T) {
 		{"who had a layer has left", state, false, 0, "c", 0},
 		{"the plan breaks", state, true, 0, "c", time.Second},
 		{"another checkpoint could not be restored", state, true, 20, "c", 2 * time.Second},
-		{"this one cannot", state, true, 30, "", 3 * time.Second},
+		{"this one cannot", state, true, 30, "a", 3 * time.Second},
 		{"nothing is lost any more", whole, true, 0, "", 0},
 		{"it is lost again", state, false, 0, "c", 0},
 	} {

@@ -97,11 +97,7 @@ func (t *term) view(m moment) view {
 
 // stall describes how the generation was given up, if it was.
 func (t *term) stall(m moment) stall {
-	s := stall{Stall: m.stall, Patience: t.attempts.patience(), Plans: t.attempts.plans, Alone: OnlyHolder(m.state, t.Self)}
-	if len(m.state.Older) > 0 {
-		s.Fallback = m.state.Older[0].Step
-	}
-	return s
+	return stall{Stall: m.stall, Patience: t.attempts.patience(), Plans: t.attempts.plans, Alone: OnlyHolder(m.state, t.Self), Fallback: fallback(m.state)}
 }
 
 // carryOut turns a verdict into a proposal.

@@ -43,6 +43,8 @@ type Config struct {
 	Peers        Peers
 	Store        *checkpoint.Store
 	Living       func() []plan.PeerID // may be asked
+	// Kept returns the first step of which this node has kept all messages.
+	Kept func() plan.Step
 	// Links returns the rates of this node's links.
 	Links func() []gossip.LinkRate
 	Addrs func() []string

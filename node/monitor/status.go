@@ -25,7 +25,7 @@ func (m *Monitor) Status() api.Status {
 	s := api.Status{
 		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
-		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Cadence: cadenceOf(state, m.Beats)},
+		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Cadence: cadenceOf(state, m.Beats), Copies: copiesOf(state, m.Kept())},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}

@@ -60,6 +60,9 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	default:
 		p.f("checkpoint\tstep %d, %s ago\n", c.Step, max(0, now.Sub(c.Time)).Round(time.Second))
 	}
+	if c := st.Checkpoint.Copies; c != nil {
+		p.f("copies\t%s\n", clean(c.Text))
+	}
 	if c := st.Checkpoint.Cadence; c != nil {
 		p.f("checkpoints\t%s\n", clean(c.Text))
 	}

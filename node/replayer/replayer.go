@@ -14,6 +14,7 @@ import (
 	"pnode/pipeline/wire"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // Config holds what a Replayer works with. All fields are needed.
@@ -22,9 +23,9 @@ type Config struct {
 	Peers Peers
 	// Fetch brings chunks from a peer, as link.Endpoint does.
 	Fetch func(ctx context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
-	// Replays reports whether the log has a member replay workers of a generation. The channel of Changed is closed when the log has more.
-	Replays func(by plan.PeerID, g plan.Generation) bool
-	Changed func() <-chan struct{}
+	Log   consensus.Log
+	// Replays reports whether the log has a member replay workers of a generation.
+	Replays func(s consensus.State, by plan.PeerID, g plan.Generation) bool
 	// Budget returns how many bytes of messages may be kept, when a generation begins.
 	Budget func() int64
 }
@@ -41,16 +42,11 @@ type Peers interface {
 type Replayer struct {
 	cfg Config
 
+	logs *replay.Logs
+
 	mu         sync.Mutex // guards the rest
 	generation plan.Generation
-	log        *replay.Log
 	failed     bool
-	// before is the log of the generation that made the checkpoint which the newest one began with, at step start, until that is held
-	// twice. Its bytes are part of the newest one's budget.
-	before      *replay.Log
-	made        plan.Generation
-	start       plan.Step
-	beforeBytes int64
 	// answers are the newest ones, whose chunks are still to be fetched.
 	answers []map[plan.Hash][]byte
 	// waiting counts the requests of each peer that wait for the log.
@@ -91,27 +87,23 @@ type answer struct {
 
 // New returns a Replayer that answers requests from now on.
 func New(c Config) *Replayer {
-	r := &Replayer{cfg: c, waiting: map[plan.PeerID]int{}}
+	r := &Replayer{cfg: c, logs: replay.NewLogs(c.Self), waiting: map[plan.PeerID]int{}}
 	c.Peers.Serve(protocolSent, r.serve)
 	return r
 }
 
-// Begin returns the log for the messages of a generation's workers here. Those of the generation that made the checkpoint it begins with
-// stay until Forget: who alone has that may be lost. All others are dropped.
-func (r *Replayer) Begin(p plan.Plan, made plan.Generation) *replay.Log {
+// Begin returns the log for the messages of a plan's workers here. Those of the generations that made the checkpoints of way stay until
+// Forget: who alone has a layer of one may be lost. All others are dropped.
+func (r *Replayer) Begin(p plan.Plan, way []consensus.Checkpoint) *replay.Log {
 	budget := r.cfg.Budget()
+	var made []plan.Generation
+	for _, c := range way[:max(0, len(way)-1)] { // nothing begins before the last
+		made = append(made, c.Generation)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.log != nil && r.generation == made:
-		r.before, r.made, r.beforeBytes = r.log, made, r.log.Bytes()
-	case r.made != made:
-		r.before, r.beforeBytes = nil, 0
-	}
-	r.start = p.Start
-	log := replay.NewLog(r.cfg.Self, p.Start, max(0, budget-r.beforeBytes))
-	r.generation, r.log, r.failed, r.answers = p.Generation, log, false, nil
-	return log
+	r.generation, r.failed, r.answers = p.Generation, false, nil
+	return r.logs.Begin(p.Generation, p.Start, budget, made...)
 }
 
 // Kept says what this node has for replays of a generation's workers.
@@ -127,11 +119,14 @@ type Kept struct {
 func (r *Replayer) Kept() Kept {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.log == nil {
+	if r.generation == 0 {
 		return Kept{}
 	}
-	return Kept{r.generation, r.log.First(), r.failed}
+	return Kept{r.generation, r.logs.Of(r.generation).First(), r.failed}
 }
+
+// Since returns the first step of which all messages are kept, of the newest generation and those before it.
+func (r *Replayer) Since() plan.Step { return r.logs.First() }
 
 // Fail notes that this node could not replay another's workers of the generation.
 func (r *Replayer) Fail() {
@@ -142,18 +137,7 @@ func (r *Replayer) Fail() {
 
 // Forget drops the messages of the steps before one that is in a checkpoint. That step's own stay: of unlike replicas a member may lack
 // its commit, and go on in a lost one's place from the state before it.
-func (r *Replayer) Forget(checkpoint plan.Step) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.log == nil || checkpoint == 0 {
-		return
-	}
-	r.log.Forget(checkpoint - 1)
-	if r.before != nil && checkpoint >= r.start {
-		r.log.Grow(r.beforeBytes)
-		r.before, r.beforeBytes = nil, 0
-	}
-}
+func (r *Replayer) Forget(checkpoint plan.Step) { r.logs.Forget(checkpoint) }
 
 // Chunk returns a chunk of messages that an answer has named.
 func (r *Replayer) Chunk(h plan.Hash) ([]byte, bool) {
@@ -196,12 +180,12 @@ func (r *Replayer) serve(ctx context.Context, from plan.PeerID, data []byte) ([]
 // allowed reports whether the log has a member replay workers of a generation. The member may have read more of the log than this node,
 // which is waited for where it asks for what is kept here.
 func (r *Replayer) allowed(ctx context.Context, by plan.PeerID, g plan.Generation) bool {
-	if r.cfg.Replays(by, g) {
+	replays := func(s consensus.State) bool { return r.cfg.Replays(s, by, g) }
+	if replays(r.cfg.Log.State()) {
 		return true
 	}
 	r.mu.Lock()
-	kept := r.log != nil && g == r.generation || r.before != nil && g == r.made
-	waits := kept && r.waiting[by] < maxWaiting
+	waits := r.logs.Of(g) != nil && r.waiting[by] < maxWaiting
 	if waits {
 		r.waiting[by]++
 	}
@@ -218,29 +202,14 @@ func (r *Replayer) allowed(ctx context.Context, by plan.PeerID, g plan.Generatio
 	}()
 	ctx, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()
-	for {
-		changed := r.cfg.Changed()
-		if r.cfg.Replays(by, g) {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
+	return consensus.Await(ctx, r.cfg.Log, replays) == nil
 }
 
 // sent returns the messages that a request names.
 func (r *Replayer) sent(q Request) ([]replay.Message, error) {
-	r.mu.Lock()
-	log, generation := r.log, r.generation
-	if r.before != nil && q.Generation == r.made {
-		log, generation = r.before, r.made
-	}
-	r.mu.Unlock()
-	if log == nil || generation != q.Generation {
-		return nil, fmt.Errorf("%w: generation %d, here is generation %d", replay.ErrNotKept, q.Generation, generation)
+	log := r.logs.Of(q.Generation)
+	if log == nil {
+		return nil, fmt.Errorf("%w: generation %d", replay.ErrNotKept, q.Generation)
 	}
 	messages, kept := log.Sent(q.Step, q.Lost)
 	if !kept {

@@ -12,6 +12,7 @@ import (
 	"pnode/pipeline/replay"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // members are Replayers that ask each other in memory.
@@ -40,6 +41,10 @@ func (m *member) Serve(_ string, answer func(context.Context, plan.PeerID, []byt
 	m.answer = answer
 }
 
+func (m *member) State() consensus.State { return consensus.State{} }
+
+func (m *member) Changed() <-chan struct{} { return m.changed }
+
 func (m *member) fetch(_ context.Context, from plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error {
 	for _, h := range hashes {
 		data, ok := m.all[from].replays.Chunk(h)
@@ -60,8 +65,7 @@ func newMembers(peers ...plan.PeerID) members {
 		all[p] = m
 		m.replays = New(Config{
 			Self: p, Peers: m, Fetch: m.fetch, Budget: func() int64 { return m.budget },
-			Replays: func(by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
-			Changed: func() <-chan struct{} { return m.changed },
+			Log: m, Replays: func(_ consensus.State, by plan.PeerID, g plan.Generation) bool { return by == m.by && g == 3 },
 		})
 	}
 	return all
@@ -84,7 +88,7 @@ func TestMessagesComeAsTheyWereSent(t *testing.T) {
 
 func testMessages(t *testing.T) {
 	all := newMembers("sent", "replays", "other")
-	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}, 2).Keep(nowhere{})
+	exchange := all["sent"].replays.Begin(plan.Plan{Generation: 3, Start: 10}, nil).Keep(nowhere{})
 	payload := make([]byte, chunkBytes+5)
 	payload[chunkBytes] = 7
 	for step := plan.Step(11); step < 13; step++ {
@@ -132,7 +136,7 @@ func testMessages(t *testing.T) {
 	if kept := all["sent"].replays.Kept(); kept != (Kept{3, 12, true}) {
 		t.Errorf("kept is %+v", kept)
 	}
-	all["sent"].replays.Begin(plan.Plan{Generation: 4, Start: 12}, 3)
+	all["sent"].replays.Begin(plan.Plan{Generation: 4, Start: 12}, []consensus.Checkpoint{{Step: 12, Generation: 3}, {Step: 10, Generation: 2}})
 	all["replays"].budget, all["sent"].lie = 64<<20, func(b []byte) []byte { return b }
 	if got, err := ask("replays", 3, 12); err != nil || len(got) != 1 {
 		t.Errorf("of the generation before, whose checkpoint is held once: %d messages, %v", len(got), err)
@@ -148,7 +152,7 @@ func TestWhoHasReadMoreOfTheLogIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newMembers("sent", "early")
 		sent := all["sent"]
-		sent.replays.Begin(plan.Plan{Generation: 3, Start: 10}, 2)
+		sent.replays.Begin(plan.Plan{Generation: 3, Start: 10}, nil)
 		begun, took := time.Now(), make(chan time.Duration, maxWaiting+2)
 		ask := func(g plan.Generation) error {
 			_, err := all["early"].replays.Messages(t.Context(), "sent", Request{Generation: g, Step: 11, Lost: []plan.PeerID{"lost"}})

@@ -2,7 +2,7 @@
 // function of the state before it and of what others send. So whoever has a worker's state of an older step, and
 // what the others sent it since, computes the same bits again, without anybody else computing anything.
 //
-//   - Log keeps what this node's workers send to other nodes, in the newest steps, within a budget of bytes.
+//   - Logs keep what this node's workers send to other nodes, in the newest steps, within a budget of bytes; a Log has one generation.
 //   - AppendFrames and DecodeFrames are its content on the wire.
 //   - Frames are the messages that the living sent to the lost workers, step by step; Frames.For is the
 //     collective.Exchange with which a pipeline.Worker computes its steps again. What it sends goes nowhere, but for

@@ -28,7 +28,8 @@ func frame(kind wire.Kind, step plan.Step, bytes int) wire.Frame {
 // TestALogForgetsTheOldestStepFirst and says from which step on it is whole.
 func TestALogForgetsTheOldestStepFirst(t *testing.T) {
 	const room = 100 - wire.HeaderBytes
-	log := NewLog("self", 10, 300)
+	logs := NewLogs("self")
+	log := logs.Begin(3, 10, 300)
 	exchange := log.Keep(nowhere{})
 	want := func(first plan.Step, kept ...int) { // kept by step from 11 on
 		t.Helper()
@@ -58,19 +59,74 @@ func TestALogForgetsTheOldestStepFirst(t *testing.T) {
 	want(12, 0, 1, 1)
 	send("other", frame(wire.Gradient, 11, room)) // late, and of no use
 	want(12, 0, 1, 1)
-	log.Forget(12)
+	logs.Forget(13)
 	want(13, 0, 0, 1)
 	send("other", frame(wire.Gradient, 14, 1000)) // more than all of the budget
 	want(15, 0, 0, 0, 0)
-	if log.bytes != 0 {
-		t.Errorf("%d bytes in an empty log", log.bytes)
+	if logs.bytes != 0 {
+		t.Errorf("%d bytes in an empty log", logs.bytes)
 	}
-	NewLog("self", 0, 0).Keep(nowhere{})
+}
+
+// TestGenerationsShareABudget: the oldest steps of the oldest generation go first, a checkpoint ends the generations before it, and what is still
+// sent in one that is dropped counts nothing. A generation that stays keeps its steps up to the next one's start.
+func TestGenerationsShareABudget(t *testing.T) {
+	const room = 100 - wire.HeaderBytes
+	logs := NewLogs("self")
+	send := func(log *Log, step plan.Step) {
+		t.Helper()
+		if err := log.Keep(nowhere{}).Send(t.Context(), "other", frame(wire.Activation, step, room)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, bytes int64, all plan.Step, first ...plan.Step) { // all is over generations, first of 1 to 3, 0 for none
+		t.Helper()
+		for i, step := range first {
+			got := plan.Step(0)
+			if log := logs.Of(plan.Generation(i + 1)); log != nil {
+				got = log.First()
+			}
+			if got != step {
+				t.Errorf("%s: generation %d is kept from step %d on, want %d", what, i+1, got, step)
+			}
+		}
+		if logs.First() != all || logs.bytes != bytes {
+			t.Errorf("%s: all is kept from step %d on, want %d; %d bytes, want %d", what, logs.First(), all, logs.bytes, bytes)
+		}
+	}
+	one := logs.Begin(1, 10, 450)
+	for step := plan.Step(11); step <= 13; step++ {
+		send(one, step)
+	}
+	two := logs.Begin(2, 12, 450, 1)
+	want("step 13 is given up", 200, 11, 11, 13)
+	send(two, 13)
+	send(two, 14)
+	want("all fits", 400, 11, 11, 13)
+	three := logs.Begin(3, 14, 450, 1, 2)
+	send(three, 15)
+	want("step 11 goes", 400, 12, 12, 13, 15)
+	if !three.Full(12) && three.Full(15) {
+		t.Error("what was sent before a checkpoint makes another one due")
+	}
+	send(three, 16)
+	send(three, 17)
+	want("then 12 and 13", 400, 14, 13, 14, 15)
+	logs.Forget(12)
+	want("the checkpoint of step 12", 400, 14, 0, 14, 15)
+	send(one, 13)
+	want("too late", 400, 14, 0, 14, 15)
+	logs.Forget(16)
+	want("the checkpoint of step 16", 200, 16, 0, 0, 16)
+	logs.Begin(4, 17, 150, 3)
+	want("a smaller budget", 100, 17, 0, 0, 17)
+	logs.Begin(5, 17, 150)
+	want("nothing stays", 0, 18, 0, 0, 0)
 }
 
 // TestASubstituteGetsReportsAndCommitsToo: a replay does without them, since it knows the commits.
 func TestASubstituteGetsReportsAndCommitsToo(t *testing.T) {
-	log := NewLog("self", 10, 1<<20)
+	log := NewLogs("self").Begin(3, 10, 1<<20)
 	for _, kind := range []wire.Kind{wire.Activation, wire.KindReport, wire.KindCommit, wire.StateTaken} {
 		if err := log.Keep(nowhere{}).Send(t.Context(), "other", frame(kind, 11, 0)); err != nil {
 			t.Fatal(err)

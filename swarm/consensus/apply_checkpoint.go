@@ -17,12 +17,18 @@ func (e StageSaved) apply(s State) (State, error) {
 	if err := e.check(s); err != nil {
 		return s, fmt.Errorf("stage saved, step %d: %w", e.Step, err)
 	}
-	if e.Step == s.Checkpoint.Step && e.Generation == s.Checkpoint.Generation {
-		merged, err := s.Checkpoint.merge(e.Layers)
+	older := slices.IndexFunc(s.Older, e.of)
+	if e.of(s.Checkpoint) || older >= 0 && e.of(Restore(s).Of) {
+		into := &s.Checkpoint
+		if !e.of(*into) {
+			s.Older = slices.Clone(s.Older)
+			into = &s.Older[older]
+		}
+		merged, err := into.merge(e.Layers)
 		if err != nil {
 			return s, fmt.Errorf("stage saved, step %d is committed: %w", e.Step, err)
 		}
-		s.Checkpoint = merged
+		*into = merged
 		return s, nil
 	}
 	if err := e.fences(s); err != nil {
@@ -80,11 +86,11 @@ func (s State) collect(e StageSaved) (State, error) {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
-		keep := s.Run.Train.KeepCheckpoints
-		if !Secured(s) {
-			keep = max(keep, 2) // the way back for who is lost before there are copies
+		keep, way := s.Run.Train.KeepCheckpoints, Way(s)
+		if !way[len(way)-1].Secured(s) {
+			keep, way = max(keep, 2), way[:1] // none is worth more than the others
 		}
-		s.Older = retain(s.Older, e.Step, keep)
+		s.Older = retain(s.Older, piece, keep, len(way)-1)
 		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
@@ -296,46 +302,81 @@ func (e StageSaved) check(s State) error {
 const JumpReach plan.Step = 32
 
 // retain returns the older checkpoints, newest first, that stay besides the newest one: keep-1 of them, and where
-// none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old.
-func retain(older []Checkpoint, newest plan.Step, keep int) []Checkpoint {
-	stay := slices.Clone(older[:min(len(older), MaxOlder-2, max(0, keep-1))])
-	reaches := func(c Checkpoint) bool { return c.Step+JumpReach <= newest }
-	if slices.ContainsFunc(stay, reaches) {
-		return stay
+// none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old. After the newest of the keep-1
+// come those that restorations go by, more of them if need be: of the first way ones the last, and with which plans since then began.
+func retain(older []Checkpoint, newest Checkpoint, keep, way int) []Checkpoint {
+	const most = MaxOlder - 2
+	stays, count := make([]bool, len(older)), 0
+	mark := func(limit int, wanted func(i int) bool) {
+		for i := range older {
+			if !stays[i] && count < limit && wanted(i) {
+				stays[i] = true
+				count++
+			}
+		}
 	}
-	rest := older[len(stay):]
-	far := slices.IndexFunc(rest, reaches)
-	if far < 0 {
-		far = len(rest)
+	mark(most, func(i int) bool {
+		next := newest
+		if i > 0 {
+			next = older[i-1]
+		}
+		return i == 0 && keep > 1 || i == way-1 || i < way && older[i].Generation != next.Generation
+	})
+	mark(min(most, keep-1), func(int) bool { return true })
+	reaches := func(i int) bool { return older[i].Step+JumpReach <= newest.Step }
+	var rest []int
+	reached := false
+	for i := range older {
+		if !stays[i] {
+			rest = append(rest, i)
+		}
+		reached = reached || stays[i] && reaches(i)
 	}
-	if far > 0 {
-		stay = append(stay, rest[far-1])
+	if !reached {
+		far := slices.IndexFunc(rest, reaches)
+		if far < 0 {
+			far = len(rest)
+		}
+		for _, i := range rest[max(0, far-1):min(len(rest), far+1)] {
+			stays[i] = true
+		}
 	}
-	if far < len(rest) {
-		stay = append(stay, rest[far])
+	var stay []Checkpoint
+	for i, c := range older {
+		if stays[i] {
+			stay = append(stay, c)
+		}
 	}
 	return stay
 }
 
-// Secured reports whether each layer of the newest checkpoint is held by two members that are there, or by one where the plan has no
-// other that could. Before, a death may take the only copy of a layer along: what a replay from the checkpoint before needs stays until
-// then.
-func Secured(s State) bool {
-	return !slices.ContainsFunc(s.Checkpoint.Layers, func(l LayerRef) bool { return !s.Checkpoint.secures(s, l) })
+// Way returns the checkpoints from which layers can be computed again that a death takes along, newest first: from the newest one back to
+// the newest of which each layer is held twice, or to the oldest that is kept. What others sent since that one has to stay.
+func Way(s State) (way []Checkpoint) {
+	for _, c := range append([]Checkpoint{s.Checkpoint}, s.Older...) {
+		way = append(way, c)
+		if c.Secured(s) {
+			break
+		}
+	}
+	return way
 }
 
-// secures reports whether a layer of the checkpoint is held twice, or as often as it can be.
-func (c Checkpoint) secures(s State, l LayerRef) bool {
-	if len(l.Holding(s)) > 1 {
-		return true
-	}
+// Secured reports whether each layer of a checkpoint is held by two members that are there, or by one where the plan has no other that
+// could. Before, a death may take the only copy of a layer along.
+func (c Checkpoint) Secured(s State) bool {
+	once := slices.DeleteFunc(slices.Clone(c.Layers), func(l LayerRef) bool { return len(l.Holding(s)) > 1 })
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
-			if !place.Layers.Contains(l.Layer) {
+			here := slices.DeleteFunc(slices.Clone(once), func(l LayerRef) bool { return !place.Layers.Contains(l.Layer) })
+			if len(here) == 0 {
 				continue
 			}
 			holder := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
-			if !slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder) {
+			lacks := func(l LayerRef) bool {
+				return !slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder)
+			}
+			if slices.ContainsFunc(here, lacks) {
 				return false
 			}
 		}
@@ -343,51 +384,80 @@ func (c Checkpoint) secures(s State, l LayerRef) bool {
 	return true
 }
 
-// Restoration says who computes layers of the newest checkpoint again that no member holds any more: from the checkpoint before, with the
-// messages that others kept. It follows from the log, so that all nodes name the same one without asking: of those that made the newest
-// checkpoint who holds most of the lost layers in the older one. There is nobody where nothing is lost, or some of it in both.
-func Restoration(s State) (by plan.PeerID, lost []int) {
-	for _, l := range s.Checkpoint.Layers {
+// Lost returns the layers of a checkpoint that no member holds any more.
+func (c Checkpoint) Lost(s State) (layers []int) {
+	for _, l := range c.Layers {
 		if len(l.Holding(s)) == 0 {
-			lost = append(lost, l.Layer)
+			layers = append(layers, l.Layer)
 		}
 	}
-	if len(lost) == 0 || len(s.Older) == 0 || s.Finished {
-		return "", nil
-	}
-	stored := map[plan.PeerID]int64{}
-	for _, l := range s.Older[0].Layers {
-		if !slices.Contains(lost, l.Layer) {
-			continue
-		}
-		holders := l.Holding(s)
-		if len(holders) == 0 {
-			return "", nil
-		}
-		for _, p := range holders {
-			stored[p] += l.SizeBytes
-		}
-	}
-	var able []plan.PeerID
-	for _, l := range s.Checkpoint.Layers {
-		maker := l.Holders[0] // those that load it later follow
-		if m, _ := s.Member(maker); m.State == Active && !s.Reborn(m) && !slices.Contains(able, maker) {
-			able = append(able, maker)
-		}
-	}
-	if len(able) == 0 {
-		return "", nil
-	}
-	return slices.MinFunc(able, func(a, b plan.PeerID) int { return cmp.Or(cmp.Compare(stored[b], stored[a]), cmp.Compare(a, b)) }), lost
+	return layers
 }
 
-// restores reports whether a peer is to compute a layer of the newest checkpoint again.
-func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
-	if e.Step != s.Checkpoint.Step || e.Generation != s.Checkpoint.Generation {
-		return false
+// Restoration says which layers of a checkpoint are computed again that no member holds any more.
+type Restoration struct {
+	// Of is whose Layers these are; From is the checkpoint that their computation begins with.
+	Of, From Checkpoint
+	Layers   []int
+	// By may do it, the likeliest first: those that made the checkpoint, and of these who holds most of the layers of From.
+	By []plan.PeerID
+}
+
+// Restore returns what is computed again for the newest checkpoint to have all of its layers; zero where nothing is lost, or too much. Layers
+// are computed again by the plan that made their checkpoint, from the newest one before with these layers. Where that plan began without
+// them, the checkpoint that it began with is restored first. It follows from the log, so that all nodes name the same.
+func Restore(s State) Restoration {
+	r := Restoration{Of: s.Checkpoint, Layers: s.Checkpoint.Lost(s)}
+	if len(r.Layers) == 0 || s.Finished {
+		return Restoration{}
 	}
-	by, lost := Restoration(s)
-	return by == peer && slices.Contains(lost, layer)
+	for _, older := range s.Older {
+		lost := older.Lost(s)
+		if !slices.ContainsFunc(r.Layers, func(l int) bool { return slices.Contains(lost, l) }) {
+			r.From = older
+			r.By = r.able(s)
+			return r
+		}
+		if older.Generation != r.Of.Generation {
+			r.Of, r.Layers = older, lost
+		}
+	}
+	return Restoration{}
+}
+
+// able returns the members that may have what the restoration needs, in their order.
+func (r Restoration) able(s State) (able []plan.PeerID) {
+	makes, stored := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
+	for _, l := range r.Of.Layers {
+		makes[l.Holders[0]] = 1 // those that load it later follow
+	}
+	for _, l := range r.From.Layers {
+		if slices.Contains(r.Layers, l.Layer) {
+			for _, p := range l.Holding(s) {
+				stored[p] += l.SizeBytes
+			}
+		}
+	}
+	for _, m := range s.Members {
+		if m.State == Active && !s.Reborn(m) {
+			able = append(able, m.Peer)
+		}
+	}
+	slices.SortStableFunc(able, func(a, b plan.PeerID) int {
+		return cmp.Or(makes[b]-makes[a], cmp.Compare(stored[b], stored[a]))
+	})
+	return able
+}
+
+// restores reports whether a peer may compute a layer of a checkpoint again.
+func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
+	r := Restore(s)
+	return e.of(r.Of) && slices.Contains(r.By, peer) && slices.Contains(r.Layers, layer)
+}
+
+// of reports whether the layers are a checkpoint's.
+func (e StageSaved) of(c Checkpoint) bool {
+	return e.Step == c.Step && e.Generation == c.Generation && e.Step > 0
 }
 
 // Holding returns the holders of a layer that are not gone.

@@ -219,6 +219,27 @@ func (n *Node) Changed() <-chan struct{} {
 	return n.changed
 }
 
+// Log is a replicated state that changes. The channel of Changed is closed at the next change.
+type Log interface {
+	State() State
+	Changed() <-chan struct{}
+}
+
+// Await blocks until the log has something. The error is that of ctx, which ended before.
+func Await(ctx context.Context, log Log, has func(State) bool) error {
+	for {
+		changed := log.Changed()
+		if has(log.State()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func (n *Node) broadcast() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,58 +9,165 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestWhoRestoresALayerFollowsFromTheLog: nobody while somebody holds it, then who has most of it in the checkpoint before, of those that
-// made the newest one; and only that member may say that it has the layer again.
-func TestWhoRestoresALayerFollowsFromTheLog(t *testing.T) {
-	layer := func(l int, holders ...plan.PeerID) LayerRef {
-		return LayerRef{Layer: l, SizeBytes: 1, Chunks: []plan.Hash{{byte(l)}}, Holders: holders}
+// checkpointOf returns a checkpoint of layers from 0 on, by who holds each.
+func checkpointOf(step plan.Step, g plan.Generation, holders ...[]plan.PeerID) Checkpoint {
+	c := Checkpoint{Step: step, Generation: g}
+	for l, peers := range holders {
+		c.Layers = append(c.Layers, LayerRef{Layer: l, SizeBytes: 1, Chunks: []plan.Hash{{byte(step), byte(l)}}, Holders: peers})
 	}
+	return c
+}
+
+// by returns peers of one letter each.
+func by(letters string) (peers []plan.PeerID) {
+	for _, l := range letters {
+		peers = append(peers, plan.PeerID(l))
+	}
+	return peers
+}
+
+// restorable returns the state of four members in generation 3, which began with step 20. They have no copies of the newest checkpoints.
+func restorable() State {
 	s := State{
 		Run:        &plan.RunSpec{Model: model.Config{Blocks: 1}, Train: plan.TrainSpec{Steps: 100}},
-		Members:    []Member{{Peer: "a", State: Active}, {Peer: "b", State: Active}, {Peer: "c", State: Active}, {Peer: "d", State: Active}},
-		Checkpoint: Checkpoint{Step: 20, Generation: 1, Layers: []LayerRef{layer(0, "a", "d"), layer(1, "b"), layer(2, "c")}},
-		Older:      []Checkpoint{{Step: 10, Generation: 1, Layers: []LayerRef{layer(0, "a", "b"), layer(1, "b", "c"), layer(2, "c", "b")}}},
-		Plan: plan.Plan{Generation: 2, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		Checkpoint: checkpointOf(20, 2, by("ad"), by("b"), by("c")),
+		Older: []Checkpoint{
+			checkpointOf(16, 2, by("a"), by("b"), by("c")), checkpointOf(12, 1, by("ba"), by("ca"), by("bc")),
+			checkpointOf(8, 1, by("ab"), by("ba"), by("cd")), checkpointOf(4, 1, by("ab"), by("ba"), by("cd")),
+		},
+		Plan: plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
 			{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "d", Holder: "a", Layers: plan.LayerRange{First: 1, End: 3}},
 		}}}},
 	}
-	lose := func(s State, peer plan.PeerID) State {
-		m, _ := s.Member(peer)
-		m.State = Gone
-		return s.withMember(m)
+	for _, p := range by("abcd") {
+		s.Members = append(s.Members, Member{Peer: p, State: Active})
 	}
-	want := func(name string, s State, by plan.PeerID, lost ...int) {
+	return s
+}
+
+// without returns the state in which some members are gone.
+func (s State) without(peers ...plan.PeerID) State {
+	for _, p := range peers {
+		m, _ := s.Member(p)
+		m.State = Gone
+		s = s.withMember(m)
+	}
+	return s
+}
+
+// TestTheWayLeadsToACheckpointThatIsHeldTwice: however many are not, and as deaths and copies change it.
+func TestTheWayLeadsToACheckpointThatIsHeldTwice(t *testing.T) {
+	want := func(what string, s State, steps ...plan.Step) {
 		t.Helper()
-		if got, layers := Restoration(s); got != by || !slices.Equal(layers, lost) {
-			t.Errorf("%s: %q restores %v, want %q %v", name, got, layers, by, lost)
+		var got []plan.Step
+		for _, c := range Way(s) {
+			got = append(got, c.Step)
+		}
+		if !slices.Equal(got, steps) {
+			t.Errorf("%s: %v, want %v", what, got, steps)
 		}
 	}
-	if Secured(s) {
-		t.Error("layers that one member holds are secured")
+	s := restorable()
+	want("two have no copies", s, 20, 16, 12)
+	want("a copy is lost", s.without("b"), 20, 16, 12, 8, 4)
+	copied := s
+	copied.Checkpoint = checkpointOf(20, 2, by("ad"), by("ba"), by("cb"))
+	want("the newest is copied", copied, 20)
+	want("before the first", State{}, 0)
+	alone := s.without("b", "c", "d")
+	alone.Plan.Replicas = []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Layers: plan.LayerRange{End: 3}}}}}
+	alone.Checkpoint = checkpointOf(20, 2, by("a"), by("a"), by("a"))
+	want("nobody else could hold it", alone, 20)
+}
+
+// TestWhoRestoresALayerFollowsFromTheLog: nobody while somebody holds it. Then those that made the checkpoint come first, and of these who
+// has most of it in the newest checkpoint that has all of what is lost. Where their plan began without that, the checkpoint that it began
+// with is restored first. Nobody else may say that it has a layer again.
+func TestWhoRestoresALayerFollowsFromTheLog(t *testing.T) {
+	want := func(name string, s State, of, from plan.Step, peers string, lost ...int) {
+		t.Helper()
+		r := Restore(s)
+		if r.Of.Step != of || r.From.Step != from || !slices.Equal(r.By, by(peers)) || !slices.Equal(r.Layers, lost) {
+			t.Errorf("%s: %v restore %v of step %d from step %d, want %q %v, %d and %d", name, r.By, r.Layers, r.Of.Step, r.From.Step, peers, lost, of, from)
+		}
 	}
-	want("all live", s, "")
-	one := lose(s, "c")
-	want("one is lost", one, "b", 2)
-	want("who holds the older one is lost, too", lose(one, "b"), "")
-	without := one
-	without.Older = nil
-	want("there is no older one", without, "")
-	again := StageSaved{Step: 20, Generation: 1, Layers: []LayerRef{layer(2, "b")}}
-	if err := Authorize(one, Author{Peer: "b"}, again); err != nil {
+	s := restorable()
+	want("all live", s, 0, 0, "")
+	one := s.without("c")
+	want("one is lost", one, 20, 12, "bad", 2)
+	reborn := one
+	m, _ := one.Member("b")
+	m.Since = 1
+	want("b was started again after the plan", reborn.withMember(m), 20, 12, "ad", 2)
+	want("a second one", s.without("b", "c"), 12, 8, "da", 2)
+	held := s.without("b", "c")
+	held.Older = slices.Clone(held.Older)
+	held.Older[1] = checkpointOf(12, 1, by("ba"), by("ca"), by("bcd"))
+	want("and that is restored", held, 20, 12, "ad", 1, 2)
+	want("nobody holds any of it", s.without("c", "d"), 20, 12, "ba", 2)
+	none := one
+	none.Older = s.Older[:1]
+	want("all that is kept lacks it", none, 0, 0, "")
+	over := one
+	over.Finished = true
+	want("the run is finished", over, 0, 0, "")
+
+	two := s.without("b", "c")
+	again := StageSaved{Step: 12, Generation: 1, Layers: []LayerRef{two.Older[1].Layers[2]}}
+	again.Layers[0].Holders = by("d")
+	if err := Authorize(two, Author{Peer: "d"}, again); err != nil {
 		t.Error(err)
 	}
-	other := again
-	other.Layers = []LayerRef{layer(2, "a")}
-	if err := Authorize(one, Author{Peer: "a"}, other); err == nil {
-		t.Error("another member may say that it has the layer")
+	if err := Authorize(two, Author{Peer: "a"}, again); err == nil {
+		t.Error("one may say that another one has the layer")
 	}
-	restored, err := again.apply(one)
+	if _, err := again.apply(one); !errors.Is(err, ErrStale) {
+		t.Errorf("a layer that is not lost may be restored: %v", err)
+	}
+	restored, err := again.apply(two)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want("it is restored", restored, "")
+	want("the first is restored", restored, 20, 12, "ad", 1, 2)
+	if !slices.Equal(two.Older[1].Layers[2].Holders, by("bc")) {
+		t.Error("the state before has changed")
+	}
 	again.Layers[0].Chunks = []plan.Hash{{9}}
-	if _, err := again.apply(one); err == nil || errors.Is(err, ErrStale) {
+	if _, err := again.apply(two); err == nil || errors.Is(err, ErrStale) {
 		t.Errorf("other contents are taken: %v", err)
+	}
+}
+
+// TestWhatARestorationGoesByStays: the newest checkpoint that is held twice and those that plans since then began with, before others, and
+// no more than are asked for where these are not more.
+func TestWhatARestorationGoesByStays(t *testing.T) {
+	older := []Checkpoint{{Step: 30, Generation: 4}, {Step: 28, Generation: 4}, {Step: 26, Generation: 3}, {Step: 24, Generation: 3}, {Step: 22, Generation: 3}, {Step: 20, Generation: 2}}
+	for _, c := range []struct {
+		keep, way int
+		want      []plan.Step
+	}{
+		{1, 0, []plan.Step{30}}, // JumpReach steps old
+		{3, 0, []plan.Step{30, 28}},
+		{3, 1, []plan.Step{30, 28}},
+		{1, 2, []plan.Step{28}},
+		{3, 2, []plan.Step{30, 28}},
+		{1, 5, []plan.Step{26, 22}}, // 26 is what generation 4 began with
+		{3, 5, []plan.Step{30, 26, 22}},
+		{1, 6, []plan.Step{26, 20}},
+	} {
+		var got []plan.Step
+		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.way) {
+			got = append(got, o.Step)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("keep %d, a way of %d: %v, want %v", c.keep, c.way, got, c.want)
+		}
+	}
+	var many []Checkpoint
+	for g := plan.Generation(40); g > 0; g-- {
+		many = append(many, Checkpoint{Step: plan.Step(g), Generation: g})
+	}
+	if stay := retain(many, Checkpoint{Step: 41, Generation: 41}, 3, len(many)); len(stay) > MaxOlder || stay[0].Step != 40 {
+		t.Errorf("%d older ones, at most %d", len(stay), MaxOlder)
 	}
 }
