@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,54 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhoRestoresIsLostToo: a member is lost with the only copy of its layers of the newest checkpoints, and then the one that computes these again.
+// The next one does so for both. No step is done again.
+func TestWhoRestoresIsLostToo(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 5}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+			f.uncopied.Store(f.truth.reached() >= 6)
+			return s.Checkpoint.Step == 12 && n.self != f.members[0].node().self && at(places["a follower"], n, s)
+		})
+		strike := l.strike(func(s consensus.State) bool { return s.Plan.Generation > l.before.Plan.Generation })
+		l.lost.process.end()
+		<-strike
+		l.kill()
+		first, restorer := l.lost, (*member)(nil)
+		restores := func(m *member) bool {
+			n := m.node()
+			return n != nil && slices.Index(consensus.Restore(n.raft.State()).By, n.self) == 0
+		}
+		l.until("a restoration", time.Minute, func() bool {
+			if i := slices.IndexFunc(l.members, restores); i >= 0 {
+				restorer = l.members[i]
+			}
+			return restorer != nil
+		})
+		time.Sleep(time.Second)
+		if !restores(restorer) {
+			l.Errorf("%s restores nothing any more: nothing is shown", restorer.name())
+		}
+		l.lost = restorer
+		l.kill()
+		l.Logf("%s is lost, and then %s, which restores its layers", first.name(), restorer.name())
+		l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
+		l.Logf("%v from the second loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
+		l.uncopied.Store(false)
+		first.join("")
+		restorer.join("")
+		for i, err := range l.untilEnded(time.Hour) {
+			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
+				l.Errorf("node %d: %v", i, err)
+			}
+		}
+		if redone := l.check(); redone != 0 {
+			t.Errorf("%d steps were computed again", redone)
+		}
+	})
 }
 
 // anotherOf returns a member with a part in a plan that is neither the founder, nor the one given.
