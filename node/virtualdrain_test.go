@@ -16,7 +16,7 @@ import (
 // checkpoint is its own: as soon as the log has the checkpoint, as soon as it has the plan that follows, and when that has begun. No step is
 // done again, as with any death.
 func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
-	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 4}
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 4, Parts: true}
 	known := undisturbed(t, size)
 	paused := func(s consensus.State) bool { return s.Ended() && !s.Checkpoint.Secured(s) }
 	for _, c := range []struct {
@@ -65,7 +65,7 @@ func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
 // TestADeathBeforeCheckpointsHaveCopies: a member leaves after one or more checkpoints of which no copies were made, and is lost with the only copy
 // of its layers of them all. The newest one held twice is an older one. No step is done again.
 func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
-	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3}
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3, Parts: true}
 	known := undisturbed(t, size)
 	for name, c := range map[string]struct{ uncopied, leaves plan.Step }{
 		"one, in the middle of a plan": {10, 12},
@@ -106,10 +106,11 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 	}
 }
 
-// TestWhoRestoresIsLostToo: a member is lost with the only copy of its layers of the newest checkpoints, and then the one that computes these again.
-// The next one does so for both. No step is done again.
+// TestWhoRestoresIsLostToo: a member is lost with the only copy of its layers of the newest checkpoints, and then the one that computes these again,
+// which is started again at once. Its disk is as it was, but it has no messages any more: the next one computes what both did. No step
+// is done again.
 func TestWhoRestoresIsLostToo(t *testing.T) {
-	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 5}
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 5, Parts: true}
 	known := undisturbed(t, size)
 	synctest.Test(t, func(t *testing.T) {
 		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
@@ -137,12 +138,12 @@ func TestWhoRestoresIsLostToo(t *testing.T) {
 		}
 		l.lost = restorer
 		l.kill()
+		restorer.join("")
 		l.Logf("%s is lost, and then %s, which restores its layers", first.name(), restorer.name())
 		l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
 		l.Logf("%v from the second loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 		l.uncopied.Store(false)
 		first.join("")
-		restorer.join("")
 		for i, err := range l.untilEnded(time.Hour) {
 			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
 				l.Errorf("node %d: %v", i, err)

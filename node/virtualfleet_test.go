@@ -66,6 +66,8 @@ type fleetSize struct {
 	// Founders: nobody votes but the nodes of owners. RecoverAfter is of those that go on without a majority by themselves.
 	Founders     bool
 	RecoverAfter config.LostMajority
+	// Parts: nobody keeps checkpoints whole.
+	Parts bool
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -180,6 +182,9 @@ func (m *member) config() config.Config {
 		c.Voters = string(plan.VotersOwners)
 	}
 	c.OnLostMajority = m.size.RecoverAfter
+	if m.size.Parts {
+		c.KeepWhole = "off"
+	}
 	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
 	return c
 }
