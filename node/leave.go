@@ -118,7 +118,7 @@ func stopText(why string, newest plan.Step, running bool, took time.Duration) st
 	if took > 0 {
 		long = fmt.Sprintf(" (one takes %.1f s)", took.Seconds())
 	}
-	return fmt.Sprintf("stopping (%s): waiting for the end of step %d%s, then it is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, newest+1, long, leaveTimeout.Minutes())
+	return fmt.Sprintf("stopping (%s): the step under way%s ends first, then the newest is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, long, leaveTimeout.Minutes())
 }
 
 // giveUp ends the way out though not all is handed over: the others go on without it.

@@ -37,6 +37,7 @@ type loop struct {
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
 	cutOff      cutOff
+	gone        uint64 // since when, by the roster's epoch, this node comes back to it as people were told; 0 while it does not
 }
 
 // single runs one thing at a time in the background.
@@ -146,8 +147,11 @@ func (l *loop) follow(ctx context.Context) {
 		}
 	}
 	if _, revoked := state.Revocation(l.self); current && me.State == consensus.Gone && !l.exit.leaving && !revoked {
-		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, me.Reason) })
+		l.comeBack(ctx, me.Reason)
 	} else if current && !l.exit.leaving && !revoked {
+		if me.State == consensus.Active && me.Since > l.gone {
+			l.gone = 0
+		}
 		l.followOthers(ctx, state, time.Now())
 	}
 	l.followExit(ctx, state)
@@ -259,9 +263,19 @@ func (l *loop) enter(p Phase) {
 	l.machine.to(p)
 }
 
+// comeBack enters the roster again in the background. People are told once, also where this node learns first that the run went on and
+// then why, or has to try again.
+func (l *loop) comeBack(ctx context.Context, reason string) {
+	if l.gone == 0 {
+		me, _ := l.raft.State().Member(l.self)
+		l.gone = max(1, me.Since)
+		l.log.Warn("the others counted this node as gone, joining again", "reason", reason)
+	}
+	l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx) })
+}
+
 // rejoin enters the roster again after this node was counted as gone while it lives.
-func (l *loop) rejoin(ctx context.Context, reason string) {
-	l.log.Warn("the others counted this node as gone, joining again", "reason", reason)
+func (l *loop) rejoin(ctx context.Context) {
 	entering, cancel := context.WithTimeout(ctx, enrollTimeout)
 	defer cancel()
 	err := l.raft.Propose(entering, l.joinEntry())

@@ -333,7 +333,7 @@ func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, cons
 func (n *Node) Recover(ctx context.Context) (api.Recovery, error) {
 	r, err := n.raft.Recover(ctx)
 	if err != nil {
-		return api.Recovery{}, fmt.Errorf("node: recover: %w", err)
+		return api.Recovery{}, err
 	}
 	state := n.raft.State()
 	if state.Recovery == nil || state.Recovery.ID() != r.ID() {

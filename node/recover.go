@@ -30,7 +30,7 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) (changi
 		return false
 	}
 	if change.Discarded { // the leader knows of this node again when it has joined
-		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, "the run was recovered") })
+		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx) })
 	}
 	if lineageOf(state.Recovery) != lineageOf(change.Recovery) {
 		return change.Discarded
@@ -130,6 +130,6 @@ func (l *loop) followOthers(ctx context.Context, state consensus.State, now time
 	}
 	leader, _, _ := l.raft.Leader()
 	if l.cutOff.look(leader, state, heard, now) {
-		l.tasks.rejoin.start(&l.group, func() { l.rejoin(ctx, "it was cut off, and the run went on") })
+		l.comeBack(ctx, "it was cut off, and the run went on")
 	}
 }

@@ -110,7 +110,21 @@ func openRun(ctx context.Context, dirs []string, log *slog.Logger) (_ *weights.M
 		}
 		err = fmt.Errorf("%w; %s", err, where)
 	}
+	if kept, e := loadMembership(dirs[0]); err == nil && e == nil {
+		if older := kept.olderThanFinal(m.Step, dirs[0]); older != "" {
+			m.Warnings = append(m.Warnings, older)
+		}
+	}
 	return m, err
+}
+
+// olderThanFinal tells people that a step is not the finished model, of which a folder lacks layers, and where that is; empty for the finished
+// model, and where none is known.
+func (m membership) olderThanFinal(step plan.Step, dir string) string {
+	if step >= m.Finished {
+		return ""
+	}
+	return fmt.Sprintf("this is step %d, the newest that is whole here, of a run that was finished at step %d: %s", step, m.Finished, m.wholeElsewhere(dir))
 }
 
 // wholeElsewhere tells people where the whole model can be had, of which a member's folder lacks layers.

@@ -137,3 +137,13 @@ func TestWholeElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestAFolderWithoutTheFinalModel: a member of a finished run, whose folder has an older checkpoint whole, says so and where the final one is.
+func TestAFolderWithoutTheFinalModel(t *testing.T) {
+	for finished, told := range map[plan.Step]bool{0: false, 23: false, 30: true} {
+		if got := (membership{Finished: finished, OwnerNames: []string{"desk"}}).olderThanFinal(23, "/run"); (got != "") != told ||
+			told && got != "this is step 23, the newest that is whole here, of a run that was finished at step 30: desk, which keeps it whole, has the model: there `pnode export OUT`" {
+			t.Errorf("finished at %d: %q", finished, got)
+		}
+	}
+}

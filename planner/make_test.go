@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"pnode/pipeline/model"
@@ -247,6 +248,8 @@ func TestMakeRefuses(t *testing.T) {
 		tc.change(&in)
 		if p, _, err := Make(t.Context(), in); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, %v; want %v", name, p, err, tc.want)
+		} else if strings.Contains(err.Error(), "0 of 0") {
+			t.Errorf("%s: people read %v", name, err)
 		}
 	}
 }

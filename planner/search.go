@@ -293,6 +293,10 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 	t, n := s.in.Run.Train, len(pool)
 	asked := shape{max(t.Replicas, 1), max(t.Stages, 1)}
 	if n < asked.devices() {
+		if s.members == 0 {
+			return nil, fmt.Errorf("%w: %v need %s, and no node is ready yet; the run goes on as soon as enough of its nodes are up again",
+				ErrNotEnoughNodes, asked, plan.Count(asked.devices(), "device"))
+		}
 		why := ""
 		for _, m := range s.idle[:min(len(s.idle), 1)] {
 			why = fmt.Sprintf(" (%s: %s)", m.label, m.why)

@@ -36,7 +36,7 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 		case gone:
 			err = errGone
 		}
-		s.Log.Warn("no copy of this stage's state", "step", request.Step, "holder", holder, "cause", err)
+		s.Log.Warn("nobody else has a copy of what this node computes of the newest checkpoint yet; the next one gets one again", "step", request.Step, "holder", holder, "cause", err)
 		if !gone {
 			return ""
 		}

@@ -23,11 +23,16 @@ const missedToo = silence.LeastLink / 2
 
 // LostPeerError ends a generation because a neighbour went silent.
 type LostPeerError struct {
-	name  string
+	name  string // empty for this node itself
 	fault *plan.Fault
 }
 
-func (e LostPeerError) Error() string { return fmt.Sprintf("generation: lost the link to %s", e.name) }
+func (e LostPeerError) Error() string {
+	if e.name == "" {
+		return "generation: the others have counted this node as gone"
+	}
+	return fmt.Sprintf("generation: lost the link to %s", e.name)
+}
 
 func (e LostPeerError) Unwrap() error { return e.fault }
 
@@ -83,7 +88,11 @@ func (g *Generation) lost(session *link.Session, peer plan.PeerID) error {
 
 // without is the reason to end the generation for want of a peer.
 func (g *Generation) without(peer plan.PeerID, why string) error {
-	return LostPeerError{g.state.NameOf(peer), &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: g.Newest(), Detail: why}}
+	name := ""
+	if peer != g.Self {
+		name = g.state.NameOf(peer)
+	}
+	return LostPeerError{name, &plan.Fault{Accused: peer, Kind: plan.LostLink, Step: g.Newest(), Detail: why}}
 }
 
 // retains reports whether the state of workers that ended with an error is good: another peer's absence was the reason.

@@ -223,7 +223,7 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 	defer m.mu.Unlock()
 	b.Phase, b.Stalled, b.Retained = m.phase, m.stalled, m.retained
 	if m.stallWhy != nil {
-		b.Reason, b.Lacks = m.stallWhy.Error(), m.lacks
+		b.Reason, b.Lacks = api.Plain(m.stallWhy), m.lacks
 		if f := (*plan.Fault)(nil); errors.As(m.stallWhy, &f) {
 			b.Fault = f
 		}

@@ -2,17 +2,19 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
 	"sync/atomic"
 
+	"pnode/node/api"
 	"pnode/planner/plan"
 )
 
-// Names has lines of a log call members by their names in place of their peer IDs, which tell people nothing. The zero value knows no
-// names. Its methods may be called concurrently.
+// Names has lines of a log call members by their names in place of their peer IDs, which tell people nothing, and leaves out which package
+// says so. The zero value knows no names. Its methods may be called concurrently.
 type Names struct{ of atomic.Value }
 
 // Know has names looked up from now on; of returns an ID that it has no name for as it is.
@@ -34,7 +36,7 @@ type naming struct {
 
 // Handle implements slog.Handler.
 func (h naming) Handle(ctx context.Context, r slog.Record) error {
-	named := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	named := slog.NewRecord(r.Time, r.Level, api.Plain(errors.New(r.Message)), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		named.AddAttrs(h.named(a))
 		return true
@@ -74,8 +76,10 @@ func (h naming) named(a slog.Attr) slog.Attr {
 			all = append(all, string(p))
 		}
 		text = strings.Join(all, ", ")
-	case error, fmt.Stringer:
-		text = fmt.Sprint(v)
+	case error:
+		text = api.Plain(v)
+	case fmt.Stringer:
+		text = v.String()
 	default:
 		return a
 	}

@@ -3,6 +3,7 @@ package monitor
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestNamesInTheLog(t *testing.T) {
 	lines := func(level slog.Level, v any) string {
 		var out bytes.Buffer
 		log := names.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})))
-		log.With("with", 1).Warn("a node is gone", "peer", v)
+		log.With("with", 1).Warn("consensus: a node is gone", "peer", v)
 		_, line, _ := strings.Cut(strings.TrimSpace(out.String()), "msg=")
 		return line
 	}
@@ -40,6 +41,7 @@ func TestNamesInTheLog(t *testing.T) {
 		{errors.New("ask " + string(b) + ": gone"), `peer="ask lab: gone"`},
 		{"/ip4/10.0.0.1/tcp/7/p2p/" + string(b), "peer=/ip4/10.0.0.1/tcp/7/p2p/" + string(b)},
 		{7, "peer=7"},
+		{fmt.Errorf("checkpointer: ask: %w", errors.New("link: peer lost")), `peer="ask: peer lost"`},
 	} {
 		if got, want := lines(slog.LevelWarn, c.v), `"a node is gone" with=1 `+c.want; got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -14,7 +14,9 @@ import (
 // summarize describes a plan in one line, with the reason it was made for.
 func summarize(p plan.Plan, reasons []string) string {
 	var counts []int // of the replicas' stages, each once
+	stages := 0
 	for _, pipe := range p.Replicas {
+		stages += len(pipe.Stages)
 		if !slices.Contains(counts, len(pipe.Stages)) {
 			counts = append(counts, len(pipe.Stages))
 		}
@@ -33,7 +35,11 @@ func summarize(p plan.Plan, reasons []string) string {
 		if spec, err := schedule.ParseSpec(name); err == nil {
 			name = spec.Short()
 		}
-		text += fmt.Sprintf(" on %s under %s", plan.Count(len(p.Workers()), "device"), name)
+		text += " on " + plan.Count(len(p.Workers()), "device")
+		if each := stages / max(1, len(p.Workers())); each > 1 && each*len(p.Workers()) == stages {
+			text += fmt.Sprintf(", %d stages each,", each)
+		}
+		text += " under " + name
 	}
 	if precision := p.PrecisionText(); precision != "" {
 		text += ", " + precision

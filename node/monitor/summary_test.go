@@ -29,7 +29,7 @@ func TestSummaryCounts(t *testing.T) {
 	for i := range p.Replicas[0].Stages {
 		p.Replicas[0].Stages[i].Device = []string{"cpu", "cuda:0", "cuda:0", "cpu"}[i]
 	}
-	if got, want := summarize(p, nil), "generation 3 from step 0: 1 replica of 4 stages on 2 devices under zb-v"; got != want {
+	if got, want := summarize(p, nil), "generation 3 from step 0: 1 replica of 4 stages on 2 devices, 2 stages each, under zb-v"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

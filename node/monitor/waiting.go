@@ -120,7 +120,7 @@ func (v waitView) cause() string {
 	case v.Stalled != 0 && v.Replay != "":
 		return v.Replay
 	case v.Stalled != 0:
-		return fmt.Sprintf("generation %d was given up, a new plan will follow: %v", v.Stalled, v.StallWhy)
+		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, api.Plain(v.StallWhy))
 	}
 	return ""
 }

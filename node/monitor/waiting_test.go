@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"left out, but needed", waitView{Quorum: three, NotUsed: "until 14:05 UTC", Training: true}, ""},
 		{"diverged", waitView{Quorum: three, Diverged: "the run has diverged", Stalled: 3}, "the run has diverged"},
 		{"a generation is replayed", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b"), Replay: "a computes b's steps"}, "a computes b's steps"},
-		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b")}, "generation 3 was given up, a new plan will follow: lost b"},
+		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: fmt.Errorf("generation: %w", errors.New("link: lost b"))}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
 		c.view.Deadlines = ReturnDeadlines{Silent: 15 * time.Minute, Deserted: 2 * time.Minute}
 		if got := c.view.why(); got != c.want {

@@ -26,6 +26,8 @@ type Model struct {
 	From string
 	// Config is without adapters, but for a model that Apart gave.
 	Config model.Config
+	// Step is that of a run's checkpoint; 0 for other models.
+	Step plan.Step
 	// DocumentEnd ends a document. In training attention saw nothing of a document after its end;
 	// plan.NoToken where it saw all.
 	DocumentEnd int32

@@ -28,6 +28,7 @@ func OfRun(ctx context.Context, shelf Shelf, spec plan.RunSpec) (*Model, error) 
 // source, which closed closes with the model; it is not called on an error.
 func OfCheckpoint(ctx context.Context, src dataset.ChunkSource, spec plan.RunSpec, step plan.Step, layers []plan.LayerInit, closed func() error) (_ *Model, err error) {
 	m := &Model{
+		Step: step,
 		From: fmt.Sprintf("step %d of run %s", step, spec.Run), Config: spec.Model.Base(),
 		DType: mergedType, DocumentEnd: plan.NoToken, layer: reader(src, layers), close: closed,
 	}

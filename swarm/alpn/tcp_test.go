@@ -374,6 +374,10 @@ func TestRefusesOverTCP(t *testing.T) {
 func TestDialBack(t *testing.T) {
 	ctx := within(t)
 	a, b := pair(t)
+	// b may not have seen yet that a has connected.
+	if err := b.Host.Connect(ctx, peer.AddrInfo{ID: a.id.ID(), Addrs: a.Host.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
 	conn, err := b.DialBack(ctx, a.Self())
 	if err != nil {
 		t.Fatal(err)

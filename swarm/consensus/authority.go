@@ -76,6 +76,9 @@ func Authorize(s State, by Author, e Entry) error {
 		if !allowed && e.Generation < s.Plan.Generation { // a worker of the plan before may be late
 			return fmt.Errorf("%T by %s, generation %d, the current one is %d: %w", e, s.NameOf(by.Peer), e.Generation, s.Plan.Generation, ErrStale)
 		}
+		if !allowed && e.alone(by.Peer).savedBy(s, by.Peer) { // members come and go while a copy is made
+			return fmt.Errorf("step %d is saved by %s, and its copy is with a node that is not the holder any more", e.Step, s.NameOf(by.Peer))
+		}
 	case KeptWhole:
 		allowed, who = by.Peer == e.Peer, "the peer itself"
 	case Invite:
@@ -108,6 +111,15 @@ func ruling(s State, by plan.PeerID, e Entry) bool {
 
 func (by Author) refused(s State, e Entry, who string) error {
 	return fmt.Errorf("%w: %T by %s in term %d: only %s may propose it", ErrForbidden, e, s.NameOf(by.Peer), by.Term, who)
+}
+
+// alone returns the entry without what it says of copies.
+func (e StageSaved) alone(peer plan.PeerID) StageSaved {
+	e.Layers = slices.Clone(e.Layers)
+	for i := range e.Layers {
+		e.Layers[i].Holders = []plan.PeerID{peer}
+	}
+	return e
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said

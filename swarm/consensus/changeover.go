@@ -46,7 +46,7 @@ func (y *Recoverer) changeOver(next lineage) error {
 	term, index := y.end()
 	next.Pending = now.conversion(next, n.self, term, index)
 	old := &ChangeOver{Recovery: next.Recovery, Discarded: next.Pending == discarded, Before: before}
-	n.config.Logger.Warn("consensus: another lineage of the log", "number", next.number(), "discarded", old.Discarded)
+	n.config.Logger.Info("consensus: another lineage of the log", "number", next.number(), "discarded", old.Discarded)
 	n.mu.Lock()
 	n.changing = true // proposals wait: raft answers those under way while it runs
 	n.mu.Unlock()
@@ -59,7 +59,7 @@ func (y *Recoverer) changeOver(next lineage) error {
 	e := n.engine.Load()
 	e.layer.Close()
 	y.mu.Lock()
-	y.last, y.apart = old, ""
+	y.last, y.apart, y.tellsApart = old, "", false
 	y.mu.Unlock()
 	if err := errors.Join(e.raft.Shutdown().Error(), n.lineage.put(next)); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -31,11 +30,12 @@ type Recoverer struct {
 	found chan lineage // to change over to
 	wake  chan struct{}
 
-	mu       sync.Mutex // guards what follows
-	signed   string     // the ID of the recovery that was signed last
-	signedAt time.Time
-	last     *ChangeOver
-	apart    plan.PeerID // a member that goes on with the run in a lineage that this node does not have to believe
+	mu         sync.Mutex // guards what follows
+	signed     string     // the ID of the recovery that was signed last
+	signedAt   time.Time
+	last       *ChangeOver
+	apart      plan.PeerID // a member that goes on with the run in a lineage that this node does not have to believe
+	tellsApart bool        // people know of that one
 }
 
 // Recover goes on with the run without the majority of voters that is lost, from the newest log that the living hold. It is
@@ -68,7 +68,7 @@ func (y *Recoverer) Recover(ctx context.Context) (Recovery, error) {
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", ErrNotLost, err)
 	}
-	n.config.Logger.Warn("consensus: the run is recovered", "by", s.NameOf(r.By), "without", r.Dead, "index", r.Index)
+	n.config.Logger.Info("consensus: the run is recovered", "by", s.NameOf(r.By), "without", r.Dead, "index", r.Index)
 	return r, y.await(ctx, func() bool { return (lineage{Recovery: n.State().Recovery}).id() == r.ID() })
 }
 
@@ -387,9 +387,11 @@ func (y *Recoverer) due(q Quorum, looks map[plan.PeerID]Look) bool {
 func (y *Recoverer) compare(ctx context.Context, p plan.PeerID, l Look) {
 	now := y.node.lineage.get()
 	if l.Lineage == now.id() {
+		y.noteApart(p, false, "")
 		return
 	}
 	theirs, err := y.lineageOf(ctx, p)
+	follow := "`pnode recover` here has this node follow it"
 	switch {
 	case err != nil:
 		y.node.config.Logger.Debug("consensus: lineage", "of", p, "cause", err)
@@ -402,19 +404,30 @@ func (y *Recoverer) compare(ctx context.Context, p plan.PeerID, l Look) {
 		y.changeTo(theirs)
 	default:
 		err = y.tell(ctx, p, *now.Recovery)
+		follow = "`pnode recover` there has it follow this node"
 	}
 	if err != nil && ctx.Err() == nil {
-		y.mu.Lock()
-		known := y.apart != ""
-		if l.Leader != "" {
-			y.apart = p
-		}
-		y.mu.Unlock()
-		level := slog.LevelWarn
-		if known {
-			level = slog.LevelDebug
-		}
-		y.node.config.Logger.Log(ctx, level, "consensus: a part of the run goes on apart", "peer", y.node.State().NameOf(p), "cause", err)
+		y.node.config.Logger.Debug("consensus: a part of the run goes on apart", "peer", p, "cause", err)
+		y.noteApart(p, l.Leader != "", follow)
+	}
+}
+
+// noteApart takes in whether a member goes on with the run in a lineage that does not come together with this node's. People are told at the
+// second look, and what to do: at the first one the word of who recovered the run may be on its way.
+func (y *Recoverer) noteApart(p plan.PeerID, apart bool, follow string) {
+	y.mu.Lock()
+	before := y.apart
+	switch {
+	case apart:
+		y.apart = p
+	case before == p:
+		y.apart, y.tellsApart = "", false
+	}
+	tell := apart && before == p && !y.tellsApart
+	y.tellsApart = y.tellsApart || tell
+	y.mu.Unlock()
+	if name := y.node.State().NameOf(p); tell {
+		y.node.config.Logger.Warn(name + " goes on with the run apart from this node, and neither need believe the other: " + follow + "; what the one that follows did apart does not count any more")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -461,4 +462,24 @@ func FuzzDecodeLook(f *testing.F) {
 			t.Error(fmt.Sprint(len(l.Silent)) + " voters")
 		}
 	})
+}
+
+// TestGoingOnApartIsToldOnce: at the second look, since the word of who recovered the run may be on its way at the first, and again where the
+// two had come together meanwhile.
+func TestGoingOnApartIsToldOnce(t *testing.T) {
+	var out strings.Builder
+	n := &Node{config: Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}, machine: &machine{}}
+	n.machine.state.Store(&State{Members: []Member{{Peer: "b", Label: "desk"}}})
+	y := &Recoverer{node: n}
+	for i, c := range []struct {
+		apart bool
+		told  int
+	}{{true, 0}, {true, 1}, {true, 1}, {false, 1}, {true, 1}, {false, 1}, {true, 1}, {true, 2}} {
+		if y.noteApart("b", c.apart, "`pnode recover` here has this node follow it"); strings.Count(out.String(), "desk goes on with the run apart from this node") != c.told {
+			t.Errorf("look %d: told %s", i, out.String())
+		}
+		if (y.apartFrom() == "b") != c.apart {
+			t.Errorf("look %d: apart from %q", i, y.apartFrom())
+		}
+	}
 }
