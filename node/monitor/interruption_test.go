@@ -9,54 +9,59 @@ import (
 	"pnode/swarm/consensus"
 )
 
+// begun is when the plan before an interruption made its last step.
+var begun = time.Unix(1000, 0)
+
+// at returns a time so many seconds after begun.
+func at(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
+
+// plannedFrom returns the state with a plan from a checkpoint on that this node has a part in.
+func plannedFrom(checkpoint plan.Step, generation plan.Generation) consensus.State {
+	return consensus.State{
+		Checkpoint: consensus.Checkpoint{Step: checkpoint}, Reasons: []string{"b is gone", "more"},
+		Plan: plan.Plan{Generation: generation, Start: checkpoint, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "me"}}}}},
+	}
+}
+
 // TestInterruption: the parts of the way from one plan to the next follow each other and add up, whichever of them there are.
 func TestInterruption(t *testing.T) {
-	begun := time.Unix(1000, 0)
-	at := func(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
-	here := []plan.Pipeline{{Stages: []plan.Placement{{Peer: "me"}}}}
-	state := func(checkpoint plan.Step, generation plan.Generation) consensus.State {
-		return consensus.State{
-			Checkpoint: consensus.Checkpoint{Step: checkpoint}, Reasons: []string{"b is gone", "more"},
-			Plan: plan.Plan{Generation: generation, Start: checkpoint, Replicas: here},
-		}
-	}
 	for name, c := range map[string]struct {
 		events func(i *Interruption)
 		want   api.Interruption
 	}{
 		"from memory": {func(i *Interruption) {
-			i.End(state(10, 1), false, at(.25))
+			i.End(plannedFrom(10, 1), false, at(.25))
 			i.Salvage(0, at(.5))
 			i.save(at(1))
-			i.plan(state(20, 2), "me", at(1.25))
+			i.plan(plannedFrom(20, 2), "me", at(1.25))
 			i.Load(2, 3, at(2.25))
 		}, api.Interruption{Rung: api.RungMemory, Last: 20, TotalS: 4, DetectS: .25, AgreeS: .25, SaveS: .5, PlanS: .25, LoadS: 1, StepS: 1.75, Kept: 2, Layers: 3}},
 		"replayed, the checkpoint and the plan at once": {func(i *Interruption) {
-			i.End(state(10, 1), false, at(1))
+			i.End(plannedFrom(10, 1), false, at(1))
 			i.Salvage(3, at(1.5))
-			i.plan(state(20, 2), "me", at(2))
+			i.plan(plannedFrom(20, 2), "me", at(2))
 			i.save(at(2.5))
 			i.Load(0, 3, at(3))
 		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .5, SaveS: .5, LoadS: 1, StepS: 1, Layers: 3, Replayed: 3}},
 		"replayed here": {func(i *Interruption) {
-			i.End(state(10, 1), false, at(1))
+			i.End(plannedFrom(10, 1), false, at(1))
 			i.Salvage(3, at(1.25))
 			i.Replayed(at(2))
 			i.save(at(2.25))
-			i.plan(state(20, 2), "me", at(2.5))
+			i.plan(plannedFrom(20, 2), "me", at(2.5))
 			i.Load(0, 3, at(3))
 		}, api.Interruption{Rung: api.RungReplay, Last: 20, TotalS: 4, DetectS: 1, AgreeS: .25, ReplayS: .75, SaveS: .25, PlanS: .25, LoadS: .5, StepS: 1, Layers: 3, Replayed: 3}},
 		"an older checkpoint, and a plan that ends without a step": {func(i *Interruption) {
-			i.End(state(10, 1), false, at(1))
-			i.plan(state(10, 2), "me", at(1.5))
-			i.End(state(10, 2), false, at(2))
-			i.plan(state(10, 3), "me", at(2.5))
+			i.End(plannedFrom(10, 1), false, at(1))
+			i.plan(plannedFrom(10, 2), "me", at(1.5))
+			i.End(plannedFrom(10, 2), false, at(2))
+			i.plan(plannedFrom(10, 3), "me", at(2.5))
 			i.Load(0, 3, at(3))
 		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, Redone: 10, TotalS: 4, DetectS: 1, PlanS: 1.5, LoadS: .5, StepS: 1, Layers: 3}},
 		"a pause": {func(i *Interruption) {
-			i.End(state(10, 1), true, at(0))
+			i.End(plannedFrom(10, 1), true, at(0))
 			i.save(at(1))
-			i.plan(state(20, 2), "me", at(2))
+			i.plan(plannedFrom(20, 2), "me", at(2))
 			i.Load(3, 3, at(2))
 		}, api.Interruption{Rung: api.RungPause, Last: 20, TotalS: 4, SaveS: 1, PlanS: 1, StepS: 2, Kept: 3, Layers: 3}},
 	} {
@@ -83,19 +88,23 @@ func TestInterruption(t *testing.T) {
 			t.Errorf("%s: pauses take %v, want %v", name, got, pause)
 		}
 	}
+}
+
+// TestOnlyMembersTellOfAnInterruption: a node without a part in the plan before or after it does not know how long it took.
+func TestOnlyMembersTellOfAnInterruption(t *testing.T) {
 	var i Interruption
 	i.step(20, begun)
-	i.End(state(10, 1), false, at(1))
-	i.plan(state(20, 2), "another", at(2))
+	i.End(plannedFrom(10, 1), false, at(1))
+	i.plan(plannedFrom(20, 2), "another", at(2))
 	if _, ok := i.step(21, at(3)); ok {
 		t.Error("told by a node without a part in the plan")
 	}
 	i = Interruption{}
 	i.step(20, begun)
-	i.plan(state(20, 2), "another", at(1)) // steps go on elsewhere
-	i.plan(state(90, 3), "me", at(60))
-	i.End(state(90, 3), false, at(61))
-	i.plan(state(90, 4), "me", at(62))
+	i.plan(plannedFrom(20, 2), "another", at(1)) // steps go on elsewhere
+	i.plan(plannedFrom(90, 3), "me", at(60))
+	i.End(plannedFrom(90, 3), false, at(61))
+	i.plan(plannedFrom(90, 4), "me", at(62))
 	if got, ok := i.step(91, at(63)); ok {
 		t.Errorf("%.0f s told, of which a node that had no part does not know", got.TotalS)
 	}
@@ -104,8 +113,6 @@ func TestInterruption(t *testing.T) {
 // TestInterruptionWithASubstitute: the parts until the first step with a substitute add up, on the substitute and on another node. A step
 // that was under way when the member was lost begins them anew, and where the substitution comes to nothing they are those of the next plan.
 func TestInterruptionWithASubstitute(t *testing.T) {
-	begun := time.Unix(1000, 0)
-	at := func(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
 	lost := plan.WorkerID{Peer: "lost", Device: "cpu"}
 	state := consensus.State{
 		Checkpoint: consensus.Checkpoint{Step: 17},
