@@ -15,7 +15,7 @@ const (
 	// messages are forgotten.
 	forgetShare = 4
 	// newestTook and newestSteps are of how many checkpoints and steps the middle says how long one takes: a single one may be long.
-	newestTook, newestSteps = 5, 15
+	newestTook, newestSteps = 5, 9
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
 )
@@ -32,10 +32,12 @@ type Cadence struct {
 	asked     plan.Step       // of the checkpoint under way; 0: none is
 	begun     time.Time       // when the last one was asked for, or the generation began
 	committed time.Time       // when the last one was seen to be committed, or the generation began
-	took      []time.Duration // the newest ones, until they were committed
+	took      []float64       // the newest ones until they were committed, in steps as long as those beside each
 	stepped   time.Time       // when the last step ended; zero before
 	steps     []time.Duration // the newest ones, each from the end of the one before
 	saving    bool            // a checkpoint was under way at some time since stepped
+	beside    time.Duration   // what the steps took while it was, so many
+	besides   int
 	slowdown  slowdown
 	told      *holders.Cadence // nil before the first step
 }
@@ -72,7 +74,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	now := time.Now()
 	c.note(state.Checkpoint.Step, now)
 	c.see(now)
-	took := median(c.took)
+	took := time.Duration(median(c.took) * float64(median(c.steps)))
 	cadence := holders.Checkpoint{
 		StateBytes: stateBytes(c.plan, state.Checkpoint), TookNanos: int64(took), LostNanos: int64(c.slowdown.lost()),
 	}.Cadence(state.Departures.Rate(c.clock.Look(state.Departures, now)))
@@ -105,20 +107,26 @@ func (c *Cadence) Committed(step plan.Step) {
 // note takes in the step of the newest checkpoint.
 func (c *Cadence) note(saved plan.Step, now time.Time) {
 	if c.asked != 0 && saved >= c.asked {
-		c.took, c.committed, c.asked = newest(newestTook, append(c.took, now.Sub(c.begun))), now, 0
+		c.committed, c.asked = now, 0
 	}
 }
 
-// see takes in how long the step took that ends now.
+// see takes in how long the step took that ends now. How long a checkpoint took counts in steps: on a machine that other work makes slow
+// both take longer, and nothing of that is left when it is over.
 func (c *Cadence) see(now time.Time) {
 	if !c.stepped.IsZero() {
-		took := now.Sub(c.stepped)
-		c.slowdown.step(took, c.saving)
-		c.steps = newest(newestSteps, append(c.steps, took))
+		long := now.Sub(c.stepped)
+		c.slowdown.step(long, c.saving)
+		c.steps = newest(newestSteps, append(c.steps, long))
+		if c.saving {
+			c.beside, c.besides = c.beside+long, c.besides+1
+		}
 	}
 	if c.saving && c.asked == 0 {
 		c.slowdown.saved()
-		c.saving = false
+		steps := float64(c.committed.Sub(c.begun)) / float64(max(c.beside, 1)) * float64(c.besides)
+		c.took = newest(newestTook, append(c.took, steps))
+		c.saving, c.beside, c.besides = false, 0, 0
 	}
 	c.stepped = now
 }

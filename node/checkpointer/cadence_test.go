@@ -201,3 +201,22 @@ func TestWhatIsToldDoesNotJump(t *testing.T) {
 		told("a step of 20 s")
 	})
 }
+
+// TestASlowWhileLeavesNothing: where all takes 40 times as long for some minutes, checkpoints come often again as soon as that is over.
+func TestASlowWhileLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		for range 2 {
+			p.stepLong, p.takes = time.Second/2, 2*time.Second
+			p.steps(3 * time.Minute) // the checkpoint under way takes long to the end
+			if got := p.between(); got != 5*time.Second {
+				t.Errorf("a checkpoint every %v, want 5 s", got)
+			}
+			p.stepLong, p.takes = 40*p.stepLong, 40*p.takes
+			p.steps(30 * time.Minute)
+			if c := p.cadence.told; c.Steps(c.StepNanos) != 8 || c.Why != holders.ForLines {
+				t.Errorf("one every %d steps (%s) meanwhile, want 8 for lines", c.Steps(c.StepNanos), c.Why)
+			}
+		}
+	})
+}

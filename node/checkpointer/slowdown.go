@@ -73,15 +73,15 @@ func (s *slowdown) lost() time.Duration {
 	return max(0, slices.Sorted(slices.Values(s.costs))[below-1])
 }
 
-// newest returns the last n times.
-func newest(n int, times []time.Duration) []time.Duration { return times[max(0, len(times)-n):] }
+// newest returns the last n values.
+func newest[T any](n int, values []T) []T { return values[max(0, len(values)-n):] }
 
-// median returns the middle of times; 0 of none.
-func median(times []time.Duration) time.Duration {
-	n := len(times)
+// median returns the middle of values; 0 of none.
+func median[T time.Duration | float64](values []T) T {
+	n := len(values)
 	if n == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(times))
+	sorted := slices.Sorted(slices.Values(values))
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
