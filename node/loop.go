@@ -237,7 +237,7 @@ func (l *loop) inOrder(change func() error) {
 			<-previous
 		}
 		if err := change(); err != nil {
-			l.log.Warn("checkpoint", "cause", err)
+			l.log.Warn("a checkpoint is not kept here as it should be", "cause", err)
 		}
 		return nil
 	})

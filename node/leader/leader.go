@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -172,7 +173,11 @@ func (l *Leader) Run(ctx context.Context) {
 			continue
 		}
 		if err := t.look(ctx, state, &seen); err != nil && ctx.Err() == nil {
-			l.Log.Warn("leader", "cause", err)
+			level := slog.LevelWarn
+			if errors.Is(err, consensus.ErrNoLeader) {
+				level = slog.LevelInfo // who waits for what is told
+			}
+			l.Log.Log(ctx, level, "what this node decided as the leader is not in the log yet", "cause", err)
 		}
 		seen.busy = time.Since(now)
 	}
