@@ -79,6 +79,9 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 					}
 					return s.Checkpoint.Step == c.leaves && n.self != f.members[0].node().self && at(places["a follower"], n, s)
 				})
+				if copies := l.lost.node().monitor.Status().Checkpoint.Copies; copies == nil || copies.Step == 0 || copies.Step > c.uncopied || copies.MessagesFrom > copies.Step+1 {
+					l.Errorf("the status says of copies %+v", copies)
+				}
 				strike := l.strike(func(s consensus.State) bool { return s.Plan.Generation > l.before.Plan.Generation })
 				l.lost.process.end()
 				struck := <-strike
@@ -144,6 +147,66 @@ func TestWhoRestoresIsLostToo(t *testing.T) {
 		l.Logf("%v from the second loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 		l.uncopied.Store(false)
 		first.join("")
+		for i, err := range l.untilEnded(time.Hour) {
+			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
+				l.Errorf("node %d: %v", i, err)
+			}
+		}
+		if redone := l.check(); redone != 0 {
+			t.Errorf("%d steps were computed again", redone)
+		}
+	})
+}
+
+// TestLayersAreComputedAgainOverPlans: a member leaves, and one of the next plan is lost with the only copy of its layers of all checkpoints of both
+// plans. These are computed again by the first plan up to its end, and from there on by the second. No step is done again.
+func TestLayersAreComputedAgainOverPlans(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 5, Parts: true}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		var left *member
+		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+			f.uncopied.Store(f.truth.reached() >= 6)
+			follows := n.self != f.members[0].node().self && at(places["a follower"], n, s)
+			if left == nil && s.Checkpoint.Step == 8 && follows {
+				left = f.members[slices.IndexFunc(f.members, func(m *member) bool { return m.node() == n })]
+				left.process.end()
+			}
+			way := consensus.Way(s)
+			stayed := slices.ContainsFunc(way[1:], func(c consensus.Checkpoint) bool {
+				lost := s
+				lost.Members = slices.Clone(s.Members)
+				for i := range lost.Members {
+					if lost.Members[i].Peer == n.self {
+						lost.Members[i].State = consensus.Gone
+					}
+				}
+				return c.Generation != s.Checkpoint.Generation && len(c.Lost(lost)) > 0
+			})
+			return follows && stayed && s.Checkpoint.Generation == s.Plan.Generation && s.Checkpoint.Step >= 16
+		})
+		strike := l.strike(func(s consensus.State) bool { return s.Plan.Generation > l.before.Plan.Generation })
+		l.lost.process.end()
+		struck := <-strike
+		l.kill()
+		of := make(chan plan.Step, 1)
+		l.until("a restoration", time.Minute, func() bool {
+			for _, m := range l.members {
+				if n := m.node(); n != nil && len(of) == 0 && len(consensus.Restore(n.raft.State()).By) > 0 {
+					of <- consensus.Restore(n.raft.State()).Of.Step
+				}
+			}
+			return len(of) > 0
+		})
+		first := <-of
+		l.Logf("%s left, %s is lost in generation %d, the checkpoint of step %d; first that of step %d is restored", left.name(), l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, first)
+		if first == struck.Checkpoint.Step {
+			l.Errorf("the checkpoint of step %d is restored at once: nothing is shown", first)
+		}
+		l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
+		l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
+		l.uncopied.Store(false)
+		l.lost.join("")
 		for i, err := range l.untilEnded(time.Hour) {
 			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
 				l.Errorf("node %d: %v", i, err)

@@ -74,6 +74,10 @@ func TestDecide(t *testing.T) {
 		r.Unheld = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"b"}}
 		return view{Plan: running, Members: alive("a", "c"), Checkpoint: 30, remains: r, Stall: stall{Fallback: fallback}}
 	}
+	redone := func(v view, takes time.Duration) view {
+		v.RedoTime = takes
+		return v
+	}
 	orphan := func(restoring time.Duration) view {
 		return view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}, remains: remains{Restorer: "c", RestoredFrom: 20, RestoringFor: restoring}}
 	}
@@ -122,7 +126,8 @@ func TestDecide(t *testing.T) {
 		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is kept; start a node that holds a copy"}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"but not while another one computes it again", orphan(mostReturn), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},
-		{"for a minute", orphan(mostReturn + 1), verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
+		{"for a minute or as long as the steps take", redone(orphan(mostReturn+1), mostReturn+1), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},
+		{"and no longer", orphan(mostReturn + 1), verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"nor once steps show that others have it", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Newest: 31, Stall: stall{Fallback: 20}}, verdict{}},
 		{"then plans from there, before anybody stalls", view{Plan: running, Members: alive("a", "b"), Checkpoint: 20}, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"saves before a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1)}, verdict{Pause: true, Why: "b is leaving"}},

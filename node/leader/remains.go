@@ -39,8 +39,11 @@ type remains struct {
 	RedoTime time.Duration
 }
 
-// restoring reports whether a member that computes lost layers of the newest checkpoint again is waited for.
-func (r remains) restoring() bool { return r.Restorer != "" && r.RestoringFor <= mostReturn }
+// restoring reports whether a member that computes lost layers of the newest checkpoint again is waited for: no longer than it takes to do all
+// of these steps again, or a minute.
+func (r remains) restoring() bool {
+	return r.Restorer != "" && r.RestoringFor <= max(mostReturn, r.RedoTime)
+}
 
 // salvageWatch follows what is left of a broken generation. The zero value of all but beats has seen none.
 type salvageWatch struct {
@@ -73,7 +76,7 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 
 // look returns what is left of the plan, if it is broken, whose newest step is known.
 func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
-	r := w.restoration(state, now)
+	r := w.restoration(state, newest, now)
 	if !broken {
 		w.broken, w.asked = seenSalvage{}, 0
 		return r
@@ -82,9 +85,6 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	r.Layers, r.Offers, r.BrokenFor = state.Run.Model.Layers(), w.offers(state), w.broken.since(g, nil, now)
 	r.Salvage, r.Salvages, r.Apart = state.Salvage, w.asked, map[plan.PeerID]bool{}
 	r.Unheld = unheld(state, r.Offers)
-	if back := fallback(state); back > 0 && newest > back {
-		r.RedoTime = time.Duration(newest-back) * min(w.beats.StepTime(state.Plan), slowStep)
-	}
 	for _, p := range state.Plan.Peers() {
 		r.Apart[p] = partedBy(state, p)
 	}
@@ -106,16 +106,19 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	return r
 }
 
-// restoration returns what is known of the restoration that goes on.
-func (w *salvageWatch) restoration(state consensus.State, now time.Time) remains {
+// restoration returns what is known of the restoration that goes on, and what going back would cost.
+func (w *salvageWatch) restoration(state consensus.State, newest plan.Step, now time.Time) (known remains) {
+	if back := fallback(state); back > 0 && newest > back {
+		known.RedoTime = time.Duration(newest-back) * min(w.beats.StepTime(state.Plan), slowStep)
+	}
 	r := consensus.Restore(state)
 	if w.lost.step != r.Of.Step {
 		w.lost.step, w.lost.at = r.Of.Step, now
 	}
-	if r.Of.Step == 0 {
-		return remains{}
+	if r.Of.Step != 0 {
+		known.Restorer, known.RestoredFrom, known.RestoringFor = w.beats.Restorer(r.By, state.Checkpoint.Step), r.From.Step, now.Sub(w.lost.at)
 	}
-	return remains{Restorer: w.beats.Restorer(r.By, state.Checkpoint.Step), RestoredFrom: r.From.Step, RestoringFor: now.Sub(w.lost.at)}
+	return known
 }
 
 // fallback returns the step of the newest older checkpoint with a holder of each layer, or else of the newest; 0 without one.

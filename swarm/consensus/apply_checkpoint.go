@@ -86,11 +86,8 @@ func (s State) collect(e StageSaved) (State, error) {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
-		keep, way := s.Run.Train.KeepCheckpoints, Way(s)
-		if !way[len(way)-1].Secured(s) {
-			keep, way = max(keep, 2), way[:1] // none is worth more than the others
-		}
-		s.Older = retain(s.Older, piece, keep, len(way)-1)
+		way := Way(s)
+		s.Older = retain(s.Older, piece, s.Run.Train.KeepCheckpoints, len(way)-1, way[len(way)-1].Secured(s))
 		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
@@ -303,8 +300,9 @@ const JumpReach plan.Step = 32
 
 // retain returns the older checkpoints, newest first, that stay besides the newest one: keep-1 of them, and where
 // none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old. After the newest of the keep-1
-// come those that restorations go by, more of them if need be: of the first way ones the last, and with which plans since then began.
-func retain(older []Checkpoint, newest Checkpoint, keep, way int) []Checkpoint {
+// come those that restorations go by, more of them if need be: of the first way ones the last, and with which plans since then began. Where
+// that last one is not secured they are additional.
+func retain(older []Checkpoint, newest Checkpoint, keep, way int, secured bool) []Checkpoint {
 	const most = MaxOlder - 2
 	stays, count := make([]bool, len(older)), 0
 	mark := func(limit int, wanted func(i int) bool) {
@@ -315,14 +313,18 @@ func retain(older []Checkpoint, newest Checkpoint, keep, way int) []Checkpoint {
 			}
 		}
 	}
+	recent := func() { mark(min(most, keep-1), func(int) bool { return true }) }
+	if !secured {
+		recent() // the last is worth no more than the others
+	}
 	mark(most, func(i int) bool {
 		next := newest
 		if i > 0 {
 			next = older[i-1]
 		}
-		return i == 0 && keep > 1 || i == way-1 || i < way && older[i].Generation != next.Generation
+		return i == 0 && (keep > 1 || !secured) || i == way-1 || i < way && older[i].Generation != next.Generation
 	})
-	mark(min(most, keep-1), func(int) bool { return true })
+	recent()
 	reaches := func(i int) bool { return older[i].Step+JumpReach <= newest.Step }
 	var rest []int
 	reached := false

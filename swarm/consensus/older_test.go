@@ -13,7 +13,7 @@ func TestACheckpointOfBeforeAJumpIsKept(t *testing.T) {
 		for _, every := range []plan.Step{1, 2, 3, 7, 8, 50} {
 			var older []Checkpoint
 			for newest := every; newest < 400; newest += every {
-				older = retain(older, Checkpoint{Step: newest}, keep, 0)
+				older = retain(older, Checkpoint{Step: newest}, keep, 0, true)
 				if most := min(MaxOlder, max(0, keep-1)+2); len(older) > most {
 					t.Fatalf("keep %d, every %d: %d older ones than step %d, at most %d", keep, every, len(older), newest, most)
 				}

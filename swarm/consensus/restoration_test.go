@@ -145,18 +145,21 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 	for _, c := range []struct {
 		keep, way int
 		want      []plan.Step
+		once      bool // the last is held once
 	}{
-		{1, 0, []plan.Step{30}}, // JumpReach steps old
-		{3, 0, []plan.Step{30, 28}},
-		{3, 1, []plan.Step{30, 28}},
-		{1, 2, []plan.Step{28}},
-		{3, 2, []plan.Step{30, 28}},
-		{1, 5, []plan.Step{26, 22}}, // 26 is what generation 4 began with
-		{3, 5, []plan.Step{30, 26, 22}},
-		{1, 6, []plan.Step{26, 20}},
+		{1, 0, []plan.Step{30}, false}, // JumpReach steps old
+		{3, 0, []plan.Step{30, 28}, false},
+		{3, 1, []plan.Step{30, 28}, false},
+		{1, 2, []plan.Step{28}, false},
+		{3, 2, []plan.Step{30, 28}, false},
+		{1, 5, []plan.Step{26, 22}, false}, // 26 is what generation 4 began with
+		{3, 5, []plan.Step{30, 26, 22}, false},
+		{1, 6, []plan.Step{26, 20}, false},
+		{1, 5, []plan.Step{30, 26, 22}, true},
+		{4, 5, []plan.Step{30, 28, 26, 22}, true},
 	} {
 		var got []plan.Step
-		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.way) {
+		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.way, !c.once) {
 			got = append(got, o.Step)
 		}
 		if !slices.Equal(got, c.want) {
@@ -167,7 +170,7 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 	for g := plan.Generation(40); g > 0; g-- {
 		many = append(many, Checkpoint{Step: plan.Step(g), Generation: g})
 	}
-	if stay := retain(many, Checkpoint{Step: 41, Generation: 41}, 3, len(many)); len(stay) > MaxOlder || stay[0].Step != 40 {
+	if stay := retain(many, Checkpoint{Step: 41, Generation: 41}, 3, len(many), true); len(stay) > MaxOlder || stay[0].Step != 40 {
 		t.Errorf("%d older ones, at most %d", len(stay), MaxOlder)
 	}
 }
