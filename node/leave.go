@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/generation"
 	"pnode/node/gossip"
@@ -223,6 +224,12 @@ func (l *loop) windUp(ctx context.Context) error {
 		err := errors.Join(l.exit.lost, l.farewell(ctx, state))
 		l.sayReady(ctx)
 		return err
+	}
+	if state.StopWanted && !state.Finished {
+		(&stopping{loop: l}).settle(ctx)
+		state = l.raft.State()
+		l.keep(state, checkpointer.ID{}) // with the holders of now
+		<-l.keeping
 	}
 	var d delivery
 	if state.Finished {

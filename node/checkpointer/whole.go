@@ -219,11 +219,11 @@ func (w *Whole) room(ctx context.Context, state consensus.State, lacks int64) er
 	return w.Store.Fits(lacks, ownSaves*own)
 }
 
-// replaced reports whether a checkpoint is one to bring no more: the run went back from it, or has come to its end.
+// replaced reports whether a checkpoint is one to bring no more: the run went back from it, has come to its end, or stops.
 func (w *Whole) replaced(target consensus.Checkpoint) bool {
 	state := w.Consensus.State()
 	now := state.Checkpoint
-	return IDOf(now) != IDOf(target) && (now.Step <= target.Step || now.Step == state.Run.Train.Steps)
+	return IDOf(now) != IDOf(target) && (now.Step <= target.Step || now.Step == state.Run.Train.Steps || state.StopWanted)
 }
 
 // take notes that the newest checkpoint of a state is whole here, with its manifest, tells the log, and drops what only an older whole

@@ -36,6 +36,8 @@ type Servers struct {
 	// Rule says who may vote. Owners are the run's.
 	Rule   plan.VoterRule
 	Owners []plan.PeerID
+	// Stopped: the run was stopped. Where all are about to go the owners' nodes keep their votes, to go on without the others.
+	Stopped bool
 	// Known is how long the leader has known a server; nil where that is for ever.
 	Known func(plan.PeerID) time.Duration
 	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
@@ -165,12 +167,19 @@ type tally struct {
 }
 
 func (v Servers) tally() tally {
-	t := tally{Servers: v}
+	t, last := tally{Servers: v}, v.last()
 	for _, s := range v.inOrder() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
+		if len(last) > 0 {
+			staying = slices.Contains(last, s.Peer)
+		}
 		silent := v.Silent(s.Peer)
 		switch {
+		case !s.Voter && len(last) > 0:
+			if staying {
+				t.candidates = append(t.candidates, s.Peer)
+			}
 		case !s.Voter && known && m.State == Active && silent == 0 && v.eligible(s.Peer):
 			t.candidates = append(t.candidates, s.Peer)
 		case !s.Voter && known && m.State == Active && silent == 0:
@@ -203,6 +212,23 @@ func (v Servers) tally() tally {
 	}
 	t.enough, t.tooMany = Voters(nodes), Voters(nodes+t.returning)
 	return t
+}
+
+// last returns the owners' nodes that answer where the run was stopped and all go: one at most is active still, who said so.
+func (v Servers) last() (owners []plan.PeerID) {
+	active := 0
+	for _, m := range v.Members {
+		if m.State == Active || m.State == Joining {
+			active++
+		}
+		if m.State != Gone && slices.Contains(v.Owners, m.Peer) && v.Silent(m.Peer) == 0 {
+			owners = append(owners, m.Peer)
+		}
+	}
+	if !v.Stopped || active > 1 {
+		return nil
+	}
+	return owners
 }
 
 // ownersNodes counts the owners' nodes that vote or may.
