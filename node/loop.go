@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,14 +26,15 @@ type loop struct {
 	*Node
 	machine     machine
 	generation  *generation.Generation
-	loading     bool                // a worker of the generation does not have its state, as far as the loop has heard
-	remains     *generation.Remains // what the generation before has left; nil while one runs
-	followed    plan.Generation     // newest generation acted upon
-	lineage     string              // of the log that is followed, see consensus.Recovery
-	completed   bool                // the workers here finished the generation
-	kept        checkpointer.ID     // newest checkpoint acted upon
-	keeping     chan struct{}       // closed when the last change of what is kept is done
-	rosterEpoch uint64              // of the roster at the last save of the membership
+	loading     bool                 // a worker of the generation does not have its state, as far as the loop has heard
+	remains     *generation.Remains  // what the generation before has left; nil while one runs
+	followed    plan.Generation      // newest generation acted upon
+	lineage     string               // of the log that is followed, see consensus.Recovery
+	completed   bool                 // the workers here finished the generation
+	kept        checkpointer.ID      // newest checkpoint acted upon
+	newest      consensus.Checkpoint // with its holders, as last seen
+	keeping     chan struct{}        // closed when the last change of what is kept is done
+	rosterEpoch uint64               // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
@@ -178,8 +180,8 @@ func (l *loop) watchProcesses(state consensus.State) {
 
 // followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.
 func (l *loop) followCheckpoint(state consensus.State) {
-	id := checkpointer.IDOf(state.Checkpoint)
-	if id == l.kept {
+	id, before := checkpointer.IDOf(state.Checkpoint), l.newest
+	if l.newest = state.Checkpoint; id == l.kept {
 		return
 	}
 	e := api.Event{Kind: api.KindCheckpoint, Generation: id.Generation, Step: id.Step}
@@ -187,9 +189,11 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	if id.Step < l.kept.Step {
 		given = l.kept
 		e.Kind = api.KindError
-		why := "is damaged or lost"
+		why := "is damaged"
 		if n := len(state.Blames); n > 0 && state.Blames[n-1].GoesBack() {
 			why = "may be spoilt"
+		} else if away := l.away(state, before); away != "" {
+			why = "is not whole here, and " + away + " with its other layers cannot be reached"
 		}
 		e.Message = fmt.Sprintf("the checkpoint of step %d %s: going back to the one of step %d", l.kept.Step, why, id.Step)
 	}
@@ -199,6 +203,25 @@ func (l *loop) followCheckpoint(state consensus.State) {
 		l.generation.Saved(id.Step)
 	}
 	l.keep(state, given)
+}
+
+// away names the holders of a checkpoint's layers of which no holder is here; empty for none.
+func (l *loop) away(state consensus.State, c consensus.Checkpoint) string {
+	here := func(p plan.PeerID) bool {
+		m, known := state.Member(p)
+		ago, heard := l.heartbeats.Ago(p, time.Now())
+		return p == l.self || known && m.State != consensus.Gone && heard && ago < lingerSilence
+	}
+	var names []string
+	for _, layer := range c.Layers {
+		if !slices.ContainsFunc(layer.Holders, here) {
+			for _, p := range layer.Holders {
+				names = append(names, state.NameOf(p))
+			}
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " and ")
 }
 
 // forget drops the messages that no replay needs any more: those of before the newest checkpoint that is held twice.

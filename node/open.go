@@ -145,7 +145,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 		}
 		return string(p)
 	})
-	n.openRooms()
+	n.openRooms(o)
 	n.custody.extends = o.extends
 	if err := n.listen(); err != nil {
 		return nil, err
@@ -235,8 +235,8 @@ func (n *Node) start() {
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
 }
 
-// openRooms gives each room what it needs of the node.
-func (n *Node) openRooms() {
+// openRooms gives each room what it needs of the node and its settings.
+func (n *Node) openRooms(o opening) {
 	n.requests = requests{n.swarm, n.log}
 	commits := &pipeline.Commits{}
 	generation.ServeCommits(n.requests, commits, n.raft.State)
@@ -245,9 +245,10 @@ func (n *Node) openRooms() {
 	}
 	n.leader = leader.New(leader.Config{
 		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
-		Electable: func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
-		Losses:    func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
-		Stops:     func() time.Duration { return n.monitor.Interruption.Pauses() },
+		Electable:    func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
+		Losses:       func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
+		AwaitHolders: time.Duration(o.cfg.AwaitHolders),
+		Stops:        func() time.Duration { return n.monitor.Interruption.Pauses() },
 	})
 	n.custody = &custody{
 		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,

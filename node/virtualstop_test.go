@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,4 +63,60 @@ func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step) *fleet
 		f.Fatal("a node runs")
 	}
 	return f
+}
+
+// TestAStartOfAllWaitsForWhoHasTheLayers: after a stop of all the founder is started, whose node keeps no whole checkpoint. It waits for the
+// others, and says so at once; where they come, no step is done again. Where they do not come, it goes back.
+func TestAStartOfAllWaitsForWhoHasTheLayers(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 3, Parts: true}
+	known := undisturbed(t, size)
+	for name, come := range map[string]bool{"they come": true, "they do not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := stopAll(t, size, known, 13)
+				founder := f.members[0]
+				began := time.Now()
+				founder.join("")
+				f.until("a leader", time.Minute, func() bool { n := founder.node(); return n != nil && n.raft.State().Checkpoint.Step == 14 })
+				f.until("a word of who is waited for", 3*time.Second, func() bool {
+					waiting := founder.node().monitor.Status().Waiting
+					return strings.Contains(waiting, "node-1 has (layer") && strings.Contains(waiting, "node-2 has (layer") && strings.Contains(waiting, "--await-holders 0s")
+				})
+				f.Log(founder.node().monitor.Status().Waiting)
+				if saved := founder.node().monitor.Status().Checkpoint.Time; saved.IsZero() || !saved.Before(began) {
+					f.Errorf("the checkpoint is of %v, before the start at %v", saved, began)
+				}
+				time.Sleep(time.Minute)
+				if p := founder.node().raft.State(); p.Plan.Generation != 1 || p.Checkpoint.Step != 14 {
+					f.Errorf("generation %d, checkpoint of step %d after a minute", p.Plan.Generation, p.Checkpoint.Step)
+				}
+				if come {
+					for _, m := range f.members[1:] {
+						m.join("")
+					}
+				}
+				f.until("a step", 10*time.Minute, func() bool {
+					n := founder.node()
+					if n != nil && n.raft.State().Plan.Generation > 1 {
+						f.movedAt = time.Now() // steps that are done again are no new ones
+					}
+					return n != nil && n.monitor.NewestStep() > n.raft.State().Plan.Start
+				})
+				f.Logf("%v from the start to the first step, after %d", time.Since(began).Round(time.Millisecond), founder.node().raft.State().Plan.Start)
+				for _, m := range f.members[1:] {
+					if !come {
+						m.join("")
+					}
+				}
+				for i, err := range f.untilEnded(time.Hour) {
+					if err != nil {
+						f.Errorf("node %d: %v", i, err)
+					}
+				}
+				if redone := f.check(); (redone != 0) == come {
+					f.Errorf("%d steps were computed again", redone)
+				}
+			})
+		})
+	}
 }

@@ -139,6 +139,8 @@ type Config struct {
 	Grace Grace `yaml:"grace"`
 	// OnLostMajority is what this node does when a majority of the run's voters is lost.
 	OnLostMajority LostMajority `yaml:"on_lost_majority"`
+	// AwaitHolders is how long a start of the whole run waits, where this node leads, for nodes that alone have layers of the newest checkpoint.
+	AwaitHolders Moment `yaml:"await_holders"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
 	// Devices are what to compute on.
@@ -183,6 +185,7 @@ func Default() Config {
 		Voters:       string(plan.VotersAuto),
 		AwaitOwner:   Moment(30 * time.Minute),
 		Grace:        Grace(usualGrace),
+		AwaitHolders: Moment(5 * time.Minute),
 		LogLevel:     "warn",
 	}
 }

@@ -39,7 +39,7 @@ func (b *Heartbeat) texts() (texts []*string, most []int) {
 	add(&b.Phase, maxPhaseBytes)
 	add(&b.Lineage, maxLineageBytes)
 	add(&b.Reason, maxReasonBytes)
-	add(&b.Blocked, maxReasonBytes)
+	add(&b.Blocked, maxBlockedBytes)
 	add(&b.Schedule, MaxScheduleBytes)
 	if b.Wish != nil {
 		add(&b.Wish.Schedule, MaxScheduleBytes)

@@ -110,6 +110,7 @@ const (
 
 	maxHeartbeatBytes = 24 << 10
 	maxReasonBytes    = 300
+	maxBlockedBytes   = 600 // who is waited for, and what helps
 	maxPhaseBytes     = 32
 	maxLineageBytes   = 32
 	maxStages         = 64

@@ -54,6 +54,7 @@ var rules = []rule{
 	{"first", "a run without a plan has none that could break or change", view.first},
 	{"deserted", "without an active member nobody would carry a plan out: the checkpoint is the end of the run for now", view.deserted},
 	{"ruled", "a ruling of the log ends the generation: nothing of it is waited for", view.ruled},
+	{"starting", "nobody has anything in memory that could be saved, and a plan would load in vain", startingUp},
 	{"salvaging", "a plan before the salvage is saved would start from an older step", view.salvaging},
 	{"begun again", "who is back first could plan alone, or give up what those have who are started with it", view.begunAgain},
 	{"unheld", "any plan from a checkpoint that nobody has would wait for it in vain", view.unheld},

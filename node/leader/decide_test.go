@@ -78,6 +78,15 @@ func TestDecide(t *testing.T) {
 		v.RedoTime = takes
 		return v
 	}
+	starting := func(back plan.Step, over bool) view {
+		v := crashed(time.Second)
+		v.Checkpoint, v.Names = 30, map[plan.PeerID]string{"a": "desk", "b": "lab"}
+		v.Absent = absentHolders{Back: back, Over: over, Self: "a", Since: time.Date(2026, 1, 2, 5, 30, 0, 0, time.UTC), Until: time.Date(2026, 1, 2, 5, 35, 0, 0, time.UTC)}
+		for layer, p := range []plan.PeerID{"b", "b", "c", "b"} {
+			v.Absent.Layers = append(v.Absent.Layers, consensus.LayerRef{Layer: layer + 1, Holders: []plan.PeerID{p}})
+		}
+		return v
+	}
 	orphan := func(restoring time.Duration) view {
 		return view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}, remains: remains{Restorer: "c", RestoredFrom: 20, RestoringFor: restoring}}
 	}
@@ -124,6 +133,9 @@ func TestDecide(t *testing.T) {
 		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoredFrom: 10, RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 10 on"}},
 		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c", RestoringFor: mostReturn + 1}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is kept; start a node that holds a copy"}},
+		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
+		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3)"}},
+		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it"}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"but not while another one computes it again", orphan(mostReturn), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},
 		{"for a minute or as long as the steps take", redone(orphan(mostReturn+1), mostReturn+1), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},

@@ -23,7 +23,7 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, AwaitHolders, Planner and Now are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
@@ -36,6 +36,8 @@ type Config struct {
 	// Stops returns how long changes of plan that followed a pause have stopped the steps, in the median; 0 before the first. nil
 	// knows none.
 	Stops func() time.Duration
+	// AwaitHolders is how long a start of the whole run waits for members that alone have layers of the newest checkpoint.
+	AwaitHolders time.Duration
 	// Planner searches for plans; zero means package planner.
 	Planner Planner
 	// Now returns the time by which members are left out; nil is this machine's clock.

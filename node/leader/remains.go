@@ -35,6 +35,8 @@ type remains struct {
 	Restorer     plan.PeerID
 	RestoredFrom plan.Step
 	RestoringFor time.Duration
+	// Absent are waited for where the whole run is started again.
+	Absent absentHolders
 	// RedoTime is about how long it takes to do the steps since the checkpoint again that the run would go back to.
 	RedoTime time.Duration
 }
@@ -57,6 +59,8 @@ type salvageWatch struct {
 		step plan.Step
 		at   time.Time
 	}
+	// starting is since when holders of layers are waited for; zero while none are.
+	starting time.Time
 }
 
 // seenSalvage is when a leader first saw a generation broken, or a salvage of it.

@@ -36,7 +36,7 @@ func TestRulesAreListed(t *testing.T) {
 // TestTheOrderOfRulesCounts: each rule decides some views, and of two neighbours the first one has its way in some views in which
 // both apply. Those that exclude each other are named.
 func TestTheOrderOfRulesCounts(t *testing.T) {
-	exclude := []string{"parted", "salvaging", "orphaned"} // the rule before
+	exclude := []string{"parted", "orphaned"} // the rule before
 	decided, overruled := map[string]int{}, map[string]int{}
 	for seed := range uint64(10_000) {
 		v := randomView(rand.New(rand.NewPCG(seed, 23)))
@@ -106,6 +106,9 @@ func randomView(r *rand.Rand) view {
 	}
 	if odd(8) {
 		v.Unheld, v.RedoTime = &consensus.LayerRef{Layer: 1, Holders: []plan.PeerID{"e"}}, time.Duration(r.IntN(90))*time.Second
+	}
+	if odd(8) {
+		v.Absent = absentHolders{Layers: []consensus.LayerRef{{Layer: 1, Holders: []plan.PeerID{"e"}}}, Back: plan.Step(r.IntN(2) * 10), Over: one(2), Self: "a"}
 	}
 	v.Ending, v.Returning, v.Orphaned = one(8), one(2), one(3)
 	if odd(4) {

@@ -92,6 +92,7 @@ func (t *term) view(m moment) view {
 	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
 	v.charges = t.court.look(m, v.Carried)
 	v.remains = t.salvages.look(state, v.Newest, v.broken(), m.now)
+	v.Absent = t.salvages.absent(m, t.Self, t.AwaitHolders)
 	return v
 }
 

@@ -1,0 +1,130 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// mostNamed bounds the holders that are named to people.
+const mostNamed = 4
+
+// absentHolders tells of layers of the newest checkpoint that no member has which is here, where the run as a whole is started again: all
+// members that are here began after the plan. Zero where nothing is lacking.
+type absentHolders struct {
+	// Layers are lacking. Back is the newest older checkpoint whose layers are all here; 0 for none.
+	Layers []consensus.LayerRef
+	Back   plan.Step
+	// Since is when this leader saw that first. It waits until Until, which Over says is past, or which no holder can make use of, since
+	// those of a layer have left the run.
+	Since, Until time.Time
+	Over         bool
+	// Self waits.
+	Self plan.PeerID
+}
+
+// absent returns whose layers are waited for when the whole run is started again.
+func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration) (a absentHolders) {
+	began := w.starting
+	w.starting = time.Time{}
+	here := func(p plan.PeerID) bool {
+		member, ok := m.state.Member(p)
+		return ok && (member.State == consensus.Active || member.State == consensus.Draining) && (p == self || !m.seen.unheard(member))
+	}
+	goesOn := func(member consensus.Member) bool { return here(member.Peer) && !m.state.Reborn(member) }
+	if m.state.Plan.Generation == 0 || slices.ContainsFunc(m.state.Members, goesOn) {
+		return a
+	}
+	lacking := func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holders, here) }
+	comes := func(p plan.PeerID) bool {
+		member, ok := m.state.Member(p)
+		return ok && (member.State != consensus.Gone || member.Reason != consensus.ReasonLeft)
+	}
+	left := false
+	for _, l := range m.state.Checkpoint.Layers {
+		if lacking(l) {
+			a.Layers = append(a.Layers, l)
+			left = left || !slices.ContainsFunc(l.Holders, comes)
+		}
+	}
+	if len(a.Layers) == 0 {
+		return a
+	}
+	if w.starting = began; began.IsZero() {
+		w.starting = m.now
+	}
+	for _, older := range m.state.Older {
+		if a.Back == 0 && !slices.ContainsFunc(older.Layers, lacking) {
+			a.Back = older.Step
+		}
+	}
+	a.Self, a.Since, a.Until = self, w.starting, w.starting.Add(patience)
+	a.Over = left || !m.now.Before(a.Until)
+	return a
+}
+
+// startingUp waits, where the whole run is started again, for the members that alone have layers of the newest checkpoint: whoever
+// stopped them is likely to start them. A plan before that would load in vain. Then it goes back to the newest checkpoint that is here.
+func startingUp(v view) (verdict, bool) {
+	a := v.Absent
+	if len(a.Layers) == 0 {
+		return verdict{}, false
+	}
+	lacks := a.text(v)
+	waited := fmt.Sprintf("%s: waited for since %s", lacks, a.Since.Format(time.TimeOnly))
+	const start = "Start them in their folders (`pnode join --dir FOLDER`)"
+	switch {
+	case a.Back == 0:
+		return verdict{Blocked: fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it", waited, start)}, true
+	case a.Over:
+		return verdict{Rollback: a.Back, Why: lacks}, true
+	}
+	return verdict{Blocked: fmt.Sprintf("%s until %s. %s to go on from it; else the run goes back to step %d, at once where %s is started with `--await-holders 0s`",
+		waited, a.Until.Format(time.TimeOnly), start, a.Back, v.nameOf(a.Self))}, true
+}
+
+// text says which layers are lacking, and who has them.
+func (a absentHolders) text(v view) string {
+	var whose []string
+	layers := map[string][]int{}
+	for _, l := range a.Layers {
+		who := v.names(l.Holders)
+		if layers[who] == nil {
+			whose = append(whose, who)
+		}
+		layers[who] = append(layers[who], l.Layer)
+	}
+	var has []string
+	for i, who := range whose {
+		if i == mostNamed {
+			has = append(has, plan.Count(len(whose)-i, "other"))
+			break
+		}
+		has = append(has, fmt.Sprintf("%s has (%s)", who, layersText(layers[who])))
+	}
+	return fmt.Sprintf("of the checkpoint of step %d nobody here has what %s", v.Checkpoint, strings.Join(has, " and "))
+}
+
+// layersText names ascending layers: "layers 2, 4-6".
+func layersText(layers []int) string {
+	var runs []string
+	for i := 0; i < len(layers); {
+		j := i
+		for j+1 < len(layers) && layers[j+1] == layers[j]+1 {
+			j++
+		}
+		run := fmt.Sprint(layers[i])
+		if j > i {
+			run += fmt.Sprintf("-%d", layers[j])
+		}
+		runs, i = append(runs, run), j+1
+	}
+	if len(layers) == 1 {
+		return "layer " + runs[0]
+	}
+	return "layers " + strings.Join(runs, ", ")
+}
