@@ -2,8 +2,12 @@ package node
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
+
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 func TestStopText(t *testing.T) {
@@ -28,6 +32,39 @@ func TestAFailedSampleIsToldOnce(t *testing.T) {
 		}
 		if written != 1 || last.sample != "text" || len(told) > 1 || (want != nil) != (len(told) == 1) {
 			t.Errorf("written %d times as %q, told %v", written, last.sample, told)
+		}
+	}
+}
+
+// TestWhoIsAwaitedInAStop: the owners' nodes that are here and are to have the last checkpoint whole, until one has.
+func TestWhoIsAwaitedInAStop(t *testing.T) {
+	has := consensus.Checkpoint{Step: 9, Layers: []consensus.LayerRef{{Layer: 0, Holders: []plan.PeerID{"o", "b"}}, {Layer: 1, Holders: []plan.PeerID{"b", "o"}}}}
+	lacks := consensus.Checkpoint{Step: 9, Layers: []consensus.LayerRef{has.Layers[0], {Layer: 1, Holders: []plan.PeerID{"b"}}}}
+	members := []consensus.Member{{Peer: "b", State: consensus.Active}, {Peer: "o", State: consensus.Draining}, {Peer: "p", State: consensus.Gone}}
+	all := []plan.PeerID{"b", "o", "p"}
+	for name, c := range map[string]struct {
+		made    consensus.Checkpoint
+		here    []plan.PeerID
+		copy    plan.WholeCopy
+		awaited bool
+		settled bool
+	}{
+		"it lacks a layer":                  {made: lacks, here: all, awaited: true},
+		"it has all":                        {made: has, here: all, settled: true},
+		"it is to keep none":                {made: lacks, here: all, copy: plan.WholeCopy{Off: true}},
+		"it cannot":                         {made: lacks, here: all, copy: plan.WholeCopy{Why: "the disk is full"}},
+		"it is not here":                    {made: lacks, here: []plan.PeerID{"b"}},
+		"nobody else is":                    {made: lacks, here: []plan.PeerID{"o"}},
+		"nothing is saved":                  {here: all},
+		"it has all, and nobody else is up": {made: has, here: []plan.PeerID{"o"}, settled: true},
+	} {
+		v := stopView{State: consensus.State{Owners: []plan.PeerID{"p", "o"}, Members: members, Checkpoint: c.made}, Copies: map[plan.PeerID]plan.WholeCopy{"o": c.copy}, Here: map[plan.PeerID]bool{}}
+		for _, p := range c.here {
+			v.Here[p] = true
+		}
+		awaited, settled := v.awaited()
+		if settled != c.settled || slices.Equal(awaited, []plan.PeerID{"o"}) != c.awaited {
+			t.Errorf("%s: awaited are %v, settled: %v", name, awaited, settled)
 		}
 	}
 }

@@ -27,7 +27,6 @@ const (
 // stopView is the input to awaited, all of it plain values.
 type stopView struct {
 	State consensus.State
-	Self  plan.PeerID
 	// Copies say which checkpoint members keep whole, as they last said.
 	Copies map[plan.PeerID]plan.WholeCopy
 	// Here are the members that have not stopped.
@@ -90,7 +89,7 @@ func (s *stopping) settle(ctx context.Context) {
 
 // look reports whether nothing is waited for any more, and says for people what is, or what was in vain.
 func (s *stopping) look(state consensus.State, now time.Time) (over bool, text string) {
-	v := stopView{State: state, Self: s.self, Copies: map[plan.PeerID]plan.WholeCopy{s.self: s.custody.whole.Copy()}, Here: map[plan.PeerID]bool{s.self: true}}
+	v := stopView{State: state, Copies: map[plan.PeerID]plan.WholeCopy{s.self: s.custody.whole.Copy()}, Here: map[plan.PeerID]bool{s.self: true}}
 	for _, m := range state.Members {
 		b, _ := s.heartbeats.Last(m.Peer)
 		if m.Peer != s.self && m.State != consensus.Gone && b.Phase != string(Stopped) && s.heartbeats.Silent(m.Peer, s.begun, now) < lingerSilence {

@@ -42,12 +42,13 @@ func (w *world) carryOut(a Action) {
 }
 
 // parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
-// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners. Everybody is active, unless said, and older the earlier it
+// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners stopped=yes. Everybody is active, unless said, and older the earlier it
 // is named.
 func parseWorld(t *testing.T, line string) *world {
 	_, p := fields(line)
 	w := &world{silent: map[plan.PeerID]time.Duration{}}
 	w.Self, w.Rule, w.Owners = plan.PeerID(p["self"]), plan.VoterRule(p["rule"]), peersOf(p["owners"])
+	w.Stopped = p["stopped"] != ""
 	newcomers, sudden := peersOf(p["newcomers"]), peersOf(p["sudden"])
 	w.Known = func(p plan.PeerID) time.Duration {
 		switch {

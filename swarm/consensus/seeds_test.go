@@ -352,7 +352,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 	case 1:
 		return SetRun{Spec: shortRun(), Owner: by}
 	}
-	switch r.IntN(32) {
+	switch r.IntN(31) {
 	case 0, 1:
 		return Lead{Peer: by, Term: term}
 	case 2:
@@ -395,7 +395,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 		if s.Run != nil {
 			return Extend{Steps: s.Run.Train.Steps + plan.Step(r.IntN(3))}
 		}
-	case 26, 27:
+	case 26:
 		of := s.Checkpoint
 		if len(s.Older) > 0 && r.IntN(3) == 0 {
 			of = s.Older[0]
@@ -428,6 +428,18 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		return s.Leader, onePlan(s, active[r.IntN(len(active))].Peer, term, s.Plan.Generation+1)
 	}
 	worker := s.Substitute.Coordinator(s.Plan)
+	switch { // few histories come so far by chance
+	case s.Substitute != nil && s.Checkpoint.Step == s.Run.Train.Steps:
+		return worker, Finish{}
+	case s.Substitute == nil && len(s.Plan.Replicas) > 1 && r.IntN(2) == 0:
+		return s.Leader, randomSubstitute(r, s)
+	case s.Substitute == nil && len(s.Plan.Replicas) == 1 && len(active) > 1 && r.IntN(2) == 0:
+		return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
+	case len(active) == 1 && s.Owner("a") && r.IntN(2) == 0:
+		return secondMember(s, made, epoch)
+	case s.Substitute != nil && r.IntN(2) == 0:
+		return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+	}
 	switch r.IntN(16) {
 	case 0:
 		peers := peersOf("a,b,c,d,e")
