@@ -129,7 +129,9 @@ func (s *Supervisor) ownArgs(index int) []string {
 	if c.OnLostMajority != 0 {
 		args = append(args, "--on-lost-majority", c.OnLostMajority.String())
 	}
-	args = append(args, "--await-holders", c.AwaitHolders.String())
+	if c.AwaitHolders != config.Default().AwaitHolders {
+		args = append(args, "--await-holders", c.AwaitHolders.String())
+	}
 	if c.Trace != "" {
 		args = append(args, "--trace", s.traceFile(index))
 	}
