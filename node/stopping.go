@@ -20,6 +20,8 @@ const (
 	stopTimeout = leaveTimeout
 	// votesTimeout bounds the wait for the owner's node to vote alone.
 	votesTimeout = 5 * time.Second
+	// showEvery is the time between two words of how far the copy is.
+	showEvery = 5 * time.Second
 	// rateAfter is how long chunks come until their rate counts.
 	rateAfter = 5 * time.Second
 )
@@ -57,7 +59,7 @@ type stopping struct {
 	begun, settled time.Time
 	came           int64     // bytes of the copy that were there when it was first seen
 	coming         time.Time // since then
-	shown          string
+	told           time.Time // people, of how far it is
 }
 
 // settle blocks until an owner's node has the last checkpoint whole and votes alone, or not for want of time.
@@ -68,8 +70,8 @@ func (s *stopping) settle(ctx context.Context) {
 	for {
 		changed := s.raft.Changed()
 		over, text := s.look(s.raft.State(), time.Now())
-		if text != s.shown && text != "" {
-			s.shown = text
+		if text != "" && (over || time.Since(s.told) >= showEvery) {
+			s.told = time.Now()
 			state := s.raft.State()
 			s.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: text})
 		}

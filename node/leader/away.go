@@ -94,14 +94,16 @@ func (v view) missed() (verdict, bool) {
 }
 
 // begunAgain waits for a moment after all nodes crashed or were stopped: who is started again is started with the others. The leader knows
-// some from the log alone, since it was started again itself; others left the run, together with all of its plan.
+// some from the log alone, since it was started again itself; others left the run, together with all of its plan, or were about to when it
+// was stopped.
 func (v view) begunAgain() (verdict, bool) {
 	if !v.broken() {
 		return verdict{}, false
 	}
 	places, here, unheard := v.Plan.Peers(), map[plan.PeerID]bool{}, []plan.PeerID(nil)
+	stopped := slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Leaving && m.Unheard && v.Plan.Places(m.Peer) })
 	for _, m := range v.Members {
-		here[m.Peer] = m.Active || m.Leaving
+		here[m.Peer] = (m.Active || m.Leaving) && !(stopped && m.Unheard)
 		if here[m.Peer] && m.Unheard && m.Silent <= m.suspicious() {
 			unheard = append(unheard, m.Peer)
 		}
@@ -109,8 +111,13 @@ func (v view) begunAgain() (verdict, bool) {
 	if len(unheard) > 0 {
 		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", v.names(unheard), unheardFor)}, true
 	}
-	if left := slices.DeleteFunc(places, func(p plan.PeerID) bool { return here[p] }); len(left) > 0 && len(v.absent()) == len(v.Plan.Peers()) && v.BrokenFor <= againFor {
-		return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", againFor, v.names(left))}, true
+	absent, limit := v.absent(), againFor
+	if comes := func(m memberView) bool { return !m.Active && !m.Leaving && !m.Unheard && v.Plan.Places(m.Peer) }; slices.ContainsFunc(v.Members, comes) {
+		limit = 2 * againFor // it is measuring its lines
+	}
+	carries := func(p plan.PeerID) bool { return here[p] && absent[p] == "" }
+	if left := slices.DeleteFunc(places, func(p plan.PeerID) bool { return here[p] }); len(left) > 0 && !slices.ContainsFunc(v.Plan.Peers(), carries) && v.BrokenFor <= limit {
+		return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", limit, v.names(left))}, true
 	}
 	return verdict{}, false
 }

@@ -65,6 +65,17 @@ func TestDecide(t *testing.T) {
 		trio := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}
 		return view{Plan: trio, Members: of, Names: map[plan.PeerID]string{"b": "lab"}, remains: remains{BrokenFor: broken}}
 	}
+	stoppedAll := func(broken time.Duration) view {
+		v := again(broken)
+		v.Members = alive("a", "b", "c")
+		v.Members[0].Restarted = true
+		for i := 1; i < 3; i++ {
+			m := &v.Members[i]
+			m.Active, m.Leaving = i == 2, i == 1
+			m.Unheard, m.Silent, m.Suspicious, m.Lost = true, broken, unheardFor, UnreachableAfter
+		}
+		return v
+	}
 	worse := slices.Clone(quiet)
 	worse[2].Silent = UnreachableAfter + time.Second
 	over := slices.Clone(worse)
@@ -117,8 +128,10 @@ func TestDecide(t *testing.T) {
 		{"also when nothing else is to come", crashed(unheardFor), waitsFor("lab")},
 		{"whether it had a part or not", spared, waitsFor("c")},
 		{"and then plans without it", crashed(unheardFor + 1), verdict{Plan: true, Why: "lab is silent"}},
-		{"waits where all left for those who are started with the first", again(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab and c; the plan does without who is not back by then"}},
-		{"and no longer", again(againFor + 1), verdict{Plan: true, Why: "a was started again"}},
+		{"waits where all left for those who are started with the first", again(2 * againFor), verdict{Blocked: "the run begins again: waiting up to 20s for lab and c; the plan does without who is not back by then"}},
+		{"and no longer", again(2*againFor + 1), verdict{Plan: true, Why: "a was started again"}},
+		{"also where they had not left yet when it was stopped", stoppedAll(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab and c; the plan does without who is not back by then"}},
+		{"and for a moment", stoppedAll(againFor + 1), verdict{Plan: true, Why: "c is silent"}},
 		{"plans again after a stall", view{Plan: running, Members: alive("a", "b"), remains: remains{BrokenFor: stallGrace + 1}, Stall: stall{Stall: gossip.Stall{For: stallGrace + 1, Why: "lost"}, Patience: stallGrace}}, verdict{Plan: true, Why: "a member gave the generation up: lost"}},
 		{"gives a lost peer time to show first", view{Plan: running, Members: alive("a", "b"), Stall: stall{Stall: gossip.Stall{For: stallGrace}, Patience: stallGrace}}, verdict{}},
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
