@@ -364,10 +364,17 @@ func Way(s State) (way []Checkpoint) {
 	return way
 }
 
-// Secured reports whether each layer of a checkpoint is held by two members that are there, or by one where the plan has no other that
-// could. Before, a death may take the only copy of a layer along.
+// Secured reports whether each layer of a checkpoint is held by two members that are there and do not leave, or by one where the plan has
+// no other that could. Before, a death may take the only copy of a layer along.
 func (c Checkpoint) Secured(s State) bool {
-	once := slices.DeleteFunc(slices.Clone(c.Layers), func(l LayerRef) bool { return len(l.Holding(s)) > 1 })
+	leaves := func(p plan.PeerID) bool {
+		m, _ := s.Member(p)
+		return !m.stays()
+	}
+	stay := len(slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return !m.stays() }))
+	once := slices.DeleteFunc(slices.Clone(c.Layers), func(l LayerRef) bool {
+		return len(slices.DeleteFunc(slices.Clone(l.Holders), leaves)) > 1
+	})
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
 			here := slices.DeleteFunc(slices.Clone(once), func(l LayerRef) bool { return !place.Layers.Contains(l.Layer) })
@@ -378,7 +385,7 @@ func (c Checkpoint) Secured(s State) bool {
 			lacks := func(l LayerRef) bool {
 				return !slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder)
 			}
-			if slices.ContainsFunc(here, lacks) {
+			if stay > 1 && leaves(place.Peer) || slices.ContainsFunc(here, lacks) {
 				return false
 			}
 		}

@@ -73,6 +73,12 @@ func TestTheWayLeadsToACheckpointThatIsHeldTwice(t *testing.T) {
 	copied := s
 	copied.Checkpoint = checkpointOf(20, 2, by("ad"), by("ba"), by("cb"))
 	want("the newest is copied", copied, 20)
+	m, _ := copied.Member("d")
+	m.State = Draining
+	want("who has a copy of the newest leaves", copied.withMember(m), 20, 16, 12)
+	m, _ = copied.Member("b")
+	m.State = Draining
+	want("who has copies of all leaves", copied.withMember(m), 20, 16, 12, 8, 4)
 	want("before the first", State{}, 0)
 	alone := s.without("b", "c", "d")
 	alone.Plan.Replicas = []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Layers: plan.LayerRange{End: 3}}}}}
