@@ -86,11 +86,11 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 				l.lost.process.end()
 				struck := <-strike
 				l.kill()
-				way := consensus.Way(struck)
+				way := consensus.Way(l.before) // what who leaves has counts no more
 				held := way[len(way)-1]
 				l.Logf("%s is lost in generation %d, the checkpoint of step %d; that of step %d is held twice", l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, held.Step)
-				if !held.Secured(struck) || held.Step > c.uncopied {
-					l.Errorf("the checkpoint of step %d has its copies (%t): nothing is shown", held.Step, held.Secured(struck))
+				if !held.Secured(l.before) || held.Step > c.uncopied {
+					l.Errorf("the checkpoint of step %d has its copies (%t): nothing is shown", held.Step, held.Secured(l.before))
 				}
 				l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
 				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
