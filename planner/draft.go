@@ -15,6 +15,15 @@ import (
 type drafts struct {
 	*problem
 	programs map[programKey]schedule.Schedule
+	// holders are by replica and stage the numbers of workers: to find them takes a schedule.
+	holders map[holderKey][][]int
+}
+
+// holderKey has all that holders depend on.
+type holderKey struct {
+	schedule        string
+	workers, micros int
+	first           plan.Micro
 }
 
 // write returns a candidate as a plan, without holders. Its stages have one codec, see widen.
@@ -61,9 +70,17 @@ func (d *drafts) skeleton(k *candidate) (plan.Plan, error) {
 	for r, pipe := range k.pipes {
 		group := d.group(k.order, pipe, k.shares[r])
 		group.First = micro
+		key := holderKey{p.Schedule, len(group.Workers), group.Micros, micro}
+		group.Holders = d.holders[key]
 		pipes, err := k.order.pipelines(group, plan.Replica(len(p.Replicas)))
 		if err != nil {
 			return plan.Plan{}, fmt.Errorf("planner: make generation %d: %w", d.in.Generation, err)
+		}
+		if k.order.copies == 1 && group.Holders == nil {
+			d.holders[key] = [][]int{nil}
+			for _, place := range pipes[0].Stages {
+				d.holders[key][0] = append(d.holders[key][0], slices.Index(group.Workers, place.Worker()))
+			}
 		}
 		p.Replicas = append(p.Replicas, pipes...)
 		micro += plan.Micro(k.shares[r])

@@ -9,7 +9,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Two machines of unlike speed get layers in proportion. The same input gives the same plan everywhere.
+// Two machines of unlike speed get layers in proportion, the slow one the first and the last: their tied embedding stays there. The same
+// input gives the same plan everywhere.
 func ExampleMake() {
 	gpt2, err := model.Preset("gpt2-124m")
 	if err != nil {
@@ -41,6 +42,8 @@ func ExampleMake() {
 		fmt.Printf("stage %d: layers %d to %d on %s\n", i, stage.Layers.First, stage.Layers.End-1, stage.Peer)
 	}
 	// Output:
-	// stage 0: layers 0 to 3 on laptop
-	// stage 1: layers 4 to 13 on desktop
+	// stage 0: layers 0 to 0 on laptop
+	// stage 1: layers 1 to 6 on desktop
+	// stage 2: layers 7 to 12 on desktop
+	// stage 3: layers 13 to 13 on laptop
 }

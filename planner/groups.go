@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -11,14 +10,9 @@ import (
 )
 
 const (
-	// groupGainPercent is how much shorter than the best step of 1F1B a step in groups has to
-	// be: every boundary between chunks is one more message that can be late.
-	groupGainPercent = 3
-	// Groups are looked for with up to maxChunks chunks a device, for one candidate each of up
-	// to groupShapes shapes, and for steps of up to groupActions actions: of longer ones filling
-	// and draining, which is all that groups make shorter, is a small part.
+	// Groups are looked for with up to maxChunks chunks a device, for steps of up to groupActions actions: of longer ones
+	// filling and draining, which is all that groups make shorter, is a small part.
 	maxChunks    = 4
-	groupShapes  = 3
 	groupActions = 1 << 14
 	// groupTries counts looks for groups with fewer and fewer activations in memory.
 	groupTries = 4
@@ -32,76 +26,6 @@ const (
 
 // splitKind names schedules in the orders that a schedule.Split finds.
 const splitKind = "zb-elastic"
-
-// grouped reports whether a plan has groups that a run did not ask for, or orders of split backwards that it did not name.
-func (s *search) grouped(p plan.Plan) bool {
-	spec, err := schedule.ParseSpec(p.Schedule)
-	return err == nil && (s.order.open && spec.Kind == elastic.GroupsKind || s.order.split && spec.Kind == splitKind)
-}
-
-// withGroups adds to ranked candidates those among them whose devices hold several chunks of layers,
-// which micro-batches go through in groups, where that is worth it. A plan in force that has groups
-// keeps some while they are no slower. In a run that asks for split backwards these take the groups' place.
-func (s *search) withGroups(ctx context.Context, ranked []*candidate) []*candidate {
-	if !s.order.open && !s.order.split {
-		return ranked
-	}
-	plain := ranked[0].step()
-	keeps := s.in.Previous != nil && s.grouped(*s.in.Previous)
-	var groups []*candidate
-	tried := map[shape]bool{}
-	for _, k := range ranked {
-		if ctx.Err() != nil {
-			break // the caller drops what has been found
-		}
-		keep := keeps && k.kept
-		if !keep && (tried[k.shape] || len(tried) >= groupShapes) {
-			continue
-		}
-		g, looked := s.inGroups(k, plain, keep)
-		if looked {
-			tried[k.shape] = true
-		}
-		if g != nil {
-			groups = append(groups, g)
-		}
-	}
-	all := append(groups, ranked...)
-	slices.SortStableFunc(all, byStep)
-	return all
-}
-
-// inGroups returns a candidate with the split backwards, or the chunks and groups, of the shortest step, nil where that gains
-// too little of a step in 1F1B, or nothing where it is to be kept. looked reports whether more than a bound was needed to know.
-func (s *search) inGroups(k *candidate, plain schedule.Nanos, keep bool) (best *candidate, looked bool) {
-	if k.shape.stages < 2 || slices.Max(k.shares) > slices.Min(k.shares) {
-		return nil, false // one list of groups has to add up to every replica's micro-batches
-	}
-	most, first, last := plain-plain*groupGainPercent/100, 2, maxChunks
-	if s.order.split {
-		first, last = 1, 1
-	}
-	if keep || s.order.split {
-		most = plain
-	}
-	for chunks := first; chunks <= last; chunks++ {
-		p, ok := s.interleaving(k, chunks)
-		if !ok || 2*s.in.Run.Train.Micros*len(p.Costs.Stages) > groupActions {
-			break
-		}
-		if orderBound(p) > most-k.job.Tail() {
-			continue
-		}
-		looked = true
-		if g := s.fitGroups(k, p); g != nil && g.step() <= most {
-			best, most = g, g.step()-1
-		}
-	}
-	if best != nil && !k.simulated && k.simulate() != nil {
-		return nil, looked // the reason names the step that the groups replace
-	}
-	return best, looked
-}
 
 // splitOf returns a pipeline with one chunk a device as a problem of split backwards.
 func splitOf(p elastic.Interleaving) schedule.Split {
@@ -129,7 +53,7 @@ func bestOrder(p elastic.Interleaving) (spec schedule.Spec, proven bool, err err
 
 // interleaving returns a candidate with so many chunks on each device, and what stages and messages
 // take at most in any of its replicas; not ok where a device has too few layers.
-func (s *search) interleaving(k *candidate, chunks int) (p elastic.Interleaving, ok bool) {
+func (s kindSearch) interleaving(k *candidate, chunks int) (p elastic.Interleaving, ok bool) {
 	var rows cost.Rows
 	var codecs [][]plan.Codec
 	_, narrowest := s.in.Run.Train.Codec.Bounds()
@@ -184,7 +108,7 @@ func late(costs schedule.Costs) schedule.Costs {
 
 // fitGroups returns a candidate in the orders or groups that end first with what its devices have to recompute
 // to have room for them, or in those for which nothing has to be; nil where none are.
-func (s *search) fitGroups(k *candidate, p elastic.Interleaving) (best *candidate) {
+func (s kindSearch) fitGroups(k *candidate, p elastic.Interleaving) (best *candidate) {
 	if p.Workers < len(p.Costs.Stages) {
 		p.Costs = late(p.Costs)
 	}

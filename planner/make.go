@@ -59,7 +59,7 @@ func decide(ctx context.Context, in Input) (s *search, best *candidate, others [
 		if found, err = s.settle(ctx, found); err != nil {
 			return nil, nil, nil, err
 		}
-		best, others = s.choose(s.withGroups(ctx, found))
+		best, others = s.choose(found)
 		best = s.prune(best)
 		if err := s.widen(best); err != nil {
 			return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)

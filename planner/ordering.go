@@ -16,8 +16,7 @@ type ordering struct {
 	spec schedule.Spec
 	// copies of the model are on each replica group, whatever the schedule: losses depend on it.
 	copies int
-	// open reports that the run asks for no schedule: the planner may take groups where they end
-	// sooner.
+	// open reports that the run asks for no schedule: the planner may take another kind where that ends sooner.
 	open bool
 	// split reports that the run asks for split backwards in the orders that suit its links: what is cut in 1F1B has
 	// them where steps are short enough to look for some.

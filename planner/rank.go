@@ -57,7 +57,7 @@ func (s *search) rank(ctx context.Context, found []*candidate) ([]*candidate, er
 
 // choose takes one of the ranked candidates; others are the rest.
 func (s *search) choose(ranked []*candidate) (best *candidate, others []*candidate) {
-	best = ranked[0]
+	best = s.hold(ranked)
 	if s.in.Previous != nil {
 		enough := near(best.step())
 		for _, k := range ranked {
@@ -72,6 +72,20 @@ func (s *search) choose(ranked []*candidate) (best *candidate, others []*candida
 	return best, others
 }
 
+// hold returns the first of ranked candidates, or the best one under the schedule in force where the first one gains too little on it.
+func (s *search) hold(ranked []*candidate) *candidate {
+	best := ranked[0]
+	now, known := s.inForce()
+	if !known || best.order.spec.Kind == now.Kind {
+		return best
+	}
+	i := slices.IndexFunc(ranked, func(k *candidate) bool { return k.simulated && k.order.spec.Kind == now.Kind })
+	if i >= 0 && (ranked[i].step()-best.step())*100 < ranked[i].step()*changeKindPercent {
+		return ranked[i]
+	}
+	return best
+}
+
 // near returns the longest step that counts as nearly as good.
 func near(step schedule.Nanos) schedule.Nanos { return step + step*nearPercent/100 }
 
@@ -82,16 +96,17 @@ func byStep(a, b *candidate) int {
 
 // candidateKey distinguishes the candidates of one search.
 type candidateKey struct {
-	shape shape
-	model *cost.Model
-	pipes packed
+	shape    shape
+	model    *cost.Model
+	schedule string
+	pipes    packed
 }
 
 // distinct drops candidates that were found before.
 func distinct(found []*candidate) (out []*candidate) {
 	known := map[candidateKey]bool{}
 	for _, k := range found {
-		key := candidateKey{shape: k.shape, model: k.model}
+		key := candidateKey{shape: k.shape, model: k.model, schedule: k.order.spec.String()}
 		for _, p := range k.pipes {
 			key.pipes += pack(p.devices) + pack(p.ends) + pack(p.Warmups)
 		}

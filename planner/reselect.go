@@ -34,16 +34,16 @@ type Reselection struct {
 }
 
 // Reselect derives the running plan's schedule again from measured times: how much is in
-// flight, what is recomputed, and how the replicas share the micro-batches; or, where the planner chose groups, depth and
-// groups, and only then whether to have any. Devices stay, and layers where groups do or there are none. Errors
-// wrap plan.ErrBadInput, plan.ErrBadPlan or ErrNotElastic.
+// flight, what is recomputed, and how the replicas share the micro-batches; or, where the planner chose another kind, its groups or
+// orders. Another kind takes the place of the running one where that gains changeKindPercent more. Devices stay, and layers
+// where their chunks do. Errors wrap plan.ErrBadInput, plan.ErrBadPlan or ErrNotElastic.
 func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, error) {
 	promised, err := searchFor(in, current)
 	if err != nil {
 		return Reselection{}, err
 	}
-	grouped := promised.grouped(current)
-	if !grouped && (!current.Elastic() || !promised.order.elastic()) {
+	chosen := promised.chosen(current)
+	if !chosen && (!current.Elastic() || !promised.order.elastic()) {
 		return Reselection{}, fmt.Errorf("%w: generation %d runs %s, the run is to have %s", ErrNotElastic, current.Generation, current.Schedule, promised.order.spec)
 	}
 	step, err := promised.predict(current)
@@ -57,8 +57,8 @@ func Reselect(in Input, current plan.Plan, measured Measured) (Reselection, erro
 	}
 	out := Reselection{Promised: step.Step, Measured: schedule.Nanos(measured.StepNanos)}
 	r := &reselection{s, current, measured}
-	if grouped {
-		return r.regroup(out)
+	if chosen {
+		return r.otherKind(out)
 	}
 	return r.otherWarmups(out)
 }
@@ -90,7 +90,7 @@ func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 	if err != nil {
 		return out, err
 	}
-	other, err := r.otherShares(now)
+	other, err := r.otherShares(now, func(m *cost.Model, shares []int) (*candidate, error) { return r.decidedAgain(now, m, shares) })
 	if err != nil {
 		return out, err
 	}
@@ -98,6 +98,16 @@ func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 		then, out.Reshared = other, true
 	}
 	out.Now, out.Then = now.step(), then.step()
+	if r.order.open && !out.asPromised() {
+		best, p, err := r.otherOrders(now)
+		if err != nil {
+			return out, err
+		}
+		if best != now && betterKind(then.step(), best.step()) {
+			out.Then, out.Plan, out.InPlace, out.Reshared = best.step(), p, true, false
+			return r.tell(out, best, "other orders of the same stages"), nil
+		}
+	}
 	out.Plan = r.reschedule(then)
 	out.InPlace = slices.EqualFunc(out.Plan.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 	slowest := then.result.Slowest
@@ -128,21 +138,21 @@ func (r *reselection) decidedAgain(now *candidate, m *cost.Model, shares []int) 
 	return k, r.timed(k)
 }
 
-// otherShares returns a running candidate with the shares that suit its replicas' measured speeds, nil where these are
-// the running ones or devices lack memory for the sums that wait.
-func (r *reselection) otherShares(now *candidate) (*candidate, error) {
-	by := sharingOf(r.in.Run.Train, now.order)
+// otherShares returns a candidate in 1F1B with the shares that suit its replicas' measured speeds, as decide makes it, nil where these
+// are the running ones or devices lack memory for the sums that wait.
+func (r *reselection) otherShares(of *candidate, decide func(*cost.Model, []int) (*candidate, error)) (*candidate, error) {
+	by := sharingOf(r.in.Run.Train, of.order)
 	by.uneven = true // a straggler is, whatever the run begins with
-	shares := by.shares(now)
-	if slices.Equal(shares, now.shares) {
+	shares := by.shares(of)
+	if slices.Equal(shares, of.shares) {
 		return nil, nil
 	}
 	shared, err := r.current.WithShares(shares)
 	if err != nil {
 		return nil, err
 	}
-	k, err := r.decidedAgain(now, r.models.of(r.problem, shared), shares)
-	if no := (*partition.NoFit)(nil); errors.As(err, &no) {
+	k, err := decide(r.models.of(r.problem, shared), shares)
+	if no := (*partition.NoFit)(nil); errors.As(err, &no) || errors.Is(err, ErrNoFit) {
 		return nil, nil
 	}
 	return k, err
@@ -166,7 +176,7 @@ func (c cutter) keepAhead(chosen, now *pipe) {
 // reschedule returns the current plan with a candidate's schedule and shares.
 func (r *reselection) reschedule(k *candidate) plan.Plan {
 	next := r.current
-	next.Generation, next.Start = r.in.Generation, r.in.Start
+	next.Generation, next.Start, next.Schedule = r.in.Generation, r.in.Start, k.order.spec.String()
 	next.Replicas = slices.Clone(r.current.Replicas)
 	first := plan.Micro(0)
 	for i, p := range k.pipes {
@@ -182,12 +192,11 @@ func (r *reselection) reschedule(k *candidate) plan.Plan {
 	return next
 }
 
-// regroup is Reselect for groups: the ones, of any depth, in which the same chunks end first with
-// measured times and fit with what the stages recompute now. A commit can make that
-// change. Where it gains little of what a step takes, the same devices may do better without
-// groups: links that have become slow show less with one chunk a device. It looks for nothing
-// while a step takes what was promised.
-func (r *reselection) regroup(out Reselection) (Reselection, error) {
+// otherKind is Reselect for kinds that the planner chose: the groups or orders in which the same chunks end first with measured
+// times and fit with what the stages recompute now. A commit can make that change. Where it gains little of what a step takes, or
+// replicas could share their work otherwise, the same devices may do better in 1F1B: links that have become slow show less with one
+// chunk a device. It looks for nothing while a step takes what was promised.
+func (r *reselection) otherKind(out Reselection) (Reselection, error) {
 	now, err := r.adoptGrouped(r.current)
 	if err != nil {
 		return out, err
@@ -197,32 +206,45 @@ func (r *reselection) regroup(out Reselection) (Reselection, error) {
 		out.Plan, out.Then, out.Reasons = r.current, out.Now, explain(r.search, now, nil)
 		return out, nil
 	}
-	best, p, err := r.otherGroups(now)
+	best, p, err := r.otherOrders(now)
 	if err != nil {
 		return out, err
 	}
 	what, plainly := "other groups for the same chunks", "one chunk a device"
-	if len(now.layout.Rows[0]) == now.shape.stages {
+	single := len(now.layout.Rows[0]) == now.shape.stages
+	if single {
 		what, plainly = "other orders of the same stages", plan.ScheduleName
 	}
-	if !gains(out.usual(), best.step()) {
-		plain, err := r.ungrouped(now)
-		if err == nil && plain.step() < best.step() {
-			what, best = plainly, plain
-			if p, err = r.write(plain); err == nil {
+	if !gains(out.usual(), best.step()) || len(now.shares) > 1 {
+		plain, err := r.inPlain(now)
+		if err == nil && betterKind(best.step(), plain.step()) {
+			what, best, out.Reshared = plainly, plain, !slices.Equal(plain.shares, now.shares)
+			if single {
+				p = r.reschedule(plain)
+			} else if p, err = r.write(plain); err == nil {
 				r.assignHolders(&p)
-				out.InPlace = slices.EqualFunc(p.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 			}
+			out.InPlace = slices.EqualFunc(p.Replicas, r.current.Replicas, func(a, b plan.Pipeline) bool { return slices.Equal(a.Stages, b.Stages) })
 		}
 		if err != nil && !errors.Is(err, ErrNoFit) {
 			return out, err
 		}
 	}
-	p.Generation, p.Start = r.in.Generation, r.in.Start
 	out.Plan, out.Then = p, best.step()
-	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", shortly(p), shortly(r.current))
-	out.Reasons = explain(r.search, best, nil)
-	return out, nil
+	return r.tell(out, best, what), nil
+}
+
+// betterKind reports whether another kind of schedule gains enough on the best step of the running one.
+func betterKind(same, other schedule.Nanos) bool {
+	return (same-other)*100 >= same*changeKindPercent
+}
+
+// tell returns a reselection with the candidate that its plan is of in words.
+func (r *reselection) tell(out Reselection, k *candidate, what string) Reselection {
+	out.Plan.Generation, out.Plan.Start = r.in.Generation, r.in.Start
+	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", shortly(out.Plan), shortly(r.current))
+	out.Reasons = explain(r.search, k, nil)
+	return out
 }
 
 // shortly names a plan's schedule without orders.
@@ -234,51 +256,89 @@ func shortly(p plan.Plan) string {
 	return choice.String()
 }
 
-// otherGroups returns the best ones for the chunks of a running plan, which stays where they are no
-// better.
-func (r *reselection) otherGroups(now *candidate) (*candidate, plan.Plan, error) {
-	for _, row := range now.layout.Rows {
-		for st, at := range row {
-			if at.Device != row[st%now.shape.stages].Device {
-				return now, r.current, nil // chunks that go down and up have no groups
+// otherOrders returns the best orders or groups for the chunks of a running plan, with what its stages recompute now. The plan stays
+// where they are no better, and where another kind gains too little on the running one.
+func (r *reselection) otherOrders(now *candidate) (best *candidate, p plan.Plan, err error) {
+	best, p = now, r.current
+	running, err := schedule.ParseSpec(p.Schedule)
+	if err != nil {
+		return nil, p, fmt.Errorf("%w: %w", plan.ErrBadPlan, err)
+	}
+	chunks := len(now.layout.Rows[0]) / now.shape.stages
+	take := func(spec schedule.Spec) (fits bool, err error) {
+		next, err := r.current.WithSchedule(plan.ScheduleChoice{Schedule: spec.String()})
+		if err != nil {
+			return false, err
+		}
+		then, err := r.adoptGrouped(next)
+		if err != nil || !now.model.FitsWhileChanging(then.layout.Rows, now.layout.Rows) {
+			return false, err
+		}
+		if then.step() < best.step() && (spec.Kind == running.Kind || betterKind(now.step(), then.step())) {
+			best, p = then, next
+		}
+		return true, nil
+	}
+	if chunks == 1 && r.order.open {
+		for _, spec := range fixedKinds {
+			if spec.Chunks() > 1 || r.passes(now.shape.stages) > kindActions {
+				continue
+			}
+			if _, err := take(spec); err != nil && !errors.Is(err, plan.ErrBadPlan) { // some kinds need more micro-batches
+				return nil, p, err
 			}
 		}
 	}
-	p := interleaved(now.shape.stages, slices.Max(now.shares), now.model.Timing(now.layout.Rows, now.layout.Codecs))
-	if p.Workers < len(p.Costs.Stages) {
-		p.Costs = late(p.Costs)
+	even := slices.Max(now.shares) == slices.Min(now.shares)
+	for _, row := range now.layout.Rows {
+		for st, at := range row {
+			if !even || at.Device != row[st%now.shape.stages].Device || r.passes(len(row)) > groupActions {
+				return best, p, nil // chunks that go down and up have no groups, and one list has to suit every replica
+			}
+		}
+	}
+	problem := interleaved(now.shape.stages, now.shares[0], now.model.Timing(now.layout.Rows, now.layout.Codecs))
+	if chunks > 1 {
+		problem.Costs = late(problem.Costs)
 	}
 	for range groupTries {
-		spec, _, err := bestOrder(p)
+		spec, _, err := bestOrder(problem)
 		if err != nil {
 			break // no others have room
 		}
-		next, err := r.current.WithSchedule(plan.ScheduleChoice{Schedule: spec.String()})
-		if err != nil {
-			return nil, plan.Plan{}, err
-		}
-		if _, err := schedule.ParseSpec(next.Schedule); err != nil {
+		if _, err := schedule.ParseSpec(spec.String()); err != nil {
 			break // no plan can name such groups
 		}
-		then, err := r.adoptGrouped(next)
+		fits, err := take(spec)
 		if err != nil {
-			return nil, plan.Plan{}, err
+			return nil, p, err
 		}
-		if now.model.FitsWhileChanging(then.layout.Rows, now.layout.Rows) {
-			if then.step() < now.step() {
-				return then, next, nil
-			}
+		if fits {
 			break
 		}
-		p.Caps = tighter(p.Caps, now.model.Caps(now.layout.Rows, p.Workers, schedule.MaxNumber))
+		problem.Caps = tighter(problem.Caps, now.model.Caps(now.layout.Rows, problem.Workers, schedule.MaxNumber))
 	}
-	return now, r.current, nil
+	return best, p, nil
 }
 
-// ungrouped returns a running candidate with one chunk a device in 1F1B, simulated with measured
+// inPlain returns a running candidate with one chunk a device in 1F1B, and with other shares of the micro-batches where these gain a
+// margin over the same ones. Errors wrap ErrNoFit.
+func (r *reselection) inPlain(now *candidate) (*candidate, error) {
+	plain, err := r.ungrouped(now, now.model, now.shares)
+	if err != nil || len(plain.pipes) == 1 {
+		return plain, err
+	}
+	other, err := r.otherShares(plain, func(m *cost.Model, shares []int) (*candidate, error) { return r.ungrouped(now, m, shares) })
+	if err == nil && other != nil && gains(plain.step(), other.step()) {
+		return other, nil
+	}
+	return plain, err
+}
+
+// ungrouped returns a running candidate with one chunk a device in 1F1B and other shares of the micro-batches, simulated with measured
 // times. Errors wrap ErrNoFit.
-func (r *reselection) ungrouped(now *candidate) (*candidate, error) {
-	k := &candidate{shape: now.shape, order: r.order, model: now.model, shares: now.shares}
+func (r *reselection) ungrouped(now *candidate, m *cost.Model, shares []int) (*candidate, error) {
+	k := &candidate{shape: now.shape, order: r.order, model: m, shares: shares}
 	c := r.cutter(k)
 	for i, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.devices))

@@ -15,10 +15,10 @@ import (
 )
 
 // fourNodes are a pipeline of four like nodes with links of 100 Mbit/s and 10 ms; a stage
-// takes 60 ms a micro-batch, a message 16 ms.
+// takes 60 ms a micro-batch, a message 16 ms. The run asks for 1F1B.
 func fourNodes(t *testing.T) (Input, plan.Plan) {
 	t.Helper()
-	in := Input{Generation: 1, Run: plan.RunSpec{Run: "four", Train: plan.TrainSpec{Micros: 32, Replicas: 1, Stages: 4}}}
+	in := Input{Generation: 1, Run: plan.RunSpec{Run: "four", Train: plan.TrainSpec{Micros: 32, Replicas: 1, Stages: 4, Schedule: plan.ScheduleName}}}
 	for range 8 {
 		in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4e3, SavedBytes: 1e6, BoundaryBytes: 200_000})
 	}

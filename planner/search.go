@@ -62,12 +62,13 @@ func newSearch(p *problem, as model.Storage) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&search{models: &costModels{[]*cost.Model{m}}, order: o}).of(p), nil
+	made := drafts{p, map[programKey]schedule.Schedule{}, map[holderKey][][]int{}}
+	return (&search{drafts: made, models: &costModels{[]*cost.Model{m}}, order: o}).of(p), nil
 }
 
 // of begins a search of a problem that differs in the plan in force, with the same models.
 func (s *search) of(p *problem) *search {
-	out := &search{drafts: drafts{p, map[programKey]schedule.Schedule{}}, models: s.models, order: s.order, tried: map[orderKey]bool{}, waiting: map[int]int{}}
+	out := &search{drafts: drafts{p, s.programs, s.holders}, models: s.models, order: s.order, tried: map[orderKey]bool{}, waiting: map[int]int{}}
 	out.budget.Actions = simulateActions
 	o, n := &out.orders, len(p.devices)
 	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), p.links.Any(), p.prior
@@ -134,10 +135,11 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	return s.improve(ctx, pool, found), ended(ctx)
 }
 
-// settle repeats the search as if the best candidate were the plan in force, until that
+// settle adds other kinds of schedules and repeats the search as if the best candidate were the plan in force, until that
 // finds nothing better: a plan just made is not replaced unless something changes. Of
 // very many devices a repetition would take too long, of few the search is complete.
 func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, error) {
+	found = kindSearch{s}.withKinds(ctx, found)
 	for range maxRounds {
 		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
 			break
@@ -150,9 +152,13 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 		if err != nil {
 			return nil, err
 		}
-		more, err := s.of(next).run(ctx)
-		if err != nil || found[0].step() <= near(more[0].step()) {
+		again := s.of(next)
+		more, err := again.run(ctx)
+		if err != nil {
 			return found, err
+		}
+		if more = (kindSearch{again}).withKinds(ctx, more); found[0].step() <= near(more[0].step()) {
+			return found, nil
 		}
 		for _, k := range more {
 			k.kept, k.movedBytes = false, s.movedBytes(k.layout.Rows)

@@ -221,7 +221,7 @@ func (e environment) benchPlannerCommand() *cobra.Command {
 	var o bench.PlannerOptions
 	c := &cobra.Command{
 		Use:   "planner",
-		Short: "Plans against those of fewer nodes, the optimum and splits by hand",
+		Short: "Plans against those of fewer nodes, the optimum, splits by hand and kinds of schedules",
 		Long: `Plan random clusters and compare the predicted steps in these rows:
 
   chains  nested clusters, each with the nodes of the one before: no step should be longer
@@ -232,6 +232,8 @@ func (e environment) benchPlannerCommand() *cobra.Command {
   mixed   GPT-3 with 1.3 B parameters on cards of four kinds against an equal split, a split by
           speed (the best of all numbers of replicas and stages that use every card), and
           the fastest cards of one kind
+  kinds   pipelines of 2 to 6 stages on links of 1 to 150 ms with 1 to 4 times as many
+          micro-batches, whose schedule the planner chooses, against each kind alone
   time    how long planning takes, and planning again after a node is lost
 
 A seed makes the same clusters and predicted steps on every machine. Times of planning are the
@@ -253,6 +255,7 @@ machine's as it is. After an interrupt the rows so far are shown.`,
 	f.IntVar(&o.Small, "small", 100, "clusters of 2 to 5 devices")
 	f.IntVar(&o.Medium, "medium", 10, "clusters of 6 to 8 devices")
 	f.IntSliceVar(&o.Mixed, "mixed", nil, "`SIZES` of mixed clusters (default 8,16)")
+	f.IntVar(&o.Cells, "cells", 60, "pipelines whose kind of schedule the planner chooses")
 	f.IntSliceVar(&o.Times, "times", nil, "`SIZES` of clusters whose planning is timed (default 8,16,32,64)")
 	f.IntVar(&o.Layers, "layers", 96, "of the model whose planning is timed")
 	return c

@@ -22,7 +22,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "2", "--stages", "3", "--micros", "8", "--micro-batch", "1", "--recompute", "none"}
+	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "2", "--stages", "3", "--micros", "8", "--micro-batch", "1", "--recompute", "none", "--schedule", "1f1b"}
 	code, out, stderr := pnode(t, args...)
 	if code != exitOK || !strings.Contains(out, "2 replicas of 3 stages on 6 of 6") || !strings.Contains(strings.Join(strings.Fields(out), " "), "on each of 2 replicas of layers [0,3) and [5,8), whole of layers [3,5)") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)

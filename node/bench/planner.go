@@ -21,11 +21,14 @@ const (
 	rowSmall  = "small"
 	rowMedium = "medium"
 	rowMixed  = "mixed"
+	rowKinds  = "kinds"
 	rowTime   = "time"
 )
 
 // PlannerRows returns the names of what Planner compares.
-func PlannerRows() []string { return []string{rowChains, rowSmall, rowMedium, rowMixed, rowTime} }
+func PlannerRows() []string {
+	return []string{rowChains, rowSmall, rowMedium, rowMixed, rowKinds, rowTime}
+}
 
 // PlannerOptions say what plans are compared with; the zero value takes few and small clusters.
 type PlannerOptions struct {
@@ -39,6 +42,8 @@ type PlannerOptions struct {
 	Small, Medium int
 	// Mixed has the sizes of mixed clusters.
 	Mixed []int
+	// Cells counts pipelines whose plans are compared with those of each kind of schedule, evenly of comparison.KindCells.
+	Cells int
 	// Times has the sizes of clusters whose planning is timed, with a model of Layers layers.
 	Times  []int
 	Layers int
@@ -52,9 +57,10 @@ func (o *PlannerOptions) fill() error {
 	}
 	o.Only, o.Mixed, o.Times = orElse(o.Only, PlannerRows()...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
 	o.Chains, o.Nodes, o.Small, o.Medium, o.Layers = cmp.Or(o.Chains, 3), cmp.Or(o.Nodes, 12), cmp.Or(o.Small, 100), cmp.Or(o.Medium, 10), cmp.Or(o.Layers, 96)
+	o.Cells = cmp.Or(o.Cells, comparison.KindCells)
 	return cmp.Or(checkNames("only", PlannerRows(), o.Only...),
 		checkRange("chains", 1, 10_000, o.Chains), checkRange("nodes", 1, 1000, o.Nodes),
-		checkRange("small", 1, 1_000_000, o.Small), checkRange("medium", 1, 1_000_000, o.Medium), checkRange("layers", 1, 1000, o.Layers),
+		checkRange("small", 1, 1_000_000, o.Small), checkRange("medium", 1, 1_000_000, o.Medium), checkRange("layers", 1, 1000, o.Layers), checkRange("cells", 1, comparison.KindCells, o.Cells),
 		checkRange("mixed", 4, 1000, o.Mixed...), checkRange("times", 2, 1000, o.Times...))
 }
 
@@ -64,6 +70,7 @@ type PlannerReport struct {
 	Small  []comparison.Gap   `json:"small,omitempty"`
 	Medium []comparison.Gap   `json:"medium,omitempty"`
 	Mixed  []comparison.Mixed `json:"mixed,omitempty"`
+	Kinds  []comparison.Kinds `json:"kinds,omitempty"`
 	Times  []PlanTime         `json:"times,omitempty"`
 	Layers int                `json:"layers"`
 }
@@ -79,14 +86,14 @@ type PlanTime struct {
 
 // HasRows reports whether there is something to show, whatever ended the comparison.
 func (r PlannerReport) HasRows() bool {
-	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Times) > 0
+	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Kinds)+len(r.Times) > 0
 }
 
 // placements is how many stages are placed at most to prove an optimum.
 const placements = 1 << 24
 
-// Planner compares plans with those of fewer nodes, with the optimum of small clusters and with splits that people make by hand, all
-// by predicted steps, and measures how long planning takes. It returns what it has when ctx ends.
+// Planner compares plans with those of fewer nodes, with the optimum of small clusters, with splits that people make by hand and with
+// those of one kind of schedule, all by predicted steps, and measures how long planning takes. It returns what it has when ctx ends.
 func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench planner: %w: %w", ErrOptions, err)
@@ -114,6 +121,10 @@ func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error)
 			r.Mixed, err = clusters(o, row, len(o.Mixed)*lines, func(seed uint64) (comparison.Mixed, error) {
 				i := int(seed - o.Seed)
 				return comparison.CompareMixed(ctx, o.Seed, o.Mixed[i/lines], i%lines)
+			})
+		case rowKinds:
+			r.Kinds, err = clusters(o, row, o.Cells, func(seed uint64) (comparison.Kinds, error) {
+				return comparison.CompareKinds(ctx, int(seed-o.Seed)*comparison.KindCells/o.Cells)
 			})
 		case rowTime:
 			r.Times, err = clusters(o, row, len(o.Times), func(seed uint64) (PlanTime, error) {
@@ -172,6 +183,7 @@ func (r PlannerReport) Text() string {
 	gapText(&w, "2 to 5 devices", rowSmall, r.Small)
 	gapText(&w, "6 to 8 devices", rowMedium, r.Medium)
 	r.mixedText(&w)
+	r.kindsText(&w)
 	r.timeText(&w)
 	return w.String()
 }
@@ -269,6 +281,37 @@ func (r PlannerReport) mixedText(w *strings.Builder) {
 	t := table(w, "nodes\tlines\tstep\tequal split\tby speed\tfastest alike\tplan\t")
 	for _, m := range r.Mixed {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", m.Nodes, m.Lines, stepText(m.Step), times(m.Step, m.Equal), times(m.Step, m.Proportional), times(m.Step, m.Alike), m.Plan)
+	}
+	_ = t.Flush()
+	w.WriteString("\n")
+}
+
+func (r PlannerReport) kindsText(w *strings.Builder) {
+	if len(r.Kinds) == 0 {
+		return
+	}
+	slower := 0
+	for _, k := range r.Kinds {
+		if k.Step > k.Least().Step {
+			slower++
+		}
+	}
+	gain, few := comparison.MeanGain(r.Kinds)
+	fmt.Fprintf(w, "Pipelines whose schedule is the planner's to choose, %s: in %d another kind alone is shorter. With as many micro-batches as stages 1f1b takes %d.%03d times as long in the mean of %d.\n",
+		plan.Count(len(r.Kinds), "cell"), slower, gain/1000, gain%1000, few)
+	t := table(w, "stages\tmicro-batches\tlatency\tspeeds\tstep\tschedule\t1f1b\tleast of one kind\t\t")
+	for _, k := range r.Kinds {
+		speeds, plain := "like", schedule.Nanos(0)
+		if k.Mixed {
+			speeds = "mixed"
+		}
+		for _, a := range k.Alone {
+			if a.Kind == plan.ScheduleName {
+				plain = a.Step
+			}
+		}
+		fmt.Fprintf(t, "%d\t%d\t%d ms\t%s\t%s\t%s\t%s\t%s\t%s\t\n", k.Stages, k.Micros, k.LatencyMS, speeds, stepText(k.Step), k.Schedule,
+			times(k.Step, plain), times(k.Step, k.Least().Step), k.Least().Kind)
 	}
 	_ = t.Flush()
 	w.WriteString("\n")

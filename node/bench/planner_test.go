@@ -14,18 +14,18 @@ import (
 func TestPlannerReport(t *testing.T) {
 	var told []string
 	r, err := Planner(t.Context(), PlannerOptions{
-		Seed: 7, Chains: 1, Nodes: 3, Small: 3, Medium: 1, Mixed: []int{4}, Times: []int{3}, Layers: 8, Progress: func(s string) { told = append(told, s) },
+		Seed: 7, Chains: 1, Nodes: 3, Small: 3, Medium: 1, Mixed: []int{4}, Cells: 2, Times: []int{3}, Layers: 8, Progress: func(s string) { told = append(told, s) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Times) != 1 || len(told) != 9 {
+	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Kinds) != 2 || len(r.Times) != 1 || len(told) != 11 {
 		t.Errorf("%+v, told %q", r, told)
 	}
 	if r.Small[2].Seed != 9 || r.Medium[0].Devices < 6 || r.Times[0].Seconds <= 0 || r.Times[0].AgainSeconds <= 0 {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"Nested clusters, 1 chain of up to 3 nodes", "2 to 5 devices, seeds 7 to 9", "6 to 8 devices, seeds 7 to 7", "equal split", "Time of planning, 8 layers"} {
+	for _, want := range []string{"Nested clusters, 1 chain of up to 3 nodes", "2 to 5 devices, seeds 7 to 9", "6 to 8 devices, seeds 7 to 7", "equal split", "2 cells: in 0 another kind alone is shorter", "Time of planning, 8 layers"} {
 		if !strings.Contains(r.Text(), want) {
 			t.Errorf("no %q in\n%s", want, r.Text())
 		}
@@ -62,7 +62,7 @@ func TestWorstIsNamed(t *testing.T) {
 }
 
 func TestBadPlannerOptions(t *testing.T) {
-	for _, o := range []PlannerOptions{{Only: []string{"all"}}, {Chains: -1}, {Nodes: 1 << 20}, {Mixed: []int{3}}, {Times: []int{1}}, {Small: -1}} {
+	for _, o := range []PlannerOptions{{Only: []string{"all"}}, {Chains: -1}, {Nodes: 1 << 20}, {Mixed: []int{3}}, {Times: []int{1}}, {Small: -1}, {Cells: 61}} {
 		if _, err := Planner(t.Context(), o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "take ") {
 			t.Errorf("%+v: %v", o, err)
 		}

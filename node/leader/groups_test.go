@@ -28,10 +28,9 @@ func slowed(t *testing.T, run plan.RunSpec, name string, after plan.Step, slow l
 	return r, plans
 }
 
-// TestGroupsTrainAsOneStageDoes in virtual time: the planner has chunks go through groups, whose
-// steps are shorter than in 1F1B where there are so few micro-batches that filling and draining
-// show. No loss differs, in its last bit, from those of one stage.
-func TestGroupsTrainAsOneStageDoes(t *testing.T) {
+// TestOtherKindsTrainAsOneStageDoes in virtual time: where there are so few micro-batches that filling and draining show, the planner
+// takes another kind than 1F1B, whose steps are shorter. No loss differs, in its last bit, from those of one stage.
+func TestOtherKindsTrainAsOneStageDoes(t *testing.T) {
 	t.Parallel()
 	run := rehearsedRun()
 	run.Train.Micros, run.Train.Steps = 10, 6
@@ -39,27 +38,27 @@ func TestGroupsTrainAsOneStageDoes(t *testing.T) {
 	alone.Train.Stages = 1
 	want, _ := slowed(t, alone, "", 0, link.LinkConditions{})
 	plain, _ := slowed(t, run, plan.ScheduleName, 0, link.LinkConditions{})
-	grouped, plans := slowed(t, run, "", 0, link.LinkConditions{})
-	for _, r := range []*rehearsal{plain, grouped} {
+	other, plans := slowed(t, run, "", 0, link.LinkConditions{})
+	for _, r := range []*rehearsal{plain, other} {
 		if !maps.Equal(r.losses, want.losses) {
 			t.Errorf("%s: losses of %d steps, some differ from those of %d of one stage", r.course[0], len(r.losses), len(want.losses))
 		}
 	}
-	if len(plans) != 1 || len(plans[0].Replicas[0].Stages) < 2*len(plans[0].Workers()) {
-		t.Fatalf("%d plans, courses by step: %q", len(plans), grouped.course)
+	if len(plans) != 1 || plans[0].Schedule == plan.ScheduleName || len(plans[0].Workers()) < 2 {
+		t.Fatalf("%d plans, courses by step: %q", len(plans), other.course)
 	}
-	if usual, groups := plain.mean(3, 6), grouped.mean(3, 6); groups > usual {
-		t.Errorf("a step takes %v in groups, %v in 1f1b", groups, usual)
+	usual, less := plain.mean(3, 6), other.mean(3, 6)
+	if t.Logf("a step takes %v under %.20s, %v in 1f1b", less, plans[0].Schedule, usual); less > usual {
+		t.Error("longer than in 1f1b")
 	}
 }
 
-// TestGroupsAreGivenUp in virtual time, when a link becomes too slow for the messages of several
-// chunks a device, in rate and latency or in latency alone: after a change in place or without one
-// the same devices have one chunk each, and steps come to be about as long as in 1F1B all along,
-// which adapts as well. No loss differs.
-func TestGroupsAreGivenUp(t *testing.T) {
+// TestOtherKindsAdapt in virtual time, when a link becomes too slow for the orders that were chosen, in rate and latency or in latency
+// alone: the same devices go on in other orders or kinds, and steps come to be about as long as in 1F1B all along, which adapts as
+// well. No loss differs.
+func TestOtherKindsAdapt(t *testing.T) {
 	if testing.Short() {
-		t.Skip("200 steps of 10 or 20 micro-batches; TestGroupsTrainAsOneStageDoes and TestScheduleChangesWithTheLink have the same parts")
+		t.Skip("200 steps of 10 or 20 micro-batches; TestOtherKindsTrainAsOneStageDoes and TestScheduleChangesWithTheLink have the same parts")
 	}
 	const slowAfter = 4
 	for _, c := range []struct {
@@ -73,17 +72,18 @@ func TestGroupsAreGivenUp(t *testing.T) {
 		run := rehearsedRun()
 		run.Train.Micros, run.Train.Steps = c.micros, c.steps
 		plain, _ := slowed(t, run, plan.ScheduleName, slowAfter, c.slow)
-		grouped, plans := slowed(t, run, "", slowAfter, c.slow)
-		if !maps.Equal(grouped.losses, plain.losses) {
-			t.Errorf("losses of %d steps, some differ from those of %d in 1f1b", len(grouped.losses), len(plain.losses))
+		other, plans := slowed(t, run, "", slowAfter, c.slow)
+		if !maps.Equal(other.losses, plain.losses) {
+			t.Errorf("losses of %d steps, some differ from those of %d in 1f1b", len(other.losses), len(plain.losses))
 		}
-		if len(plans) != 2 || plans[0].Schedule == plan.ScheduleName || plans[1].Schedule != plan.ScheduleName || !slices.Equal(plans[0].Workers(), plans[1].Workers()) {
-			t.Fatalf("%d plans, courses by step: %q", len(plans), grouped.course)
+		courses := slices.Compact(slices.Clone(other.course))
+		if plans[0].Schedule == plan.ScheduleName || len(courses) < 2 || !slices.Equal(plans[0].Workers(), plans[len(plans)-1].Workers()) {
+			t.Errorf("%d plans, courses by step: %q", len(plans), courses)
 		}
 		last := int(c.steps)
-		usual, before, after := plain.mean(last-2, last), grouped.mean(slowAfter+2, slowAfter+4), grouped.mean(last-2, last)
-		t.Logf("steps of %v over the slow link, then %v, in 1f1b %v; %q, the last from step %d on", before, after, usual, slices.Compact(slices.Clone(grouped.course)), plans[1].Start+1)
-		if after > usual*11/10 || after > before/2 {
+		usual, before, after := plain.mean(last-2, last), other.mean(slowAfter+2, slowAfter+4), other.mean(last-2, last)
+		t.Logf("steps of %v over the slow link, then %v, in 1f1b %v; %q", before, after, usual, courses)
+		if after > usual*11/10 || after >= before {
 			t.Errorf("a step takes %v over the slow link, %v in the end, in 1f1b %v", before, after, usual)
 		}
 	}

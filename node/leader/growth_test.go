@@ -50,7 +50,7 @@ const laptopFLOPS = 3e7
 func newClaimants(t *testing.T) *claimants {
 	t.Helper()
 	run := rehearsedRun()
-	run.Model.Blocks = 4 // six layers
+	run.Model.Blocks = 7 // nine layers
 	run.Train.Stages, run.Train.MinNodes, run.Train.Steps, run.Train.Micros = 0, 3, 100_000, 12
 	c := &claimants{
 		T: t, log: &appliedLog{self: "a"}, beats: gossip.NewTracker(), steps: map[plan.Generation]int{}, known: map[expectation]expected{},
@@ -257,7 +257,7 @@ func TestLiarHasItsShare(t *testing.T) {
 		c := newClaimants(t)
 		c.join("m", plan.MaxFLOPS)
 		c.liar = "m"
-		c.train(15 * time.Minute)
+		c.train(20 * time.Minute)
 		c.report()
 		fair, all := 0, 0
 		for _, p := range c.plans {

@@ -27,6 +27,7 @@ const (
 	ofGap
 	ofMixed
 	ofLarge
+	ofKinds
 )
 
 // presetInput returns a run of a preset without members.

@@ -2,6 +2,7 @@ package comparison
 
 import (
 	"flag"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ var (
 	chains    = flag.Int("chains", 3, "so many chains of nested clusters TestNestedClusters plans: go test ./planner/comparison -run Nested -chains 50 -chain-nodes 64 -timeout 2h -v")
 	chainMost = flag.Int("chain-nodes", 6, "so many nodes the largest cluster of a chain has")
 	gaps      = flag.Int("gaps", 20, "so many small clusters TestGaps plans")
+	cells     = flag.Int("cells", 10, fmt.Sprintf("so many of the %d cells TestKinds plans", KindCells))
 )
 
 // mostGrowth is by how many parts per million a step of these chains may be longer than with fewer nodes where each cluster is
@@ -89,6 +91,30 @@ func TestGaps(t *testing.T) {
 		if err != nil || Over(g.Least, g.Step) > 30_000 {
 			t.Errorf("seed %d: %+v, %v", seed, g, err)
 		}
+	}
+}
+
+// TestKinds: no kind of schedule alone has a shorter step than what the planner takes by itself, and where a step has as many
+// micro-batches as stages, 1F1B takes longer by a tenth in the mean.
+func TestKinds(t *testing.T) {
+	var all []Kinds
+	for i := range *cells {
+		k, err := CompareKinds(t.Context(), i*KindCells / *cells)
+		if err != nil {
+			t.Fatalf("cell %d: %v", k.Cell, err)
+		}
+		if least := k.Least(); len(k.Alone) < 8 || k.Step > least.Step {
+			t.Errorf("cell %d: %s under %s, %s under %s, of %d kinds", k.Cell, plan.Time(k.Step), k.Schedule, plan.Time(least.Step), least.Kind, len(k.Alone))
+		}
+		all = append(all, k)
+	}
+	if gain, n := MeanGain(all); n == 0 || gain < 1100 {
+		t.Errorf("1F1B takes %d per mille of the step in the mean of %d cells", gain, n)
+	}
+	few := Kinds{Stages: 2, Micros: 2, Step: 100, Alone: []KindStep{{"1f1b", 120}, {"zb-h1", 90}}}
+	many := Kinds{Stages: 2, Micros: 4, Step: 100, Alone: []KindStep{{"1f1b", 150}}}
+	if gain, n := MeanGain([]Kinds{few, many}); few.Least().Kind != "zb-h1" || gain != 1200 || n != 1 {
+		t.Errorf("least %+v, gain %d of %d", few.Least(), gain, n)
 	}
 }
 

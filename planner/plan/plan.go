@@ -130,7 +130,7 @@ type Plan struct {
 	Codec string `json:"codec,omitempty"`
 }
 
-// ScheduleName names the schedule of plans of runs that ask for none, unless groups end sooner.
+// ScheduleName names the schedule of plans of runs that ask for none, unless another kind ends sooner.
 const ScheduleName = "1f1b"
 
 // MaxPlanBytes bounds the encoded form of a plan.

@@ -22,6 +22,8 @@ type ReplicaGroup struct {
 	Sums Sums
 	// Warmups holds by worker the warm-ups of 1f1b and gpipe.
 	Warmups []int
+	// Holders has by replica and stage the number of the worker, as the schedule has them; nil where that is not known yet.
+	Holders [][]int
 }
 
 // Pipelines returns the group's replicas under a schedule, the first of them with the given number.
@@ -64,6 +66,9 @@ func (g ReplicaGroup) Part(i, n int) (first Micro, micros int) {
 // holders returns by replica and stage the number of the worker, as the schedule's actions say.
 func (g ReplicaGroup) holders(spec schedule.Spec, of schedule.Group) ([][]int, error) {
 	holders := make([][]int, len(of.Shares))
+	if g.Holders != nil {
+		return g.Holders, nil
+	}
 	if spec.Kind == ScheduleName { // stage s on worker s: a plan of very many is made often
 		for s := range g.Workers {
 			holders[0] = append(holders[0], s)

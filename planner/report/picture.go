@@ -33,7 +33,7 @@ func (r Report) SVG(w io.Writer) error {
 	for i, d := range r.Devices {
 		names[i] = d.Node + " " + d.name()
 	}
-	title := fmt.Sprintf("%s: %s of %s, schedule %s", r.Model, plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Schedule)
+	title := fmt.Sprintf("%s: %s of %s, schedule %s", r.Model, plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), shortly(r.Schedule))
 	notes := []string{
 		fmt.Sprintf("the passes take %s of a step of %s; %s tokens/s", plan.Time(line.Makespan), plan.Time(schedule.Nanos(r.StepNanos)), rate(r.TokensPerS)),
 		"bound by " + r.Bound,

@@ -25,7 +25,7 @@ const (
 func (r Report) Text(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of %s on %d of %s, schedule %s\n\n", r.Model,
-		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Used, plan.Count(r.All, "device"), r.Schedule)
+		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Used, plan.Count(r.All, "device"), shortly(r.Schedule))
 	r.table(&b)
 	b.WriteString("\n")
 	r.summary(&b)
@@ -274,4 +274,13 @@ func duration(nanos int64) string {
 		return fmt.Sprintf("%d min %d s", s/60, s%60)
 	}
 	return plan.Time(schedule.Nanos(nanos))
+}
+
+// shortly returns a schedule's text without orders.
+func shortly(text string) string {
+	spec, err := schedule.ParseSpec(text)
+	if err != nil {
+		return text
+	}
+	return spec.Short()
 }
