@@ -194,7 +194,7 @@ func (s PlanSaver) planFollows(ctx context.Context) bool {
 func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holders ...plan.PeerID) error {
 	saved.Layers = slices.Clone(saved.Layers)
 	for i := range saved.Layers {
-		saved.Layers[i].Holders = holders
+		saved.Layers[i].Holders, saved.Layers[i].Whole = holders, 0 // the log counts whole copies
 	}
 	if err := s.Consensus.Propose(ctx, saved); err != nil {
 		return fmt.Errorf("checkpointer: report step %d as saved: %w", saved.Step, err)

@@ -524,3 +524,27 @@ func TestAReplicaThatSavesLateIsNoFailure(t *testing.T) {
 		t.Errorf("%v, %v; want %v", log.acts, err, want)
 	}
 }
+
+// sayings is a log that takes what is proposed down.
+type sayings struct {
+	Consensus
+	said []consensus.Entry
+}
+
+func (l *sayings) Propose(_ context.Context, e consensus.Entry) error {
+	l.said = append(l.said, e)
+	return nil
+}
+
+// TestAReportSaysNothingOfWholeCopies: the log has counted one of the layers that a worker reports a copy of.
+func TestAReportSaysNothingOfWholeCopies(t *testing.T) {
+	log := &sayings{}
+	s := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "a", Consensus: log}}}
+	saved := consensus.StageSaved{Step: 5, Layers: []consensus.LayerRef{{Holders: []plan.PeerID{"a", "b"}, Whole: 1}}}
+	if err := s.report(t.Context(), saved, "a", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.said[0].(consensus.StageSaved).Layers[0]; got.Whole != 0 || !slices.Equal(got.Holders, []plan.PeerID{"a", "c"}) || saved.Layers[0].Whole != 1 {
+		t.Errorf("reported %+v of %+v", got, saved.Layers[0])
+	}
+}
