@@ -90,7 +90,7 @@ func newWholeRig(t *testing.T, store *checkpoint.Store) *wholeRig {
 	r := &wholeRig{
 		log:  &fakeLog{changed: make(chan struct{})},
 		data: map[plan.Hash][]byte{}, sent: map[plan.PeerID]int{},
-		state: consensus.State{Run: &plan.RunSpec{Run: "r", Model: m, Train: plan.TrainSpec{Steps: rigSteps, CheckpointEvery: 10, KeepCheckpoints: 1}}, Members: members("a", "b", "me")},
+		state: consensus.State{Run: &plan.RunSpec{Run: "r", Model: m, Train: plan.TrainSpec{Steps: rigSteps, CheckpointEvery: 10, KeepCheckpoints: 1}}, Members: members("a", "b", "me"), Owners: []plan.PeerID{"me"}},
 	}
 	c := New(Config{Self: "me", Store: store, Consensus: r.log, Peers: deafPeers{}, Fetcher: Fetcher{
 		Self: "me", Store: store, Fetch: r.fetch, Living: func() []plan.PeerID { return []plan.PeerID{"a", "b", "me"} },

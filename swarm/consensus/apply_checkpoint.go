@@ -245,9 +245,6 @@ func (e KeptWhole) apply(s State) (State, error) {
 			copies = slices.DeleteFunc(copies, func(p plan.PeerID) bool { return p == e.Peer })
 			if has && !slices.Contains(own, e.Peer) {
 				copies = append(copies, e.Peer)
-				other := func(p plan.PeerID) bool { return !s.Owner(p) }
-				copies = slices.Concat( // owners' first: others may lie, and places are few
-					slices.DeleteFunc(slices.Clone(copies), other), slices.DeleteFunc(slices.Clone(copies), s.Owner))
 			}
 			c.Layers[i].hold(own, copies)
 		}

@@ -33,7 +33,7 @@ type Author struct {
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
 //	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
-//	KeptWhole              the peer itself
+//	KeptWhole              an owner's node, of itself: who lies about a copy takes what protects others' layers
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
@@ -80,7 +80,7 @@ func Authorize(s State, by Author, e Entry) error {
 			return fmt.Errorf("step %d is saved by %s, and its copy is with a node that is not the holder any more", e.Step, s.NameOf(by.Peer))
 		}
 	case KeptWhole:
-		allowed, who = by.Peer == e.Peer, "the peer itself"
+		allowed, who = s.Owner(by.Peer) && by.Peer == e.Peer, "an owner's node, of itself,"
 	case Invite:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
 	case Revoke:

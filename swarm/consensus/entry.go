@@ -106,7 +106,7 @@ type StageSaved struct {
 	Layers []LayerRef `json:"layers"`
 }
 
-// KeptWhole says that a member has all layers of a complete checkpoint, and those of others no more but as a worker or its holder.
+// KeptWhole says that an owner's node has all layers of a complete checkpoint, and those of others no more but as a worker or its holder.
 // Step 0 says so of all.
 type KeptWhole struct {
 	Peer       plan.PeerID     `json:"peer"`
