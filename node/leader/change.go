@@ -19,9 +19,11 @@ const (
 	lackingPlans = 3
 	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
 	copyPatience = 2 * time.Minute
-	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn, as is one that computes it again.
+	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn. One that computes it again is waited for as
+	// long, or for as long as it takes to do the steps again, if that is longer: that is mostRedo at most.
 	leastReturn = 5 * time.Second
 	mostReturn  = time.Minute
+	mostRedo    = 10 * time.Minute
 	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
 	hastyPlans = 8
 )

@@ -37,7 +37,7 @@ type remains struct {
 	RestoringFor time.Duration
 	// Absent are waited for where the whole run is started again.
 	Absent absentHolders
-	// RedoTime is about how long it takes to do the steps since the checkpoint again that the run would go back to.
+	// RedoTime is about how long it takes to do the steps since the checkpoint again that the run would go back to, mostRedo at most.
 	RedoTime time.Duration
 }
 
@@ -112,8 +112,10 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 
 // restoration returns what is known of the restoration that goes on, and what going back would cost.
 func (w *salvageWatch) restoration(state consensus.State, newest plan.Step, now time.Time) (known remains) {
+	newest = min(newest, state.Run.Train.Steps) // it is one member's word
 	if back := fallback(state); back > 0 && newest > back {
-		known.RedoTime = time.Duration(newest-back) * min(w.beats.StepTime(state.Plan), slowStep)
+		takes := float64(newest-back) * float64(w.beats.StepTime(state.Plan))
+		known.RedoTime = time.Duration(min(takes, float64(mostRedo)))
 	}
 	r := consensus.Restore(state)
 	if w.lost.step != r.Of.Step {

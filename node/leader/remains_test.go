@@ -48,3 +48,33 @@ func TestWhoRestoresIsKnownWhetherThePlanIsBrokenOrNot(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 }
+
+// TestARestorationIsWaitedForWithABound: whatever step the coordinator says it is at, and however long the run and its steps are.
+func TestARestorationIsWaitedForWithABound(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name       string
+		said, last plan.Step
+		each, want time.Duration
+	}{
+		{"as long as the steps since take", 30, 100, time.Second, 20 * time.Second},
+		{"not steps that the run does not have", 1 << 33, 100, time.Second, 90 * time.Second},
+		{"ten minutes of them", 1 << 33, 1_000_000, time.Second, 10 * time.Minute},
+		{"also where they would be too many nanoseconds", 1 << 40, 1_000_000_000, 13 * 24 * time.Hour, 10 * time.Minute},
+	} {
+		w := salvageWatch{beats: gossip.NewTracker()}
+		state := consensus.State{
+			Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: c.last}},
+			Plan:       plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}}}}},
+			Checkpoint: consensus.Checkpoint{Step: 20}, Older: []consensus.Checkpoint{{Step: 10}},
+		}
+		w.beats.Note(gossip.Heartbeat{Peer: "a", Generation: 3, Step: c.said, StepNanos: int64(c.each)}, now)
+		r := w.look(state, w.beats.Newest(state.Plan, now), false, now)
+		r.Restorer, r.RestoringFor = "a", mostRedo
+		waits := r.restoring()
+		r.RestoringFor++
+		if r.RedoTime != c.want || waits != (c.want == mostRedo) || r.restoring() {
+			t.Errorf("%s: %v, want %v; waited for ten minutes: %v, longer: %v", c.name, r.RedoTime, c.want, waits, r.restoring())
+		}
+	}
+}
