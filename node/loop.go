@@ -130,7 +130,7 @@ func (l *loop) follow(ctx context.Context) {
 		l.followed = state.Plan.Generation
 		l.switchTo(ctx, state)
 	}
-	l.monitor.ShowRulings(state)
+	l.monitor.Follow(state)
 	l.followCheckpoint(state)
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"pnode/node/config"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestAFounderComesBackToARecoveredRun: the founder, which alone votes, loses the two others, goes on by itself for some generations, and is killed.
@@ -83,5 +85,30 @@ func TestAFounderComesBackToARecoveredRun(t *testing.T) {
 			}
 		}
 		f.check()
+	})
+}
+
+// TestAnOwnerComesBackToARecoveredRunThatIsOver: the founder, which owns the run and alone votes, is lost. The others recover the run, finish it
+// and wait for the founder, which is started again, gets the model, and is heard when it says so.
+func TestAnOwnerComesBackToARecoveredRunThatIsOver(t *testing.T) {
+	size := fleetSize{Steps: 12, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3, Founders: true, RecoverAfter: config.LostMajority(10 * time.Minute)}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+			return s.Owner(n.self) && s.Checkpoint.Step == 4
+		})
+		l.kill()
+		others := l.others(l.lost)
+		finished := func(m *member) bool { return m.node() != nil && m.node().raft.State().Finished }
+		l.until("the end of the run", time.Hour, func() bool { return !slices.ContainsFunc(others, func(m *member) bool { return !finished(m) }) })
+		if s := others[0].node().raft.State(); s.Recovery == nil || s.Partings.Of(s.Plan.Generation) == "" {
+			t.Errorf("finished without a recovery: %+v", s.Partings)
+		}
+		back := time.Now()
+		l.lost.join("")
+		l.ended()
+		if took := time.Since(back); took > 2*time.Minute {
+			t.Errorf("the others waited for %v after the owner was back", took)
+		}
 	})
 }

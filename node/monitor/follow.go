@@ -145,7 +145,7 @@ func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
 		if n := len(events); n > 0 && !possible(state, positionOf(events[n-1])) {
 			return false, fmt.Errorf("%w: step %d of generation %d, which is not yet", errBadSteps, events[n-1].Step, events[n-1].Generation)
 		}
-		m.steps.merge(events)
+		m.steps.merge(events, state.Partings)
 		return !m.lacksSteps(state), nil
 	})
 }

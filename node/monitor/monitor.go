@@ -144,7 +144,7 @@ func (m *Monitor) Begin(state consensus.State) {
 		Message: summarize(state.Plan, state.Reasons),
 	})
 	m.Interruption.plan(state, m.Self, time.Now())
-	m.steps.begin(state.Plan, state.Partings.Of(state.Plan.Generation), state.Run.Train.Steps)
+	m.steps.begin(state.Plan, state.Partings, state.Run.Train.Steps)
 }
 
 // SetStalled notes the generation that this node gave up, and why; 0 for none. lacks marks one

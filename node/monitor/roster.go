@@ -97,9 +97,10 @@ func (m *Monitor) RosterChanged(state consensus.State) {
 	}
 }
 
-// ShowRulings publishes the rulings on faults that are new in the log. Only the run loop calls it. A node that comes
-// later shows those of before in its status alone.
-func (m *Monitor) ShowRulings(state consensus.State) {
+// Follow notes of which lineage the log is, and publishes the rulings on faults that are new in it. Only the run loop calls it. A node that
+// comes later shows those of before in its status alone.
+func (m *Monitor) Follow(state consensus.State) {
+	m.steps.follow(state.Partings)
 	for _, b := range newRulings(m.rulings, state.Blames) {
 		m.Publish(api.Event{Kind: api.KindError, Generation: b.Generation, Step: b.Step, Message: rulingText(state, b)})
 	}

@@ -28,12 +28,12 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 				p.report(pipeline.StepResult{Step: 2, HeldOut: &after, Final: true}, 8, time.Unix(3, 0))
 			}
 		}, &after},
-		"a node died first": {func(p *steps) { p.begin(plan.Plan{Generation: 2, Start: 2}, "", 2) }, &before},
+		"a node died first": {func(p *steps) { p.begin(plan.Plan{Generation: 2, Start: 2}, nil, 2) }, &before},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []api.Event
 			p := &steps{log: stepLog{publish: func(e api.Event) { got = append(got, e) }}}
-			p.begin(plan.Plan{Generation: 1}, "", 2)
+			p.begin(plan.Plan{Generation: 1}, nil, 2)
 			for step := range 2 {
 				for stage := range 2 {
 					p.report(pipeline.StepResult{Stages: []pipeline.StageTimes{{StageID: plan.StageID{Stage: plan.Stage(stage)}}}, Step: plan.Step(step + 1), HeldOut: &before}, 8, time.Unix(int64(step), 0))
@@ -71,12 +71,12 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 			var m Monitor
 			p := &m.steps
 			p.log.publish = func(e api.Event) { got = append(got, e) }
-			p.begin(plan.Plan{Generation: 1}, "", 2)
+			p.begin(plan.Plan{Generation: 1}, nil, 2)
 			if own {
 				p.report(pipeline.StepResult{Step: 2, Loss: 4}, 8, time.Unix(1, 0))
 				p.report(pipeline.StepResult{Step: 2, HeldOut: &heldOut, HeldOutF32: tt.f32, Final: true}, 8, time.Unix(2, 0))
 			} else { // another node tells
-				p.merge([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}})
+				p.merge([]api.Event{{Kind: api.KindStep, Generation: 1, Step: 2, Steps: 2, Loss: 4, HeldOut: &heldOut, HeldOutF32: tt.f32}}, nil)
 			}
 			run := plan.RunSpec{Model: model.Config{Vocab: 256}, Train: plan.TrainSpec{Steps: 2, Storage: plan.StorageAuto}}
 			var status api.Status
@@ -92,7 +92,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 // TestAnotherCourseIsTold: once, by the first step on it, not by a generation's first step.
 func TestAnotherCourseIsTold(t *testing.T) {
 	p := &steps{log: stepLog{publish: func(api.Event) {}}}
-	p.begin(plan.Plan{Generation: 1}, "", 9)
+	p.begin(plan.Plan{Generation: 1}, nil, 9)
 	deeper := plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{3, 0}}}
 	var told []string
 	for step, course := range []plan.ScheduleChoice{{Schedule: "gpipe"}, {Schedule: "gpipe"}, deeper, deeper, {Schedule: "gpipe"}} {
@@ -125,13 +125,13 @@ func TestStepsOfAnotherLineage(t *testing.T) {
 	var s steps
 	s.log.publish = func(e api.Event) { shown = append(shown, e) }
 	step := func(n plan.Step) pipeline.StepResult { return pipeline.StepResult{Step: n} }
-	s.begin(plan.Plan{Generation: 1}, "", 9)
+	s.begin(plan.Plan{Generation: 1}, nil, 9)
 	s.report(step(1), 1, time.Unix(1, 0))
-	s.begin(plan.Plan{Generation: 2, Start: 1}, "", 9)
+	s.begin(plan.Plan{Generation: 2, Start: 1}, nil, 9)
 	for n := range plan.Step(4) {
 		s.report(step(n+2), 1, time.Unix(2, 0))
 	}
-	s.begin(plan.Plan{Generation: 2, Start: 1}, "r", 9)
+	s.begin(plan.Plan{Generation: 2, Start: 1}, plan.Partings{{Recovery: "r", Generation: 1}}, 9)
 	var b gossip.Heartbeat
 	if s.fillHeartbeat(&b); b.Generation != 2 || b.Lineage != "r" || b.Step != 1 {
 		t.Errorf("after the change a heartbeat says %+v", b)
@@ -140,5 +140,40 @@ func TestStepsOfAnotherLineage(t *testing.T) {
 	s.report(step(2), 1, time.Unix(3, 0))
 	if s.fillHeartbeat(&b); spell(shown) != "2/2" || b.Step != 2 || spell(s.log.since(position{})) != "1/1 2/2" {
 		t.Errorf("shown %q, told %q, %+v", spell(shown), spell(s.log.since(position{})), b)
+	}
+}
+
+// TestWhoReadTheStepsIsHeard: in a recovered run a node that was started again, or gave up another lineage, has the generation from other
+// nodes' logs alone. The others take what it says as said of theirs.
+func TestWhoReadTheStepsIsHeard(t *testing.T) {
+	log := plan.Partings{{Recovery: "r", Generation: 3}}
+	for name, before := range map[string]plan.Generation{"started again": 0, "before the two parted": 3, "in another lineage": 7} {
+		s := &steps{log: stepLog{publish: func(api.Event) {}}}
+		if before != 0 {
+			s.begin(plan.Plan{Generation: before}, nil, 100)
+			s.report(pipeline.StepResult{Step: 60}, 1, time.Unix(1, 0))
+		}
+		others := gossip.NewTracker()
+		others.Follow(log)
+		heard := func() gossip.Heartbeat {
+			b := gossip.Heartbeat{Peer: "o", Whole: &plan.WholeCopy{Step: 20, Generation: 5}}
+			s.fillHeartbeat(&b)
+			others.Note(b, time.Unix(1000, 0))
+			b, _ = others.Last("o")
+			return b
+		}
+		read := func() {
+			s.merge([]api.Event{{Kind: api.KindStep, Generation: 5, Step: 20, Steps: 100, Loss: 3}}, log)
+		}
+		read() // the node has not followed the log so far
+		s.follow(log)
+		if b := heard(); b.Generation == 5 || b.Whole == nil {
+			t.Errorf("%s, before it read the steps: heard %+v", name, b)
+		}
+		s.with(func(l *stepLog) { l.beginLate(position{5, 20}) })
+		read()
+		if b := heard(); b.Generation != 5 || b.Step != 20 || b.Whole == nil {
+			t.Errorf("%s: heard %+v", name, b)
+		}
 	}
 }

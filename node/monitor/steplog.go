@@ -60,11 +60,10 @@ func (l *stepLog) begin(start position) {
 	l.begun = true
 }
 
-// restart forgets the steps from a generation on, which was made once more: they do not count.
-func (l *stepLog) restart(start position) {
-	l.owed, l.held = 0, nil
-	l.kept = slices.DeleteFunc(l.kept, func(e api.Event) bool { return e.Generation >= start.Generation })
-	l.end = position{Step: start.Step}
+// restart forgets the steps of the generations after one, which are made once more: they do not count. Where to log from is told anew.
+func (l *stepLog) restart(shared plan.Generation) {
+	kept := slices.DeleteFunc(l.kept, func(e api.Event) bool { return e.Generation > shared })
+	*l = stepLog{publish: l.publish, kept: kept}
 }
 
 // beginLate begins with the newest step of a generation that this node came too late for.

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type steps struct {
 	last *api.Event
 	// newest is of the current generation; its held-out losses are the newest measured.
 	newest api.Event
-	// lineage is that of the log in which the current generation was made.
-	lineage string
+	// lineage is that of the log in which the generations here were made.
+	lineage plan.Partings
 
 	// Of this node's own workers: when and with which schedule they reported their newest step,
 	// zero before the first; what it took, and where that went.
@@ -38,19 +39,35 @@ type steps struct {
 }
 
 // begin starts a plan's generation, made in a lineage of the log, at the state of its start step. end is the run's last step.
-func (s *steps) begin(p plan.Plan, lineage string, end plan.Step) {
+func (s *steps) begin(p plan.Plan, lineage plan.Partings, end plan.Step) {
+	s.follow(lineage)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.logLast()
 	start := position{p.Generation, p.Start}
-	if s.lineage != lineage && s.newest.Generation >= p.Generation { // generations are counted anew from where the lineages parted
-		s.newest.Generation = 0
-		s.log.restart(start)
-	}
-	s.lineage = lineage
 	s.log.begin(start)
 	s.enter(start)
 	s.newest.Steps, s.at = end, time.Time{}
+}
+
+// follow notes which lineage the log is of that plans are from. Where it parted from the one before, generations are counted anew: steps
+// since then do not count.
+func (s *steps) follow(lineage plan.Partings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shared, parted := s.lineage.Since(lineage)
+	if !parted {
+		return
+	}
+	s.lineage = slices.Clone(lineage)
+	if max(s.newest.Generation, s.log.end.Generation) > shared {
+		s.logLast()
+		s.log.restart(shared)
+	}
+	if s.newest.Generation > shared {
+		s.enter(position{})
+		s.newest = api.Event{Steps: s.newest.Steps}
+	}
 }
 
 // enter turns to a generation; the caller holds mu.
@@ -120,10 +137,13 @@ func (s *steps) logLast() {
 	}
 }
 
-// merge takes in the steps of another node's log.
-func (s *steps) merge(events []api.Event) {
+// merge takes in the steps of another node's log, asked for while plans were from the log of a lineage.
+func (s *steps) merge(events []api.Event, lineage plan.Partings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, parted := s.lineage.Since(lineage); parted {
+		return // to another one, or to one that is followed soon
+	}
 	for _, e := range s.log.merge(events) {
 		if positionOf(e).compare(positionOf(s.newest)) <= 0 {
 			continue // of a generation before, or this node's own
@@ -170,7 +190,7 @@ func (s *steps) finish() api.Event {
 func (s *steps) fillHeartbeat(b *gossip.Heartbeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.Lineage = s.lineage
+	b.Lineage = s.lineage.Of(s.newest.Generation)
 	b.Generation, b.Step, b.TokensPerS, b.StepNanos = s.newest.Generation, s.newest.Step, s.newest.TokensPerS, s.took.Nanoseconds()
 	if len(s.schedule) <= gossip.MaxScheduleBytes {
 		b.Schedule = s.schedule
