@@ -105,12 +105,8 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	if err := chunks.OpenInitial(ctx, state.Run.Init, state.Checkpoint.Step > 0); err != nil {
 		return err
 	}
-	again, err := saveRun(l.dir, *state.Run)
-	if err != nil {
+	if err := saveRun(l.dir, *state.Run); err != nil {
 		return err
-	}
-	if again != "" {
-		l.out.Notice(again)
 	}
 	if l.probeLinks(ctx) { // so that the plan which follows knows them
 		update := consensus.Update{Peer: l.self, ProcessEpoch: l.epoch, Addrs: l.announcer.Addrs(), Profile: l.hardware.Profile()}

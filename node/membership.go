@@ -76,8 +76,21 @@ func loadMembership(dir string) (membership, error) {
 	return m, nil
 }
 
+// checkEnd refuses a new end of a folder's run that is before the one which the folder knows of; 0 is none.
+func checkEnd(dir string, end plan.Step) error {
+	run, err := LoadRun(dir)
+	if err != nil || end == 0 || end >= run.Train.Steps {
+		return nil // a damaged file is another matter
+	}
+	return fmt.Errorf("%w: --steps is %d: the run ends at step %d, and its end can only be moved to a later one; Ctrl-C stops it with a checkpoint", config.ErrInvalid, end, run.Train.Steps)
+}
+
 // Reopen has the node in a folder come back to its run although that was finished: its end is moved to a later step.
+// The error wraps config.ErrInvalid for an earlier one.
 func Reopen(dir string, end plan.Step) error {
+	if err := checkEnd(dir, end); err != nil {
+		return err
+	}
 	m, err := loadMembership(dir)
 	if err != nil || m.Finished == 0 || m.Finished >= end {
 		return err

@@ -110,6 +110,9 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	n.ledger = ledger.New(n.dir, ledger.Head{Run: o.membership.Run, Peer: n.self, Name: n.name}, out.Log)
 	n.membership.Name, n.membership.KeepWhole = n.name, cmp.Or(o.cfg.KeepWhole, n.membership.KeepWhole)
 	if o.returning {
+		if lost := lostRun(n.dir); lost != "" {
+			n.out.Notice(lost)
+		}
 		n.lastKnown, n.kept, n.keptOwners = o.membership.Known, o.membership.Admitted, o.membership.Owners
 	}
 	defer func() {

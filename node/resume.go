@@ -40,6 +40,9 @@ var errUnreachablePeers = errors.New("node: the other nodes do not run")
 // resume takes part again in the run of a folder. contacts are addresses of members to try, with
 // those that the membership has from before.
 func resume(ctx context.Context, cfg config.Config, kept membership, contacts []string, out Output) error {
+	if err := checkEnd(cfg.Dir, cfg.Extends()); err != nil {
+		return err
+	}
 	kept.Known = append(contacts, kept.Known...)
 	if len(kept.Admitted) > 0 { // whoever starts this node vouches for the peers at the addresses
 		kept.Admitted = append(kept.Admitted, peersAt(contacts)...)

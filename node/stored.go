@@ -244,16 +244,21 @@ func hasTrained(dir string) bool {
 	return err == nil
 }
 
-// saveRun writes the specification of the run as the log has it, whatever the folder has. It returns for people why that had to be written
-// again, where neither copy there could be read.
-func saveRun(dir string, run plan.RunSpec) (again string, err error) {
-	if _, err := LoadRun(dir); err != nil && !errors.Is(err, ErrNoRun) {
-		again = fmt.Sprintf("neither %s nor its copy could be read: written again from the log of the run", filepath.Join(dir, runFile))
+// lostRun says for people that a node which comes back to a folder finds no specification of the run there, of which neither copy can be
+// read; empty where it does, or where it has never trained.
+func lostRun(dir string) string {
+	if _, err := LoadRun(dir); err == nil || errors.Is(err, ErrNoRun) {
+		return ""
 	}
+	return fmt.Sprintf("neither %s nor its copy can be read: it is written again from the log of the run", filepath.Join(dir, runFile))
+}
+
+// saveRun writes the specification of the run as the log has it, whatever the folder has.
+func saveRun(dir string, run plan.RunSpec) error {
 	if err := saveJSON(dir, runFile, run); err != nil {
-		return "", fmt.Errorf("node: save the run's specification: %w", err)
+		return fmt.Errorf("node: save the run's specification: %w", err)
 	}
-	return again, nil
+	return nil
 }
 
 // LoadRun reads the specification of the run that a folder belongs to, whether its node

@@ -30,8 +30,8 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := saveRun(dir, run); again != "" || err != nil {
-		t.Fatalf("%q, %v", again, err)
+	if err := saveRun(dir, run); err != nil {
+		t.Fatal(err)
 	}
 	if got, err := LoadRun(dir); err != nil || !reflect.DeepEqual(got, run) {
 		t.Errorf("%+v, %v; want %+v", got, err, run)
@@ -44,6 +44,9 @@ func TestLedgerOfAFolder(t *testing.T) {
 	if err != nil || len(rows) != run.Train.Micros*run.Train.MicroBatch {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
+	if err := Reopen(dir, run.Train.Steps-1); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "can only be moved to a later one") {
+		t.Errorf("an earlier end: %v", err)
+	}
 	path := filepath.Join(dir, runFile)
 	for _, damage := range []string{"", "{}x", `{"unknown":1}`} {
 		for _, file := range []string{path, path + ".copy"} {
@@ -55,11 +58,14 @@ func TestLedgerOfAFolder(t *testing.T) {
 			t.Errorf("%q: %v", damage, err)
 		}
 	}
-	if again, err := saveRun(dir, run); !strings.Contains(again, path) || err != nil {
-		t.Errorf("after damage: %q, %v", again, err)
+	if lost := lostRun(dir); !strings.Contains(lost, path) {
+		t.Errorf("after damage: %q", lost)
 	}
-	if again, err := saveRun(dir, run); again != "" || err != nil {
-		t.Errorf("after that: %q, %v", again, err)
+	if err := saveRun(dir, run); err != nil {
+		t.Fatal(err)
+	}
+	if lost := lostRun(dir); lost != "" {
+		t.Errorf("written again: %q", lost)
 	}
 }
 

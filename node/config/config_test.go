@@ -94,7 +94,7 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	const device = "matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB"
 	flags.Cluster, flags.Emulate = write(t, "devices: [{"+device+"}]"), write(t, "device: {"+device+"}")
 	free := map[string]bool{
-		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "announce": true, "relay": true, "keep_whole": true, "on_lost_majority": true, "steps": true, "notices": true, "grace": true, "threads": true, "devices": true, "memory": true, "trace": true, "json": true, "log_level": true,
+		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "announce": true, "relay": true, "keep_whole": true, "await_holders": true, "on_lost_majority": true, "steps": true, "notices": true, "grace": true, "threads": true, "devices": true, "memory": true, "trace": true, "json": true, "log_level": true,
 	}
 	for _, key := range Keys() {
 		_, err := Effective("", flags, func(k string) bool { return k == key || k == "resume" })
