@@ -55,7 +55,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.LoRATargets, "lora-targets", c.LoRATargets, "`NAMES` of the linear layers with adapters, separated by commas (default q_proj,v_proj; c_attn for GPT-2)")
 	f.BoolVar(&c.DocumentMask, "document-mask", c.DocumentMask, "keep attention within documents; needs token shards with end-of-text tokens")
 	f.IntVar(&c.HeldOutEvery, "held-out-every", c.HeldOutEvery, "steps between held-out losses")
-	f.Var(&c.CheckpointEvery, "checkpoint-every", "steps between checkpoints; auto makes one every few seconds, or up to every 30 s where steps lose more than 1% of the time by them")
+	f.Var(&c.CheckpointEvery, "checkpoint-every", "steps between checkpoints; auto makes one every few seconds, or fewer where steps lose more than 1% of the time by them: up to every 30 s, or 20 times what one costs")
 	f.IntVar(&c.Keep, "keep", c.Keep, "how many checkpoints to keep")
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "bytes of text to generate at the end; 0 is none")
 	addMachineFlags(f, c)

@@ -20,14 +20,14 @@ func copiesOf(state consensus.State, messages plan.Step) *api.Copies {
 	if held.Secured(state) {
 		c.Step = held.Step
 	}
-	missing := fmt.Sprintf("a layer of the checkpoint of step %d is on one machine alone", state.Checkpoint.Step)
+	missing := fmt.Sprintf("a layer of the checkpoint of step %d is not on two machines", state.Checkpoint.Step)
 	switch {
 	case c.Step == 0:
-		c.Text = missing + ", and none has each layer on two: losing that machine costs steps"
+		c.Text = missing + ", and none has each layer on two: losing a machine may cost steps"
 	case messages > c.Step+1:
-		c.Text = fmt.Sprintf("%s, step %d has each on two. Messages since then need more memory than is free, here they are kept from step %d on: losing that machine costs steps", missing, c.Step, messages)
+		c.Text = fmt.Sprintf("%s, step %d has each on two. Messages since then need more memory than is free, here they are kept from step %d on: losing a machine may cost steps", missing, c.Step, messages)
 	default:
-		c.Text = fmt.Sprintf("%s: if that is lost, the layer is computed again from step %d on, which has each on two", missing, c.Step)
+		c.Text = fmt.Sprintf("%s: if it is lost, it is computed again from step %d on, which has each on two", missing, c.Step)
 	}
 	return c
 }

@@ -28,15 +28,15 @@ func TestWhatACheckpointWithoutCopiesCostsIsTold(t *testing.T) {
 		{checkpoint(20, "a", "b"), nil, 21, api.Copies{}},
 		{checkpoint(20, "a"), []consensus.Checkpoint{checkpoint(16, "a"), checkpoint(12, "a", "b"), checkpoint(8, "a", "b")}, 13, api.Copies{
 			Step: 12, MessagesFrom: 13,
-			Text: "a layer of the checkpoint of step 20 is on one machine alone: if that is lost, the layer is computed again from step 12 on, which has each on two",
+			Text: "a layer of the checkpoint of step 20 is not on two machines: if it is lost, it is computed again from step 12 on, which has each on two",
 		}},
 		{checkpoint(20, "a"), []consensus.Checkpoint{checkpoint(12, "a", "b")}, 15, api.Copies{
 			Step: 12, MessagesFrom: 15,
-			Text: "a layer of the checkpoint of step 20 is on one machine alone, step 12 has each on two. Messages since then need more memory than is free, here they are kept from step 15 on: losing that machine costs steps",
+			Text: "a layer of the checkpoint of step 20 is not on two machines, step 12 has each on two. Messages since then need more memory than is free, here they are kept from step 15 on: losing a machine may cost steps",
 		}},
 		{checkpoint(20, "a"), []consensus.Checkpoint{checkpoint(12, "a")}, 1, api.Copies{
 			MessagesFrom: 1,
-			Text:         "a layer of the checkpoint of step 20 is on one machine alone, and none has each layer on two: losing that machine costs steps",
+			Text:         "a layer of the checkpoint of step 20 is not on two machines, and none has each layer on two: losing a machine may cost steps",
 		}},
 	} {
 		s.Checkpoint, s.Older = c.newest, c.older

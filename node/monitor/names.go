@@ -57,8 +57,14 @@ func (h naming) WithGroup(name string) slog.Handler {
 // peerIDs finds the IDs of nodes in a text, as libp2p writes those of Ed25519 keys, and the addresses that end with one.
 var peerIDs = regexp.MustCompile(`(/p2p/)?\b12D3KooW[1-9A-HJ-NP-Za-km-z]{44}\b`)
 
-// named returns an attribute with names in it. An address stays one that can be copied.
-func (h naming) named(a slog.Attr) slog.Attr {
+// named returns an attribute with names in it. An address stays one that can be copied. The handler gets a value as it is whose method
+// panics, as that of a nil pointer may.
+func (h naming) named(a slog.Attr) (named slog.Attr) {
+	defer func() {
+		if recover() != nil {
+			named = a
+		}
+	}()
 	of, ok := h.names.of.Load().(func(plan.PeerID) string)
 	v := a.Value.Resolve()
 	if !ok || v.Kind() != slog.KindString && v.Kind() != slog.KindAny {

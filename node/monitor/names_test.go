@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -41,6 +42,7 @@ func TestNamesInTheLog(t *testing.T) {
 		{errors.New("ask " + string(b) + ": gone"), `peer="ask lab: gone"`},
 		{"/ip4/10.0.0.1/tcp/7/p2p/" + string(b), "peer=/ip4/10.0.0.1/tcp/7/p2p/" + string(b)},
 		{7, "peer=7"},
+		{(*url.URL)(nil), "peer=<nil>"},
 		{fmt.Errorf("checkpointer: ask: %w", errors.New("link: peer lost")), `peer="ask: peer lost"`},
 	} {
 		if got, want := lines(slog.LevelWarn, c.v), `"a node is gone" with=1 `+c.want; got != want {
