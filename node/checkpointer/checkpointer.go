@@ -288,7 +288,19 @@ func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.
 	if err := c.Fetcher.Ensure(ctx, l.Chunks, l.Holders); err != nil {
 		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
 	}
-	return c.Store.ReadLayer(ctx, l.Chunks, dst)
+	for _, h := range l.Chunks {
+		one := []plan.Hash{h}
+		err := c.Store.ReadLayer(ctx, one, dst)
+		if errors.Is(err, checkpoint.ErrCorrupt) { // it was moved away, and nothing of it was written: others may have it whole
+			if err = c.Fetcher.Ensure(ctx, one, l.Holders); err == nil {
+				err = c.Store.ReadLayer(ctx, one, dst)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
+		}
+	}
+	return nil
 }
 
 // layersAt returns the layers saved at a step: by the replicated state, or by a local manifest

@@ -1,8 +1,12 @@
 package checkpointer
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -354,4 +358,49 @@ func TestTheLogCountsAWholeCopy(t *testing.T) {
 	again.whole.Consensus = again.log
 	again.look(t, 20, nil)
 	holds(again.log.State().Checkpoint, true)
+}
+
+// TestADamagedChunkIsFetchedAgain: all chunks here are spoilt on the disk; each is had from another member when it is read.
+func TestADamagedChunkIsFetchedAgain(t *testing.T) {
+	dir := t.TempDir()
+	store, err := checkpoint.Open(dir, checkpoint.Options{Self: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r := newWholeRig(t, store)
+	r.commit(t, 10)
+	r.look(t, 10, nil)
+	spoilt := 0
+	if err := filepath.WalkDir(filepath.Join(dir, "chunks"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		spoilt++
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		data[len(data)/2] ^= 1
+		return os.WriteFile(path, data, 0o600)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	layers := r.log.State().Checkpoint.Layers
+	if spoilt < len(layers) {
+		t.Fatalf("%d files spoilt for %d layers", spoilt, len(layers))
+	}
+	for _, l := range layers {
+		got := make([]byte, l.SizeBytes)
+		if err := r.whole.Read(t.Context(), l, got); err != nil {
+			t.Fatal(err)
+		}
+		var want []byte
+		for _, h := range l.Chunks {
+			want = append(want, r.data[h]...)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("layer %d is other than what was saved", l.Layer)
+		}
+	}
 }
