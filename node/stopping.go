@@ -62,7 +62,7 @@ type stopping struct {
 	told           time.Time // people, of how far it is
 }
 
-// settle blocks until an owner's node has the last checkpoint whole and votes alone, or not for want of time.
+// settle blocks until an owner's node has the last checkpoint whole and votes alone where votes move, or not for want of time.
 func (s *stopping) settle(ctx context.Context) {
 	s.begun = time.Now()
 	tick := time.NewTicker(gossip.Every / 4)
@@ -104,7 +104,7 @@ func (s *stopping) look(state consensus.State, now time.Time) (over bool, text s
 			s.settled = now
 		}
 		other := func(p plan.PeerID) bool { return !state.Owner(p) }
-		return !slices.ContainsFunc(s.raft.Quorum().Voters, other) || now.Sub(s.settled) > votesTimeout || s.exit.overdue(now), ""
+		return !consensus.AllGo(state) || !slices.ContainsFunc(s.raft.Quorum().Voters, other) || now.Sub(s.settled) > votesTimeout || s.exit.overdue(now), ""
 	}
 	if len(awaited) == 0 {
 		return true, ""

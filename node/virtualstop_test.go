@@ -10,13 +10,24 @@ import (
 	"pnode/planner/plan"
 )
 
-// TestAfterAStopOfAllTheOwnerGoesOnAlone: all nodes are interrupted at once. The owner's has the last checkpoint whole then and votes
-// alone, so that it goes on by itself, without going back; the others come later.
+// TestAfterAStopOfAllTheOwnerGoesOnAlone: all nodes are interrupted at once, or an owner stops the run. The owner's node has the last
+// checkpoint whole then and votes alone, so that it goes on by itself, without going back; the others come later.
 func TestAfterAStopOfAllTheOwnerGoesOnAlone(t *testing.T) {
 	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 3}
 	known := undisturbed(t, size)
+	t.Run("Ctrl-C", func(t *testing.T) { goesOnAlone(t, size, known, interruptAll) })
+	t.Run("API", func(t *testing.T) {
+		goesOnAlone(t, size, known, func(f *fleet) {
+			if err := f.members[0].node().Stop(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+		})
+	})
+}
+
+func goesOnAlone(t *testing.T, size fleetSize, known *truth, stop func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := stopAll(t, size, known, 13)
+		f := stopAll(t, size, known, 13, stop)
 		founder := f.members[0]
 		stopped := f.truth.reached()
 		began := time.Now()
@@ -40,8 +51,15 @@ func TestAfterAStopOfAllTheOwnerGoesOnAlone(t *testing.T) {
 	})
 }
 
-// stopAll begins a run, interrupts all of its nodes at once after a step, and waits until they have ended.
-func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step) *fleet {
+// interruptAll is Ctrl-C on each node.
+func interruptAll(f *fleet) {
+	for _, m := range f.members {
+		m.process.end()
+	}
+}
+
+// stopAll begins a run, stops it after a step, and waits until all nodes have ended, which wait for no vote in vain.
+func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step, stop func(*fleet)) *fleet {
 	t.Helper()
 	f := newFleet(t, size, known.again())
 	invite := f.add().found()
@@ -50,13 +68,14 @@ func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step) *fleet
 	}
 	f.until("the step", time.Hour, func() bool { return f.truth.reached() >= after })
 	began := time.Now()
-	for _, m := range f.members {
-		m.process.end()
-	}
+	stop(f)
 	for i, err := range f.untilEnded(time.Minute) {
 		if err != nil {
 			f.Errorf("node %d stops with %v", i, err)
 		}
+	}
+	if took := time.Since(began); took > votesTimeout {
+		f.Errorf("the stop takes %v", took)
 	}
 	f.Logf("stopped at step %d in %v", f.truth.reached(), time.Since(began).Round(time.Millisecond))
 	if slices.ContainsFunc(f.members, (*member).running) {
@@ -73,7 +92,7 @@ func TestAStartOfAllWaitsForWhoHasTheLayers(t *testing.T) {
 	for name, come := range map[string]bool{"they come": true, "they do not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := stopAll(t, size, known, 13)
+				f := stopAll(t, size, known, 13, interruptAll)
 				founder := f.members[0]
 				began := time.Now()
 				founder.join("")

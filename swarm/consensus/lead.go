@@ -96,7 +96,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 func (n *Node) next(ctx context.Context) Action {
 	s := n.State()
 	v := Servers{
-		Stopped: s.StopWanted && !s.Finished, Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known,
+		AllGo: AllGo(s), Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known,
 		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
 			applied, ok := n.applied(ctx, p)
 			return ok && applied+readyLag >= n.engine.Load().raft.CommitIndex()

@@ -36,8 +36,8 @@ type Servers struct {
 	// Rule says who may vote. Owners are the run's.
 	Rule   plan.VoterRule
 	Owners []plan.PeerID
-	// Stopped: the run was stopped. Where all are about to go the owners' nodes keep their votes, to go on without the others.
-	Stopped bool
+	// AllGo: the run was stopped, and nobody stays. The owners' nodes keep their votes then, to go on without the others.
+	AllGo bool
 	// Known is how long the leader has known a server; nil where that is for ever.
 	Known func(plan.PeerID) time.Duration
 	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
@@ -214,19 +214,20 @@ func (v Servers) tally() tally {
 	return t
 }
 
-// last returns the owners' nodes that answer where the run was stopped and all go: one at most is active still, who said so.
+// AllGo reports whether the run was stopped and nobody stays: its newest step is saved, it diverged, or one at
+// most is active still, who said so.
+func AllGo(s State) bool {
+	leaves := func(m Member) bool { return !m.stays() }
+	_, diverged := s.Diverged()
+	return s.StopWanted && !s.Finished && (s.Ended() || diverged || len(slices.DeleteFunc(slices.Clone(s.Members), leaves)) <= 1)
+}
+
+// last returns the owners' nodes that answer where all go.
 func (v Servers) last() (owners []plan.PeerID) {
-	active := 0
 	for _, m := range v.Members {
-		if m.State == Active || m.State == Joining {
-			active++
-		}
-		if m.State != Gone && slices.Contains(v.Owners, m.Peer) && v.Silent(m.Peer) == 0 {
+		if v.AllGo && m.State != Gone && slices.Contains(v.Owners, m.Peer) && v.Silent(m.Peer) == 0 {
 			owners = append(owners, m.Peer)
 		}
-	}
-	if !v.Stopped || active > 1 {
-		return nil
 	}
 	return owners
 }

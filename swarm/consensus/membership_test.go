@@ -42,13 +42,12 @@ func (w *world) carryOut(a Action) {
 }
 
 // parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
-// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners stopped=yes. Everybody is active, unless said, and older the earlier it
+// unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners stopped=saved. Everybody is active, unless said, and older the earlier it
 // is named.
 func parseWorld(t *testing.T, line string) *world {
 	_, p := fields(line)
 	w := &world{silent: map[plan.PeerID]time.Duration{}}
 	w.Self, w.Rule, w.Owners = plan.PeerID(p["self"]), plan.VoterRule(p["rule"]), peersOf(p["owners"])
-	w.Stopped = p["stopped"] != ""
 	newcomers, sudden := peersOf(p["newcomers"]), peersOf(p["sudden"])
 	w.Known = func(p plan.PeerID) time.Duration {
 		switch {
@@ -85,6 +84,10 @@ func parseWorld(t *testing.T, line string) *world {
 		}
 	}
 	slices.SortFunc(w.Members, func(a, b Member) int { return strings.Compare(string(a.Peer), string(b.Peer)) })
+	w.AllGo = AllGo(State{
+		StopWanted: p["stopped"] != "", Members: w.Members, Plan: plan.Plan{Generation: 1}, Blames: []Blame{{Diverged: p["stopped"] == "diverged"}},
+		Checkpoint: Checkpoint{Step: 1, Generation: 1, Last: p["stopped"] == "saved"},
+	})
 	for _, v := range list(p["silent"]) {
 		peer, d, _ := strings.Cut(v, ":")
 		silent, err := time.ParseDuration(d)
