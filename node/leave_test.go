@@ -38,8 +38,8 @@ func TestAFailedSampleIsToldOnce(t *testing.T) {
 
 // TestWhoIsAwaitedInAStop: the owners' nodes that are here and are to have the last checkpoint whole, until one has.
 func TestWhoIsAwaitedInAStop(t *testing.T) {
-	has := consensus.Checkpoint{Step: 9, Layers: []consensus.LayerRef{{Layer: 0, Holders: []plan.PeerID{"o", "b"}}, {Layer: 1, Holders: []plan.PeerID{"b", "o"}}}}
-	lacks := consensus.Checkpoint{Step: 9, Layers: []consensus.LayerRef{has.Layers[0], {Layer: 1, Holders: []plan.PeerID{"b"}}}}
+	has := consensus.Checkpoint{Step: 9, Generation: 1, Layers: []consensus.LayerRef{{Layer: 0, Holders: []plan.PeerID{"o", "b"}}, {Layer: 1, Holders: []plan.PeerID{"b", "o"}}}}
+	lacks := consensus.Checkpoint{Step: 9, Generation: 1, Layers: []consensus.LayerRef{has.Layers[0], {Layer: 1, Holders: []plan.PeerID{"b"}}}}
 	members := []consensus.Member{{Peer: "b", State: consensus.Active}, {Peer: "o", State: consensus.Draining}, {Peer: "p", State: consensus.Gone}}
 	all := []plan.PeerID{"b", "o", "p"}
 	for name, c := range map[string]struct {
@@ -51,6 +51,8 @@ func TestWhoIsAwaitedInAStop(t *testing.T) {
 	}{
 		"it lacks a layer":                  {made: lacks, here: all, awaited: true},
 		"it has all":                        {made: has, here: all, settled: true},
+		"it says that it has all":           {made: lacks, here: all, copy: plan.WholeCopy{Step: 9, Generation: 1}, settled: true},
+		"it has another generation's":       {made: lacks, here: all, copy: plan.WholeCopy{Step: 9, Generation: 2}, awaited: true},
 		"it is to keep none":                {made: lacks, here: all, copy: plan.WholeCopy{Off: true}},
 		"it cannot":                         {made: lacks, here: all, copy: plan.WholeCopy{Why: "the disk is full"}},
 		"it is not here":                    {made: lacks, here: []plan.PeerID{"b"}},

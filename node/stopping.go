@@ -44,7 +44,7 @@ func (v stopView) awaited() (awaited []plan.PeerID, settled bool) {
 		switch c := v.Copies[o]; {
 		case !v.Here[o] || m.State == "" || m.State == consensus.Gone:
 		case v.State.Checkpoint.Step == 0:
-		case !slices.ContainsFunc(v.State.Checkpoint.Layers, lacks):
+		case c.Has(v.State.Checkpoint.Step, v.State.Checkpoint.Generation), !slices.ContainsFunc(v.State.Checkpoint.Layers, lacks): // a full list of holders lacks it
 			return nil, true
 		case !c.Off && c.Why == "" && len(v.Here) > 1:
 			awaited = append(awaited, o)

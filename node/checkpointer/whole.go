@@ -143,10 +143,10 @@ func (c *commitClock) note(id ID, now time.Duration) bool {
 	return true
 }
 
-// late reports whether the run's last checkpoint is committed before this one would be here.
+// late reports whether the run's last checkpoint is committed before this one would be here. None follows in a run that stops.
 func (w *Whole) late(state consensus.State, lacks int64) bool {
 	train := state.Run.Train
-	if w.bytes == 0 || state.Checkpoint.Step == train.Steps || state.Checkpoint.Step+train.CheckpointEvery < train.Steps {
+	if state.StopWanted || w.bytes == 0 || state.Checkpoint.Step == train.Steps || state.Checkpoint.Step+train.CheckpointEvery < train.Steps {
 		return false
 	}
 	needs := time.Duration(float64(w.took) * float64(lacks) / float64(w.bytes))
@@ -253,7 +253,11 @@ func (w *Whole) tell(ctx context.Context, of ID) error {
 		w.told = of
 		return nil
 	}
-	if m, known := now.Member(w.Self); !known || m.State == consensus.Gone || IDOf(now.Checkpoint) == of && heldBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
+	m, known := now.Member(w.Self)
+	if !known || m.State == consensus.Gone {
+		return nil // it is told when this node is back
+	}
+	if IDOf(now.Checkpoint) == of && heldBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
 		w.told = of
 		return nil
 	}

@@ -243,6 +243,10 @@ func TestACheckpointThatWouldBeLateIsPassedOver(t *testing.T) {
 	if w.late(state, 300) {
 		t.Error("a checkpoint of which little is missing is late")
 	}
+	state.StopWanted = true
+	if w.late(state, 1000) {
+		t.Error("the checkpoint of a run that stops is late")
+	}
 }
 
 // TestWhatOneSourceLacksComesFromAnother: a member that fails is asked no more; others have its chunks.
@@ -304,6 +308,25 @@ func TestTheWholeCopyLetsAPlanBegin(t *testing.T) {
 	r.look(t, 10, errChanging)
 	if err := r.whole.look(t.Context(), r.log.State(), changePatience); err != nil || r.whole.Copy().Step != 20 {
 		t.Errorf("%v, the copy is %+v after %v", err, r.whole.Copy(), changePatience)
+	}
+}
+
+// TestAWholeCopyIsToldWhenItsNodeIsBack: the log takes no word of who is gone.
+func TestAWholeCopyIsToldWhenItsNodeIsBack(t *testing.T) {
+	r := newWholeRig(t, emptyStore(t))
+	r.commit(t, 10)
+	gone, back := r.log.State(), r.log.State().Members
+	gone.Members = slices.Clone(back)
+	gone.Members[2].State = consensus.Gone
+	r.log.set(gone)
+	r.look(t, 10, nil)
+	gone.Members = back
+	r.log.set(gone)
+	r.look(t, 10, nil)
+	for _, l := range r.log.State().Checkpoint.Layers {
+		if !slices.Contains(l.Holders, "me") {
+			t.Errorf("layer %d is with %v", l.Layer, l.Holders)
+		}
 	}
 }
 
