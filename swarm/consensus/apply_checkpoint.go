@@ -227,7 +227,7 @@ func (l LayerRef) parts() (own, copies []plan.PeerID) {
 
 // hold sets the holders. Whole copies come last: they take nobody's place.
 func (l *LayerRef) hold(own, copies []plan.PeerID) {
-	copies = copies[:min(len(copies), MaxHolders-len(own))]
+	copies = copies[:min(len(copies), max(0, MaxHolders-len(own)))]
 	l.Holders, l.Whole = slices.Concat(own, copies), len(copies)
 }
 
@@ -410,8 +410,9 @@ type Restoration struct {
 }
 
 // Restore returns what is computed again for the newest checkpoint to have all of its layers; zero where nothing is lost, or too much. Layers
-// are computed again by the plan that made their checkpoint, from the newest one before with these layers. Where that plan began without
-// them, the checkpoint that it began with is restored first. It follows from the log, so that all nodes name the same.
+// are computed again by the plan that made their checkpoint, from the newest one before with all layers of its members that are gone, whose
+// workers run again. Where that plan began without them, the checkpoint that it began with is restored first. It follows from the log, so that
+// all nodes name the same.
 func Restore(s State) Restoration {
 	r := Restoration{Of: s.Checkpoint, Layers: s.Checkpoint.Lost(s)}
 	if len(r.Layers) == 0 || s.Finished {
@@ -419,7 +420,8 @@ func Restore(s State) Restoration {
 	}
 	for _, older := range s.Older {
 		lost := older.Lost(s)
-		if !slices.ContainsFunc(r.Layers, func(l int) bool { return slices.Contains(lost, l) }) {
+		wanted := func(l int) bool { return older.Generation == r.Of.Generation || r.Of.orphaned(s, l) } // who made it by the same plan is gone
+		if !slices.ContainsFunc(lost, wanted) {
 			r.From = older
 			r.By = r.able(s)
 			return r
@@ -431,11 +433,18 @@ func Restore(s State) Restoration {
 	return Restoration{}
 }
 
+// orphaned reports whether the member is gone that made a layer of a checkpoint. Others may have loaded what they need to make it.
+func (c Checkpoint) orphaned(s State, layer int) bool {
+	return slices.ContainsFunc(c.Layers, func(l LayerRef) bool {
+		return l.Layer == layer && !slices.Contains(l.Holding(s), l.maker())
+	})
+}
+
 // able returns the members that may have what the restoration needs, in their order.
 func (r Restoration) able(s State) (able []plan.PeerID) {
 	makes, stored := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
 	for _, l := range r.Of.Layers {
-		makes[l.Holders[0]] = 1 // those that load it later follow
+		makes[l.maker()] = 1 // those that load it later follow
 	}
 	for _, l := range r.From.Layers {
 		if slices.Contains(r.Layers, l.Layer) {
@@ -464,6 +473,14 @@ func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
 // of reports whether the layers are a checkpoint's.
 func (e StageSaved) of(c Checkpoint) bool {
 	return e.Step == c.Step && e.Generation == c.Generation && e.Step > 0
+}
+
+// maker returns who was the first to have a layer: who computed it.
+func (l LayerRef) maker() plan.PeerID {
+	if len(l.Holders) == 0 {
+		return ""
+	}
+	return l.Holders[0]
 }
 
 // Holding returns the holders of a layer that are not gone.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,11 +95,27 @@ func TestStateRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	holders := func(whole int, holders ...plan.PeerID) []byte {
+		s := planned(t)
+		s.Older = []Checkpoint{{Step: 1, Generation: 1, Layers: []LayerRef{{SizeBytes: 1, Holders: holders, Whole: whole}}}}
+		b, err := EncodeState(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if _, err := DecodeState(bytes.NewReader(holders(1, "a", "b"))); err != nil {
+		t.Errorf("a holder and a whole copy: %v", err)
+	}
 	for name, b := range map[string][]byte{
-		"empty":    nil,
-		"cut":      good[:len(good)/2],
-		"version":  append([]byte{9}, good[1:]...),
-		"trailing": append(bytes.Clone(good), '{'),
+		"empty":              nil,
+		"cut":                good[:len(good)/2],
+		"version":            append([]byte{9}, good[1:]...),
+		"trailing":           append(bytes.Clone(good), '{'),
+		"nobody has a layer": holders(0),
+		"whole copies alone": holders(1, "a"),
+		"fewer than none":    holders(-1, "a"),
+		"too many holders":   holders(0, slices.Repeat([]plan.PeerID{"a"}, MaxHolders+1)...),
 	} {
 		if _, err := DecodeState(bytes.NewReader(b)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -162,11 +179,17 @@ func FuzzDecodeEntry(f *testing.F) {
 }
 
 func FuzzDecodeState(f *testing.F) {
-	b, err := EncodeState(planned(f))
-	if err != nil {
-		f.Fatal(err)
+	lost, nobody, many := restorable().without("c"), restorable().without("c"), restorable().without("c")
+	nobody.Checkpoint = checkpointOf(20, 2, nil, nil, nil)
+	many.Checkpoint = checkpointOf(20, 2, by("defghijkl"), by("b"), by("c"))
+	lost.Plan, nobody.Plan, many.Plan = plan.Plan{}, plan.Plan{}, plan.Plan{}
+	for _, s := range []State{planned(f), lost, nobody, many} {
+		b, err := EncodeState(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
 	}
-	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(bytes.NewReader(b))
 		if err != nil {
@@ -174,6 +197,14 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		if _, err := EncodeState(s); err != nil {
 			t.Fatal(err)
+		}
+		Restore(s)
+		Way(s)
+		for _, m := range s.Members {
+			for _, c := range append([]Checkpoint{s.Checkpoint}, s.Older...) {
+				_, _ = Apply(s, KeptWhole{Peer: m.Peer, Step: c.Step, Generation: c.Generation})
+				_, _ = Apply(s, StageSaved{Step: c.Step, Generation: c.Generation, Layers: c.Layers})
+			}
 		}
 	})
 }

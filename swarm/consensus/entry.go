@@ -293,9 +293,9 @@ func DecodeState(r io.Reader) (State, error) {
 		err = s.Departures.Validate()
 	}
 	for _, c := range slices.Concat([]Checkpoint{s.Checkpoint}, s.Older, s.Pending) {
-		bad := func(l LayerRef) bool { return l.Whole < 0 || l.Whole > len(l.Holders) }
+		bad := func(l LayerRef) bool { return l.Whole < 0 || l.Whole >= len(l.Holders) || len(l.Holders) > MaxHolders }
 		if err == nil && slices.ContainsFunc(c.Layers, bad) {
-			err = fmt.Errorf("checkpoint of step %d: more whole copies than holders", c.Step)
+			err = fmt.Errorf("checkpoint of step %d: a layer with no holder but whole copies, or more than %d holders", c.Step, MaxHolders)
 		}
 	}
 	if err == nil && s.Run != nil && s.Plan.Generation != 0 {

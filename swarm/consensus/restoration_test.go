@@ -111,6 +111,17 @@ func TestWhoRestoresALayerFollowsFromTheLog(t *testing.T) {
 	held.Older[1] = checkpointOf(12, 1, by("ba"), by("ca"), by("bcd"))
 	want("and that is restored", held, 20, 12, "ad", 1, 2)
 	want("nobody holds any of it", s.without("c", "d"), 20, 12, "ba", 2)
+	more := s
+	more.Members = append(slices.Clone(s.Members), Member{Peer: "e", State: Active})
+	more.Checkpoint = checkpointOf(20, 2, by("ea"), by("a"), by("d"))
+	more.Older = []Checkpoint{checkpointOf(16, 2, by("e"), by("a"), by("db")), checkpointOf(12, 2, by("ea"), by("ab"), by("db"))}
+	want("another who is gone made a layer that is held", more.without("d", "e"), 20, 12, "abc", 2)
+	moved := more
+	moved.Checkpoint = checkpointOf(20, 2, by("b"), by("a"), by("d"))
+	moved.Older = []Checkpoint{checkpointOf(16, 1, by("e"), by("a"), by("db")), more.Older[1]}
+	want("who makes it now has loaded it", moved.without("d", "e"), 20, 16, "bac", 2)
+	moved.Checkpoint = more.Checkpoint
+	want("the plan began without what another one made", moved.without("d", "e"), 16, 12, "abc", 0)
 	none := one
 	none.Older = s.Older[:1]
 	want("all that is kept lacks it", none, 0, 0, "")
