@@ -74,7 +74,7 @@ func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step, stop f
 			f.Errorf("node %d stops with %v", i, err)
 		}
 	}
-	if took := time.Since(began); took > votesTimeout {
+	if took := time.Since(began); took > votesTimeout+lingerSilence {
 		f.Errorf("the stop takes %v", took)
 	}
 	f.Logf("stopped at step %d in %v", f.truth.reached(), time.Since(began).Round(time.Millisecond))
