@@ -143,7 +143,7 @@ func TestMembersOutwaitTheirNATs(t *testing.T) {
 			time.Sleep(waits) // it is the time that is tested
 			b := join("b")
 			p.until(1)
-			if strings.Contains(p.stderr.String(), "swarm: member disconnected") {
+			if strings.Contains(p.stderr.String(), "member disconnected") {
 				t.Error("a member was disconnected while it waited")
 			}
 			p.until(steps)

@@ -144,8 +144,8 @@ func joinsThrough(t *testing.T, founder *process, h *netlab.Host, env []string, 
 	args := append(slices.Clone(env), binary, "join", invite, "--dir", t.TempDir(), "--emulate", deviceFile(t, "1GFLOP/s"), "--log-level", "info")
 	member := launchBy(t, h.Start, "/usr/bin/env", nil, args...) // past the host's own
 	defer member.kill()
-	member.stderr.await(t, `swarm: member connected.*/tls/ws`)
-	awaitEither(t, `measured a link" peer=\S+ transport=WebSocket`, member.stderr, founder.stderr)
+	member.stderr.await(t, `member connected.*/tls/ws`)
+	awaitEither(t, `measured a link" peer=.* transport=WebSocket`, member.stderr, founder.stderr)
 	return member.stderr.String()
 }
 
