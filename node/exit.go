@@ -117,7 +117,7 @@ func heldElsewhere(s consensus.State, l consensus.LayerRef, self plan.PeerID) bo
 
 // keptByOthers returns the step of the newest checkpoint that can be had without this node, 0 for the start of the run.
 func keptByOthers(s consensus.State, self plan.PeerID) plan.Step {
-	for _, c := range append([]consensus.Checkpoint{s.Checkpoint}, s.Older...) {
+	for _, c := range consensus.Checkpoints(s) {
 		if !slices.ContainsFunc(c.Layers, func(l consensus.LayerRef) bool { return !heldElsewhere(s, l, self) }) {
 			return c.Step
 		}

@@ -49,14 +49,7 @@ func TestADeathBeforeAPausesCheckpointHasCopies(t *testing.T) {
 				l.until("a step after the loss", time.Minute, func() bool { return l.truth.reached() > l.newest })
 				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 				l.lost.join("")
-				for i, err := range l.untilEnded(time.Hour) {
-					if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
-						l.Errorf("node %d: %v", i, err)
-					}
-				}
-				if redone := l.check(); redone != 0 {
-					t.Errorf("%d steps were computed again", redone)
-				}
+				l.endsWithNothingRedone()
 			})
 		})
 	}
@@ -96,14 +89,7 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 				l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 				l.uncopied.Store(false)
 				l.lost.join("")
-				for i, err := range l.untilEnded(time.Hour) {
-					if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
-						l.Errorf("node %d: %v", i, err)
-					}
-				}
-				if redone := l.check(); redone != 0 {
-					t.Errorf("%d steps were computed again", redone)
-				}
+				l.endsWithNothingRedone()
 			})
 		})
 	}
@@ -147,14 +133,7 @@ func TestWhoRestoresIsLostToo(t *testing.T) {
 		l.Logf("%v from the second loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 		l.uncopied.Store(false)
 		first.join("")
-		for i, err := range l.untilEnded(time.Hour) {
-			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
-				l.Errorf("node %d: %v", i, err)
-			}
-		}
-		if redone := l.check(); redone != 0 {
-			t.Errorf("%d steps were computed again", redone)
-		}
+		l.endsWithNothingRedone()
 	})
 }
 
@@ -202,15 +181,21 @@ func TestLayersAreComputedAgainOverPlans(t *testing.T) {
 		l.Logf("%v from the loss after step %d to the next step", time.Since(l.killed).Round(time.Millisecond), l.newest)
 		l.uncopied.Store(false)
 		l.lost.join("")
-		for i, err := range l.untilEnded(time.Hour) {
-			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
-				l.Errorf("node %d: %v", i, err)
-			}
-		}
-		if redone := l.check(); redone != 0 {
-			t.Errorf("%d steps were computed again", redone)
-		}
+		l.endsWithNothingRedone()
 	})
+}
+
+// endsWithNothingRedone waits for the end of a run in which members were lost or left, with no step computed again.
+func (l *losing) endsWithNothingRedone() {
+	l.Helper()
+	for i, err := range l.untilEnded(time.Hour) {
+		if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, ErrNotHandedOver) {
+			l.Errorf("node %d: %v", i, err)
+		}
+	}
+	if redone := l.check(); redone != 0 {
+		l.Errorf("%d steps were computed again", redone)
+	}
 }
 
 // anotherOf returns a member with a part in a plan that is neither the founder, nor the one given.

@@ -139,3 +139,30 @@ func TestAStartOfAllWaitsForWhoHasTheLayers(t *testing.T) {
 		})
 	}
 }
+
+// TestARunThatWasStoppedBeginsWithAll: all nodes are asked to end, and are started again one after another within seconds. The plan that
+// follows is for all of them, not first for whoever is back first.
+func TestARunThatWasStoppedBeginsWithAll(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 5, MinNodes: 3}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		var before plan.Plan
+		f := stopAll(t, size, known, 12, func(f *fleet) {
+			before = f.state().Plan
+			interruptAll(f)
+		})
+		newest, began := f.truth.reached(), time.Now()
+		for _, m := range f.members {
+			m.join("")
+			time.Sleep(2 * time.Second) // people start them
+		}
+		f.until("a step after it", time.Minute, func() bool { return f.truth.reached() > newest })
+		after := f.state().Plan
+		t.Logf("%v from the start to the next step, in generation %d after %d", time.Since(began).Round(time.Millisecond), after.Generation, before.Generation)
+		if after.Generation != before.Generation+1 || len(after.Peers()) != len(f.members) {
+			t.Errorf("generation %d with %d nodes, after %d with %d", after.Generation, len(after.Peers()), before.Generation, len(before.Peers()))
+		}
+		f.untilEnded(time.Hour)
+		f.check()
+	})
+}

@@ -308,7 +308,7 @@ func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.
 func (c *Checkpointer) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 	var layers []consensus.LayerRef
 	state := c.Consensus.State()
-	for _, c := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+	for _, c := range consensus.Checkpoints(state) {
 		if step > 0 && c.Step == step {
 			return c.Layers, nil
 		}

@@ -123,7 +123,7 @@ func (c *Checkpointer) Discard(shared plan.Generation, state consensus.State) er
 		return err
 	}
 	var counts [][]plan.Hash
-	for _, made := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+	for _, made := range consensus.Checkpoints(state) {
 		counts = append(counts, manifestOf(consensus.State{Run: state.Run, Checkpoint: made}).Hashes())
 	}
 	var drop []plan.Step

@@ -282,7 +282,7 @@ func (w *Whole) thin(state consensus.State) error {
 		return err
 	}
 	log := w.Consensus.State()
-	logged := append([]consensus.Checkpoint{log.Checkpoint}, log.Older...)
+	logged := consensus.Checkpoints(log)
 	stay := map[plan.Hash]bool{}
 	var drop []plan.Hash
 	note := func(m checkpoint.Manifest, whole bool) {

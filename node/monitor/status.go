@@ -181,7 +181,7 @@ func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
 	for _, r := range state.Members {
 		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
 	}
-	for _, c := range append([]consensus.Checkpoint{state.Checkpoint}, state.Older...) {
+	for _, c := range consensus.Checkpoints(state) {
 		if at := c.Time(); !at.IsZero() {
 			v.Ages[c.Step] = max(0, now.Sub(at)) // the leader's clock may be ahead
 		}

@@ -349,10 +349,13 @@ func retain(older []Checkpoint, newest Checkpoint, keep, way int, secured bool) 
 	return stay
 }
 
+// Checkpoints returns those that the log keeps, newest first.
+func Checkpoints(s State) []Checkpoint { return append([]Checkpoint{s.Checkpoint}, s.Older...) }
+
 // Way returns the checkpoints from which layers can be computed again that a death takes along, newest first: from the newest one back to
 // the newest of which each layer is held twice, or to the oldest that is kept. What others sent since that one has to stay.
 func Way(s State) (way []Checkpoint) {
-	for _, c := range append([]Checkpoint{s.Checkpoint}, s.Older...) {
+	for _, c := range Checkpoints(s) {
 		way = append(way, c)
 		if c.Secured(s) {
 			break
