@@ -43,6 +43,29 @@ func TestASilentPeerIsMissedSoon(t *testing.T) {
 	})
 }
 
+// TestAnEndedConnectionIsNoSignOfLife: one that ends between the moment in which it is listed and that in which it is looked at is no
+// new one, which would excuse the peer's silence.
+func TestAnEndedConnectionIsNoSignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
+		defer c.close()
+		everybody(t, c, c.sessions(1), 1, 10)
+		s := newSession(c.endpoints[0], 2, c.ids, nil) // nobody else looks at its connections
+		defer s.Close()
+		r := s.remotes[c.ids[1]]
+		listed, _ := c.endpoints[0].connections(c.ids[1])
+		if len(listed) == 0 || !r.use(listed) || r.use(listed) {
+			t.Fatal("a connection is not new once")
+		}
+		for _, conn := range listed {
+			conn.Close(codeSilent, "silent")
+		}
+		if r.use(listed) || len(r.connections) > 0 {
+			t.Error("an ended connection counts as a new one")
+		}
+	})
+}
+
 // TestASilentPeerHoldsNobodyUp: a session that ends does not wait for a silent peer to read what is queued.
 func TestASilentPeerHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -157,18 +157,18 @@ func (r *remote) lacking(conns []*liveConn, first bool) (n int, over plan.Transp
 // whether there is one.
 func (r *remote) use(conns []*liveConn) (fresh bool) {
 	var kept []*connection
-	known, up, ended := map[*liveConn]bool{}, map[plan.Transport]int{}, map[plan.Transport]error{}
+	known, up, ends := map[*liveConn]bool{}, map[plan.Transport]int{}, map[plan.Transport]error{}
 	for _, c := range r.connections {
-		if c.conn.Context().Err() != nil {
+		if ended(c.conn) {
 			err := c.conn.Err()
 			r.judge(err)
-			ended[c.conn.Transport()] = ending(err)
+			ends[c.conn.Transport()] = ending(err)
 		} else if c.ctx.Err() == nil {
 			kept, known[c.conn] = append(kept, c), true
 		}
 	}
 	for _, conn := range conns {
-		if !known[conn] && !r.left.Load() {
+		if !known[conn] && !ended(conn) && !r.left.Load() { // it may have ended since it was listed
 			kept, fresh = append(kept, r.attach(conn)), true
 		}
 	}
@@ -178,7 +178,7 @@ func (r *remote) use(conns []*liveConn) (fresh bool) {
 	r.mu.Lock()
 	r.connections = kept
 	r.mu.Unlock()
-	r.tuner.connected(up, r.session.endpoint.net.Transports(r.id), ended)
+	r.tuner.connected(up, r.session.endpoint.net.Transports(r.id), ends)
 	r.spread()
 	return fresh
 }
