@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/node/monitor"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/alpn"
@@ -140,7 +141,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 				return err
 			} // refused or taken: the state here follows
 		default:
-			if notice := stoppedNotice(state); notice != told {
+			if notice := monitor.StoppedText(state); notice != told {
 				told = notice
 				n.out.Notice(notice)
 			}
@@ -151,15 +152,6 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// stoppedNotice says whom a stopped run waits for.
-func stoppedNotice(state consensus.State) string {
-	var owners []string
-	for _, p := range state.ActiveOwners() {
-		owners = append(owners, state.NameOf(p))
-	}
-	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there), or by itself once that node is known to be gone", strings.Join(owners, " or "))
 }
 
 // patience returns how long this node tries to come back to its run.

@@ -11,13 +11,16 @@ import (
 )
 
 // TestAfterAStopOfAllTheOwnerGoesOnAlone: all nodes are interrupted at once, or an owner stops the run. The owner's node has the last
-// checkpoint whole then and votes alone, so that it goes on by itself, without going back; the others come later.
+// checkpoint whole then and votes alone, so that it goes on by itself, without going back; the others come later. Who comes back before
+// it says whom it waits for.
 func TestAfterAStopOfAllTheOwnerGoesOnAlone(t *testing.T) {
 	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 3}
 	known := undisturbed(t, size)
-	t.Run("Ctrl-C", func(t *testing.T) { goesOnAlone(t, size, known, interruptAll) })
+	t.Run("Ctrl-C", func(t *testing.T) {
+		goesOnAlone(t, size, known, "0 of the run's 1 voters up, 1 must be (silent: node-0 ", interruptAll)
+	})
 	t.Run("API", func(t *testing.T) {
-		goesOnAlone(t, size, known, func(f *fleet) {
+		goesOnAlone(t, size, known, "the run was stopped: it goes on when its owner, node-0, resumes it", func(f *fleet) {
 			if err := f.members[0].node().Stop(f.Context()); err != nil {
 				f.Fatal(err)
 			}
@@ -25,11 +28,17 @@ func TestAfterAStopOfAllTheOwnerGoesOnAlone(t *testing.T) {
 	})
 }
 
-func goesOnAlone(t *testing.T, size fleetSize, known *truth, stop func(*fleet)) {
+func goesOnAlone(t *testing.T, size fleetSize, known *truth, waits string, stop func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := stopAll(t, size, known, 13, stop)
-		founder := f.members[0]
+		founder, early := f.members[0], f.members[1]
 		stopped := f.truth.reached()
+		early.join("")
+		f.until("a word of whom it waits for", time.Minute, func() bool {
+			n := early.node()
+			return n != nil && strings.HasPrefix(n.monitor.Status().Waiting, waits)
+		})
+		early.kill()
 		began := time.Now()
 		founder.join("")
 		f.until("a step of the owner's node alone", time.Minute, func() bool { return f.truth.reached() > stopped })

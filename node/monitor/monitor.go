@@ -78,9 +78,9 @@ type Monitor struct {
 	roster       roster                // the run loop's
 	rulings      []consensus.Blame     // known to the run loop; nil before its first look
 	substitute   *consensus.Substitute // the run loop's, as last shown
-	// names knows the voters of a run whose state has not come yet; named is done when it is set.
-	names consensus.State
-	named sync.Once
+	// known is the state by all of the log that a returned node had at its start; reads is done when it is set.
+	known consensus.State
+	reads sync.Once
 	// clocks belongs to whoever calls ShowClocks.
 	clocks clockWatch
 

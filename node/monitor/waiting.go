@@ -54,6 +54,7 @@ type waitView struct {
 	Replay       string // who computes steps again for members that are gone
 	NotUsed      string // why plans do without this node
 	Diverged     string // why the run has stopped
+	Stopped      string // whom a stopped run waits for
 	// Trying are the addresses at which a node that comes back looks for the others.
 	Trying    []string
 	Deadlines ReturnDeadlines
@@ -107,10 +108,13 @@ func (v waitView) cause() string {
 		for _, a := range v.Away {
 			silent = append(silent, a.String())
 		}
-		return fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept; "+
-			"start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+
-			"where they finished it, they say so. %s",
-			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.Checkpoint, v.wayOut())
+		up := fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept",
+			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.Checkpoint)
+		if v.Stopped != "" {
+			return fmt.Sprintf("%s. Now %s. %s", v.Stopped, up, v.wayOut())
+		}
+		return fmt.Sprintf("%s; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+
+			"where they finished it, they say so. %s", up, v.wayOut())
 	case v.Diverged != "":
 		return v.Diverged
 	case v.Blocked != "" && !v.Training:
@@ -185,17 +189,22 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}
+	known := state
 	if v.Leaderless > electionTime { // the log may not be here up to its end
+		known = m.logged(state)
+		if known.StopWanted && !known.Finished && len(known.ActiveOwners()) > 0 && !known.Owner(m.Self) {
+			v.Stopped = StoppedText(known)
+		}
 		if kept, err := m.Store.Manifests(); err == nil && len(kept) > 0 {
 			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
 		}
 	}
 	if p := v.Quorum.Apart; p != "" {
-		v.Apart = m.nameOf(state, p)
+		v.Apart = known.NameOf(p)
 	}
 	for _, p := range v.Quorum.Voters {
 		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter) {
-			v.Away = append(v.Away, awayVoter{m.nameOf(state, p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
+			v.Away = append(v.Away, awayVoter{known.NameOf(p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
 		}
 	}
 	b, _ := m.Beats.Last(v.Quorum.Leader)
@@ -209,18 +218,33 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	return v.why()
 }
 
-// nameOf returns what people call a voter. While no leader says what of the log is committed, all of it knows the names.
-func (m *Monitor) nameOf(state consensus.State, p plan.PeerID) string {
-	if state.Run == nil {
-		m.named.Do(func() {
-			var err error
-			if m.names, err = m.Consensus.Logged(); err != nil {
-				m.Log.Debug("names of the voters", "cause", err)
-			}
-		})
-		state = m.names
+// logged returns the state by all of the log of a node that has come back and not heard yet what of it is committed, else the state.
+func (m *Monitor) logged(state consensus.State) consensus.State {
+	m.mu.Lock()
+	returns := m.phase == phaseJoining || m.phase == phaseProfiling
+	m.mu.Unlock()
+	if !returns {
+		return state
 	}
-	return state.NameOf(p)
+	m.reads.Do(func() {
+		var err error
+		if m.known, err = m.Consensus.Logged(); err != nil {
+			m.Log.Debug("the log up to its end", "cause", err)
+		}
+	})
+	if m.known.Run == nil {
+		return state
+	}
+	return m.known
+}
+
+// StoppedText says whom a stopped run waits for.
+func StoppedText(state consensus.State) string {
+	var owners []string
+	for _, p := range state.ActiveOwners() {
+		owners = append(owners, state.NameOf(p))
+	}
+	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there), or by itself once that node is known to be gone", strings.Join(owners, " or "))
 }
 
 // ShowWaiting publishes why nothing moves, once, after that has been so for showAfter.

@@ -38,6 +38,15 @@ func TestWhyNothingMoves(t *testing.T) {
 			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying /a, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
 		},
 		{
+			"the owner of a stopped run is away",
+			waitView{
+				Quorum: consensus.Quorum{Voters: []plan.PeerID{"b"}}, Leaderless: 2 * electionTime, Away: away[:1], Checkpoint: 50, Dir: "/run/7",
+				Stopped: "the run was stopped: it goes on when its owner, b, resumes it",
+			},
+			"the run was stopped: it goes on when its owner, b, resumes it. Now 0 of the run's 1 voters up, 1 must be (silent: b since 14:03). " +
+				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good: `pnode recover --dir /run/7`, from 14:14 on",
+		},
+		{
 			"another goes on",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Apart: "c", Dir: "/run/7"},
 			"c was recovered without this node and goes on with the run. `pnode recover --dir /run/7` has this node follow it; what it has done since then does not count any more",

@@ -100,10 +100,12 @@ func (y *Recoverer) settle(conf *raft.Config) error {
 	return n.lineage.put(l)
 }
 
-// Logged returns the state here or, where no leader has said yet what of the log is committed, the state by all of the log.
+// Logged returns the state here or, where no leader says what of the log is committed, the state by all of the log.
 func (y *Recoverer) Logged() (State, error) {
 	n := y.node
-	if s := n.State(); s.Run != nil {
+	leader, _, _ := n.Leader()
+	_, end := y.end()
+	if s := n.State(); s.Run != nil && (leader != "" || n.engine.Load().raft.AppliedIndex() >= end) {
 		return s, nil
 	}
 	replayed := &machine{author: n.author, changed: func() {}, failed: func(error) {}}
