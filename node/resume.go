@@ -141,7 +141,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 				return err
 			} // refused or taken: the state here follows
 		default:
-			if notice := monitor.StoppedText(state); notice != told {
+			if notice := monitor.StoppedText(state) + ", or by itself once that node is known to be gone"; notice != told {
 				told = notice
 				n.out.Notice(notice)
 			}

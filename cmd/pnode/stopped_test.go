@@ -45,11 +45,10 @@ func TestAStoppedRunWaitsForItsOwner(t *testing.T) {
 		p.finish(0)
 	}
 	var back []*process
-	for _, dir := range dirs[1:] {
-		back = append(back, start(t, "join", "--dir", dir, "--emulate", device))
-	}
-	for _, p := range back {
+	for _, dir := range dirs[1:] { // one after the other: two may be a majority, and know soon that the owner's node is gone
+		p := start(t, "join", "--dir", dir, "--emulate", device)
 		p.stderr.await(t, "the run was stopped: it goes on when its owner, desk, resumes it")
+		back = append(back, p)
 	}
 	again := start(t, "train", "--resume", "--dir", dirs[0], "--json", "--emulate", device)
 	again.until(owner.last.Step + 1)

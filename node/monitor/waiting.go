@@ -244,7 +244,7 @@ func StoppedText(state consensus.State) string {
 	for _, p := range state.ActiveOwners() {
 		owners = append(owners, state.NameOf(p))
 	}
-	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there), or by itself once that node is known to be gone", strings.Join(owners, " or "))
+	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there)", strings.Join(owners, " or "))
 }
 
 // ShowWaiting publishes why nothing moves, once, after that has been so for showAfter.
