@@ -162,20 +162,22 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 // VerifyFiles compares the files of a stopped node's folder beside its store with their checksums, and changes nothing. It returns the
 // names of these files, and for each one that is damaged its path, what is wrong with it, and what helps.
 func VerifyFiles(dir string) (compared, damaged []string) {
+	filled := func([]byte) error { return nil } // the node makes these again
 	const anew = "enter the run anew with `pnode join INVITE` and another folder for --dir"
 	for _, f := range []struct {
 		name   string
 		needed bool
+		check  func(data []byte) error
 		remedy string // where both copies are damaged
 	}{
-		{admission.IdentityFile, true, "bring it back from a backup, or " + anew},
-		{admission.OwnerFile, false, "bring it back from a backup: nobody else has the owner's key"},
-		{config.MembershipFile, true, "bring it back from a backup, or " + anew},
-		{runFile, hasTrained(dir), runRemedy},
-		{epochFile, false, "the node writes it again at its next start, by this machine's clock"},
-		{monitor.LossesFile, false, "the node asks the others for the curve when it runs"},
+		{admission.IdentityFile, true, admission.CheckKey, "bring it back from a backup, or " + anew},
+		{admission.OwnerFile, false, admission.CheckKey, "bring it back from a backup: nobody else has the owner's key, without which this node makes no invites"},
+		{config.MembershipFile, true, func(data []byte) error { _, err := parseMembership(data); return err }, "bring it back from a backup, or " + anew},
+		{runFile, hasTrained(dir), func(data []byte) error { return strict.Decode(data, new(plan.RunSpec)) }, runRemedy},
+		{epochFile, false, filled, "the node writes it again at its next start, by this machine's clock"},
+		{monitor.LossesFile, false, filled, "the node asks the others for the curve when it runs"},
 	} {
-		wrong, err := twofold.Verify(dir, f.name, maxRunBytes)
+		wrong, err := twofold.Verify(dir, f.name, maxRunBytes, f.check)
 		if err == nil || f.needed {
 			compared = append(compared, f.name)
 		}
@@ -316,18 +318,35 @@ func StoredState(dir string, step plan.Step) (layers map[int][]plan.Hash, err er
 // ErrNoLedger says that a folder has no record of what was computed there.
 var ErrNoLedger = errors.New("node: no ledger")
 
+// ErrSameFolder says that a folder was named twice.
+var ErrSameFolder = errors.New("node: one folder counts as one node")
+
 // Audit compares the ledgers in the folders of a run's nodes, which may run. A folder of several local nodes stands
 // for all of them. The report says what is wrong; an error that there is nothing to report on.
 func Audit(dirs []string) (ledger.Report, error) {
 	var nodes []ledger.Node
 	var size ledger.Size
 	var lost error // of a folder without the specification, which all of a run have
+	var seen []os.FileInfo
 	for _, named := range dirs {
 		each := config.NodeDirs(named)
 		if len(each) == 0 || config.Belongs(named) {
 			each = []string{named}
 		}
 		for _, dir := range each {
+			folder, err := os.Stat(dir)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return ledger.Report{}, fmt.Errorf("%w in %s: there is no such folder; name the folders of the run's nodes that are there", ErrNoLedger, dir)
+			case err != nil:
+				return ledger.Report{}, fmt.Errorf("node: audit: %w", err)
+			case !folder.IsDir():
+				return ledger.Report{}, fmt.Errorf("%w: %s is a file: name the folder of a node", ErrNoLedger, dir)
+			}
+			if i := slices.IndexFunc(seen, func(other os.FileInfo) bool { return os.SameFile(other, folder) }); i >= 0 {
+				return ledger.Report{}, fmt.Errorf("%w: %s is the folder %s again: name each node's folder once", ErrSameFolder, dir, nodes[i].Dir)
+			}
+			seen = append(seen, folder)
 			n, err := readLedger(dir)
 			if err != nil {
 				return ledger.Report{}, err

@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/ledger"
 	"pnode/planner/plan"
@@ -78,10 +81,12 @@ func TestVerifyFiles(t *testing.T) {
 	if err := record.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{admission.IdentityFile, admission.OwnerFile, config.MembershipFile, runFile, epochFile} {
-		if err := twofold.Write(dir, name, []byte(name)); err != nil {
-			t.Fatal(err)
-		}
+	identity, noIdentity := admission.LoadIdentity(dir)
+	owner, noOwner := admission.CreateOwner(dir)
+	capability, refused := owner.Capability("r", identity, ownMembership, time.Now())
+	member := membership{Run: "r", OwnerKey: owner.PublicKey(), Capability: capability}
+	if err := errors.Join(noIdentity, noOwner, refused, member.save(dir), saveRun(dir, plan.RunSpec{}), twofold.Write(dir, epochFile, []byte("7"))); err != nil {
+		t.Fatal(err)
 	}
 	if compared, damaged := VerifyFiles(dir); len(compared) != 6 || len(damaged) != 0 {
 		t.Fatalf("compared %q, damaged: %q", compared, damaged)
@@ -131,6 +136,52 @@ func TestVerifyFiles(t *testing.T) {
 	}
 }
 
+// TestVerifyReadsKeys: a key of which both copies lost text and checksum is damaged, and said to be.
+func TestVerifyReadsKeys(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := admission.CreateOwner(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "hello"} {
+		for _, suffix := range []string{"", ".copy"} {
+			if err := os.WriteFile(filepath.Join(dir, admission.OwnerFile+suffix), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, damaged := VerifyFiles(dir)
+		if of := slices.DeleteFunc(damaged, func(d string) bool { return !strings.Contains(d, admission.OwnerFile) }); len(of) != 2 || !strings.Contains(of[0], "bring it back from a backup") {
+			t.Errorf("%q in both: %q", text, damaged)
+		}
+	}
+}
+
+// TestAuditCountsAFolderOnce: whatever path leads to it. A folder that is not there is no node that never learned a plan.
+func TestAuditCountsAFolderOnce(t *testing.T) {
+	root := t.TempDir()
+	dir, link, file := filepath.Join(root, "a"), filepath.Join(root, "link"), filepath.Join(root, "file")
+	record := ledger.New(dir, ledger.Head{Run: "r", Peer: "a"}, slog.New(slog.DiscardHandler))
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, link), os.WriteFile(file, nil, 0o600), saveRun(dir, plan.RunSpec{})); err != nil {
+		t.Fatal(err)
+	}
+	record.Plan(plan.Plan{Run: "r", Generation: 1}, nil)
+	if err := record.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Audit([]string{dir}); err != nil || len(report.Nodes) != 1 {
+		t.Fatalf("one folder: %v, %+v", err, report.Nodes)
+	}
+	for _, again := range []string{dir, dir + "/", link, filepath.Join(root, "..", filepath.Base(root), "a")} {
+		if _, err := Audit([]string{dir, again}); !errors.Is(err, ErrSameFolder) || !strings.Contains(err.Error(), again) {
+			t.Errorf("%s: %v", again, err)
+		}
+	}
+	for _, c := range [][2]string{{filepath.Join(root, "none"), "there is no such folder"}, {file, "is a file"}} {
+		if _, err := Audit([]string{dir, c[0]}); !errors.Is(err, ErrNoLedger) || !strings.Contains(err.Error(), c[0]) || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s: %v", c[0], err)
+		}
+	}
+}
+
 // TestWholeElsewhere: a member's folder without all layers says who has them, and how they come here while the run goes on.
 func TestWholeElsewhere(t *testing.T) {
 	for want, m := range map[string]membership{
@@ -150,6 +201,29 @@ func TestAFolderWithoutTheFinalModel(t *testing.T) {
 		if got := (membership{Finished: finished, OwnerNames: []string{"desk"}}).olderThanFinal(23, "/run"); (got != "") != told ||
 			told && got != "this is step 23, the newest that is whole here, of a run that was finished at step 30: desk, which keeps it whole, has the model: there `pnode export OUT`" {
 			t.Errorf("finished at %d: %q", finished, got)
+		}
+	}
+}
+
+// TestRecoverOfAStoppedNodeNamesOneRemedy: a plain start where it ended in good order, the recovery by itself where it was killed.
+func TestRecoverOfAStoppedNodeNamesOneRemedy(t *testing.T) {
+	for _, c := range []struct {
+		files     []string
+		want, not string
+	}{
+		{[]string{config.MembershipFile}, "pnode join --dir ", "--on-lost-majority"},
+		{[]string{config.MembershipFile, admission.OwnerFile}, "pnode train --resume --dir ", "--on-lost-majority"},
+		{[]string{config.MembershipFile, api.AddressFile}, "pnode train --resume --on-lost-majority recover-after=10m --dir ", "good order"},
+	} {
+		dir := t.TempDir()
+		for _, name := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := RecoverStopped(dir)
+		if !errors.Is(err, api.ErrNoNode) || strings.Count(err.Error(), "`pnode train")+strings.Count(err.Error(), "`pnode join") != 1 || !strings.Contains(err.Error(), c.want+dir) || strings.Contains(err.Error(), c.not) {
+			t.Errorf("%q: %v", c.files, err)
 		}
 	}
 }

@@ -98,10 +98,7 @@ func (e environment) listCheckpoints(ctx context.Context, dir string) error {
 	if err := progress.Checkpoints(e.stdout, list.Checkpoints, time.Now()); err != nil {
 		return err
 	}
-	if list.Damaged != "" {
-		return fmt.Errorf("%w: %s", progress.ErrDamaged, list.Damaged)
-	}
-	return nil
+	return progress.Listed(list)
 }
 
 // verifyCheckpoints reads every byte of a store that no node uses, and writes nothing.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
 )
@@ -43,7 +44,7 @@ A node that is not running is started and recovers the run by itself with
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := running(c, args)
 		if dir := c.Flag("dir").Value.String(); dir != "" && errors.Is(err, api.ErrNoNode) && config.Belongs(dir) {
-			err = fmt.Errorf("%w: start it with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`: it recovers the run once it has not heard of the others for 10 minutes", err, dir)
+			err = node.RecoverStopped(dir)
 		}
 		return err
 	}

@@ -221,6 +221,8 @@ type StoredCheckpoint struct {
 	// of them.
 	Holders []plan.PeerID `json:"holders"`
 	Copies  int           `json:"copies"`
+	// Here counts the layers of which this node has every chunk, whether it holds them for others or not.
+	Here int `json:"here"`
 }
 
 // CheckpointList are the checkpoints of a node, newest first.
@@ -228,6 +230,8 @@ type CheckpointList struct {
 	Checkpoints []StoredCheckpoint `json:"checkpoints"`
 	// Damaged says which could not be read; empty when all could.
 	Damaged string `json:"damaged,omitempty"`
+	// Index says what is damaged of the store's index, and what helps; empty for nothing. Checkpoints may be whole all the same.
+	Index string `json:"index,omitempty"`
 }
 
 // Data describes what the run trains on.

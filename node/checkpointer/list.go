@@ -6,6 +6,7 @@ import (
 
 	"pnode/checkpoint"
 	"pnode/node/api"
+	"pnode/planner/plan"
 )
 
 // List returns the checkpoints in a store, with what is damaged.
@@ -15,14 +16,15 @@ func List(store *checkpoint.Store) (api.CheckpointList, error) {
 	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
 	switch {
 	case errors.Is(err, checkpoint.ErrCorrupt):
-		list.Damaged = errors.Join(err, index).Error()
+		list.Damaged = err.Error()
 	case err != nil:
 		return list, err
-	case index != nil:
-		list.Damaged = index.Error()
+	}
+	if index != nil {
+		list.Index = index.Error()
 	}
 	for _, m := range manifests {
-		c := summarize(m)
+		c := summarize(m, store.HasChunk)
 		if c.Time, err = agesIn(store).of(ID{m.Step, m.Generation}); err != nil && index == nil {
 			return list, err
 		}
@@ -31,14 +33,17 @@ func List(store *checkpoint.Store) (api.CheckpointList, error) {
 	return list, nil
 }
 
-// summarize counts a checkpoint's copies as those of the layer with the fewest.
-func summarize(m checkpoint.Manifest) api.StoredCheckpoint {
+// summarize counts a checkpoint's copies as those of the layer with the fewest. has reports whether a chunk is in this store.
+func summarize(m checkpoint.Manifest, has func(plan.Hash) bool) api.StoredCheckpoint {
 	c := api.StoredCheckpoint{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers)}
 	for i, l := range m.Layers {
 		c.SizeBytes += l.SizeBytes
 		c.Holders = append(c.Holders, l.Holders...)
 		if i == 0 || len(l.Holders) < c.Copies {
 			c.Copies = len(l.Holders)
+		}
+		if !slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool { return !has(h) }) {
+			c.Here++
 		}
 	}
 	slices.Sort(c.Holders)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"pnode/swarm/twofold"
@@ -102,6 +103,18 @@ func Belongs(dir string) bool { return twofold.Exists(dir, MembershipFile) }
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// WayBack is the command that starts the node in dir again: an owner's node resumes the run, a member joins it, and one of a
+// run of local nodes comes back with all of them.
+func WayBack(dir string, owner bool) string {
+	if run := filepath.Dir(dir); strings.HasPrefix(filepath.Base(dir), "node-") && exists(filepath.Join(run, RunFile)) {
+		return "pnode train --resume --dir " + run
+	}
+	if owner {
+		return "pnode train --resume --dir " + dir
+	}
+	return "pnode join --dir " + dir
 }
 
 // LocalNodes returns how many local nodes the run in dir has, 0 for the run of one node.

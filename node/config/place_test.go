@@ -136,3 +136,26 @@ func TestLocalNodesCountsToTheLast(t *testing.T) {
 		t.Errorf("got %d local nodes in an empty folder", got)
 	}
 }
+
+// TestTheWayBackIsTheNodes: whoever pastes what a node ended with starts that node, or its whole run of local nodes.
+func TestTheWayBackIsTheNodes(t *testing.T) {
+	run := t.TempDir()
+	if err := os.WriteFile(filepath.Join(run, RunFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alone := filepath.Join(t.TempDir(), "node-1")
+	for _, c := range []struct {
+		dir   string
+		owner bool
+		want  string
+	}{
+		{"/data/run7", true, "pnode train --resume --dir /data/run7"},
+		{"/data/run7", false, "pnode join --dir /data/run7"},
+		{NodeDir(run, 1), false, "pnode train --resume --dir " + run},
+		{alone, false, "pnode join --dir " + alone},
+	} {
+		if got := WayBack(c.dir, c.owner); got != c.want {
+			t.Errorf("%s: %q, want %q", c.dir, got, c.want)
+		}
+	}
+}

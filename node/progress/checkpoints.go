@@ -15,8 +15,21 @@ import (
 // ErrDamaged: a store does not hold what it should, or not as it was written.
 var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node needs a node that holds a copy")
 
-// ErrIndexDamaged: a store's checkpoints are whole, but what its node needs to go on is not.
-var ErrIndexDamaged = errors.New("the checkpoints are whole, the index is not")
+// ErrIndexDamaged: what a store's node needs to go on is not whole, whatever its checkpoints are.
+var ErrIndexDamaged = errors.New("the index of the checkpoints is damaged")
+
+// Listed returns what is damaged of a store that was listed, nil for nothing. No byte of a chunk was compared.
+func Listed(list api.CheckpointList) error {
+	switch {
+	case list.Damaged != "" && list.Index != "":
+		return fmt.Errorf("%w: %s; %s", ErrDamaged, list.Damaged, list.Index)
+	case list.Damaged != "":
+		return fmt.Errorf("%w: %s", ErrDamaged, list.Damaged)
+	case list.Index != "":
+		return fmt.Errorf("%w: %s", ErrIndexDamaged, list.Index)
+	}
+	return nil
+}
 
 // Checkpoints writes a table; now dates their age where it is known.
 func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error {
@@ -25,7 +38,7 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 		return err
 	}
 	return table(w, func(p printer) {
-		p.f("STEP\tGENERATION\tLAYERS\tSIZE\tAGE\tHELD BY\n")
+		p.f("STEP\tGENERATION\tLAYERS\tSIZE\tAGE\tHERE\tHELD BY\n")
 		for _, c := range list {
 			age := "-"
 			if !c.Time.IsZero() {
@@ -33,9 +46,13 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 			}
 			heldBy := plan.Count(len(c.Holders), "node")
 			if len(c.Holders) > 1 {
-				heldBy += fmt.Sprintf(", each layer by %d", c.Copies)
+				heldBy += fmt.Sprintf(", each layer by at least %d", c.Copies)
 			}
-			p.f("%d\t%d\t%d\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, heldBy)
+			here := "whole"
+			if c.Here < c.Layers {
+				here = fmt.Sprintf("%d of %s", c.Here, plan.Count(c.Layers, "layer"))
+			}
+			p.f("%d\t%d\t%d\t%s\t%s\t%s\t%s\n", c.Step, c.Generation, c.Layers, size(c.SizeBytes), age, here, heldBy)
 		}
 	})
 }
@@ -83,7 +100,7 @@ func Verified(w io.Writer, r checkpoint.Report) error {
 	case !r.Whole():
 		err = ErrDamaged
 	case r.Index != nil:
-		err = fmt.Errorf("%w: %s", ErrIndexDamaged, oneLine(r.Index))
+		err = fmt.Errorf("%w, the checkpoints are whole: %s", ErrIndexDamaged, oneLine(r.Index))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -309,7 +310,7 @@ func TestCheckpointTables(t *testing.T) {
 	err := errors.Join(
 		Checkpoints(&b, nil, now),
 		Checkpoints(&b, []api.StoredCheckpoint{
-			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []plan.PeerID{"a", "b", "c"}, Copies: 2},
+			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []plan.PeerID{"a", "b", "c"}, Copies: 2, Here: 6},
 			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []plan.PeerID{"a"}, Copies: 1},
 		}, now),
 		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
@@ -333,4 +334,21 @@ func TestCheckpointTables(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	golden(t, "checkpoints.txt", b.Bytes())
+}
+
+// TestLsAndVerifyAgreeOnTheIndex: an index that is damaged damages no checkpoint, whichever command looks.
+func TestLsAndVerifyAgreeOnTheIndex(t *testing.T) {
+	index := errors.New("both files of the journal are damaged")
+	listed, verified := Listed(api.CheckpointList{Index: index.Error()}), Verified(io.Discard, checkpoint.Report{Index: index})
+	for name, err := range map[string]error{"ls": listed, "verify": verified} {
+		if !errors.Is(err, ErrIndexDamaged) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), index.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := Listed(api.CheckpointList{Damaged: "step 2", Index: index.Error()}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "step 2") {
+		t.Errorf("both: %v", err)
+	}
+	if err := Listed(api.CheckpointList{}); err != nil {
+		t.Error(err)
+	}
 }

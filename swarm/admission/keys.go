@@ -117,6 +117,12 @@ func loadKey(dir, name string) (ed25519.PrivateKey, error) {
 	return key, err
 }
 
+// CheckKey returns what is wrong with the text of a key's file.
+func CheckKey(text []byte) error {
+	_, err := parseKey(text)
+	return err
+}
+
 func parseKey(text []byte) (ed25519.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 		{good[1:], "-", "first; copy; "},
 	} {
 		dir, got := lay(t, tt.first, tt.second), ""
-		damaged, err := Verify(dir, name, 100)
+		damaged, err := Verify(dir, name, 100, func([]byte) error { return nil })
 		for _, d := range damaged {
 			if got += map[bool]string{true: "first", false: "copy"}[d.Path == filepath.Join(dir, name)]; d.Copied {
 				got += " copied"
@@ -65,7 +65,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%q was changed", tt.first)
 		}
 	}
-	if _, err := Verify(t.TempDir(), name, 100); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Verify(t.TempDir(), name, 100, func([]byte) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -184,5 +184,32 @@ func TestEveryFlipAndCut(t *testing.T) {
 	}
 	if _, err := Read(dir, name, 50, parse); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("both flipped: %v", err)
+	}
+}
+
+// TestVerifyReadsWhatHasNoChecksum: copies that are alike, and that lost their checksums, are damaged where they say nothing.
+func TestVerifyReadsWhatHasNoChecksum(t *testing.T) {
+	check := func(data []byte) error {
+		if string(data) != "a key" {
+			return errors.New("not a key")
+		}
+		return nil
+	}
+	for text, want := range map[string]string{"a key": "", "hello": "not a key", "": "it is empty"} {
+		dir := t.TempDir()
+		for _, path := range []string{name, name + suffix} {
+			if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damaged, err := Verify(dir, name, 100, check)
+		if err != nil || (want == "") != (len(damaged) == 0) {
+			t.Errorf("%q: %v, %v", text, damaged, err)
+		}
+		for _, d := range damaged {
+			if d.Copied || !strings.Contains(d.Err.Error(), want) {
+				t.Errorf("%q: %v, want %q", text, d, want)
+			}
+		}
 	}
 }
