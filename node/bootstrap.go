@@ -31,9 +31,6 @@ type bootstrap struct {
 	ready func(ctx context.Context, state consensus.State) error
 }
 
-// errInterrupted ends a node that was cancelled before it took part.
-var errInterrupted = errors.New("node: interrupted before this node took part in the run; nothing is lost")
-
 // run takes part in the run until it is over, and closes the node. Cancelling ctx during the
 // bootstrap ends it; afterwards it asks to leave. A notice that this machine is taken away does the same.
 func (n *Node) run(ctx context.Context, b bootstrap) error {
@@ -56,7 +53,7 @@ func (n *Node) run(ctx context.Context, b bootstrap) error {
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrFinished):
 		n.log.Info("interrupted on the way in", "cause", err)
-		err = errInterrupted
+		err = ErrInterrupted
 	case err == nil:
 		stop := context.AfterFunc(asked, func() { n.requestLeave(noticeOf(asked)) })
 		defer stop()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -92,7 +93,12 @@ func (l *loop) serve(ctx context.Context, state consensus.State) (delivery, erro
 			return d, err
 		}
 		l.machine.to(Serving)
-		l.monitor.SetServing(l.servingText(state, d, begun, asked))
+		text := l.servingText(state, d, begun, asked)
+		l.monitor.SetServing(text)
+		if asked && text != l.exit.shown {
+			l.exit.shown = text
+			l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: text})
+		}
 		changed := l.raft.Changed()
 		state = l.raft.State() // members come back and go
 		select {

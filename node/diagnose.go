@@ -43,7 +43,7 @@ func CannotJoin(r diagnose.Report) error {
 func contactError(ctx context.Context, err error, addrs []string, log *slog.Logger) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
-		return admission.InWords(err)
+		return ErrInterrupted
 	case admission.IsRefusal(err):
 		return marked{err, ErrRefused}
 	}

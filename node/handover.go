@@ -52,6 +52,8 @@ func (h *handover) begin() {
 type drainView struct {
 	Why  string
 	Step plan.Step // that is handed over; 0 while it is not saved yet
+	// Steps: this node makes steps. Saving: it has made its last, which is not saved yet.
+	Steps, Saving bool
 	// Bytes of state that nobody else has; Done of them have gone to others.
 	Bytes, Done int64
 	BytesPerS   float64 // of what has gone, or else of the best line; 0 is not known
@@ -134,6 +136,9 @@ func (v drainView) tooLate(parting time.Duration) bool {
 	return v.Deadline && v.Bytes > v.Done && v.eta() > v.Left-parting
 }
 
+// settled reports whether others have all that this node has.
+func (v drainView) settled() bool { return v.Bytes == 0 || v.Step > 0 && v.Done >= v.Bytes }
+
 // text tells people how far the way out has come.
 func (v drainView) text() string {
 	left := ""
@@ -143,8 +148,12 @@ func (v drainView) text() string {
 	switch {
 	case v.Bytes == 0:
 		return fmt.Sprintf("leaving (%s): others have all that this node has%s", v.Why, left)
+	case v.Step == 0 && v.Steps:
+		return fmt.Sprintf("leaving (%s): the newest step ends and is saved, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
+	case v.Step == 0 && v.Saving:
+		return fmt.Sprintf("leaving (%s): the newest step is being saved, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
 	case v.Step == 0:
-		return fmt.Sprintf("leaving (%s): the step under way ends first, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
+		return fmt.Sprintf("leaving (%s): no step is under way here; %s go to others once a plan without this node follows%s", v.Why, megabytes(v.Bytes), left)
 	case v.Done >= v.Bytes:
 		return fmt.Sprintf("leaving (%s): the state of step %d is handed over, %s%s", v.Why, v.Step, megabytes(v.Bytes), left)
 	}

@@ -66,7 +66,7 @@ func TestHandover(t *testing.T) {
 		want   drainView
 		text   string
 	}{
-		{"a step is under way", running, nil, drainView{Bytes: own, BytesPerS: 1e6}, "leaving (SIGTERM): the step under way ends first, then 6.2 MB go to others; 20 s left"},
+		{"its state is its own", running, nil, drainView{Bytes: own, BytesPerS: 1e6}, "leaving (SIGTERM): no step is under way here; 6.2 MB go to others once a plan without this node follows; 20 s left"},
 		{"others have the same", twice, nil, drainView{BytesPerS: 1e6}, "leaving (SIGTERM): others have all that this node has; 20 s left"},
 		{"it is saved", saved, nil, drainView{Step: 23, Bytes: 12e6, BytesPerS: 1e6}, "leaving (SIGTERM): handing over the state of step 23, 0.0 of 12.0 MB; 20 s left"},
 		{"half has gone, some of it twice, and chunks of others", saved, []byte{0, 1, 1, 7}, drainView{Step: 23, Bytes: 12e6, Done: 6e6, BytesPerS: 3e6}, "leaving (SIGTERM): handing over the state of step 23, 6.0 of 12.0 MB at 3.0 MB/s, 2 s to go; 20 s left"},
@@ -83,6 +83,27 @@ func TestHandover(t *testing.T) {
 		got.Why, got.Deadline, got.Left = "SIGTERM", true, 20*time.Second
 		if text := got.text(); text != c.text {
 			t.Errorf("%s: %q, want %q", c.name, text, c.text)
+		}
+	}
+}
+
+// TestWhatALeavingNodeWaitsFor: no step is named as under way where none is.
+func TestWhatALeavingNodeWaitsFor(t *testing.T) {
+	for _, c := range []struct {
+		view    drainView
+		text    string
+		settled bool
+	}{
+		{drainView{Bytes: 6e6, Steps: true}, "leaving (Ctrl-C): the newest step ends and is saved, then 6.0 MB go to others", false},
+		{drainView{Bytes: 6e6, Saving: true}, "leaving (Ctrl-C): the newest step is being saved, then 6.0 MB go to others", false},
+		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB go to others once a plan without this node follows", false},
+		{drainView{Bytes: 6e6, Done: 1e6, Step: 3}, "leaving (Ctrl-C): handing over the state of step 3, 1.0 of 6.0 MB", false},
+		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
+		{drainView{Steps: true}, "leaving (Ctrl-C): others have all that this node has", true},
+	} {
+		c.view.Why = "Ctrl-C"
+		if text := c.view.text(); text != c.text || c.view.settled() != c.settled {
+			t.Errorf("%+v: %q, settled %v; want %q, %v", c.view, text, c.view.settled(), c.text, c.settled)
 		}
 	}
 }

@@ -29,11 +29,11 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 	kept, err := loadMembership(cfg.Dir)
 	switch {
 	case errors.Is(err, ErrNoRun) && target != "":
-		return enter(ctx, cfg, target, out)
+		return early(ctx, enter(ctx, cfg, target, out))
 	case err != nil:
 		return err
 	case target == "":
-		return resume(ctx, cfg, kept, nil, out)
+		return early(ctx, resume(ctx, cfg, kept, nil, out))
 	}
 	invite, err := parseTarget(target)
 	if err == nil && !invite.For(admission.Run{ID: kept.Run, OwnerKey: kept.OwnerKey}) {
@@ -45,7 +45,7 @@ func Join(ctx context.Context, cfg config.Config, target string, out Output) err
 	if err := kept.renew(ctx, cfg, invite, out); err != nil {
 		return err
 	}
-	return resume(ctx, cfg, kept, invite.Addrs, out)
+	return early(ctx, resume(ctx, cfg, kept, invite.Addrs, out))
 }
 
 // renew takes the capability of an invite in place of the folder's own, if the contact says that the invite is open and

@@ -1,8 +1,11 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -67,5 +70,27 @@ func TestMembershipsAreRenewed(t *testing.T) {
 		if got := better(tt.offered, tt.own, now); got != tt.want {
 			t.Errorf("%s: renewed: %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// TestAnInterruptBeforeTakingPartIsNoFailure: whatever the start was doing, nothing is lost and the sentence says that.
+func TestAnInterruptBeforeTakingPartIsNoFailure(t *testing.T) {
+	asked, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, err := range map[string]error{
+		"its text was read":   early(asked, fmt.Errorf("dataset: read: %w", context.Canceled)),
+		"a contact was tried": contactError(asked, errors.New("dial"), nil, slog.New(slog.DiscardHandler)),
+	} {
+		if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, err := range []error{nil, ErrFinished, os.ErrPermission} {
+		if got := early(asked, err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	if err := early(t.Context(), context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody interrupted: %v", err)
 	}
 }

@@ -81,6 +81,7 @@ func (l *loop) drain(now time.Time) drainView {
 	}
 	v := l.handover.view(state, l.self, float64(line), now)
 	v.Why, v.Deadline, v.Left = l.exit.notice.Why, !l.exit.notice.At.IsZero(), l.exit.notice.At.Sub(now)
+	v.Steps, v.Saving = l.generation != nil && !l.loading, l.completed
 	if v.Done > l.exit.done {
 		l.exit.done, l.exit.moved = v.Done, now
 	}
@@ -94,18 +95,20 @@ func (l *loop) showDrain(now time.Time) {
 		return
 	}
 	var text string
+	settled := false
 	switch {
 	case othersActive(state, l.self):
-		text = l.drain(now).text()
+		v := l.drain(now)
+		text, settled = v.text(), v.settled()
 	case l.exit.since.IsZero() || now.Sub(l.exit.since) < quickStop:
 		return
 	default:
 		b, _ := l.heartbeats.Last(l.self)
-		text = stopText(l.exit.notice.Why, l.monitor.NewestStep(), l.generation != nil, time.Duration(b.StepNanos))
+		text = stopText(l.exit.notice.Why, l.monitor.NewestStep(), l.generation != nil && !l.loading, time.Duration(b.StepNanos))
 	}
 	if text != l.exit.shown {
 		l.exit.shown = text
-		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text})
+		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text, Settled: settled})
 	}
 }
 
@@ -119,7 +122,7 @@ func stopText(why string, newest plan.Step, running bool, took time.Duration) st
 	if took > 0 {
 		long = fmt.Sprintf(" (one takes %.1f s)", took.Seconds())
 	}
-	return fmt.Sprintf("stopping (%s): the step under way%s ends first, then the newest is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, long, leaveTimeout.Minutes())
+	return fmt.Sprintf("stopping (%s): the newest step%s ends and is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, long, leaveTimeout.Minutes())
 }
 
 // giveUp ends the way out though not all is handed over: the others go on without it.
@@ -271,8 +274,8 @@ func (l *loop) farewell(ctx context.Context, state consensus.State) error {
 		return nil
 	}
 	l.monitor.Publish(api.Event{
-		Kind: api.KindDone, Generation: state.Plan.Generation, Step: l.monitor.NewestStep(),
-		Message: "left the run, which goes on without this node",
+		Kind: api.KindDone, Generation: state.Plan.Generation, Step: l.monitor.NewestStep(), Settled: true,
+		Message: fmt.Sprintf("left the run, which goes on without this node; come back with `%s`", config.WayBack(l.dir, state.Owner(l.self))),
 	})
 	return nil
 }

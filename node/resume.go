@@ -242,13 +242,5 @@ func (n lonely) explain(state consensus.State, now time.Time) error {
 		}
 	}
 	return fmt.Errorf("%w: %w: %s (last heard: %s).%s If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model. Else start them again, and then this one: `%s`. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, errUnreachablePeers, why, strings.Join(heard, ", "), model, n.membership.Run, n.returnCommand(state), n.dir)
-}
-
-// returnCommand starts this node again.
-func (n lonely) returnCommand(state consensus.State) string {
-	if state.Owner(n.self) {
-		return "pnode train --resume --dir " + n.dir
-	}
-	return "pnode join --dir " + n.dir
+		ErrUnreachable, errUnreachablePeers, why, strings.Join(heard, ", "), model, n.membership.Run, config.WayBack(n.dir, state.Owner(n.self)), n.dir)
 }

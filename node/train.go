@@ -27,6 +27,8 @@ const ownMembership = 10 * 365 * 24 * time.Hour
 var (
 	// ErrFinished says that there is nothing left to train.
 	ErrFinished = errors.New("node: the run is finished")
+	// ErrInterrupted ends a node that was asked to end before it took part.
+	ErrInterrupted = errors.New("node: interrupted before this node took part in the run; nothing is lost")
 	// ErrUnreachable says that no member let this node in, or that no majority is up.
 	ErrUnreachable = errors.New("node: cannot reach the run")
 	// ErrBadInvite marks what is neither an invite nor an address.
@@ -54,6 +56,14 @@ func (e finishedError) Error() string {
 
 func (finishedError) Unwrap() error { return ErrFinished }
 
+// early returns ErrInterrupted in place of what an interrupt made of a node's start.
+func early(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return ErrInterrupted
+	}
+	return err
+}
+
 // Train begins a run in cfg.Dir, or resumes the one that is there, and takes part until it
 // ends. Cancelling ctx leaves it in good order: with other nodes by handing over, alone by
 // a checkpoint.
@@ -66,11 +76,11 @@ func Train(ctx context.Context, cfg config.Config, out Output) error {
 	case err == nil && !cfg.Resume:
 		return fmt.Errorf("node: %s already holds run %s: go on with it by --resume, or choose another --dir", cfg.Dir, kept.Run)
 	case errors.Is(err, ErrNoRun) && !cfg.Resume:
-		return found(ctx, cfg, out)
+		return early(ctx, found(ctx, cfg, out))
 	case err != nil:
 		return err
 	}
-	return resume(ctx, cfg, kept, nil, out)
+	return early(ctx, resume(ctx, cfg, kept, nil, out))
 }
 
 func makeDir(dir string) error {

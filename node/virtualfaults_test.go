@@ -138,7 +138,7 @@ func playFaults(f *fleet, seed uint64, nodes int) {
 		}
 	}
 	// A member may be killed, or asked to leave, on its way in.
-	fine := []error{nil, errKilled, errInterrupted, ErrFinished, ErrUnreachable}
+	fine := []error{nil, errKilled, ErrInterrupted, ErrFinished, ErrUnreachable}
 	for i, err := range f.untilEnded(time.Hour) {
 		if !slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 			f.Errorf("node %d: %v", i, err)

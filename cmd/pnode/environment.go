@@ -45,6 +45,7 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 // output returns the sinks of a node: events, notices and log go to w.
 func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
 	e.interrupts.grace.Store(int64(cfg.Grace))
+	e.interrupts.starts()
 	return node.Output{
 		Probe: e.probe,
 		Events: func(event api.Event) {

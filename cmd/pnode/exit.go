@@ -55,6 +55,7 @@ var exitCodes = []struct {
 	{config.ErrInvalid, exitUsage},
 	{config.ErrNoRun, exitUsage}, // what a command needs and is not there
 	{node.ErrNoLedger, exitUsage},
+	{node.ErrSameFolder, exitUsage},
 	{node.ErrNoRun, exitUsage},
 	{weights.ErrNoModel, exitUsage},
 	{devices.ErrUnknown, exitUsage},
@@ -87,7 +88,7 @@ var exitCodes = []struct {
 }
 
 func exitCode(err error) int {
-	if err == nil {
+	if err == nil || solely(err, node.ErrInterrupted) {
 		return exitOK
 	}
 	if usage := (usageError{}); errors.As(err, &usage) {
@@ -102,6 +103,14 @@ func exitCode(err error) int {
 		}
 	}
 	return exitFailure
+}
+
+// solely reports whether an error is the target and no other one beside it.
+func solely(err, target error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) == 1 {
+		return solely(joined.Unwrap()[0], target)
+	}
+	return err == target
 }
 
 // usageError marks an error in the command line itself.
@@ -188,16 +197,19 @@ func exitCodesTopic() *cobra.Command {
 		Short: "What the exit codes mean",
 		Long: fmt.Sprintf(`Exit codes of pnode:
 
-  %3d  done; also a run that was interrupted once and left a checkpoint
+  %3d  done; also a node that was interrupted and gave nothing up: it left a checkpoint, or had not
+       begun, or had only stayed for the others
   %3d  it failed; the last line of standard error says why
   %3d  bad input: the command line, or a file, model or invite that it names, cannot be read or
        asks for the impossible; or a run, model or file that the command needs is not there
   %3d  no node answered, or it refused: the invite is expired or used up, or too few
        members of the run are up
   %3d  nothing to do: the run is finished already
-  %3d  left the run before the others had all that this node had: in the time that there was, or
-       since too few voters answer; the last line of standard error says what they go on from
-  %3d  interrupted twice: ended at once; steps after the last checkpoint will be repeated`,
+  %3d  left the run before the others had all that this node had: in the time that there was, since
+       too few voters answer, or interrupted twice in a finished run; the last line of standard
+       error says what they go on from, or what helps
+  %3d  interrupted twice before the newest state was safe: ended at once; the last line of standard
+       error says what is given up, such as steps after the last checkpoint, which are made again`,
 			exitOK, exitFailure, exitUsage, exitUnreachable, exitFinished, exitNotHanded, exitInterrupted),
 	}
 }

@@ -45,7 +45,12 @@ func TestExitCode(t *testing.T) {
 			}
 		}
 	}
-	if exitCode(nil) != exitOK {
-		t.Error("no error is no success")
+	for _, fine := range []error{nil, node.ErrInterrupted, errors.Join(node.ErrInterrupted, nil)} {
+		if exitCode(fine) != exitOK {
+			t.Errorf("%v: no success", fine)
+		}
+	}
+	if exitCode(errors.Join(node.ErrInterrupted, other)) != exitFailure {
+		t.Error("a node that was interrupted and could not close its folder has not failed")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/notice"
 )
@@ -24,7 +25,9 @@ type interrupts struct {
 
 	mu    sync.Mutex // guards what follows
 	kill  func()     // what to do before the end, if anything
-	drain *api.Event // how far this node's way out has come, nil before it has begun
+	phase node.Phase // of the node that this process runs; empty for none
+	begun bool       // it has seen a plan
+	end   *api.Event // the newest word on its end, nil before there is one
 }
 
 // beforeExit sets a function to call at a second interrupt, before the process ends.
@@ -34,14 +37,67 @@ func (i *interrupts) beforeExit(kill func()) {
 	i.kill = kill
 }
 
-// follow notes how far the way out has come, for who is interrupted twice.
+// follow notes how far the node has come, for who interrupts it.
 func (i *interrupts) follow(e api.Event) {
-	if e.Kind != api.KindDrain {
-		return
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.drain = &e
+	switch e.Kind {
+	case api.KindState:
+		i.phase = node.Phase(e.Message)
+	case api.KindPlan:
+		i.begun = true
+	case api.KindDrain, api.KindDone:
+		i.end = &e
+	}
+}
+
+// starts notes that this process runs a node, which has not seen a plan yet.
+func (i *interrupts) starts() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.phase = node.Joining
+}
+
+// first says what a first interrupt does.
+func (i *interrupts) first() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.end != nil && i.end.Kind == api.KindDone:
+		return "this node is done, and stays while the others need it"
+	case i.phase == node.Serving:
+		return "the run is finished; stopping once others have what this node has"
+	case i.phase != "" && !i.begun, !i.saves.Load():
+		return "stopping"
+	}
+	return "stopping with a checkpoint"
+}
+
+// second says what a second interrupt gives up, and with which code the process ends.
+func (i *interrupts) second() (text string, code int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch e := i.end; {
+	case e != nil && e.Settled && e.Kind == api.KindDone:
+		return "Nothing is given up: this node only stayed for the others", exitOK
+	case e != nil && e.Settled:
+		return "Nothing is given up: others have all that this node has", exitOK
+	case e != nil && i.phase == node.Serving:
+		return fmt.Sprintf("Nothing is lost, but not done yet: %s. Start this node again in its folder to go on with that", e.Message), exitNotHanded
+	case e != nil && e.Kind == api.KindDone:
+		return e.Message, exitFailure
+	case e != nil:
+		from := fmt.Sprintf("the checkpoint of step %d", e.Step)
+		if e.Step == 0 {
+			from = "its start"
+		}
+		return fmt.Sprintf("Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, %s at the oldest", e.Message, from), exitInterrupted
+	case i.phase != "" && !i.begun:
+		return "Nothing is given up: this node had made no step", exitOK
+	case i.saves.Load():
+		return "Given up: the checkpoint that was to be made now. Steps since the newest one are made again, unless other nodes have them", exitInterrupted
+	}
+	return "", exitInterrupted
 }
 
 // notice returns why a signal ends this process, and when at the latest.
@@ -61,11 +117,7 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	watching.Go(func() {
 		select {
 		case s := <-signals:
-			how := "stopping"
-			if i.saves.Load() {
-				how += " with a checkpoint"
-			}
-			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", how)
+			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", i.first())
 			why := i.notice(s)
 			cancel(&why)
 		case <-over:
@@ -73,19 +125,17 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 		}
 		select {
 		case <-signals:
-			i.mu.Lock()
-			kill, drain := i.kill, i.drain
-			i.mu.Unlock()
-			switch {
-			case drain != nil:
-				fmt.Fprintf(stderr, "\npnode: ending at once. Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step %d at the oldest\n", drain.Message, drain.Step)
-			case i.saves.Load():
-				fmt.Fprint(stderr, "\npnode: ending at once. Given up: the checkpoint that was to be made now. Steps since the newest one are made again, unless other nodes have them\n")
+			text, code := i.second()
+			if text != "" {
+				fmt.Fprintf(stderr, "\npnode: ending at once. %s\n", text)
 			}
+			i.mu.Lock()
+			kill := i.kill
+			i.mu.Unlock()
 			if kill != nil {
 				kill()
 			}
-			i.exit(exitInterrupted)
+			i.exit(code)
 		case <-over:
 		}
 	})

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/notice"
 )
@@ -72,6 +74,46 @@ func TestWhatASecondInterruptGivesUp(t *testing.T) {
 		}
 	}
 	<-exited
+}
+
+// TestWhatInterruptsSayByTheNodesWay: what ends at once gives up what the node has not done, and nothing else.
+func TestWhatInterruptsSayByTheNodesWay(t *testing.T) {
+	state := func(p node.Phase) api.Event { return api.Event{Kind: api.KindState, Message: string(p)} }
+	begun := []api.Event{state(node.Profiling), state(node.Waiting), {Kind: api.KindPlan}, state(node.Training)}
+	drain := api.Event{Kind: api.KindDrain, Step: 20, Message: "12.0 of 40.0 MB"}
+	atStart, nothing := api.Event{Kind: api.KindDrain, Message: "saving"}, api.Event{Kind: api.KindDrain, Message: "all", Settled: true}
+	done := api.Event{Kind: api.KindDone, Message: "finished at step 30", Settled: true}
+	diverged := api.Event{Kind: api.KindDone, Message: "stopped since it diverged"}
+	for _, c := range []struct {
+		name          string
+		events        []api.Event
+		first, second string
+		code          int
+	}{
+		{"nobody is reached yet", nil, "stopping", "Nothing is given up: this node had made no step", exitOK},
+		{"a member that waits for others", begun[:2], "stopping", "Nothing is given up: this node had made no step", exitOK},
+		{"steps are made", begun, "stopping with a checkpoint", "Given up: the checkpoint that was to be made now", exitInterrupted},
+		{"a part goes to others", append(slices.Clone(begun), drain), "stopping with a checkpoint", "Given up: 12.0 of 40.0 MB. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step 20 at the oldest", exitInterrupted},
+		{"before the first checkpoint", append(slices.Clone(begun), atStart), "stopping with a checkpoint", "the newest state that is kept, its start at the oldest", exitInterrupted},
+		{"others have all", append(slices.Clone(begun), nothing), "stopping with a checkpoint", "Nothing is given up: others have all", exitOK},
+		{"the finished model is awaited", append(slices.Clone(begun), state(node.Serving), drain), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: 12.0 of 40.0 MB. Start this node again", exitNotHanded},
+		{"it is over, others are waited for", append(slices.Clone(begun), drain, state(node.Stopped), done), "this node is done, and stays while the others need it", "Nothing is given up: this node only stayed for the others", exitOK},
+		{"it has diverged", append(slices.Clone(begun), state(node.Stopped), diverged), "this node is done", "stopped since it diverged", exitFailure},
+	} {
+		i := &interrupts{}
+		i.saves.Store(true)
+		i.starts()
+		for _, e := range c.events {
+			i.follow(e)
+		}
+		text, code := i.second()
+		if first := i.first(); !strings.HasPrefix(first, c.first) || c.first == "stopping" && first != c.first {
+			t.Errorf("%s: first %q, want %q", c.name, first, c.first)
+		}
+		if !strings.Contains(text, c.second) || code != c.code {
+			t.Errorf("%s: second %d %q, want %d %q", c.name, code, text, c.code, c.second)
+		}
+	}
 }
 
 // TestTheSystemsSignalsHaveATime: what the system kills has the time that --grace says, whoever presses Ctrl-C waits.

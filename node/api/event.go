@@ -27,7 +27,7 @@ const (
 	// KindDrain says in Message how far this node's way out of the run has come. Step is the newest checkpoint that the
 	// others can have without it.
 	KindDrain Kind = "drain"
-	// KindDone is the end of the run, with a summary in Message.
+	// KindDone is the end of the run, with a summary in Message. The node may stay a while for the others.
 	KindDone Kind = "done"
 	// KindModel says in Message where the finished model is, and how to use it.
 	KindModel Kind = "model"
@@ -64,6 +64,8 @@ type Event struct {
 	HeldOutF32 *float64 `json:"heldout_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	Message    string   `json:"message,omitempty"`
+	// Settled reports, with KindDrain and KindDone, that whoever ends the node at once gives nothing up.
+	Settled bool `json:"settled,omitempty"`
 	// Interruption is there with KindInterruption alone.
 	Interruption *Interruption `json:"interruption,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -56,6 +57,8 @@ func (m *Monitor) Done(state consensus.State) { m.Publish(m.doneEvent(state)) }
 func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	e := m.steps.finish()
 	e.Kind, e.Step, e.Steps = api.KindDone, state.Checkpoint.Step, state.Run.Train.Steps
+	_, diverged := state.Diverged()
+	e.Settled = !diverged
 	switch {
 	case state.Finished && m.Idle:
 		e.Message = fmt.Sprintf("finished at step %d; a device that computes nothing makes losses mean nothing", e.Step)
@@ -75,9 +78,9 @@ func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	case state.Finished:
 		e.Message = fmt.Sprintf("finished at step %d", e.Step)
 	case e.Step == 0:
-		e.Message = "stopped before the first checkpoint; begin again from step 0 with --resume"
+		e.Message = fmt.Sprintf("stopped before the first checkpoint; begin again from step 0 with `%s`", config.WayBack(m.Dir, state.Owner(m.Self)))
 	default:
-		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with --resume", e.Step)
+		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with `%s`", e.Step, config.WayBack(m.Dir, state.Owner(m.Self)))
 	}
 	return e
 }

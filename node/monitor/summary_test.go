@@ -1,9 +1,11 @@
 package monitor
 
 import (
+	"strings"
 	"testing"
 
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 func TestSummaryCounts(t *testing.T) {
@@ -31,5 +33,17 @@ func TestSummaryCounts(t *testing.T) {
 	}
 	if got, want := summarize(p, nil), "generation 3 from step 0: 1 replica of 4 stages on 2 devices, 2 stages each, under zb-v"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAStoppedRunSaysHowThisNodeGoesOn: only an owner's node resumes, and only an end that has not failed gives nothing up.
+func TestAStoppedRunSaysHowThisNodeGoesOn(t *testing.T) {
+	m := Monitor{Config: Config{Self: "b", Dir: "/data/run7"}}
+	state := consensus.State{Run: &plan.RunSpec{}, Owners: []plan.PeerID{"a"}, Checkpoint: consensus.Checkpoint{Step: 7}}
+	for _, want := range []string{"go on with `pnode join --dir /data/run7`", "go on with `pnode train --resume --dir /data/run7`"} {
+		if done := m.doneEvent(state); !strings.HasSuffix(done.Message, want) || !done.Settled {
+			t.Errorf("%q, want %q; settled %v", done.Message, want, done.Settled)
+		}
+		state.Owners = append(state.Owners, "b")
 	}
 }
