@@ -1,6 +1,9 @@
 package checkpoint
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+)
 
 // Sentinels, wrapped by the errors of this package.
 var (
@@ -14,6 +17,8 @@ var (
 	ErrDiskFull = errors.New("disk full")
 	// ErrNotWritable: the folder or its file system is read-only to this user.
 	ErrNotWritable = errors.New("nothing can be written")
+	// ErrOccupied: the folder to make is there and not empty. It wraps fs.ErrExist.
+	ErrOccupied error = occupied{}
 	// ErrGone: the folder was removed or replaced while the store was open.
 	ErrGone = errors.New("the folder was removed while it was in use")
 	// ErrLocked: another process has the directory open.
@@ -31,3 +36,10 @@ var (
 	// ErrClosed: the store or the Writing has been closed.
 	ErrClosed = errors.New("closed")
 )
+
+// occupied is fs.ErrExist of a folder, in words.
+type occupied struct{}
+
+func (occupied) Error() string { return "the folder is not empty" }
+
+func (occupied) Unwrap() error { return fs.ErrExist }

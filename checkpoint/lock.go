@@ -28,7 +28,7 @@ func Lock(dir string) (release func(), err error) {
 			continue // it was there, and then was not: who had it removed the folder
 		}
 		if err != nil {
-			return nil, err
+			return nil, notWritable(filepath.Dir(dir), err)
 		}
 		f, err := lockDir(dir, false)
 		if errors.Is(err, fs.ErrNotExist) {

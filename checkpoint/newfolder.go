@@ -13,7 +13,7 @@ const partialSuffix = ".partial"
 
 // InNewFolder has fill make a folder, and gives it the name dir once it is complete; a folder that
 // is there must be empty. It is made within dir.partial, by one process at a time: what one that was
-// killed left there is removed, and other people's files are not. The error wraps fs.ErrExist where
+// killed left there is removed, and other people's files are not. The error wraps ErrOccupied where
 // there are some, ErrLocked while another process makes dir, or is that of fill or of the system.
 func InNewFolder(dir string, fill func(tmp string) error) (err error) {
 	dir = filepath.Clean(dir)
@@ -57,7 +57,7 @@ func vacant(dir string) error {
 	case err != nil:
 		return err
 	case len(entries) > 0:
-		return fmt.Errorf("%w: it holds %s; name a new or an empty one", fs.ErrExist, entries[0].Name())
+		return fmt.Errorf("%w: it holds %s; name a new or an empty one", ErrOccupied, entries[0].Name())
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func ours(work, name string) error {
 	}
 	for _, e := range entries {
 		if !locked || e.Name() != lockFile && e.Name() != name {
-			return fmt.Errorf("%w: the folder is made in %s, which holds %s; move that away", fs.ErrExist, work, e.Name())
+			return fmt.Errorf("%w: the folder is made in %s, which holds %s; move that away", ErrOccupied, work, e.Name())
 		}
 	}
 	return nil

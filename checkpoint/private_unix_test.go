@@ -3,8 +3,10 @@
 package checkpoint
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -48,5 +50,19 @@ func TestStoreIsPrivate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestWhatCannotBeWrittenNamesTheRemedy: a folder that another is made in, not only a store.
+func TestWhatCannotBeWrittenNamesTheRemedy(t *testing.T) {
+	refused := &fs.PathError{Op: "mkdir", Path: "/ro/out.partial", Err: syscall.EROFS}
+	if err := notWritable("/ro", refused); !errors.Is(err, ErrNotWritable) || !errors.Is(err, refused) || !strings.Contains(err.Error(), "/ro: give this user the right to write there") {
+		t.Error(err)
+	}
+	if err := notWritable("/ro", fs.ErrExist); err != fs.ErrExist {
+		t.Error(err)
+	}
+	if err := notWritable("/ro", nil); err != nil {
+		t.Error(err)
 	}
 }

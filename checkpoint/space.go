@@ -68,10 +68,16 @@ func (s *space) explain(err error, n int64) error {
 	case disk.NoSpace(err):
 		free, _ := s.free(s.path) // 0 when even that fails
 		return fmt.Errorf("%w (%w)", s.full(n, free, s.reserve), err)
-	case disk.ReadOnly(err):
-		return fmt.Errorf("%w: %s: give this user the right to write there, or mount the disk to write (%w)", ErrNotWritable, s.path, err)
 	}
-	return err
+	return notWritable(s.path, err)
+}
+
+// notWritable turns the refusal of a write where this user may not into ErrNotWritable.
+func notWritable(path string, err error) error {
+	if !disk.ReadOnly(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: give this user the right to write there, or mount the disk to write (%w)", ErrNotWritable, path, err)
 }
 
 // Room is the free space of a folder's file system before files were written there that are no

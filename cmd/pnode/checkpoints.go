@@ -105,7 +105,7 @@ func (e environment) listCheckpoints(ctx context.Context, dir string) error {
 func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 	if client, err := api.Dial(ctx, dir); err == nil {
 		defer client.Close()
-		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then go on with --resume",
+		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then start it again in its folder",
 			dir, client.PID(), dir)
 	}
 	compared, damaged := node.VerifyFiles(dir) // before the store is opened: whoever reads membership.json mends it

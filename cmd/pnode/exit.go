@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pnode/checkpoint"
 	"pnode/checkpoint/huggingface"
 	"pnode/kernels/devices"
 	"pnode/node"
@@ -78,6 +79,8 @@ var exitCodes = []struct {
 	{huggingface.ErrFormat, exitUsage},
 	{huggingface.ErrUnsupported, exitUsage},
 	{syscall.ENOTDIR, exitUsage}, // a file stands where a folder has to be
+	{checkpoint.ErrOccupied, exitUsage},
+	{shard.ErrExists, exitUsage},
 	{shard.ErrUnfinished, exitUsage},
 	{shard.ErrOptions, exitUsage},
 	{shard.ErrNoEndOfText, exitUsage},

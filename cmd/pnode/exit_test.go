@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"testing"
 
+	"pnode/checkpoint"
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/dataset/shard"
 	"pnode/node/local"
 	"pnode/node/progress"
 	"pnode/swarm/listen"
@@ -31,6 +33,8 @@ func TestExitCode(t *testing.T) {
 		{node.ErrUnreachable, exitUnreachable},
 		{fmt.Errorf("%w: %w", node.ErrUnreachable, node.ErrBadInvite), exitUnreachable}, // a member did not understand
 		{node.ErrFinished, exitFinished},
+		{checkpoint.ErrOccupied, exitUsage},
+		{shard.ErrExists, exitUsage},
 		{api.ErrNoNode, exitUnreachable},
 		{api.ErrUnreachable, exitUnreachable},
 		{api.ErrRefused, exitUnreachable},

@@ -208,7 +208,7 @@ func TestImportRefuses(t *testing.T) {
 		is                      error
 	}{
 		{"a value", infinite, filepath.Join(t.TempDir(), "new"), "element 3 of tensor h.0.ln_1.weight is +Inf", ErrNotFinite},
-		{"a used folder", sound, used, "holds mine.txt; name a new or an empty one", os.ErrExist},
+		{"a used folder", sound, used, "the folder is not empty: it holds mine.txt; name a new or an empty one", os.ErrExist},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := Import(t.Context(), open(t, tt.source), tt.dir, nil)

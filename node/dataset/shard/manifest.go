@@ -19,7 +19,7 @@ var (
 	// ErrDamaged: a shard is not what the manifest says.
 	ErrDamaged = errors.New("damaged shard")
 	// ErrExists: the folder to make is there.
-	ErrExists = errors.New("folder exists")
+	ErrExists = errors.New("the folder is not empty")
 	// ErrOtherJob: the unfinished folder was begun with other input.
 	ErrOtherJob = errors.New("unfinished work on other input")
 	// ErrUnfinished: the folder is one that Make works in.
