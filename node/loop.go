@@ -226,8 +226,8 @@ func (l *loop) away(state consensus.State, c consensus.Checkpoint) string {
 
 // forget drops the messages that no replay needs any more: those of before the newest checkpoint that is held twice.
 func (l *loop) forget(state consensus.State) {
-	way := consensus.Way(state)
-	through := way[len(way)-1].Step
+	line := consensus.RecoveryLine(state)
+	through := line[len(line)-1].Step
 	if s := state.Substitute; s != nil && s.Replays {
 		through = min(through, s.From) // it needs what comes after
 	}

@@ -79,8 +79,8 @@ func TestADeathBeforeCheckpointsHaveCopies(t *testing.T) {
 				l.lost.process.end()
 				struck := <-strike
 				l.kill()
-				way := consensus.Way(l.before) // what who leaves has counts no more
-				held := way[len(way)-1]
+				line := consensus.RecoveryLine(l.before) // what who leaves has counts no more
+				held := line[len(line)-1]
 				l.Logf("%s is lost in generation %d, the checkpoint of step %d; that of step %d is held twice", l.lost.name(), struck.Plan.Generation, struck.Checkpoint.Step, held.Step)
 				if !held.Secured(l.before) || held.Step > c.uncopied {
 					l.Errorf("the checkpoint of step %d has its copies (%t): nothing is shown", held.Step, held.Secured(l.before))

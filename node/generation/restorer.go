@@ -44,9 +44,9 @@ func NewRestorer(p *Parts) *Restorer {
 
 // Begin notes that this node begins with the plan of a state.
 func (r *Restorer) Begin(state consensus.State) {
-	way := consensus.Way(state)
+	line := consensus.RecoveryLine(state)
 	r.begun = append(slices.DeleteFunc(r.begun, func(begun consensus.State) bool {
-		return !slices.ContainsFunc(way, func(c consensus.Checkpoint) bool { return c.Generation == begun.Plan.Generation })
+		return !slices.ContainsFunc(line, func(c consensus.Checkpoint) bool { return c.Generation == begun.Plan.Generation })
 	}), state)
 }
 

@@ -11,9 +11,9 @@ import (
 // copiesOf returns from where layers are computed again that a loss takes along, while not every layer of the newest checkpoint is held
 // twice; nil else. messages is the first step of which this node has kept all messages.
 func copiesOf(state consensus.State, messages plan.Step) *api.Copies {
-	way := consensus.Way(state)
-	held := way[len(way)-1]
-	if len(way) == 1 && held.Secured(state) {
+	line := consensus.RecoveryLine(state)
+	held := line[len(line)-1]
+	if len(line) == 1 && held.Secured(state) {
 		return nil
 	}
 	c := &api.Copies{MessagesFrom: messages}

@@ -92,12 +92,12 @@ func New(c Config) *Replayer {
 	return r
 }
 
-// Begin returns the log for the messages of a plan's workers here. Those of the generations that made the checkpoints of way stay until
+// Begin returns the log for the messages of a plan's workers here. Those of the generations that made the checkpoints of line stay until
 // Forget: who alone has a layer of one may be lost. All others are dropped.
-func (r *Replayer) Begin(p plan.Plan, way []consensus.Checkpoint) *replay.Log {
+func (r *Replayer) Begin(p plan.Plan, line []consensus.Checkpoint) *replay.Log {
 	budget := r.cfg.Budget()
 	var made []plan.Generation
-	for _, c := range way[:max(0, len(way)-1)] { // nothing begins before the last
+	for _, c := range line[:max(0, len(line)-1)] { // nothing begins before the last
 		made = append(made, c.Generation)
 	}
 	r.mu.Lock()

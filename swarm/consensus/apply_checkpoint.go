@@ -24,7 +24,7 @@ func (e StageSaved) apply(s State) (State, error) {
 			s.Older = slices.Clone(s.Older)
 			into = &s.Older[older]
 		}
-		merged, err := into.merge(e.Layers)
+		merged, err := into.merge(s, e.Layers)
 		if err != nil {
 			return s, fmt.Errorf("stage saved, step %d is committed: %w", e.Step, err)
 		}
@@ -70,7 +70,7 @@ func (s State) collect(e StageSaved) (State, error) {
 		piece = s.Pending[i]
 		piece.Last = piece.Last && e.Last
 	}
-	piece, err := piece.merge(e.Layers)
+	piece, err := piece.merge(s, e.Layers)
 	if err != nil {
 		return s, err
 	}
@@ -86,8 +86,8 @@ func (s State) collect(e StageSaved) (State, error) {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
-		way := Way(s)
-		s.Older = retain(s.Older, piece, s.Run.Train.KeepCheckpoints, len(way)-1, way[len(way)-1].Secured(s))
+		line := RecoveryLine(s)
+		s.Older = retain(s.Older, piece, s.Run.Train.KeepCheckpoints, len(line)-1, line[len(line)-1].Secured(s))
 		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)
@@ -186,7 +186,7 @@ func (s State) back(to plan.Step) (State, error) {
 
 // merge adds layers to a checkpoint. A layer that it has must be the same bytes; its
 // holders are joined in the order of their first appearance, up to MaxHolders.
-func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
+func (c Checkpoint) merge(s State, layers []LayerRef) (Checkpoint, error) {
 	c.Layers = slices.Clone(c.Layers)
 	for _, l := range layers {
 		i, found := slices.BinarySearchFunc(c.Layers, l.Layer, func(have LayerRef, layer int) int {
@@ -202,12 +202,12 @@ func (c Checkpoint) merge(layers []LayerRef) (Checkpoint, error) {
 		}
 		own, copies := have.parts()
 		for _, p := range l.Holders {
-			if len(own) < MaxHolders && !slices.Contains(own, p) {
+			if !slices.Contains(own, p) {
 				own = append(own, p)
 				copies = slices.DeleteFunc(copies, func(c plan.PeerID) bool { return c == p })
 			}
 		}
-		have.hold(own, copies)
+		have.hold(s, own, copies)
 	}
 	chunks := 0
 	for _, l := range c.Layers {
@@ -225,9 +225,15 @@ func (l LayerRef) parts() (own, copies []plan.PeerID) {
 	return slices.Clone(l.Holders[:n]), slices.Clone(l.Holders[n:])
 }
 
-// hold sets the holders. Whole copies come last: they take nobody's place.
-func (l *LayerRef) hold(own, copies []plan.PeerID) {
-	copies = copies[:min(len(copies), max(0, MaxHolders-len(own)))]
+// hold sets the holders. Where they are more than MaxHolders, members that are gone give up their places, but for who computed the layer.
+// Whole copies come last: they take nobody's place.
+func (l *LayerRef) hold(s State, own, copies []plan.PeerID) {
+	gone := func(p plan.PeerID) bool { return len(own) > 0 && p != own[0] && !here(s, p) }
+	if len(own)+len(copies) > MaxHolders {
+		own, copies = slices.DeleteFunc(slices.Clone(own), gone), slices.DeleteFunc(slices.Clone(copies), gone)
+	}
+	own = own[:min(len(own), MaxHolders)]
+	copies = copies[:min(len(copies), MaxHolders-len(own))]
 	l.Holders, l.Whole = slices.Concat(own, copies), len(copies)
 }
 
@@ -246,7 +252,7 @@ func (e KeptWhole) apply(s State) (State, error) {
 			if has && !slices.Contains(own, e.Peer) {
 				copies = append(copies, e.Peer)
 			}
-			c.Layers[i].hold(own, copies)
+			c.Layers[i].hold(s, own, copies)
 		}
 		return c
 	}
@@ -291,205 +297,7 @@ func (e StageSaved) check(s State) error {
 	return nil
 }
 
-// JumpReach is how many steps before the newest checkpoint a good one is kept: what spoils the weights shows in the
-// losses a few steps later, when newer checkpoints may have been made of them.
-const JumpReach plan.Step = 32
-
-// retain returns the older checkpoints, newest first, that stay besides the newest one: keep-1 of them, and where
-// none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old. After the newest of the keep-1
-// come those that restorations go by, more of them if need be: of the first way ones the last, and with which plans since then began. Where
-// that last one is not secured they are additional.
-func retain(older []Checkpoint, newest Checkpoint, keep, way int, secured bool) []Checkpoint {
-	const most = MaxOlder - 2
-	stays, count := make([]bool, len(older)), 0
-	mark := func(limit int, wanted func(i int) bool) {
-		for i := range older {
-			if !stays[i] && count < limit && wanted(i) {
-				stays[i] = true
-				count++
-			}
-		}
-	}
-	recent := func() { mark(min(most, keep-1), func(int) bool { return true }) }
-	if !secured {
-		recent() // the last is worth no more than the others
-	}
-	mark(most, func(i int) bool {
-		next := newest
-		if i > 0 {
-			next = older[i-1]
-		}
-		return i == 0 && (keep > 1 || !secured) || i == way-1 || i < way && older[i].Generation != next.Generation
-	})
-	recent()
-	reaches := func(i int) bool { return older[i].Step+JumpReach <= newest.Step }
-	var rest []int
-	reached := false
-	for i := range older {
-		if !stays[i] {
-			rest = append(rest, i)
-		}
-		reached = reached || stays[i] && reaches(i)
-	}
-	if !reached {
-		far := slices.IndexFunc(rest, reaches)
-		if far < 0 {
-			far = len(rest)
-		}
-		for _, i := range rest[max(0, far-1):min(len(rest), far+1)] {
-			stays[i] = true
-		}
-	}
-	var stay []Checkpoint
-	for i, c := range older {
-		if stays[i] {
-			stay = append(stay, c)
-		}
-	}
-	return stay
-}
-
-// Checkpoints returns those that the log keeps, newest first.
-func Checkpoints(s State) []Checkpoint { return append([]Checkpoint{s.Checkpoint}, s.Older...) }
-
-// Way returns the checkpoints from which layers can be computed again that a death takes along, newest first: from the newest one back to
-// the newest of which each layer is held twice, or to the oldest that is kept. What others sent since that one has to stay.
-func Way(s State) (way []Checkpoint) {
-	for _, c := range Checkpoints(s) {
-		way = append(way, c)
-		if c.Secured(s) {
-			break
-		}
-	}
-	return way
-}
-
-// Secured reports whether each layer of a checkpoint is held by two members that are there and do not leave, or by one where the plan has
-// no other that could. Before, a death may take the only copy of a layer along.
-func (c Checkpoint) Secured(s State) bool {
-	leaves := func(p plan.PeerID) bool {
-		m, _ := s.Member(p)
-		return !m.stays()
-	}
-	stay := len(slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return !m.stays() }))
-	once := slices.DeleteFunc(slices.Clone(c.Layers), func(l LayerRef) bool {
-		return len(slices.DeleteFunc(slices.Clone(l.Holders), leaves)) > 1
-	})
-	for r, pipe := range s.Plan.Replicas {
-		for st, place := range pipe.Stages {
-			here := slices.DeleteFunc(slices.Clone(once), func(l LayerRef) bool { return !place.Layers.Contains(l.Layer) })
-			if len(here) == 0 {
-				continue
-			}
-			holder := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
-			lacks := func(l LayerRef) bool {
-				return !slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder)
-			}
-			if stay > 1 && leaves(place.Peer) || slices.ContainsFunc(here, lacks) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// Lost returns the layers of a checkpoint that no member holds any more.
-func (c Checkpoint) Lost(s State) (layers []int) {
-	for _, l := range c.Layers {
-		if len(l.Holding(s)) == 0 {
-			layers = append(layers, l.Layer)
-		}
-	}
-	return layers
-}
-
-// Restoration says which layers of a checkpoint are computed again that no member holds any more.
-type Restoration struct {
-	// Of is whose Layers these are; From is the checkpoint that their computation begins with.
-	Of, From Checkpoint
-	Layers   []int
-	// By may do it, the likeliest first: those that made the checkpoint, and of these who holds most of the layers of From.
-	By []plan.PeerID
-}
-
-// Restore returns what is computed again for the newest checkpoint to have all of its layers; zero where nothing is lost, or too much. Layers
-// are computed again by the plan that made their checkpoint, from the newest one before with all layers of its members that are gone, whose
-// workers run again. Where that plan began without them, the checkpoint that it began with is restored first. It follows from the log, so that
-// all nodes name the same.
-func Restore(s State) Restoration {
-	r := Restoration{Of: s.Checkpoint, Layers: s.Checkpoint.Lost(s)}
-	if len(r.Layers) == 0 || s.Finished {
-		return Restoration{}
-	}
-	for _, older := range s.Older {
-		lost := older.Lost(s)
-		wanted := func(l int) bool { return older.Generation == r.Of.Generation || r.Of.orphaned(s, l) } // who made it by the same plan is gone
-		if !slices.ContainsFunc(lost, wanted) {
-			r.From = older
-			r.By = r.able(s)
-			return r
-		}
-		if older.Generation != r.Of.Generation {
-			r.Of, r.Layers = older, lost
-		}
-	}
-	return Restoration{}
-}
-
-// orphaned reports whether the member is gone that made a layer of a checkpoint. Others may have loaded what they need to make it.
-func (c Checkpoint) orphaned(s State, layer int) bool {
-	return slices.ContainsFunc(c.Layers, func(l LayerRef) bool {
-		return l.Layer == layer && !slices.Contains(l.Holding(s), l.maker())
-	})
-}
-
-// able returns the members that may have what the restoration needs, in their order.
-func (r Restoration) able(s State) (able []plan.PeerID) {
-	makes, stored := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
-	for _, l := range r.Of.Layers {
-		makes[l.maker()] = 1 // those that load it later follow
-	}
-	for _, l := range r.From.Layers {
-		if slices.Contains(r.Layers, l.Layer) {
-			for _, p := range l.Holding(s) {
-				stored[p] += l.SizeBytes
-			}
-		}
-	}
-	for _, m := range s.Members {
-		if m.State == Active && !s.Reborn(m) {
-			able = append(able, m.Peer)
-		}
-	}
-	slices.SortStableFunc(able, func(a, b plan.PeerID) int {
-		return cmp.Or(makes[b]-makes[a], cmp.Compare(stored[b], stored[a]))
-	})
-	return able
-}
-
-// restores reports whether a peer may compute a layer of a checkpoint again.
-func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
-	r := Restore(s)
-	return e.of(r.Of) && slices.Contains(r.By, peer) && slices.Contains(r.Layers, layer)
-}
-
 // of reports whether the layers are a checkpoint's.
 func (e StageSaved) of(c Checkpoint) bool {
 	return e.Step == c.Step && e.Generation == c.Generation && e.Step > 0
-}
-
-// maker returns who was the first to have a layer: who computed it.
-func (l LayerRef) maker() plan.PeerID {
-	if len(l.Holders) == 0 {
-		return ""
-	}
-	return l.Holders[0]
-}
-
-// Holding returns the holders of a layer that are not gone.
-func (l LayerRef) Holding(s State) []plan.PeerID {
-	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
-		m, known := s.Member(p)
-		return !known || m.State == Gone
-	})
 }

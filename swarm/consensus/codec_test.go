@@ -199,7 +199,7 @@ func FuzzDecodeState(f *testing.F) {
 			t.Fatal(err)
 		}
 		Restore(s)
-		Way(s)
+		RecoveryLine(s)
 		for _, m := range s.Members {
 			for _, c := range append([]Checkpoint{s.Checkpoint}, s.Older...) {
 				_, _ = Apply(s, KeptWhole{Peer: m.Peer, Step: c.Step, Generation: c.Generation})

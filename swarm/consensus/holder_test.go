@@ -98,3 +98,32 @@ func TestAStageIsReportedWithItsHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneHoldersGiveUpTheirPlaces: to those that come where there are no more places, but for who computed the layer. A whole copy takes
+// none from a living one.
+func TestGoneHoldersGiveUpTheirPlaces(t *testing.T) {
+	s := State{}
+	for _, p := range by("abcdefghijkl") {
+		s = s.withMember(Member{Peer: p, State: Active})
+	}
+	full := LayerRef{SizeBytes: 1, Holders: by("abcdefgh"), Whole: 1}
+	for _, c := range []struct {
+		gone, comes, want string
+		whole             int
+	}{
+		{"", "i", "abcdefgi", 0},
+		{"ac", "i", "abdefgih", 1},
+		{"ach", "ij", "abdefgij", 0},
+		{"bcdefgh", "ijkl", "aijkl", 0},
+		{"", "a", "abcdefgh", 1},
+	} {
+		have := Checkpoint{Step: 5, Layers: []LayerRef{full}}
+		merged, err := have.merge(s.without(by(c.gone)...), []LayerRef{{SizeBytes: 1, Holders: by(c.comes)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := merged.Layers[0]; !slices.Equal(got.Holders, by(c.want)) || got.Whole != c.whole {
+			t.Errorf("%q are gone and %q come: %v, %d of them with whole copies, want %q and %d", c.gone, c.comes, got.Holders, got.Whole, c.want, c.whole)
+		}
+	}
+}

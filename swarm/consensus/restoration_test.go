@@ -55,12 +55,12 @@ func (s State) without(peers ...plan.PeerID) State {
 	return s
 }
 
-// TestTheWayLeadsToACheckpointThatIsHeldTwice: however many are not, and as deaths and copies change it.
-func TestTheWayLeadsToACheckpointThatIsHeldTwice(t *testing.T) {
+// TestTheRecoveryLineEndsWithACheckpointThatIsHeldTwice: however many are not, and as deaths and copies change it.
+func TestTheRecoveryLineEndsWithACheckpointThatIsHeldTwice(t *testing.T) {
 	want := func(what string, s State, steps ...plan.Step) {
 		t.Helper()
 		var got []plan.Step
-		for _, c := range Way(s) {
+		for _, c := range RecoveryLine(s) {
 			got = append(got, c.Step)
 		}
 		if !slices.Equal(got, steps) {
@@ -160,9 +160,9 @@ func TestWhoRestoresALayerFollowsFromTheLog(t *testing.T) {
 func TestWhatARestorationGoesByStays(t *testing.T) {
 	older := []Checkpoint{{Step: 30, Generation: 4}, {Step: 28, Generation: 4}, {Step: 26, Generation: 3}, {Step: 24, Generation: 3}, {Step: 22, Generation: 3}, {Step: 20, Generation: 2}}
 	for _, c := range []struct {
-		keep, way int
-		want      []plan.Step
-		once      bool // the last is held once
+		keep, line int
+		want       []plan.Step
+		once       bool // the last is held once
 	}{
 		{1, 0, []plan.Step{30}, false}, // JumpReach steps old
 		{3, 0, []plan.Step{30, 28}, false},
@@ -176,11 +176,11 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 		{4, 5, []plan.Step{30, 28, 26, 22}, true},
 	} {
 		var got []plan.Step
-		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.way, !c.once) {
+		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.line, !c.once) {
 			got = append(got, o.Step)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("keep %d, a way of %d: %v, want %v", c.keep, c.way, got, c.want)
+			t.Errorf("keep %d, a line of %d: %v, want %v", c.keep, c.line, got, c.want)
 		}
 	}
 	var many []Checkpoint

@@ -246,7 +246,7 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 	copies := map[plan.PeerID]int{}
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
-			if m, _ := s.Member(place.Holder); m.stays() {
+			if stays(s, place.Holder) {
 				if at == (plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}) {
 					return place.Holder
 				}
@@ -256,7 +256,7 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 	}
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
-			if m, _ := s.Member(place.Holder); m.stays() {
+			if stays(s, place.Holder) {
 				continue
 			}
 			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
