@@ -24,7 +24,7 @@ type remains struct {
 	SalvagedFor time.Duration
 	Stored      map[int]bool
 	Salvages    int
-	// ReplayPatience is how long the steps took that the salvage has computed again.
+	// ReplayPatience is how long the steps took that the salvage has computed again, mostRedo at most.
 	ReplayPatience time.Duration
 	// Apart are the members that are left out since data does not get through between them and another one.
 	Apart map[plan.PeerID]bool
@@ -97,8 +97,8 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	}
 	for _, p := range r.Salvage.Parts {
 		if id := (plan.StageID{Replica: p.Replica, Stage: p.Stage}); !state.Plan.Has(p.By, id) {
-			steps := time.Duration(r.Salvage.Step - p.From)
-			r.ReplayPatience = steps * min(w.beats.StepTime(state.Plan), slowStep)
+			takes := float64(r.Salvage.Step-p.From) * float64(min(w.beats.StepTime(state.Plan), slowStep))
+			r.ReplayPatience = time.Duration(min(takes, float64(mostRedo))) // the step is one member's word
 		}
 	}
 	r.SalvagedFor, r.Stored = w.salvaged.since(g, r.Salvage, now), map[int]bool{}

@@ -78,3 +78,29 @@ func TestARestorationIsWaitedForWithABound(t *testing.T) {
 		}
 	}
 }
+
+// TestAReplayIsWaitedForWithABound: whichever step a member says that it has in memory.
+func TestAReplayIsWaitedForWithABound(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		step plan.Step
+		each time.Duration
+		want time.Duration
+	}{
+		{30, time.Second, 10 * time.Second},
+		{1_000_000, time.Second, mostRedo},
+		{1 << 40, time.Hour, mostRedo},
+	} {
+		w := salvageWatch{beats: gossip.NewTracker()}
+		state := consensus.State{
+			Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 1 << 40}},
+			Plan:       plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}}},
+			Checkpoint: consensus.Checkpoint{Step: 20},
+			Salvage:    &consensus.Salvage{Generation: 3, Step: c.step, Parts: []consensus.SalvagePart{{By: "a"}, {Stage: 1, By: "a", From: 20}}},
+		}
+		w.beats.Note(gossip.Heartbeat{Peer: "a", Generation: 3, Step: 30, StepNanos: int64(c.each)}, now)
+		if r := w.look(state, 30, true, now); r.ReplayPatience != c.want {
+			t.Errorf("up to step %d, steps of %v: %v, want %v", c.step, c.each, r.ReplayPatience, c.want)
+		}
+	}
+}
