@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"pnode/node/checkpointer"
 	"pnode/planner/plan"
@@ -12,18 +13,29 @@ import (
 )
 
 // Restorer computes layers again that nobody holds any more, see consensus.Restore, where this node is the first that may and has not said
-// that it cannot. It begins with an older checkpoint and uses the messages that others kept. The node's loop owns it; Failed may be called
-// concurrently.
+// that it cannot, or where those before it have had their time. It begins with an older checkpoint and uses the messages that others kept. The
+// node's loop owns it; Failed may be called concurrently.
 type Restorer struct {
 	*Parts
 	// begun holds the log when this node began with each plan of which something may be computed again, and with the newest.
-	begun   []consensus.State
-	tried   restoration        // last; zero for none
-	cancel  context.CancelFunc // ends that try
-	done    chan struct{}      // closed once it has ended
-	failed  atomic.Uint64      // see Failed
+	begun  []consensus.State
+	tried  restoration        // last; zero for none
+	cancel context.CancelFunc // ends that try
+	done   chan struct{}      // closed once it has ended
+	failed atomic.Uint64      // see Failed
+	seen   struct {           // what is to be computed again, and since when; zero for nothing
+		consensus.Restoration
+		since time.Time
+	}
 	restore func(context.Context, restoration) error
 }
+
+const (
+	// nextAfter is how long each member that is to compute layers again has at least before the next one begins, too. That is as long as the
+	// steps took, where that is longer, mostPatience at most.
+	nextAfter    = 20 * time.Second
+	mostPatience = 5 * time.Minute
+)
 
 // restoration holds what one try computes again.
 type restoration struct {
@@ -54,6 +66,10 @@ func (r *Restorer) Begin(state consensus.State) {
 // memory, and nothing is computed again. What is lost is tried once, and anew when more is lost; a try ends when nobody needs it any more.
 func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping bool) {
 	next := restoration{Restoration: consensus.Restore(state), newest: state.Checkpoint.Step, log: state}
+	now := time.Now()
+	if checkpointer.IDOf(r.seen.Of) != checkpointer.IDOf(next.Of) || !slices.Equal(r.seen.Layers, next.Layers) {
+		r.seen.Restoration, r.seen.since = next.Restoration, now
+	}
 	if stepping || !slices.Contains(next.By, r.Self) {
 		r.Stop()
 		return
@@ -73,7 +89,8 @@ func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping b
 		r.tried = next
 		return
 	}
-	if r.Heartbeats.Restorer(next.By, next.newest) != r.Self {
+	turn := slices.Index(r.Heartbeats.Restorers(next.By, next.newest), r.Self)
+	if turn < 0 || now.Sub(r.seen.since) < time.Duration(turn)*r.patience(next) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -87,6 +104,13 @@ func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping b
 		}
 		return nil
 	})
+}
+
+// patience returns how long each member has before the next one begins, too: one that hangs, or lies, says nothing. Two do no harm, as
+// they come to the same bits.
+func (r *Restorer) patience(next restoration) time.Duration {
+	took := float64(next.Of.Step-next.From.Step) * float64(r.Heartbeats.StepTime(next.log.Plan))
+	return max(nextAfter, time.Duration(min(took, float64(mostPatience))))
 }
 
 // fail notes that a restoration cannot be done here.

@@ -181,6 +181,36 @@ func TestAnotherOneRestoresWhereTheFirstCannot(t *testing.T) {
 	})
 }
 
+// TestTheNextRestoresWhereTheFirstHangs: one that says nothing is waited for as long as the steps took, or for a while, and each next one as
+// long again. What is saved meanwhile is progress.
+func TestTheNextRestoresWhereTheFirstHangs(t *testing.T) {
+	for name, c := range map[string]struct{ step, patience time.Duration }{
+		"short steps":     {time.Millisecond, nextAfter},
+		"long steps":      {6 * time.Second, time.Minute},
+		"very long steps": {time.Hour, mostPatience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theorize(t, func(r *theory) {
+				r.Self = "b"
+				r.state.Plan.Generation = 2
+				r.Heartbeats.Note(gossip.Heartbeat{Peer: "a", Generation: 2, StepNanos: int64(c.step)}, time.Now())
+				r.lose("c")
+				r.lose("d")
+				r.want("a is the first", 0, 0)
+				time.Sleep(c.patience - 1)
+				r.want("a has time", 0, 0)
+				r.state.Checkpoint.Layers = slices.Clone(r.state.Checkpoint.Layers)
+				r.state.Checkpoint.Layers[3].Holders = []plan.PeerID{"d", "a"}
+				r.want("a has saved a layer", 0, 0)
+				time.Sleep(c.patience - 1)
+				r.want("a has time for the other", 0, 0)
+				time.Sleep(1)
+				r.want("a has had its time", 1, 0, 2)
+			})
+		})
+	}
+}
+
 // TestARestorationNeedsThePlanOfItsCheckpoint: a process that was started after it says that it cannot, whoever is the first.
 func TestARestorationNeedsThePlanOfItsCheckpoint(t *testing.T) {
 	for name, forget := range map[string]func(r *theory){

@@ -214,17 +214,12 @@ func (t *Tracker) Whole(peer plan.PeerID) plan.WholeCopy {
 	return plan.WholeCopy{}
 }
 
-// Restorer returns who computes lost layers of the newest checkpoint again, which is of a step: of those that may, the first that has not said
-// that it cannot; empty for nobody.
-func (t *Tracker) Restorer(may []plan.PeerID, checkpoint plan.Step) plan.PeerID {
+// Restorers returns who may compute lost layers of the newest checkpoint again, which is of a step, and has not said that it cannot. The
+// first one does.
+func (t *Tracker) Restorers(may []plan.PeerID, checkpoint plan.Step) []plan.PeerID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range may {
-		if t.heard[p].beat.NoRestore != checkpoint {
-			return p
-		}
-	}
-	return ""
+	return slices.DeleteFunc(slices.Clone(may), func(p plan.PeerID) bool { return t.heard[p].beat.NoRestore == checkpoint })
 }
 
 // SetCoordinator has a peer's word on the steps of a generation count as the coordinator's, whose place it may have taken.

@@ -121,8 +121,8 @@ func (w *salvageWatch) restoration(state consensus.State, newest plan.Step, now 
 	if w.lost.step != r.Of.Step {
 		w.lost.step, w.lost.at = r.Of.Step, now
 	}
-	if r.Of.Step != 0 {
-		known.Restorer, known.RestoredFrom, known.RestoringFor = w.beats.Restorer(r.By, state.Checkpoint.Step), r.From.Step, now.Sub(w.lost.at)
+	if able := w.beats.Restorers(r.By, state.Checkpoint.Step); len(able) > 0 {
+		known.Restorer, known.RestoredFrom, known.RestoringFor = able[0], r.From.Step, now.Sub(w.lost.at)
 	}
 	return known
 }

@@ -47,8 +47,8 @@ type Replayer struct {
 	mu         sync.Mutex // guards the rest
 	generation plan.Generation
 	failed     bool
-	// answers are the newest ones, whose chunks are still to be fetched.
-	answers []map[plan.Hash][]byte
+	// answers are the newest ones to each member, whose chunks are still to be fetched; the newest are the last.
+	answers []answered
 	// waiting counts the requests of each peer that wait for the log.
 	waiting map[plan.PeerID]int
 }
@@ -59,8 +59,10 @@ const (
 	chunkBytes = wire.MaxChunkBytes
 	// maxChunks bounds an answer.
 	maxChunks = 8 << 10
-	// newestAnswers are kept: a replay fetches one step while it computes the one before.
+	// newestAnswers of each member are kept: a replay fetches one step while it computes the one before. The answers of all are as many as
+	// mostReplayers need.
 	newestAnswers = 3
+	mostReplayers = 4
 	// maxLost bounds the peers of one request.
 	maxLost = 1 << 10
 	// logPatience bounds the wait for what another node has read of the log already. So many requests of one peer wait at most.
@@ -107,6 +109,12 @@ func (r *Replayer) Begin(p plan.Plan, line []consensus.Checkpoint) *replay.Log {
 }
 
 // Kept says what this node has for replays of a generation's workers.
+// answered holds the chunks of an answer to a member.
+type answered struct {
+	to     plan.PeerID
+	chunks map[plan.Hash][]byte
+}
+
 type Kept struct {
 	Generation plan.Generation
 	// First is the first step of which all messages are kept.
@@ -143,8 +151,8 @@ func (r *Replayer) Forget(checkpoint plan.Step) { r.logs.Forget(checkpoint) }
 func (r *Replayer) Chunk(h plan.Hash) ([]byte, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, chunks := range r.answers {
-		if data, ok := chunks[h]; ok {
+	for _, a := range r.answers {
+		if data, ok := a.chunks[h]; ok {
 			return data, true
 		}
 	}
@@ -172,9 +180,24 @@ func (r *Replayer) serve(ctx context.Context, from plan.PeerID, data []byte) ([]
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answers = append(r.answers, chunks)
-	r.answers = r.answers[max(0, len(r.answers)-newestAnswers):]
+	r.keep(answered{from, chunks})
 	return json.Marshal(a)
+}
+
+// keep keeps an answer until newer ones take its place: those to the same member, so that no member takes another's. Callers hold mu.
+func (r *Replayer) keep(newest answered) {
+	same := 0
+	for i := len(r.answers) - 1; i >= 0; i-- {
+		if r.answers[i].to != newest.to {
+			continue
+		}
+		if same++; same == newestAnswers {
+			r.answers = slices.Delete(r.answers, i, i+1)
+			break
+		}
+	}
+	r.answers = append(r.answers, newest)
+	r.answers = slices.Delete(r.answers, 0, max(0, len(r.answers)-newestAnswers*mostReplayers))
 }
 
 // allowed reports whether the log has a member replay workers of a generation. The member may have read more of the log than this node,

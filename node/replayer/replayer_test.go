@@ -146,6 +146,30 @@ func testMessages(t *testing.T) {
 	wantError(err, replay.ErrNotKept)
 }
 
+// TestNoMemberTakesAnothersAnswer: one that asks again and again has its own old answers dropped, and the other's stay to be fetched. All
+// that is kept is bounded.
+func TestNoMemberTakesAnothersAnswer(t *testing.T) {
+	var r Replayer
+	keep := func(to plan.PeerID, n byte) { r.keep(answered{to, map[plan.Hash][]byte{{n}: {n}}}) }
+	kept := func(n byte) bool { _, ok := r.Chunk(plan.Hash{n}); return ok }
+	keep("restores", 1)
+	for n := byte(10); n < 30; n++ {
+		keep("asks", n)
+		if !kept(1) || !kept(n) || !kept(max(10, n-2)) {
+			t.Fatalf("of %d answers: %v and the newest ones %v and %v are kept", n, kept(1), kept(max(10, n-2)), kept(n))
+		}
+	}
+	if kept(26) {
+		t.Error("more than the newest answers are kept")
+	}
+	for n := byte(100); n < 200; n++ {
+		keep(plan.PeerID([]byte{n}), n)
+	}
+	if got := len(r.answers); got != newestAnswers*mostReplayers {
+		t.Errorf("%d answers are kept", got)
+	}
+}
+
 // TestWhoHasReadMoreOfTheLogIsWaitedFor: a member asks before the log here names it. It is answered once that does, and refused at once
 // where it asks for what is not kept, or for more at a time.
 func TestWhoHasReadMoreOfTheLogIsWaitedFor(t *testing.T) {
