@@ -173,6 +173,8 @@ type Checkpoint struct {
 	Time time.Time `json:"time"`
 	// Cadence is how often one is made; nil where it is not known yet.
 	Cadence *Cadence `json:"cadence,omitempty"`
+	// Saving is the one under way; nil without one.
+	Saving *Saving `json:"saving,omitempty"`
 	// Copies is nil while each of its layers is on two machines, or on as many as can have it.
 	Copies *Copies `json:"copies,omitempty"`
 }
@@ -194,7 +196,20 @@ type Cadence struct {
 	// TookS is how long the last one took in the background, LostS what steps lose by one; 0 where steps are set by the run.
 	TookS float64 `json:"took_s,omitempty"`
 	LostS float64 `json:"lost_s,omitempty"`
+	// Late is how many steps went by before the last one was complete, where these are more than was told; else 0.
+	Late plan.Step `json:"late,omitempty"`
 	// Text says it in a sentence, with the reason.
+	Text string `json:"text"`
+}
+
+// Saving is a checkpoint under way.
+type Saving struct {
+	Step plan.Step `json:"step"`
+	// S is since when; 0 where that is not known.
+	S float64 `json:"s,omitempty"`
+	// Waits has the names of the nodes whose stages are not stored and copied yet.
+	Waits []string `json:"waits"`
+	// Text says it in a sentence.
 	Text string `json:"text"`
 }
 

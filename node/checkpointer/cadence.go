@@ -1,6 +1,7 @@
 package checkpointer
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	newestTook, newestSteps = 5, 9
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
+	// mostHeard bounds how many steps a checkpoint is believed to take by another node's word.
+	mostHeard = 32
 )
 
 // Cadence says when the next checkpoint is due in one generation, where the run leaves that to pnode: as package holders says,
@@ -29,7 +32,13 @@ type Cadence struct {
 
 	mu        sync.Mutex // guards the rest
 	clock     departures.Watch
+	newest    plan.Step       // that has ended
+	made      plan.Step       // of the checkpoint that is committed, or that the generation begins with
 	asked     plan.Step       // of the checkpoint under way; 0: none is
+	waits     plan.PeerID     // a node that it waited for when a step ended last
+	promised  plan.Step       // how many steps were told to go by from the one before until it is committed, at most
+	late      plan.Step       // how many did, of the last one, where they were more; else 0
+	lateBy    plan.PeerID     // a node that it waited for then
 	begun     time.Time       // when the last one was asked for, or the generation began
 	committed time.Time       // when the last one was seen to be committed, or the generation began
 	took      []float64       // the newest ones until they were committed, in steps as long as those beside each
@@ -42,17 +51,42 @@ type Cadence struct {
 	told      *holders.Cadence // nil before the first step
 }
 
-// newCadence returns the cadence of the generation of a plan, which begins now.
-func newCadence(p plan.Plan) *Cadence {
+// newCadence returns the cadence of the generation of a plan, which begins now. Checkpoints took so many steps of late; 0 is unknown.
+func newCadence(p plan.Plan, took float64) *Cadence {
 	now := time.Now()
-	return &Cadence{plan: p, begun: now, committed: now}
+	c := &Cadence{plan: p, begun: now, committed: now, made: p.Start}
+	if took > 0 {
+		c.took = []float64{took}
+	}
+	return c
 }
 
-// Cadence returns the cadence of the generation of a plan, which begins now.
-func (c *Checkpointer) Cadence(p plan.Plan) *Cadence {
-	made := newCadence(p)
+// Cadence returns the cadence of the generation of a plan, which begins now. How long checkpoints took in the plan before counts as one that
+// this plan has made: in steps, which a change makes longer or shorter like checkpoints. heard returns what a member has said of
+// the cadence, for where another node coordinated the steps.
+func (c *Checkpointer) Cadence(p plan.Plan, heard func(plan.PeerID) *holders.Cadence) *Cadence {
+	took := 0.0
+	if before := c.cadence.Load(); before != nil {
+		took = before.usual(heard)
+	}
+	made := newCadence(p, took)
 	c.cadence.Store(made)
 	return made
+}
+
+// usual returns how many steps checkpoints took here, or as the node says that coordinated them; 0 where neither knows.
+func (c *Cadence) usual(heard func(plan.PeerID) *holders.Cadence) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.took) > 0 && len(c.steps) > 0 {
+		return median(c.took)
+	}
+	if len(c.plan.Replicas) > 0 {
+		if said := heard(c.plan.Coordinator().Peer); said != nil && said.StepNanos > 0 {
+			return min(float64(said.TookNanos)/float64(said.StepNanos), mostHeard)
+		}
+	}
+	return median(c.took)
 }
 
 // Told returns how often checkpoints of a generation are made; nil where this node does not say when, or has not yet.
@@ -63,7 +97,14 @@ func (c *Checkpointer) Told(g plan.Generation) *holders.Cadence {
 	}
 	now.mu.Lock()
 	defer now.mu.Unlock()
-	return now.told
+	if now.told == nil {
+		return nil
+	}
+	told := *now.told
+	if now.asked != 0 {
+		told.Saving, told.SavingNanos = now.asked, int64(time.Since(now.begun))
+	}
+	return &told
 }
 
 // Due reports at the end of a step whether the state after it is to be saved, given the run's state and whether messages are about to be
@@ -72,6 +113,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	c.newest = step
 	c.note(state.Checkpoint.Step, now)
 	c.see(now)
 	took := time.Duration(median(c.took) * float64(median(c.steps)))
@@ -82,7 +124,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	if often := max(time.Duration(holders.LeastNanos), forgetShare*took); forgets && int64(often) < cadence.EveryNanos {
 		cadence.EveryNanos, cadence.Why = int64(often), holders.ForMessages
 	}
-	c.told = &cadence
+	c.tell(&cadence, state)
 	if c.asked != 0 && now.Sub(c.begun) < lostAfter {
 		return false
 	}
@@ -93,8 +135,28 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	if now.Sub(c.begun) < every || now.Sub(c.committed) < took {
 		return false
 	}
-	c.asked, c.begun, c.saving = step, now, true
+	c.promised = cadence.Steps(cadence.StepNanos) + c.usually()
+	c.asked, c.begun, c.saving, c.waits = step, now, true, ""
 	return true
+}
+
+// usually returns how many steps pass until a checkpoint is committed.
+func (c *Cadence) usually() plan.Step { return plan.Step(math.Ceil(median(c.took))) }
+
+// tell notes what is told. The checkpoint under way, if there is one, may take longer than is usual: the next one begins as many steps after it as
+// are usual then.
+func (c *Cadence) tell(cadence *holders.Cadence, state consensus.State) {
+	cadence.Late, cadence.LateBy = c.late, c.lateBy
+	c.told = cadence
+	if c.asked == 0 {
+		return
+	}
+	if soonest := int64((float64(c.besides) + median(c.took)) * float64(cadence.StepNanos)); soonest > cadence.EveryNanos {
+		cadence.EveryNanos, cadence.Why = soonest, holders.ForLines
+	}
+	if waits := consensus.Unsaved(state, c.asked); len(waits) > 0 {
+		c.waits = waits[0]
+	}
 }
 
 // Committed takes in that the checkpoint of a step is committed now. Due would notice it at the end of a step, which may be long.
@@ -107,7 +169,13 @@ func (c *Cadence) Committed(step plan.Step) {
 // note takes in the step of the newest checkpoint.
 func (c *Cadence) note(saved plan.Step, now time.Time) {
 	if c.asked != 0 && saved >= c.asked {
-		c.committed, c.asked = now, 0
+		c.late, c.lateBy = 0, ""
+		if went := c.newest - min(c.newest, c.made); went > c.promised {
+			if c.late = went; c.newest-c.asked > c.usually() {
+				c.lateBy = c.waits
+			}
+		}
+		c.committed, c.asked, c.made = now, 0, saved
 	}
 }
 

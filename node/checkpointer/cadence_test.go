@@ -26,10 +26,15 @@ type pace struct {
 
 // newPace returns one of two stages of so many bytes each, that begins with a checkpoint.
 func newPace(bytes int64) *pace {
+	return paceOf(bytes, func(p plan.Plan) *Cadence { return newCadence(p, 0) })
+}
+
+// paceOf returns one whose cadence begin makes.
+func paceOf(bytes int64, begin func(plan.Plan) *Cadence) *pace {
 	layers := func(first int) plan.Placement {
-		return plan.Placement{Peer: "a", Layers: plan.LayerRange{First: first, End: first + 1}}
+		return plan.Placement{Peer: plan.PeerID("ab"[first : first+1]), Layers: plan.LayerRange{First: first, End: first + 1}}
 	}
-	p := &pace{stepLong: time.Second / 2, cadence: newCadence(plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{layers(0), layers(1)}}}})}
+	p := &pace{stepLong: time.Second / 2, cadence: begin(plan.Plan{Start: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{layers(0), layers(1)}}}})}
 	p.state.Checkpoint = consensus.Checkpoint{Step: 1, Layers: []consensus.LayerRef{{Layer: 0, SizeBytes: bytes}, {Layer: 1, SizeBytes: bytes}}}
 	p.step = 1
 	return p
@@ -103,10 +108,83 @@ func TestTheCadenceToldIsKept(t *testing.T) {
 	}
 }
 
+// TestTheCadenceToldIsKeptAfterAChange: in no plan pass more steps without a checkpoint's begin than are told then, though lines are slow, whoever
+// coordinated the steps before. Where that is known the number is the same from the second step on.
+func TestTheCadenceToldIsKeptAfterAChange(t *testing.T) {
+	nothing := func(plan.PeerID) *holders.Cadence { return nil }
+	for _, c := range []struct {
+		name   string
+		before bool // this node coordinated the plan before
+		heard  func(plan.PeerID) *holders.Cadence
+		first  plan.Step // is told before the first checkpoint
+	}{
+		{"the same node", true, nothing, 12},
+		{"another one, which has said so", false, func(plan.PeerID) *holders.Cadence { return &holders.Cadence{TookNanos: 12e9, StepNanos: 2e9} }, 12},
+		{"another one, which tells lies", false, func(plan.PeerID) *holders.Cadence { return &holders.Cadence{TookNanos: 1 << 60, StepNanos: 1} }, 2 * mostHeard},
+		{"nobody knows", false, nothing, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			keeper := &Checkpointer{}
+			begin := func(p plan.Plan) *Cadence { return keeper.Cadence(p, c.heard) }
+			was := paceOf(5e6, begin)
+			was.stepLong, was.takes = 2*time.Second, 12*time.Second
+			if c.before {
+				was.steps(5 * time.Minute)
+			}
+			p := paceOf(5e6, begin)
+			p.stepLong, p.takes = 2*time.Second, 12*time.Second
+			since := p.step
+			for range 60 {
+				begun := len(p.begun)
+				p.steps(p.stepLong)
+				told := p.cadence.told.Steps(p.cadence.told.StepNanos)
+				if p.step > 3 && p.step-since > told {
+					t.Errorf("%s: %d steps without a checkpoint's begin, told are %d", c.name, p.step-since, told)
+				}
+				if p.step == 3 && told != c.first {
+					t.Errorf("%s: %d steps are told at first, want %d", c.name, told, c.first)
+				}
+				if len(p.begun) > begun {
+					since = p.step
+				}
+			}
+		})
+	}
+}
+
+// TestACheckpointThatIsLateIsTold: with the steps that went by, and the node whose stage was not stored; until the next one is in time.
+func TestACheckpointThatIsLateIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		p.takes = time.Second / 4
+		p.steps(time.Minute)
+		if c := p.cadence.told; c.Late != 0 {
+			t.Errorf("in time: %+v", c)
+		}
+		p.state.Plan = p.cadence.plan
+		p.takes = 10 * time.Second
+		for p.steps(p.stepLong); p.cadence.asked == 0; p.steps(p.stepLong) {
+		}
+		p.takes = time.Second / 4
+		p.state.Pending = []consensus.Checkpoint{{Step: p.cadence.asked, Layers: p.state.Checkpoint.Layers[:1]}}
+		for p.cadence.asked != 0 {
+			p.steps(p.stepLong)
+		}
+		p.steps(p.stepLong)
+		if c := p.cadence.told; c.Late != 29 || c.LateBy != "b" {
+			t.Errorf("told are %d steps, by %q, want 29 by b", c.Late, c.LateBy)
+		}
+		p.steps(20 * time.Second)
+		if c := p.cadence.told; c.Late != 0 || c.LateBy != "" {
+			t.Errorf("told are %d steps, by %q, after one in time", c.Late, c.LateBy)
+		}
+	})
+}
+
 // TestTheFirstCheckpointComesSoon: there is none to go back to. One that never comes does not keep the next from being made.
 func TestTheFirstCheckpointComesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCadence(plan.Plan{})
+		c := newCadence(plan.Plan{}, 0)
 		want := func(due bool, step plan.Step) {
 			t.Helper()
 			if got := c.Due(step, consensus.State{}, false); got != due {

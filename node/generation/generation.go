@@ -49,7 +49,7 @@ func Start(ctx context.Context, parts Parts, state consensus.State, from []*pipe
 	g := &Generation{
 		Parts: parts, state: state, plan: state.Plan, end: end, from: from,
 		done: make(chan error, 1), loaded: make(chan struct{}),
-		sent: parts.Replayer.Begin(state.Plan, consensus.RecoveryLine(state)), cadence: parts.Checkpointer.Cadence(state.Plan), stepped: make(chan struct{}),
+		sent: parts.Replayer.Begin(state.Plan, consensus.RecoveryLine(state)), cadence: parts.Checkpointer.Cadence(state.Plan, parts.toldBy), stepped: make(chan struct{}),
 		substitutes: make(chan consensus.Substitute, 1),
 	}
 	g.Group.Go(func() error {

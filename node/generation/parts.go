@@ -18,6 +18,7 @@ import (
 	"pnode/pipeline/collective"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -50,6 +51,12 @@ type Parts struct {
 	Watch   Watch
 	Trace   *trace.Recorder
 	Log     *slog.Logger
+}
+
+// toldBy returns what a member has said last of how often checkpoints are made; nil without a word.
+func (p Parts) toldBy(peer plan.PeerID) *holders.Cadence {
+	b, _ := p.Heartbeats.Last(peer)
+	return b.Cadence
 }
 
 // Consensus gives the replicated state and its leader; *consensus.Node implements it.

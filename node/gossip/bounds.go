@@ -28,7 +28,7 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
 	}
 	if c := b.Cadence; c != nil {
-		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos, &c.StepNanos)
+		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos, &c.StepNanos, &c.SavingNanos)
 	}
 	return nanos, rates
 }
@@ -95,8 +95,8 @@ func (b Heartbeat) check() error {
 			return fmt.Errorf("a link over %.20q, want one of %v", string(l.Transport), plan.Transports)
 		}
 	}
-	if b.Cadence != nil && !b.Cadence.Why.Valid() {
-		return fmt.Errorf("checkpoints for %.20q", string(b.Cadence.Why))
+	if c := b.Cadence; c != nil && (!c.Why.Valid() || c.Saving > maxStep || c.Late > maxStep) {
+		return fmt.Errorf("checkpoints for %.20q, the one of step %d under way, the last after %d steps, want a reason and at most %d", string(c.Why), c.Saving, c.Late, maxStep)
 	}
 	nanos, rates := b.times()
 	for _, n := range nanos {

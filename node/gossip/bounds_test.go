@@ -43,6 +43,9 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"cadence":{"lost_nanos":-1,"why":"replay"}`,
 		`"cadence":{"every_nanos":1,"why":"\u001b[2J"}`,
 		`"cadence":{"every_nanos":1}`,
+		`"cadence":{"saving":18446744073709551615,"why":"replay"}`,
+		`"cadence":{"saving_nanos":-1,"why":"replay"}`,
+		`"cadence":{"late":18446744073709551615,"why":"replay"}`,
 		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
 	} {
 		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {

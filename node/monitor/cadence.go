@@ -2,25 +2,58 @@ package monitor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/pipeline/schedule"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
 
-// cadenceOf returns how often checkpoints are made, as the node tells that coordinates the steps; nil before it has.
-func cadenceOf(state consensus.State, beats *gossip.Tracker) *api.Cadence {
+// cadenceOf returns how often checkpoints are made, and the one under way, as the node tells that coordinates the steps; nil before it has.
+func cadenceOf(state consensus.State, beats *gossip.Tracker) (*api.Cadence, *api.Saving) {
 	if state.Run == nil || len(state.Plan.Replicas) == 0 {
-		return nil
+		return nil, nil
 	}
 	b, _ := beats.Last(state.Substitute.Carrier(state.Plan.Coordinator().Peer))
 	if b.Generation != state.Plan.Generation {
+		return nil, describeSaving(state, holders.Cadence{})
+	}
+	said := describeCadence(b, state.Run.Train.CheckpointEvery)
+	if b.Cadence == nil {
+		return said, describeSaving(state, holders.Cadence{})
+	}
+	if c := b.Cadence; said != nil && c.Late > 0 {
+		said.Late = c.Late
+		said.Text += fmt.Sprintf("; before the last one was complete, %s went by", plan.Count(int(c.Late), "step"))
+		if state.Plan.Places(c.LateBy) {
+			said.Text += ": it waited for " + state.NameOf(c.LateBy)
+		}
+	}
+	return said, describeSaving(state, *b.Cadence)
+}
+
+// describeSaving returns the checkpoint under way, by the word of the node that coordinates the steps or by the stages that the log has; nil without one.
+func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
+	s := &api.Saving{Step: said.Saving, S: time.Duration(said.SavingNanos).Seconds(), Waits: []string{}}
+	if n := len(state.Pending); n > 0 && state.Pending[n-1].Step > s.Step {
+		s.Step, s.S = state.Pending[n-1].Step, 0
+	}
+	if s.Step <= state.Checkpoint.Step {
 		return nil
 	}
-	return describeCadence(b, state.Run.Train.CheckpointEvery)
+	for _, p := range consensus.Unsaved(state, s.Step) {
+		s.Waits = append(s.Waits, state.NameOf(p))
+	}
+	s.Text = fmt.Sprintf("step %d", s.Step)
+	if s.S > 0 {
+		s.Text += ", for " + plan.Time(schedule.Nanos(said.SavingNanos))
+	}
+	s.Text += ": it waits until what is computed on " + strings.Join(s.Waits, ", ") + " is stored and copied"
+	return s
 }
 
 // describeCadence returns how often checkpoints are made by the heartbeat of the node that coordinates the steps, where so many

@@ -2,10 +2,12 @@ package monitor
 
 import (
 	"testing"
+	"time"
 
 	"pnode/node/gossip"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestDescribeCadence: status says what the node that coordinates the steps does, in whole steps.
@@ -38,4 +40,44 @@ func TestDescribeCadence(t *testing.T) {
 			t.Errorf("%s: %+v, want %d steps: %q", c.name, got, c.steps, c.want)
 		}
 	}
+}
+
+// TestTheCheckpointUnderWayIsTold: status names the step, since when, and whose stages are not stored and copied; and what the last one waited for.
+func TestTheCheckpointUnderWayIsTold(t *testing.T) {
+	stage := func(peer plan.PeerID, first int) plan.Placement {
+		return plan.Placement{Peer: peer, Layers: plan.LayerRange{First: first, End: first + 1}}
+	}
+	state := consensus.State{
+		Run:        &plan.RunSpec{},
+		Plan:       plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{stage("a", 0), stage("b", 1), stage("c", 2)}}}},
+		Members:    []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "barn"}, {Peer: "c", Label: "cabin"}},
+		Checkpoint: consensus.Checkpoint{Step: 40},
+	}
+	beats := gossip.NewTracker()
+	says := func(c holders.Cadence) {
+		c.EveryNanos, c.StepNanos, c.Why = 6e9, 2e9, holders.ForLines
+		beats.Note(gossip.Heartbeat{Peer: "c", Generation: 3, Cadence: &c}, time.Now())
+	}
+	want := func(cadence, saving string) {
+		t.Helper()
+		c, s := cadenceOf(state, beats)
+		if c == nil || c.Text != cadence {
+			t.Errorf("%+v, want %q", c, cadence)
+		}
+		if s == nil && saving != "" || s != nil && s.Text != saving {
+			t.Errorf("%+v, want %q", s, saving)
+		}
+	}
+	every := "one every 3 steps (6.00 s), as often as lines and disks allow"
+	says(holders.Cadence{})
+	want(every, "")
+	says(holders.Cadence{Saving: 43, SavingNanos: 3e9})
+	want(every, "step 43, for 3.00 s: it waits until what is computed on desk, barn, cabin is stored and copied")
+	state.Pending = []consensus.Checkpoint{{Step: 43, Layers: []consensus.LayerRef{{Layer: 0}, {Layer: 2}}}}
+	want(every, "step 43, for 3.00 s: it waits until what is computed on barn is stored and copied")
+	state.Checkpoint, state.Pending = consensus.Checkpoint{Step: 43}, nil
+	says(holders.Cadence{Saving: 43, SavingNanos: 4e9, Late: 8, LateBy: "b"})
+	want(every+"; before the last one was complete, 8 steps went by: it waited for barn", "")
+	says(holders.Cadence{SavingNanos: 5e9, Late: 8, LateBy: "whoever"})
+	want(every+"; before the last one was complete, 8 steps went by", "")
 }

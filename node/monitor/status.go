@@ -25,13 +25,14 @@ func (m *Monitor) Status() api.Status {
 	s := api.Status{
 		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
-		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Cadence: cadenceOf(state, m.Beats), Copies: copiesOf(state, m.Kept())},
+		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Copies: copiesOf(state, m.Kept())},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}
+	s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
 	s.Whole = m.whole(state, now).where()
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)

@@ -60,6 +60,9 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	default:
 		p.f("checkpoint\tstep %d, %s ago\n", c.Step, max(0, now.Sub(c.Time)).Round(time.Second))
 	}
+	if s := st.Checkpoint.Saving; s != nil {
+		p.f("saving\t%s\n", clean(s.Text))
+	}
 	if c := st.Checkpoint.Copies; c != nil {
 		p.f("copies\t%s\n", clean(c.Text))
 	}

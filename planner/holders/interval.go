@@ -51,6 +51,13 @@ type Cadence struct {
 	// StepNanos is how long steps take of late, where who says this makes steps.
 	StepNanos int64 `json:"step_nanos,omitempty"`
 	Why       Why   `json:"why"`
+	// Saving is the step of the checkpoint under way, 0 without one; SavingNanos is since when.
+	Saving      plan.Step `json:"saving,omitempty"`
+	SavingNanos int64     `json:"saving_nanos,omitempty"`
+	// Late is how many steps went by from the newest checkpoint but one until the newest was committed, where these are more than
+	// were told; else 0. LateBy is a stage's node that was among the last.
+	Late   plan.Step   `json:"late,omitempty"`
+	LateBy plan.PeerID `json:"late_by,omitempty"`
 }
 
 // Why names the reason that decides how often checkpoints are made.

@@ -18,19 +18,19 @@ func TestCadence(t *testing.T) {
 		losses Rate
 		want   Cadence
 	}{
-		{"a small state: a short replay", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, Rate{}, Cadence{5 * second, 260e6, 15e6, 0, ForReplay}},
-		{"nothing is known", Checkpoint{}, Rate{}, Cadence{5 * second, 0, 10e6, 0, ForReplay}},
-		{"steps lose more than they should", Checkpoint{StateBytes: 5 * mega, TookNanos: second, LostNanos: 200e6}, Rate{}, Cadence{20 * second, second, 200e6, 0, ForSteps}},
-		{"a large state", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, Rate{}, Cadence{30 * second, 10 * second, second, 0, ForMost}},
-		{"a checkpoint of six seconds", Checkpoint{StateBytes: 5 * mega, TookNanos: 6 * second, LostNanos: 6 * second}, Rate{}, Cadence{120 * second, 6 * second, 6 * second, 0, ForCost}},
-		{"a larger state", Checkpoint{StateBytes: 12490 * mega, TookNanos: 60 * second}, Rate{}, Cadence{250 * second, 60 * second, 12500e6, 0, ForCost}},
-		{"a slow line", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, Rate{}, Cadence{76 * second, 38 * second, 55e6, 0, ForLines}},
-		{"a slow line and losses", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, burst, Cadence{76 * second, 38 * second, 55e6, 0, ForLines}},
-		{"losses", Checkpoint{StateBytes: 990 * mega, TookNanos: 2 * second}, lostEvery(200 * second), Cadence{20088 * milli, 2 * second, second, 0, ForLosses}},
-		{"none was lost, and saves cost more than they are worth", Checkpoint{StateBytes: 99990 * mega}, Rate{}, Cadence{1697056 * milli, 0, 100 * second, 0, ForRisk}},
-		{"a burst of losses", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, burst, Cadence{LeastNanos, 260e6, 15e6, 0, ForLeast}},
-		{"beyond sense", Checkpoint{1 << 62, 1 << 62, 1 << 62}, Rate{SeenNanos: math.MaxInt64}, Cadence{busyShare * mostMillis * milli, mostMillis * milli, mostMillis*milli + 10e6, 0, ForLines}},
-		{"below it", Checkpoint{-1, -1, -1}, Rate{SeenNanos: -1, Losses: math.MaxInt}, Cadence{LeastNanos, 0, 10e6, 0, ForLeast}},
+		{"a small state: a short replay", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, Rate{}, Cadence{EveryNanos: 5 * second, TookNanos: 260e6, LostNanos: 15e6, Why: ForReplay}},
+		{"nothing is known", Checkpoint{}, Rate{}, Cadence{EveryNanos: 5 * second, TookNanos: 0, LostNanos: 10e6, Why: ForReplay}},
+		{"steps lose more than they should", Checkpoint{StateBytes: 5 * mega, TookNanos: second, LostNanos: 200e6}, Rate{}, Cadence{EveryNanos: 20 * second, TookNanos: second, LostNanos: 200e6, Why: ForSteps}},
+		{"a large state", Checkpoint{StateBytes: 990 * mega, TookNanos: 10 * second}, Rate{}, Cadence{EveryNanos: 30 * second, TookNanos: 10 * second, LostNanos: second, Why: ForMost}},
+		{"a checkpoint of six seconds", Checkpoint{StateBytes: 5 * mega, TookNanos: 6 * second, LostNanos: 6 * second}, Rate{}, Cadence{EveryNanos: 120 * second, TookNanos: 6 * second, LostNanos: 6 * second, Why: ForCost}},
+		{"a larger state", Checkpoint{StateBytes: 12490 * mega, TookNanos: 60 * second}, Rate{}, Cadence{EveryNanos: 250 * second, TookNanos: 60 * second, LostNanos: 12500e6, Why: ForCost}},
+		{"a slow line", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, Rate{}, Cadence{EveryNanos: 76 * second, TookNanos: 38 * second, LostNanos: 55e6, Why: ForLines}},
+		{"a slow line and losses", Checkpoint{StateBytes: 45 * mega, TookNanos: 38 * second}, burst, Cadence{EveryNanos: 76 * second, TookNanos: 38 * second, LostNanos: 55e6, Why: ForLines}},
+		{"losses", Checkpoint{StateBytes: 990 * mega, TookNanos: 2 * second}, lostEvery(200 * second), Cadence{EveryNanos: 20088 * milli, TookNanos: 2 * second, LostNanos: second, Why: ForLosses}},
+		{"none was lost, and saves cost more than they are worth", Checkpoint{StateBytes: 99990 * mega}, Rate{}, Cadence{EveryNanos: 1697056 * milli, TookNanos: 0, LostNanos: 100 * second, Why: ForRisk}},
+		{"a burst of losses", Checkpoint{StateBytes: 5 * mega, TookNanos: 260e6}, burst, Cadence{EveryNanos: LeastNanos, TookNanos: 260e6, LostNanos: 15e6, Why: ForLeast}},
+		{"beyond sense", Checkpoint{1 << 62, 1 << 62, 1 << 62}, Rate{SeenNanos: math.MaxInt64}, Cadence{EveryNanos: busyShare * mostMillis * milli, TookNanos: mostMillis * milli, LostNanos: mostMillis*milli + 10e6, Why: ForLines}},
+		{"below it", Checkpoint{-1, -1, -1}, Rate{SeenNanos: -1, Losses: math.MaxInt}, Cadence{EveryNanos: LeastNanos, TookNanos: 0, LostNanos: 10e6, Why: ForLeast}},
 	} {
 		got := c.of.Cadence(c.losses)
 		if got != c.want {

@@ -297,6 +297,30 @@ func (e StageSaved) check(s State) error {
 	return nil
 }
 
+// Unsaved returns the nodes of the plan's first replica that have not yet reported all of their layers of a step's checkpoint, in the order of stages.
+// Each does when its stage is stored and copied.
+func Unsaved(s State, step plan.Step) (peers []plan.PeerID) {
+	if step <= s.Checkpoint.Step || len(s.Plan.Replicas) == 0 {
+		return nil
+	}
+	var made Checkpoint
+	if i := slices.IndexFunc(s.Pending, func(c Checkpoint) bool { return c.Step == step }); i >= 0 {
+		made = s.Pending[i]
+	}
+	for _, place := range s.Plan.Replicas[0].Stages {
+		saved := 0
+		for _, l := range made.Layers {
+			if place.Layers.Contains(l.Layer) {
+				saved++
+			}
+		}
+		if by := s.Substitute.Carrier(place.Peer); saved < place.Layers.Len() && !slices.Contains(peers, by) {
+			peers = append(peers, by)
+		}
+	}
+	return peers
+}
+
 // of reports whether the layers are a checkpoint's.
 func (e StageSaved) of(c Checkpoint) bool {
 	return e.Step == c.Step && e.Generation == c.Generation && e.Step > 0

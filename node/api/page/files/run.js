@@ -89,6 +89,7 @@ function figures(status, heldOut) {
     ['speed', status.tokens_per_s > 0 ? count(status.tokens_per_s) : '–', 'tokens/s'],
     ['time left', status.eta_s > 0 ? span(status.eta_s) : '–', ''],
     ['checkpoint', never ? '–' : `step ${count(saved.step)}`, never ? 'none yet' : ago(Date.parse(saved.time)) + (saved.cadence ? `, one every ${count(saved.cadence.every_steps)} steps` : '')],
+    ...(saved.saving ? [['under way', `step ${count(saved.saving.step)}`, (saved.saving.s ? `for ${span(saved.saving.s)}, ` : '') + `waits for ${saved.saving.waits.join(', ')}`]] : []),
     ...(status.whole ? [['whole model', status.whole.step ? `step ${count(status.whole.step)}` : '–', status.whole.step ? `on ${status.whole.on}` : 'nowhere']] : []),
   ];
   return el('dl', { class: 'figures' }, ...list.map(([name, value, unit]) =>
