@@ -30,6 +30,7 @@ import (
 	"pnode/pipeline/link"
 	"pnode/pipeline/link/silence"
 	"pnode/pipeline/trace"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
@@ -251,7 +252,7 @@ func (n *Node) openRooms(o opening) {
 		Electable:    func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
 		Losses:       func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
 		AwaitHolders: time.Duration(o.cfg.AwaitHolders),
-		Stops:        func() time.Duration { return n.monitor.Interruption.Pauses() },
+		Stops:        func() []planner.Stop { return n.monitor.Interruption.Pauses() },
 	})
 	n.custody = &custody{
 		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,

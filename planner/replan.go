@@ -23,6 +23,8 @@ type (
 	Change = change.Change
 	// Outlook says for how long the next plan is of use, and how long earlier changes have stopped the steps.
 	Outlook = change.Outlook
+	// Stop is how long an earlier change stopped them.
+	Stop = change.Stop
 )
 
 // ShouldReplan decides whether the current plan should be replaced, given the members of

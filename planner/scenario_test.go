@@ -150,7 +150,11 @@ func (s *scenario) do(t *testing.T, command string, args []string) []string {
 			return []string{err.Error()}
 		}
 		if left, weighed := set["left"]; weighed {
-			d = d.Pays(Outlook{Left: plan.Step(left), Lasts: schedule.Nanos(set["lasts_s"] * 1e9), Stop: schedule.Nanos(set["stop_ms"] * 1e6)})
+			var stops []Stop
+			if took := set["stop_ms"]; took > 0 {
+				stops = []Stop{{Load: schedule.Nanos(took * 1e6)}}
+			}
+			d = d.Pays(Outlook{Left: plan.Step(left), Lasts: schedule.Nanos(set["lasts_s"] * 1e9), Stops: stops})
 		}
 		return []string{fmt.Sprintf("%t: %s", d.Replan, d.Reason)}
 	default:

@@ -3,13 +3,18 @@ package leader
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
+	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
+
+// rememberedMoves is for how many generations the predicted time of state on the way is remembered.
+const rememberedMoves = 64
 
 // wish is a change of plan that can wait.
 type wish struct {
@@ -31,6 +36,8 @@ type betterWatch struct {
 	better      *future[planner.Decision]
 	// decided is what came of it, once the cost of the change was weighed.
 	decided planner.Decision
+	// moves has how long state was predicted to be on the way in the changes that were decided, by the generation that each ended.
+	moves map[plan.Generation]schedule.Nanos
 	// copies is when a change of the current plan first waited for copies under way.
 	copies seenPlan
 }
@@ -46,7 +53,7 @@ type roster struct {
 // anyway.
 func (b *betterWatch) look(m moment) (w wish) {
 	if m.state.Substitute == nil {
-		w.Better = cmp.Or(b.compare(m), b.schedule.look(m.state, b.outlook(m.state, m.now)))
+		w.Better = cmp.Or(b.compare(m), b.schedule.look(m.state, b.outlook(m.state, m.now, b.moves)))
 	}
 	w.Copying, w.CopiesFor = b.waitForCopies(m.state, w.Better, m.now)
 	return w
@@ -65,14 +72,24 @@ func (b *betterWatch) compare(m moment) string {
 	b.begin(m)
 	if d, ok := b.better.get(); ok && d.Replan && !b.decided.Replan {
 		first := b.decided.Reason == ""
-		if b.decided = d.Pays(b.outlook(m.state, m.now)); first && !b.decided.Replan {
+		if b.decided = d.Pays(b.outlook(m.state, m.now, b.moves)); first && !b.decided.Replan {
 			b.Log.Info("another plan is better, and a change does not pay yet", "why", b.decided.Reason)
 		}
 	}
 	if b.decided.Replan {
+		b.note(m.state.Plan.Generation, b.decided.Change.Move)
 		return b.decided.Reason
 	}
 	return ""
+}
+
+// note remembers how long state is predicted to be on the way when a generation ends, of the newest ones.
+func (b *betterWatch) note(ends plan.Generation, move schedule.Nanos) {
+	if b.moves == nil {
+		b.moves = map[plan.Generation]schedule.Nanos{}
+	}
+	b.moves[ends] = move
+	maps.DeleteFunc(b.moves, func(g plan.Generation, _ schedule.Nanos) bool { return g+rememberedMoves < ends })
 }
 
 // begin has the best plan for the present members compared with the one that runs, once for each roster.

@@ -33,9 +33,8 @@ type Config struct {
 	Electable func() bool
 	// Losses returns the losses of the steps after one of a generation, as far as they are known; nil knows none.
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
-	// Stops returns how long changes of plan that followed a pause have stopped the steps, in the median; 0 before the first. nil
-	// knows none.
-	Stops func() time.Duration
+	// Stops returns how long the newest changes of plan that followed a pause have stopped the steps, the newest last. nil knows none.
+	Stops func() []planner.Stop
 	// AwaitHolders is how long a start of the whole run waits for members that alone have layers of the newest checkpoint.
 	AwaitHolders time.Duration
 	// Planner searches for plans; zero means package planner.

@@ -225,3 +225,44 @@ func TestABetterPlanWaitsForCopies(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestAChangeIsWeighedByWhatEarlierOnesTook: where state came ten times as fast as predicted, the next change pays that would not by its prediction.
+func TestAChangeIsWeighedByWhatEarlierOnesTook(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stops []planner.Stop
+		pays  bool
+	}{
+		{"nothing was learned", nil, false},
+		{"state came as slowly as predicted", []planner.Stop{{Ends: 1, Rest: 2e9, Load: 120e9}}, false},
+		{"state came fast", []planner.Stop{{Ends: 1, Rest: 2e9, Load: 12e9}}, true},
+		{"state came fast, and all else took long", []planner.Stop{{Ends: 1, Rest: 200e9, Load: 12e9}}, false},
+	} {
+		run := rehearsedRun()
+		run.Train.Steps = 100
+		state := consensus.State{Run: &run, Epoch: 1, Members: []consensus.Member{{Peer: "a", State: consensus.Active, Profile: withDevices(1)}}}
+		state.Plan = plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}
+		found := planner.Decision{Replan: true, Reason: "better", Change: planner.Change{Now: 200e9, Then: 1e9, Bytes: 1, Move: 120e9}}
+		stops := []planner.Stop(nil)
+		l := New(Config{
+			Self: "a", Consensus: &oneLeader{state: state}, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+			Stops: func() []planner.Stop { return stops },
+			Planner: Planner{
+				Make: planner.Make,
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return found, nil
+				},
+			},
+		})
+		atOnce := func(f func(context.Context)) bool { f(t.Context()); return true }
+		b := betterWatch{Leader: l, search: atOnce, schedule: &scheduleWatch{Leader: l, spawn: atOnce}}
+		if why := b.compare(moment{state: state, now: time.Now()}); why == "" {
+			t.Fatalf("%s: the first change does not pay: %s", c.name, b.decided.Reason)
+		}
+		state.Plan.Generation, stops = 2, c.stops
+		found.Change.Now = 2e9
+		if why := b.compare(moment{state: state, now: time.Now()}); (why != "") != c.pays {
+			t.Errorf("%s: it pays: %t, want %t: %s", c.name, why != "", c.pays, b.decided.Reason)
+		}
+	}
+}

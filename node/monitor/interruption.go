@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -30,8 +32,10 @@ type Interruption struct {
 	// from is the newest checkpoint when the plan ended, next the plan that follows; zero before it does.
 	from plan.Step
 	next plan.Plan
-	// pauses holds how long the newest interruptions took that followed a pause, in seconds.
-	pauses []float64
+	// before is the generation that ended.
+	before plan.Generation
+	// pauses holds the newest interruptions that followed a pause, the newest last.
+	pauses []planner.Stop
 	// marks are the moments at which each part ended; zero for those that were not seen.
 	marks [marksEnd]time.Time
 }
@@ -120,7 +124,7 @@ func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	if i.on && !i.substitution() || i.at.IsZero() {
 		return
 	}
-	i.on, i.from, i.next = true, state.Checkpoint.Step, plan.Plan{}
+	i.on, i.from, i.next, i.before = true, state.Checkpoint.Step, plan.Plan{}, state.Plan.Generation
 	if i.told = (api.Interruption{Rung: api.RungCheckpoint, Last: i.newest}); orderly {
 		i.told.Rung = api.RungPause
 	}
@@ -207,23 +211,22 @@ func (i *Interruption) step(step plan.Step, now time.Time) (api.Interruption, bo
 	}
 	told.TotalS = now.Sub(i.marks[lastStep]).Seconds()
 	if told.Rung == api.RungPause {
-		i.pauses = append(i.pauses, told.TotalS)
+		load := told.LoadS + told.StepS
+		i.pauses = append(i.pauses, planner.Stop{Ends: i.before, Rest: nanos(told.TotalS - load), Load: nanos(load)})
 		i.pauses = i.pauses[max(0, len(i.pauses)-maxPauses):]
 	}
 	return told, true
 }
 
-// maxPauses bounds the interruptions that Pauses counts.
+// maxPauses bounds the interruptions that Pauses returns.
 const maxPauses = 7
 
-// Pauses returns how long changes of plan have stopped the steps here that followed a pause: the median of the newest ones, 0
-// before the first.
-func (i *Interruption) Pauses() time.Duration {
+// Pauses returns the newest changes of plan that followed a pause, as this node saw them, the newest last.
+func (i *Interruption) Pauses() []planner.Stop {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.pauses) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(i.pauses))
-	return time.Duration(sorted[len(sorted)/2] * float64(time.Second))
+	return slices.Clone(i.pauses)
 }
+
+// nanos returns a time in seconds as whole nanoseconds, 0 at least.
+func nanos(seconds float64) schedule.Nanos { return schedule.Nanos(max(seconds, 0) * 1e9) }

@@ -3,6 +3,8 @@ package change
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
@@ -21,24 +23,94 @@ type Change struct {
 	Move  schedule.Nanos
 }
 
+// Stop is how long an earlier change of the run stopped the steps.
+type Stop struct {
+	// Ends is the generation that it ended.
+	Ends plan.Generation
+	// Rest is until the next plan was there, Load from then until its first step was made.
+	Rest, Load schedule.Nanos
+	// Move is how long its state was predicted to be on the way; 0 where none was, or nobody knows.
+	Move schedule.Nanos
+}
+
 // Outlook says for how long the next plan is of use, and how long earlier changes have stopped the steps.
 type Outlook struct {
 	// Left counts the steps that the run still has to do.
 	Left plan.Step
 	// Lasts is how long it takes until a member leaves or is lost: a plan is of use for no longer.
 	Lasts schedule.Nanos
-	// Stop is how long earlier changes of the run stopped the steps in the median; 0 where there was none.
-	Stop schedule.Nanos
+	// Stops are the newest earlier changes of the run, the newest last.
+	Stops []Stop
 }
 
-// stop returns how long a change is expected to stop the steps, and why.
-func (c Change) stop(o Outlook) (stop schedule.Nanos, why string) {
-	stop, why = o.Stop, "as earlier changes did"
-	if o.Stop <= 0 {
-		stop, why = shortStop+c.Now, "as is assumed before the first change"
+// mostOff bounds how many times as long as predicted, or as short, state is expected to be on the way by what earlier changes took.
+const mostOff = 16
+
+// load returns how long a change takes from the next plan to its first step, by how long earlier ones did: as those in the median whose state needed no more than
+// shortStop, or as long as its own state is on the way, where the predictions for others were as wrong.
+func (c Change) load(stops []Stop) schedule.Nanos {
+	const whole = 1024
+	var short, off []schedule.Nanos
+	for _, s := range stops {
+		if s.Move <= shortStop {
+			short = append(short, s.Load)
+			continue
+		}
+		off = append(off, min(max(muldiv(s.Load, whole, s.Move), whole/mostOff), whole*mostOff))
 	}
-	if c.Move > stop {
-		stop, why = c.Move, fmt.Sprintf("for %s of state on the way", plan.Size(c.Bytes))
+	least, by := c.Now, schedule.Nanos(whole)
+	if len(short) > 0 {
+		least = median(short)
+	}
+	if len(off) > 0 {
+		by = median(off)
+	}
+	return max(least, muldiv(c.Move, by, whole))
+}
+
+// muldiv returns a*b/c of values that are not negative, as far as that can be told.
+func muldiv(a, b, c schedule.Nanos) schedule.Nanos {
+	high, low := bits.Mul64(uint64(max(a, 0)), uint64(max(b, 0)))
+	if high >= uint64(c) {
+		return math.MaxInt64
+	}
+	n, _ := bits.Div64(high, low, uint64(c))
+	return schedule.Nanos(min(n, math.MaxInt64))
+}
+
+// sum returns a+b of values that are not negative, as far as that can be told.
+func sum(a, b schedule.Nanos) schedule.Nanos { return a + min(b, math.MaxInt64-a) }
+
+// roughly returns a time with two digits: nobody knows it better beforehand.
+func roughly(t schedule.Nanos) schedule.Nanos {
+	unit := schedule.Nanos(1)
+	for t/unit >= 100 {
+		unit *= 10
+	}
+	return sum(t/unit*unit, t%unit/max(unit/2, 1)*unit)
+}
+
+// median returns the middle of values, the larger one of two.
+func median(values []schedule.Nanos) schedule.Nanos {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+// stop returns how long a change is expected to stop the steps, and how that is told: with how long earlier ones did.
+func (c Change) stop(o Outlook) (stop schedule.Nanos, why string) {
+	if len(o.Stops) == 0 {
+		if stop = shortStop + c.Now; c.Move > stop {
+			return c.Move, fmt.Sprintf("%s, for %s of state on the way", plan.Time(c.Move), plan.Size(c.Bytes))
+		}
+		return stop, plan.Time(stop) + ", as is assumed before the first change"
+	}
+	var rests, all []schedule.Nanos
+	for _, s := range o.Stops {
+		rests, all = append(rests, s.Rest), append(all, sum(s.Rest, s.Load))
+	}
+	stop = sum(median(rests), c.load(o.Stops))
+	why = fmt.Sprintf("about %s: the last one took %s", plan.Time(roughly(stop)), plan.Time(all[len(all)-1]))
+	if n := len(all); n > 1 {
+		why = fmt.Sprintf("about %s: the last %d took %s to %s", plan.Time(roughly(stop)), n, plan.Time(slices.Min(all)), plan.Time(slices.Max(all)))
 	}
 	return stop, why
 }
@@ -61,8 +133,8 @@ func (c Change) Pays(o Outlook) (pays bool, why string) {
 	if n := schedule.Nanos(min(steps, math.MaxInt32)); gain <= total/max(n, 1) {
 		total = gain * n
 	}
-	return pays, fmt.Sprintf("that gains %s in %s %s, and a change stops them for %s, %s",
-		plan.Time(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, plan.Time(stop), because)
+	return pays, fmt.Sprintf("that gains %s in %s %s, and a change stops them for %s",
+		plan.Time(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, because)
 }
 
 // Decision is an answer with its reason.

@@ -21,9 +21,9 @@ func TestAChangePays(t *testing.T) {
 	paid := 0
 	for range 20_000 {
 		c := Change{Now: anyNanos(r), Then: anyNanos(r), Move: anyNanos(r), Bytes: 1}
-		o := Outlook{Left: plan.Step(r.Uint64() >> r.IntN(64)), Lasts: anyNanos(r), Stop: anyNanos(r)}
+		o := Outlook{Left: plan.Step(r.Uint64() >> r.IntN(64)), Lasts: anyNanos(r), Stops: []Stop{{Load: anyNanos(r)}}}
 		if r.IntN(4) == 0 {
-			o.Stop = 0
+			o.Stops = nil
 		}
 		c.Now = min(c.Now, math.MaxInt64-shortStop)
 		pays, why := c.Pays(o)
@@ -31,9 +31,9 @@ func TestAChangePays(t *testing.T) {
 		if lasts := new(integer.Int).Div(integer.NewInt(int64(o.Lasts)), integer.NewInt(max(int64(c.Then), 1))); lasts.Cmp(steps) < 0 {
 			steps = lasts
 		}
-		stop := int64(o.Stop)
-		if stop == 0 {
-			stop = int64(shortStop + c.Now)
+		stop := int64(shortStop + c.Now)
+		if len(o.Stops) > 0 {
+			stop = int64(o.Stops[0].Load)
 		}
 		gain := steps.Mul(steps, integer.NewInt(max(0, int64(c.Now-c.Then))))
 		if want := gain.Cmp(integer.NewInt(max(stop, int64(c.Move)))) > 0; pays != want {
@@ -70,11 +70,38 @@ func TestWhatCannotGoOnNeedNotPay(t *testing.T) {
 	// 83 ms of 483 ms, and a stop of 9.5 s.
 	better := Decision{Replan: true, Reason: "better", Change: Change{Now: 483e6, Then: 400e6}}
 	for left, want := range map[plan.Step]bool{114: false, 115: true} {
-		if got := better.Pays(Outlook{Left: left, Lasts: 3600e9, Stop: 9500e6}); got.Replan != want || !strings.Contains(got.Reason, "stops them for 9.50 s, as earlier changes did") {
+		if got := better.Pays(Outlook{Left: left, Lasts: 3600e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan != want || !strings.Contains(got.Reason, "stops them for about 9.50 s: the last one took 9.50 s") {
 			t.Errorf("with %d steps left: %+v", left, got)
 		}
 	}
-	if got := better.Pays(Outlook{Left: 1e6, Lasts: 20e9, Stop: 9500e6}); got.Replan || !strings.Contains(got.Reason, "gains 4.15 s in 50 steps before a member leaves again") {
+	if got := better.Pays(Outlook{Left: 1e6, Lasts: 20e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan || !strings.Contains(got.Reason, "gains 4.15 s in 50 steps before a member leaves again") {
 		t.Errorf("in a run whose members go every 20 s: %+v", got)
+	}
+}
+
+// TestWhatAChangeCostsIsLearned: from each part of earlier changes on its own, and told with how far these were apart.
+func TestWhatAChangeCostsIsLearned(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		move schedule.Nanos
+		past []Stop
+		want schedule.Nanos
+		told string
+	}{
+		{"none was made", 0, nil, 3e9, "3.00 s, as is assumed before the first change"},
+		{"none was made, and lines are slow", 126e9, nil, 126e9, "126 s, for 85.8 MiB of state on the way"},
+		{"the first took longer", 0, []Stop{{Rest: 20e9, Load: 9e9}}, 29e9, "about 29.00 s: the last one took 29.00 s"},
+		{"one of many did", 0, []Stop{{1, 1e9, 3e9, 0}, {1, 20e9, 9e9, 0}, {1, 1e9, 3e9, 0}}, 4e9, "about 4.00 s: the last 3 took 4.00 s to 29.00 s"},
+		{"state came faster than predicted", 126e9, []Stop{{1, 2e9, 10e9, 120e9}}, 12500e6, "about 12.00 s: the last one took 12.00 s"},
+		{"state came more slowly", 10e9, []Stop{{1, 1e9, 80e9, 20e9}}, 41e9, "about 41.00 s: the last one took 81.00 s"},
+		{"little moves after much did", 0, []Stop{{1, 1e9, 80e9, 20e9}}, 3e9, "about 3.00 s: the last one took 81.00 s"},
+		{"much moves after little did", 50e9, []Stop{{1, 1e9, 3e9, 1e9}}, 51e9, "about 51.00 s: the last one took 4.00 s"},
+		{"a prediction that was far off", 10e9, []Stop{{1, 0, 1, 20e9}}, 2e9, "about 2.00 s: the last one took 0.00 us"},
+		{"no time at all has bounds", math.MaxInt64, []Stop{{1, math.MaxInt64, math.MaxInt64, 2e9}}, math.MaxInt64, ""},
+	} {
+		got, told := Change{Now: 2e9, Then: 1e9, Bytes: 90e6, Move: c.move}.stop(Outlook{Stops: c.past})
+		if d := got - c.want; d > 0 || d < -60e6 || c.told != "" && told != c.told {
+			t.Errorf("%s: %d, %q, want %d, %q", c.name, got, told, c.want, c.told)
+		}
 	}
 }

@@ -203,7 +203,7 @@ func (r *run) pays(best *planned) bool {
 	stop := r.policy.Change(r.Constants, s.facts, move)
 	d := planner.Decision{Replan: true, Change: planner.Change{Now: now, Then: then, Bytes: bytes, Move: schedule.Nanos(r.Constants.move(move))}}
 	r.clock()
-	return d.Pays(planner.Outlook{Left: forever, Lasts: schedule.Nanos(r.history.Lasts(0)), Stop: schedule.Nanos(stop)}).Replan
+	return d.Pays(planner.Outlook{Left: forever, Lasts: schedule.Nanos(r.history.Lasts(0)), Stops: []planner.Stop{{Load: schedule.Nanos(stop)}}}).Replan
 }
 
 // change stops the steps for another plan.
