@@ -27,6 +27,7 @@ type custody struct {
 	extends    plan.Step     // the later end that this start gives the run; 0 leaves it
 	whole      *checkpointer.Whole
 	heartbeats *gossip.Tracker
+	known      func() (state consensus.State, returning bool) // as monitor.Monitor.Known
 	readers    leases
 	asked      atomic.Bool   // by KeepWhole, since the start
 	wanted     chan struct{} // has whole look again

@@ -4,18 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"pnode/checkpoint"
 	"pnode/node/api"
+	"pnode/node/checkpointer"
 	"pnode/node/ingest"
 	"pnode/node/weights"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 const errNothingSaved = api.NotReady("nothing has been saved yet: let it train on to its first checkpoint")
 
 // Model names the newest checkpoint of the run, for a local command to read: it stays for a while after each read.
 func (c *custody) Model() (api.Model, error) {
+	if state, returning := c.known(); returning {
+		return storedModel(state, c.whole.Store)
+	}
 	state := c.whole.Consensus.State()
 	made := state.Checkpoint
 	if state.Run == nil || made.Step == 0 {
@@ -27,6 +35,41 @@ func (c *custody) Model() (api.Model, error) {
 		m.Layers = append(m.Layers, plan.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
 	}
 	return m, nil
+}
+
+// storedModel names the newest checkpoint of which a store has all layers, of a node that comes back to a run and can ask nobody yet; state is
+// by its own log.
+func storedModel(state consensus.State, store *checkpoint.Store) (api.Model, error) {
+	all, err := store.Manifests()
+	if err != nil {
+		return api.Model{}, err
+	}
+	for _, kept := range all {
+		if !checkpointer.HasWhole(store, kept.Step) {
+			continue
+		}
+		m := api.Model{Step: kept.Step, Generation: kept.Generation}
+		for _, l := range kept.Layers {
+			m.Layers = append(m.Layers, plan.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
+		}
+		return m, nil
+	}
+	if len(state.Checkpoint.Layers) == 0 {
+		return api.Model{}, errNothingSaved
+	}
+	var lacks, whose []string
+	for _, l := range state.Checkpoint.Layers {
+		if !slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool { return !store.HasChunk(h) }) {
+			continue
+		}
+		lacks = append(lacks, fmt.Sprint(l.Layer))
+		for _, p := range l.Holders {
+			whose = append(whose, state.NameOf(p))
+		}
+	}
+	slices.Sort(whose)
+	return api.Model{}, api.NotReady(fmt.Sprintf("of the checkpoint of step %d the layers %s are not in this folder, and nobody that has them answers: they were on %s. Start these nodes, or read the model there",
+		state.Checkpoint.Step, strings.Join(lacks, ", "), strings.Join(slices.Compact(whose), " and ")))
 }
 
 // Chunk returns a chunk of the run, from other members where it is not here, while the checkpoint of a step is read.

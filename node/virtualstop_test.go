@@ -38,6 +38,19 @@ func goesOnAlone(t *testing.T, size fleetSize, known *truth, waits string, stop 
 			n := early.node()
 			return n != nil && strings.HasPrefix(n.monitor.Status().Waiting, waits)
 		})
+		s := early.node().monitor.Status()
+		if s.Step != stopped || s.Steps != 24 || s.Checkpoint.Step != stopped || s.Checkpoint.Time.IsZero() || len(s.Roster) != len(f.members) || len(s.Plan) == 0 {
+			f.Errorf("the status before anybody leads: step %d of %d, checkpoint %+v, %d members, %d stages; want what its log has",
+				s.Step, s.Steps, s.Checkpoint, len(s.Roster), len(s.Plan))
+		}
+		for _, m := range s.Roster {
+			if m.Self != m.SilentSince.IsZero() || !strings.HasPrefix(m.Name, "node-") {
+				f.Errorf("it shows %+v", m)
+			}
+		}
+		if m, err := early.node().custody.Model(); err != nil && !strings.Contains(err.Error(), "they were on node-") || err == nil && m.Step == 0 {
+			f.Errorf("a reader gets the model of step %d: %v", m.Step, err)
+		}
 		early.kill()
 		began := time.Now()
 		founder.join("")

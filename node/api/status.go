@@ -130,8 +130,11 @@ type Member struct {
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
-	Self      bool    `json:"self"`
-	Leader    bool    `json:"leader"`
+	// SilentSince is when a member that has not left was last heard, where that is too long ago, or when this node began to
+	// listen in vain; zero for others.
+	SilentSince time.Time `json:"silent_since,omitzero"`
+	Self        bool      `json:"self"`
+	Leader      bool      `json:"leader"`
 	// NotUsed says until when, and why, plans do without the member: a fault that others, or it, told of. It is
 	// empty for most.
 	NotUsed string `json:"not_used,omitempty"`

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -138,7 +139,8 @@ func (t *term) markGone(ctx context.Context, state consensus.State, v verdict) e
 		return nil
 	}
 	m, _ := state.Member(v.Gone)
-	t.Log.Warn("a node is gone", "peer", v.Gone, "why", v.Why)
+	level, text := departure(state, m, v.Ended)
+	t.Log.Log(ctx, level, text, "peer", v.Gone, "why", v.Why)
 	if v.By != "" {
 		e := consensus.Substitute{Generation: state.Plan.Generation, Lost: v.Gone, ProcessEpoch: m.ProcessEpoch, By: v.By, Replays: v.Replays, Reason: v.Why}
 		if v.Replays {
@@ -154,6 +156,14 @@ func (t *term) markGone(ctx context.Context, state consensus.State, v verdict) e
 		}
 	}
 	return t.Consensus.Propose(ctx, consensus.SetMemberState{Peer: v.Gone, ProcessEpoch: m.ProcessEpoch, State: consensus.Gone, Reason: v.Why})
+}
+
+// departure returns how a member's end is logged: it is no news where it was leaving, or all are.
+func departure(state consensus.State, m consensus.Member, ended bool) (slog.Level, string) {
+	if ended && (m.State == consensus.Draining || state.StopWanted || state.Finished) {
+		return slog.LevelInfo, "a node has left"
+	}
+	return slog.LevelWarn, "a node is gone"
 }
 
 // salvage has the log say who saves what is left of the generation.

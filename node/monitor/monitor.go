@@ -14,6 +14,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/node/ledger"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -45,6 +46,8 @@ type Config struct {
 	Living       func() []plan.PeerID // may be asked
 	// Kept returns the first step of which this node has kept all messages.
 	Kept func() plan.Step
+	// Recorded returns the newest step that this node's ledger has.
+	Recorded func() ledger.Position
 	// Links returns the rates of this node's links.
 	Links func() []gossip.LinkRate
 	Addrs func() []string
@@ -78,9 +81,7 @@ type Monitor struct {
 	roster       roster                // the run loop's
 	rulings      []consensus.Blame     // known to the run loop; nil before its first look
 	substitute   *consensus.Substitute // the run loop's, as last shown
-	// known is the state by all of the log that a returned node had at its start; reads is done when it is set.
-	known consensus.State
-	reads sync.Once
+	logged       loggedState
 	// clocks belongs to whoever calls ShowClocks.
 	clocks clockWatch
 

@@ -3,10 +3,12 @@ package monitor
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/node/ledger"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -15,9 +17,52 @@ import (
 // longestETA bounds the time to the end in seconds: a heartbeat may report any rate above 0.
 const longestETA = 1e10
 
+// loggedState keeps what the log of a node says that was started again and is not led yet.
+type loggedState struct {
+	mu    sync.Mutex // guards what follows
+	since time.Time  // no leader is known
+	state consensus.State
+}
+
+// Known returns the state of the run as this node knows it. While it comes back and nobody says what of its log is committed, that is the
+// state by all of the log, and returning is true.
+func (m *Monitor) Known() (state consensus.State, returning bool) {
+	state = m.Consensus.State()
+	lost := m.Consensus.Quorum().LostSince
+	if me, _ := state.Member(m.Self); state.Run != nil && (me.ProcessEpoch == m.Epoch || lost.IsZero()) {
+		return state, false
+	}
+	m.logged.mu.Lock()
+	defer m.logged.mu.Unlock()
+	if m.logged.state.Run == nil || !m.logged.since.Equal(lost) {
+		logged, err := m.Consensus.Logged()
+		if err != nil {
+			m.Log.Debug("the log up to its end", "cause", err)
+		}
+		m.logged.since, m.logged.state = lost, logged
+	}
+	if m.logged.state.Run == nil {
+		return state, false // a newcomer
+	}
+	return m.logged.state, true
+}
+
+// reached returns the newest step that a node knows of: of a generation since its start, or else as its log and the record of the
+// process before say.
+func reached(state consensus.State, running position, recorded ledger.Position) plan.Step {
+	switch {
+	case running.Generation != 0 || state.Run == nil:
+		return running.Step
+	case recorded.Generation == state.Plan.Generation:
+		return max(state.Checkpoint.Step, recorded.Step)
+	}
+	return state.Checkpoint.Step // steps of an older plan were given up
+}
+
 // Status returns a snapshot of what this node knows of its run.
 func (m *Monitor) Status() api.Status {
-	state, now := m.Consensus.State(), time.Now()
+	state, _ := m.Known()
+	now := time.Now()
 	leader, term, _ := m.Consensus.Leader()
 	m.mu.Lock()
 	phase := m.phase
@@ -47,7 +92,8 @@ func tokensPerStep(run plan.RunSpec) int {
 // fillProgress uses this node's own log, or the newest step that a heartbeat reports.
 func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 	newest := m.steps.current()
-	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = newest.Step, newest.HeldOut, newest.HeldOutF32, newest.TokensPerS
+	running := position{newest.Generation, newest.Step}
+	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = reached(state, running, m.Recorded()), newest.HeldOut, newest.HeldOutF32, newest.TokensPerS
 	loss := newest.Loss
 	for _, member := range state.Members {
 		b, ok := m.Beats.Last(member.Peer)
@@ -88,6 +134,9 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 		}
 		if ago, heard := m.Beats.Ago(r.Peer, now); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()
+		}
+		if ago := m.Heard(r.Peer); !member.Self && r.State != consensus.Gone && ago > awayAfter {
+			member.SilentSince = now.Add(-ago)
 		}
 		members = append(members, member)
 	}
@@ -181,6 +230,10 @@ func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
 	v := wholeView{State: state, Self: m.Self, Copies: map[plan.PeerID]plan.WholeCopy{}, Ages: map[plan.Step]time.Duration{}}
 	for _, r := range state.Members {
 		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
+		lacks := func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, r.Peer) }
+		if c := state.Checkpoint; c.Step > 0 && v.Copies[r.Peer] == (plan.WholeCopy{}) && !slices.ContainsFunc(c.Layers, lacks) { // it was not heard yet
+			v.Copies[r.Peer] = plan.WholeCopy{Step: c.Step, Generation: c.Generation}
+		}
 	}
 	for _, c := range consensus.Checkpoints(state) {
 		if at := c.Time(); !at.IsZero() {

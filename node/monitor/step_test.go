@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/node/ledger"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -68,7 +69,7 @@ func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {
 	} {
 		for _, own := range []bool{true, false} {
 			var got []api.Event
-			var m Monitor
+			m := Monitor{Config: Config{Recorded: func() ledger.Position { return ledger.Position{} }}}
 			p := &m.steps
 			p.log.publish = func(e api.Event) { got = append(got, e) }
 			p.begin(plan.Plan{Generation: 1}, nil, 2)

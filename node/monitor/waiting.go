@@ -47,8 +47,9 @@ type waitView struct {
 	Dir          string
 	Apart        string // the member that goes on with the run without this node
 	Checkpoint   plan.Step
-	Blocked      string // why the leader has no plan, as far as this node has heard
-	Training     bool   // this node carries one out
+	Reached      plan.Step // the newest step that this node knows of
+	Blocked      string    // why the leader has no plan, as far as this node has heard
+	Training     bool      // this node carries one out
 	Stalled      plan.Generation
 	StallWhy     error
 	Replay       string // who computes steps again for members that are gone
@@ -108,8 +109,8 @@ func (v waitView) cause() string {
 		for _, a := range v.Away {
 			silent = append(silent, a.String())
 		}
-		up := fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). Nothing is lost: the checkpoint of step %d is kept",
-			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.Checkpoint)
+		up := fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). %s",
+			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.kept())
 		if v.Stopped != "" {
 			return fmt.Sprintf("%s. Now %s. %s", v.Stopped, up, v.wayOut())
 		}
@@ -127,6 +128,18 @@ func (v waitView) cause() string {
 		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, api.Plain(v.StallWhy))
 	}
 	return ""
+}
+
+// kept says from where the run goes on. Steps after the checkpoint need not be done again where nodes that live have the messages of them.
+func (v waitView) kept() string {
+	switch first := v.Checkpoint + 1; {
+	case v.Reached < first:
+		return fmt.Sprintf("Nothing is lost: the checkpoint of step %d is kept", v.Checkpoint)
+	case v.Reached == first:
+		return fmt.Sprintf("The checkpoint of step %d is kept; step %d may be done again", v.Checkpoint, first)
+	default:
+		return fmt.Sprintf("The checkpoint of step %d is kept; steps %d to %d may be done again", v.Checkpoint, first, v.Reached)
+	}
 }
 
 // replayText says who computes again what members that are gone had done, and for which steps; empty while nobody does.
@@ -174,14 +187,15 @@ func (v waitView) wayOut() string {
 	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(timeOfDay))
 }
 
-// waiting returns why nothing moves as far as this node knows.
+// waiting returns why nothing moves as far as this node knows; state is what Known returns.
 func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if state.Finished {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.serving
 	}
-	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Deadlines: m.Deadlines, RecoverAfter: m.RecoverAfter, Dir: m.Dir}
+	newest := m.steps.current()
+	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), Deadlines: m.Deadlines, RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
@@ -189,22 +203,20 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}
-	known := state
 	if v.Leaderless > electionTime { // the log may not be here up to its end
-		known = m.logged(state)
-		if known.StopWanted && !known.Finished && len(known.ActiveOwners()) > 0 && !known.Owner(m.Self) {
-			v.Stopped = StoppedText(known)
+		if state.StopWanted && len(state.ActiveOwners()) > 0 && !state.Owner(m.Self) {
+			v.Stopped = StoppedText(state)
 		}
 		if kept, err := m.Store.Manifests(); err == nil && len(kept) > 0 {
 			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
 		}
 	}
 	if p := v.Quorum.Apart; p != "" {
-		v.Apart = known.NameOf(p)
+		v.Apart = state.NameOf(p)
 	}
 	for _, p := range v.Quorum.Voters {
 		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter) {
-			v.Away = append(v.Away, awayVoter{known.NameOf(p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
+			v.Away = append(v.Away, awayVoter{state.NameOf(p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
 		}
 	}
 	b, _ := m.Beats.Last(v.Quorum.Leader)
@@ -218,26 +230,6 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	return v.why()
 }
 
-// logged returns the state by all of the log of a node that has come back and not heard yet what of it is committed, else the state.
-func (m *Monitor) logged(state consensus.State) consensus.State {
-	m.mu.Lock()
-	returns := m.phase == phaseJoining || m.phase == phaseProfiling
-	m.mu.Unlock()
-	if !returns {
-		return state
-	}
-	m.reads.Do(func() {
-		var err error
-		if m.known, err = m.Consensus.Logged(); err != nil {
-			m.Log.Debug("the log up to its end", "cause", err)
-		}
-	})
-	if m.known.Run == nil {
-		return state
-	}
-	return m.known
-}
-
 // StoppedText says whom a stopped run waits for.
 func StoppedText(state consensus.State) string {
 	var owners []string
@@ -249,7 +241,7 @@ func StoppedText(state consensus.State) string {
 
 // ShowWaiting publishes why nothing moves, once, after that has been so for showAfter.
 func (m *Monitor) ShowWaiting(now time.Time) {
-	state := m.Consensus.State()
+	state, _ := m.Known()
 	if why := m.waiting(state, now); m.mayShow(why, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
 	}

@@ -3,6 +3,7 @@ package monitor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,12 @@ func TestWhyNothingMoves(t *testing.T) {
 			"the majority is away from one that comes back",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: []string{"/a"}},
 			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying /a, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
+		},
+		{
+			"the majority is away, and steps came after the checkpoint",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 14, Reached: 21, Dir: "/run/7"},
+			strings.Replace(lost, "Nothing is lost: the checkpoint of step 50 is kept", "The checkpoint of step 14 is kept; steps 15 to 21 may be done again", 1) +
+				"Where they are gone for good: `pnode recover --dir /run/7`, from 14:18 on",
 		},
 		{
 			"the owner of a stopped run is away",

@@ -179,11 +179,13 @@ func stepLine(st api.Status) string {
 	return b.String()
 }
 
-// lastSeen is how long ago this node heard a member.
+// lastSeen is how long ago this node heard a member, or since when it hears nothing of it.
 func lastSeen(m api.Member) string {
 	switch ago := time.Duration(m.LastSeenS * float64(time.Second)); {
 	case m.Self:
 		return "-"
+	case !m.SilentSince.IsZero():
+		return "silent since " + m.SilentSince.Local().Format(time.TimeOnly)
 	case m.LastSeenS <= 0:
 		return "never"
 	case ago < time.Minute:

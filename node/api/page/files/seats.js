@@ -57,8 +57,8 @@ function marks(status, seat, member) {
   if (seat.peer === status.leader) {
     list.push(el('span', { class: 'mark', title: 'makes the plans' }, 'leader'));
   }
-  if (member && !member.self && (member.last_seen_s ?? 0) > 4) {
-    list.push(el('span', { class: 'mark bad' }, `silent for ${Math.round(member.last_seen_s)} s`));
+  if (member?.silent_since) {
+    list.push(el('span', { class: 'mark bad' }, `silent since ${new Date(member.silent_since).toLocaleTimeString()}`));
   }
   if (member?.not_used) {
     list.push(el('span', { class: 'mark bad' }, `not used ${member.not_used}`));
