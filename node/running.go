@@ -22,7 +22,11 @@ const errNothingSaved = api.NotReady("nothing has been saved yet: let it train o
 // Model names the newest checkpoint of the run, for a local command to read: it stays for a while after each read.
 func (c *custody) Model() (api.Model, error) {
 	if state, returning := c.known(); returning {
-		return storedModel(state, c.whole.Store)
+		m, err := storedModel(state, c.whole.Store, c.whole.Self)
+		if err == nil {
+			c.readers.renew(m.Step, time.Now())
+		}
+		return m, err
 	}
 	state := c.whole.Consensus.State()
 	made := state.Checkpoint
@@ -37,9 +41,9 @@ func (c *custody) Model() (api.Model, error) {
 	return m, nil
 }
 
-// storedModel names the newest checkpoint of which a store has all layers, of a node that comes back to a run and can ask nobody yet; state is
-// by its own log.
-func storedModel(state consensus.State, store *checkpoint.Store) (api.Model, error) {
+// storedModel names the newest checkpoint of which a node's store has all layers, where that comes back to a run and can ask nobody yet;
+// state is by its own log.
+func storedModel(state consensus.State, store *checkpoint.Store, self plan.PeerID) (api.Model, error) {
 	all, err := store.Manifests()
 	if err != nil {
 		return api.Model{}, err
@@ -57,19 +61,30 @@ func storedModel(state consensus.State, store *checkpoint.Store) (api.Model, err
 	if len(state.Checkpoint.Layers) == 0 {
 		return api.Model{}, errNothingSaved
 	}
+	m := api.Model{Step: state.Checkpoint.Step, Generation: state.Checkpoint.Generation}
 	var lacks, whose []string
 	for _, l := range state.Checkpoint.Layers {
+		m.Layers = append(m.Layers, plan.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
 		if !slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool { return !store.HasChunk(h) }) {
 			continue
 		}
 		lacks = append(lacks, fmt.Sprint(l.Layer))
 		for _, p := range l.Holders {
-			whose = append(whose, state.NameOf(p))
+			if p != self {
+				whose = append(whose, state.NameOf(p))
+			}
 		}
 	}
 	slices.Sort(whose)
-	return api.Model{}, api.NotReady(fmt.Sprintf("of the checkpoint of step %d the layers %s are not in this folder, and nobody that has them answers: they were on %s. Start these nodes, or read the model there",
-		state.Checkpoint.Step, strings.Join(lacks, ", "), strings.Join(slices.Compact(whose), " and ")))
+	where := "they were on " + strings.Join(slices.Compact(whose), " and ") + ". Start these nodes, or read the model there"
+	switch {
+	case len(lacks) == 0:
+		return m, nil
+	case len(whose) == 0:
+		where = "no other node had them. Bring this folder back from a backup"
+	}
+	return api.Model{}, api.NotReady(fmt.Sprintf("of the checkpoint of step %d this folder lacks %s (%s), and nobody that has them answers: %s",
+		state.Checkpoint.Step, plan.Count(len(lacks), "layer"), strings.Join(lacks, ", "), where))
 }
 
 // Chunk returns a chunk of the run, from other members where it is not here, while the checkpoint of a step is read.

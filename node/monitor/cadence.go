@@ -42,7 +42,7 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 	if n := len(state.Pending); n > 0 && state.Pending[n-1].Step > s.Step {
 		s.Step, s.S = state.Pending[n-1].Step, 0
 	}
-	if s.Step <= state.Checkpoint.Step {
+	if s.Step <= state.Checkpoint.Step || s.Step > state.Run.Train.Steps {
 		return nil
 	}
 	for _, p := range consensus.Unsaved(state, s.Step) {

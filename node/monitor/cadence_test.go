@@ -48,7 +48,7 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 		return plan.Placement{Peer: peer, Layers: plan.LayerRange{First: first, End: first + 1}}
 	}
 	state := consensus.State{
-		Run:        &plan.RunSpec{},
+		Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 50}},
 		Plan:       plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{stage("a", 0), stage("b", 1), stage("c", 2)}}}},
 		Members:    []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "barn"}, {Peer: "c", Label: "cabin"}},
 		Checkpoint: consensus.Checkpoint{Step: 40},
@@ -70,6 +70,8 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 	}
 	every := "one every 3 steps (6.00 s), as often as lines and disks allow"
 	says(holders.Cadence{})
+	want(every, "")
+	says(holders.Cadence{Saving: 51}) // after the run's end
 	want(every, "")
 	says(holders.Cadence{Saving: 43, SavingNanos: 3e9})
 	want(every, "step 43, for 3.00 s: it waits until what is computed on desk, barn, cabin is stored and copied")

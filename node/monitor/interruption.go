@@ -32,8 +32,8 @@ type Interruption struct {
 	// from is the newest checkpoint when the plan ended, next the plan that follows; zero before it does.
 	from plan.Step
 	next plan.Plan
-	// before is the generation that ended.
-	before plan.Generation
+	// runs is the generation that this node has begun with last, before the one that ended.
+	runs, before plan.Generation
 	// pauses holds the newest interruptions that followed a pause, the newest last.
 	pauses []planner.Stop
 	// marks are the moments at which each part ended; zero for those that were not seen.
@@ -116,7 +116,7 @@ func (i *Interruption) caughtUp(step plan.Step) bool {
 	return len(i.standIns) >= i.workers
 }
 
-// End notes that the work on a plan has ended here, in order or not. Where it ends without a step, the interruption before
+// End notes that the work on a plan has ended here, in order or not. The log may have the next one already. Where it ends without a step, the interruption before
 // it goes on. A substitution that came to nothing becomes part of it.
 func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	i.mu.Lock()
@@ -124,7 +124,7 @@ func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	if i.on && !i.substitution() || i.at.IsZero() {
 		return
 	}
-	i.on, i.from, i.next, i.before = true, state.Checkpoint.Step, plan.Plan{}, state.Plan.Generation
+	i.on, i.from, i.next, i.before = true, state.Checkpoint.Step, plan.Plan{}, i.runs
 	if i.told = (api.Interruption{Rung: api.RungCheckpoint, Last: i.newest}); orderly {
 		i.told.Rung = api.RungPause
 	}
@@ -162,6 +162,7 @@ func (i *Interruption) save(now time.Time) {
 func (i *Interruption) plan(state consensus.State, self plan.PeerID, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.runs = state.Plan.Generation
 	if i.on = i.on && state.Plan.Places(self); !i.on {
 		i.at = time.Time{}
 		return

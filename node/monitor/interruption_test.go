@@ -60,14 +60,15 @@ func TestInterruption(t *testing.T) {
 			i.plan(plannedFrom(10, 3), "me", at(2.5))
 			i.Load(0, 3, at(3))
 		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, Redone: 10, TotalS: 4, DetectS: 1, PlanS: 1.5, LoadS: .5, StepS: 1, Layers: 3}},
-		"a pause": {func(i *Interruption) {
-			i.End(plannedFrom(10, 1), true, at(0))
+		"a pause, and the next plan is in the log when its end is seen": {func(i *Interruption) {
+			i.End(plannedFrom(10, 2), true, at(0))
 			i.save(at(1))
 			i.plan(plannedFrom(20, 2), "me", at(2))
 			i.Load(3, 3, at(2))
 		}, api.Interruption{Rung: api.RungPause, Last: 20, TotalS: 4, SaveS: 1, PlanS: 1, StepS: 2, Kept: 3, Layers: 3}},
 	} {
 		var i Interruption
+		i.plan(plannedFrom(10, 1), "me", begun)
 		i.step(20, begun)
 		c.events(&i)
 		first := c.want.Last - c.want.Redone + 1

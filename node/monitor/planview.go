@@ -141,7 +141,7 @@ func (v *planView) simulate(state consensus.State) (err error) {
 
 // Schedule draws the view for the page, as SVG.
 func (m *Monitor) Schedule(w io.Writer) error {
-	state := m.Consensus.State()
+	state, _ := m.Known()
 	v, err := m.planView(state)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func reached(state consensus.State, running position, recorded ledger.Position) 
 
 // Status returns a snapshot of what this node knows of its run.
 func (m *Monitor) Status() api.Status {
-	state, _ := m.Known()
+	state, returning := m.Known()
 	now := time.Now()
 	leader, term, _ := m.Consensus.Leader()
 	m.mu.Lock()
@@ -77,7 +77,9 @@ func (m *Monitor) Status() api.Status {
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}
-	s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
+	if !returning { // then nothing is made
+		s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
+	}
 	s.Whole = m.whole(state, now).where()
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)

@@ -1,7 +1,11 @@
 package monitor
 
 import (
+	"io"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"pnode/node/ledger"
 	"pnode/planner/plan"
@@ -24,6 +28,77 @@ func TestWhatANodeReached(t *testing.T) {
 	} {
 		if got := reached(state, c.running, c.recorded); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// ownLog holds the log of a node as its monitor reads it.
+type ownLog struct {
+	mu             sync.Mutex // guards the rest
+	applied, whole consensus.State
+	lost           time.Time
+	reads          int // of all of the log
+}
+
+func (l *ownLog) State() consensus.State { return l.applied }
+
+func (l *ownLog) Leader() (plan.PeerID, plan.Term, bool) { return "", 0, false }
+
+func (l *ownLog) Quorum() consensus.Quorum { return consensus.Quorum{LostSince: l.lost} }
+
+func (l *ownLog) Logged() (consensus.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads++
+	return l.whole, nil
+}
+
+// TestANodeThatComesBackKnowsItsLog: all of it, read once, until somebody leads or the node has taken part; a newcomer has none. Status and
+// the picture of the plan show it, and no checkpoint as under way that the process before may have begun.
+func TestANodeThatComesBackKnowsItsLog(t *testing.T) {
+	whole := planned(t, "1f1b", 6)
+	whole.Checkpoint.Step, whole.Plan.Generation = 20, 3
+	whole.Pending = []consensus.Checkpoint{{Step: 22, Generation: 3}}
+	took := whole // part with this process
+	took.Members = slices.Clone(whole.Members)
+	took.Members[2].ProcessEpoch = 7
+	now := time.Now()
+	for name, c := range map[string]struct {
+		log       *ownLog
+		returning bool
+		step      plan.Step
+		reads     int
+	}{
+		"nobody leads":                           {&ownLog{whole: whole, lost: now}, true, 20, 1},
+		"the leader has not said what counts":    {&ownLog{whole: whole}, true, 20, 1},
+		"nobody leads, and the beginning counts": {&ownLog{applied: consensus.State{Run: whole.Run}, whole: whole, lost: now}, true, 20, 1},
+		"the leader has said what counts":        {&ownLog{applied: whole}, false, 20, 0},
+		"nobody leads any more":                  {&ownLog{applied: took, lost: now}, false, 20, 0},
+		"a newcomer":                             {&ownLog{lost: now}, false, 0, 2 + 2}, // which has nothing to read
+	} {
+		m := watcher()
+		m.Self, m.Consensus, m.Epoch = "c", c.log, 7
+		m.Addrs, m.Kept, m.Recorded = func() []string { return nil }, func() plan.Step { return 0 }, func() ledger.Position { return ledger.Position{} }
+		m.Heard = func(plan.PeerID) time.Duration { return 0 }
+		m.Unheard = m.Heard
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				state, returning := m.Known()
+				if returning != c.returning || state.Checkpoint.Step != c.step {
+					t.Errorf("%s: step %d, returning %t", name, state.Checkpoint.Step, returning)
+				}
+			})
+		}
+		both.Wait()
+		if err := m.Schedule(io.Discard); (err == nil) != (c.step > 0) {
+			t.Errorf("%s: the picture of the plan: %v", name, err)
+		}
+		if s := m.Status(); s.Checkpoint.Step != c.step || (s.Checkpoint.Saving != nil) != (c.step > 0 && !c.returning) {
+			t.Errorf("%s: status has %+v", name, s.Checkpoint)
+		}
+		if c.log.reads != c.reads {
+			t.Errorf("%s: all of the log was read %d times, want %d", name, c.log.reads, c.reads)
 		}
 	}
 }

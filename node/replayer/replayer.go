@@ -108,13 +108,13 @@ func (r *Replayer) Begin(p plan.Plan, line []consensus.Checkpoint) *replay.Log {
 	return r.logs.Begin(p.Generation, p.Start, budget, made...)
 }
 
-// Kept says what this node has for replays of a generation's workers.
 // answered holds the chunks of an answer to a member.
 type answered struct {
 	to     plan.PeerID
 	chunks map[plan.Hash][]byte
 }
 
+// Kept says what this node has for replays of a generation's workers.
 type Kept struct {
 	Generation plan.Generation
 	// First is the first step of which all messages are kept.
