@@ -54,6 +54,8 @@ type drainView struct {
 	Step plan.Step // that is handed over; 0 while it is not saved yet
 	// Steps: this node makes steps. Saving: it has made its last, which is not saved yet.
 	Steps, Saving bool
+	// Votes: the others are no majority without this node's vote, which it has not given away yet.
+	Votes bool
 	// Bytes of state that nobody else has; Done of them have gone to others.
 	Bytes, Done int64
 	BytesPerS   float64 // of what has gone, or else of the best line; 0 is not known
@@ -137,17 +139,22 @@ func (v drainView) tooLate(parting time.Duration) bool {
 }
 
 // settled reports whether others have all that this node has.
-func (v drainView) settled() bool { return v.Bytes == 0 || v.Step > 0 && v.Done >= v.Bytes }
+func (v drainView) settled() bool {
+	return !v.Votes && (v.Bytes == 0 || v.Step > 0 && v.Done >= v.Bytes)
+}
 
 // text tells people how far the way out has come.
 func (v drainView) text() string {
-	left := ""
+	left, vote := "", ""
+	if v.Votes {
+		vote = ", but for its vote: without it they wait"
+	}
 	if v.Deadline {
 		left = fmt.Sprintf("; %.0f s left", max(0, v.Left.Seconds()))
 	}
 	switch {
 	case v.Bytes == 0:
-		return fmt.Sprintf("leaving (%s): others have all that this node has%s", v.Why, left)
+		return fmt.Sprintf("leaving (%s): others have all that this node has%s%s", v.Why, vote, left)
 	case v.Step == 0 && v.Steps:
 		return fmt.Sprintf("leaving (%s): the newest step ends and is saved, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
 	case v.Step == 0 && v.Saving:
@@ -155,7 +162,7 @@ func (v drainView) text() string {
 	case v.Step == 0:
 		return fmt.Sprintf("leaving (%s): no step is under way here; %s go to others once a plan without this node follows%s", v.Why, megabytes(v.Bytes), left)
 	case v.Done >= v.Bytes:
-		return fmt.Sprintf("leaving (%s): the state of step %d is handed over, %s%s", v.Why, v.Step, megabytes(v.Bytes), left)
+		return fmt.Sprintf("leaving (%s): the state of step %d is handed over, %s%s%s", v.Why, v.Step, megabytes(v.Bytes), vote, left)
 	}
 	rate := ""
 	if v.Done > 0 && v.BytesPerS > 0 {

@@ -99,12 +99,27 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB go to others once a plan without this node follows", false},
 		{drainView{Bytes: 6e6, Done: 1e6, Step: 3}, "leaving (Ctrl-C): handing over the state of step 3, 1.0 of 6.0 MB", false},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
+		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, but for its vote: without it they wait", false},
 		{drainView{Steps: true}, "leaving (Ctrl-C): others have all that this node has", true},
+		{drainView{Steps: true, Votes: true}, "leaving (Ctrl-C): others have all that this node has, but for its vote: without it they wait", false},
 	} {
 		c.view.Why = "Ctrl-C"
 		if text := c.view.text(); text != c.text || c.view.settled() != c.settled {
 			t.Errorf("%+v: %q, settled %v; want %q, %v", c.view, text, c.view.settled(), c.text, c.settled)
 		}
+	}
+}
+
+// TestWhoseVoteIsNeeded: of one or two voters each, of more nobody's alone.
+func TestWhoseVoteIsNeeded(t *testing.T) {
+	voters := []plan.PeerID{"a", "b", "c", "d", "e"}
+	for n, want := range []bool{false, true, true, false, false, false} {
+		if got := needsVote(voters[:n], "a"); got != want {
+			t.Errorf("of %d voters: %t", n, got)
+		}
+	}
+	if needsVote(voters[:2], "z") {
+		t.Error("who has no vote is needed for it")
 	}
 }
 

@@ -82,8 +82,12 @@ func (i *interrupts) second() (text string, code int) {
 		return "Nothing is given up: this node only stayed for the others", exitOK
 	case e != nil && e.Settled:
 		return "Nothing is given up: others have all that this node has", exitOK
-	case e != nil && i.phase == node.Serving:
-		return fmt.Sprintf("Nothing is lost, but not done yet: %s. Start this node again in its folder to go on with that", e.Message), exitNotHanded
+	case i.phase == node.Serving:
+		why := "others do not have all that this node has of the finished model"
+		if e != nil {
+			why = e.Message
+		}
+		return fmt.Sprintf("Nothing is lost, but not done yet: %s. Start this node again in its folder to go on with that", why), exitNotHanded
 	case e != nil && e.Kind == api.KindDone:
 		return e.Message, exitFailure
 	case e != nil:

@@ -97,6 +97,7 @@ func TestWhatInterruptsSayByTheNodesWay(t *testing.T) {
 		{"before the first checkpoint", append(slices.Clone(begun), atStart), "stopping with a checkpoint", "the newest state that is kept, its start at the oldest", exitInterrupted},
 		{"others have all", append(slices.Clone(begun), nothing), "stopping with a checkpoint", "Nothing is given up: others have all", exitOK},
 		{"the finished model is awaited", append(slices.Clone(begun), state(node.Serving), drain), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: 12.0 of 40.0 MB. Start this node again", exitNotHanded},
+		{"the finished model is awaited, and both come at once", append(slices.Clone(begun), state(node.Serving)), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: others do not have all", exitNotHanded},
 		{"it is over, others are waited for", append(slices.Clone(begun), drain, state(node.Stopped), done), "this node is done, and stays while the others need it", "Nothing is given up: this node only stayed for the others", exitOK},
 		{"it has diverged", append(slices.Clone(begun), state(node.Stopped), diverged), "this node is done", "stopped since it diverged", exitFailure},
 	} {
