@@ -16,7 +16,7 @@ const (
 	RungPause      Rung = "pause"      // the plan before ended in order, after a step that was saved
 	RungMemory     Rung = "memory"     // from the newest step, which the living had in memory
 	RungReplay     Rung = "replay"     // the same, with lost workers' steps computed again by one member
-	RungCheckpoint Rung = "checkpoint" // from an older checkpoint: some steps are done again
+	RungCheckpoint Rung = "checkpoint" // from a checkpoint: steps after it, if there were any, are done again
 )
 
 // Source names what a substitute begins with.

@@ -70,6 +70,9 @@ func (i *Interruption) Miss(peer plan.PeerID, now time.Time) {
 func (i *Interruption) Substitute(state consensus.State, s consensus.Substitute, self plan.PeerID, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.on && i.next.Generation == s.Generation {
+		i.recovers()
+	}
 	if i.on || i.at.IsZero() || s.Generation != state.Plan.Generation {
 		return
 	}
@@ -116,12 +119,22 @@ func (i *Interruption) caughtUp(step plan.Step) bool {
 	return len(i.standIns) >= i.workers
 }
 
+// recovers notes a loss before the first step after a pause: what follows is not what a change of plan takes.
+func (i *Interruption) recovers() {
+	if i.told.Rung == api.RungPause {
+		i.told.Rung = api.RungCheckpoint
+	}
+}
+
 // End notes that the work on a plan has ended here, in order or not. The log may have the next one already. Where it ends without a step, the interruption before
-// it goes on. A substitution that came to nothing becomes part of it.
+// it goes on, no longer as a pause where a loss ended it. A substitution that came to nothing becomes part of it.
 func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.on && !i.substitution() || i.at.IsZero() {
+		if !orderly {
+			i.recovers()
+		}
 		return
 	}
 	i.on, i.from, i.next, i.before = true, state.Checkpoint.Step, plan.Plan{}, i.runs

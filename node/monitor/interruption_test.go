@@ -60,6 +60,21 @@ func TestInterruption(t *testing.T) {
 			i.plan(plannedFrom(10, 3), "me", at(2.5))
 			i.Load(0, 3, at(3))
 		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, Redone: 10, TotalS: 4, DetectS: 1, PlanS: 1.5, LoadS: .5, StepS: 1, Layers: 3}},
+		"a pause after which a member of the next plan is lost": {func(i *Interruption) {
+			i.End(plannedFrom(10, 1), true, at(0))
+			i.save(at(.5))
+			i.plan(plannedFrom(20, 2), "me", at(1))
+			i.End(plannedFrom(20, 2), false, at(2))
+			i.plan(plannedFrom(20, 3), "me", at(3))
+			i.Load(0, 3, at(3.25))
+		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, TotalS: 4, SaveS: .5, PlanS: 2.5, LoadS: .25, StepS: .75, Layers: 3}},
+		"a pause after which a member of the next plan gets a substitute": {func(i *Interruption) {
+			i.End(plannedFrom(10, 1), true, at(0))
+			i.save(at(.5))
+			i.plan(plannedFrom(20, 2), "me", at(1))
+			i.Substitute(plannedFrom(20, 2), consensus.Substitute{Generation: 2}, "me", at(2))
+			i.Load(0, 3, at(3.25))
+		}, api.Interruption{Rung: api.RungCheckpoint, Last: 20, TotalS: 4, SaveS: .5, PlanS: .5, LoadS: 2.25, StepS: .75, Layers: 3}},
 		"a pause, and the next plan is in the log when its end is seen": {func(i *Interruption) {
 			i.End(plannedFrom(10, 2), true, at(0))
 			i.save(at(1))

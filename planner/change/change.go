@@ -47,8 +47,8 @@ type Outlook struct {
 const mostOff = 16
 
 // load returns how long a change takes from the next plan to its first step, by how long earlier ones did: as those in the median whose state needed no more than
-// shortStop, or as long as its own state is on the way, where the predictions for others were as wrong.
-func (c Change) load(stops []Stop) schedule.Nanos {
+// shortStop, or as long as its own state is on the way, where the predictions for others were as wrong. It reports which of the two.
+func (c Change) load(stops []Stop) (t schedule.Nanos, moves bool) {
 	const whole = 1024
 	var short, off []schedule.Nanos
 	for _, s := range stops {
@@ -65,7 +65,8 @@ func (c Change) load(stops []Stop) schedule.Nanos {
 	if len(off) > 0 {
 		by = median(off)
 	}
-	return max(least, muldiv(c.Move, by, whole))
+	move := muldiv(c.Move, by, whole)
+	return max(least, move), move > least
 }
 
 // muldiv returns a*b/c of values that are not negative, as far as that can be told.
@@ -107,12 +108,16 @@ func (c Change) stop(o Outlook) (stop schedule.Nanos, why string) {
 	for _, s := range o.Stops {
 		rests, all = append(rests, s.Rest), append(all, sum(s.Rest, s.Load))
 	}
-	stop = sum(median(rests), c.load(o.Stops))
-	why = fmt.Sprintf("about %s: the last one took %s", plan.Time(roughly(stop)), plan.Time(all[len(all)-1]))
-	if n := len(all); n > 1 {
-		why = fmt.Sprintf("about %s: the last %d took %s to %s", plan.Time(roughly(stop)), n, plan.Time(slices.Min(all)), plan.Time(slices.Max(all)))
+	load, moves := c.load(o.Stops)
+	stop = sum(median(rests), load)
+	why = "about " + plan.Time(roughly(stop))
+	if moves {
+		why += fmt.Sprintf(", %s of them for %s of state on the way", plan.Time(roughly(load)), plan.Size(c.Bytes))
 	}
-	return stop, why
+	if n := len(all); n > 1 {
+		return stop, fmt.Sprintf("%s: the last %d took %s to %s", why, n, plan.Time(slices.Min(all)), plan.Time(slices.Max(all)))
+	}
+	return stop, fmt.Sprintf("%s: the last one took %s", why, plan.Time(all[0]))
 }
 
 // steps returns how many steps the other plan is of use for, and why no more.

@@ -92,10 +92,10 @@ func TestWhatAChangeCostsIsLearned(t *testing.T) {
 		{"none was made, and lines are slow", 126e9, nil, 126e9, "126 s, for 85.8 MiB of state on the way"},
 		{"the first took longer", 0, []Stop{{Rest: 20e9, Load: 9e9}}, 29e9, "about 29.00 s: the last one took 29.00 s"},
 		{"one of many did", 0, []Stop{{1, 1e9, 3e9, 0}, {1, 20e9, 9e9, 0}, {1, 1e9, 3e9, 0}}, 4e9, "about 4.00 s: the last 3 took 4.00 s to 29.00 s"},
-		{"state came faster than predicted", 126e9, []Stop{{1, 2e9, 10e9, 120e9}}, 12500e6, "about 12.00 s: the last one took 12.00 s"},
-		{"state came more slowly", 10e9, []Stop{{1, 1e9, 80e9, 20e9}}, 41e9, "about 41.00 s: the last one took 81.00 s"},
+		{"state came faster than predicted", 126e9, []Stop{{1, 2e9, 10e9, 120e9}}, 12500e6, "about 12.00 s, 10.00 s of them for 85.8 MiB of state on the way: the last one took 12.00 s"},
+		{"state came more slowly", 10e9, []Stop{{1, 1e9, 80e9, 20e9}}, 41e9, "about 41.00 s, 40.00 s of them for 85.8 MiB of state on the way: the last one took 81.00 s"},
 		{"little moves after much did", 0, []Stop{{1, 1e9, 80e9, 20e9}}, 3e9, "about 3.00 s: the last one took 81.00 s"},
-		{"much moves after little did", 50e9, []Stop{{1, 1e9, 3e9, 1e9}}, 51e9, "about 51.00 s: the last one took 4.00 s"},
+		{"much moves after little did", 50e9, []Stop{{1, 1e9, 3e9, 1e9}}, 51e9, "about 51.00 s, 50.00 s of them for 85.8 MiB of state on the way: the last one took 4.00 s"},
 		{"a prediction that was far off", 10e9, []Stop{{1, 0, 1, 20e9}}, 2e9, "about 2.00 s: the last one took 0.00 us"},
 		{"no time at all has bounds", math.MaxInt64, []Stop{{1, math.MaxInt64, math.MaxInt64, 2e9}}, math.MaxInt64, ""},
 	} {
