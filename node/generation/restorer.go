@@ -40,10 +40,9 @@ const (
 // restoration holds what one try computes again.
 type restoration struct {
 	consensus.Restoration
-	newest plan.Step       // of the checkpoint that needs it
-	log    consensus.State // as it is
-	made   consensus.State // when the plan of the checkpoint began; zero where this process did not carry it out
-	peers  []plan.PeerID   // of that plan who has no messages of it any more
+	log   consensus.State // as it is
+	made  consensus.State // when the plan of the checkpoint began; zero where this process did not carry it out
+	peers []plan.PeerID   // of that plan who has no messages of it any more
 }
 
 // NewRestorer returns a Restorer that has not carried out any plan.
@@ -65,7 +64,7 @@ func (r *Restorer) Begin(state consensus.State) {
 // Follow does what the log wants of this node. stepping says that the plan makes steps here: then all of its members have their state in
 // memory, and nothing is computed again. What is lost is tried once, and anew when more is lost; a try ends when nobody needs it any more.
 func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping bool) {
-	next := restoration{Restoration: consensus.Restore(state), newest: state.Checkpoint.Step, log: state}
+	next := restoration{Restoration: consensus.Restore(state), log: state}
 	now := time.Now()
 	if checkpointer.IDOf(r.seen.Of) != checkpointer.IDOf(next.Of) || !slices.Equal(r.seen.Layers, next.Layers) {
 		r.seen.Restoration, r.seen.since = next.Restoration, now
@@ -81,7 +80,7 @@ func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping b
 	if !r.tries(next) {
 		r.Stop()
 	}
-	if r.tried.newest != 0 {
+	if r.tried.Of.Step != 0 {
 		return
 	}
 	if err := next.lacks(); err != nil { // at once: whoever can need not wait
@@ -89,7 +88,7 @@ func (r *Restorer) Follow(ctx context.Context, state consensus.State, stepping b
 		r.tried = next
 		return
 	}
-	turn := slices.Index(r.Heartbeats.Restorers(next.By, next.newest), r.Self)
+	turn := slices.Index(r.Heartbeats.Restorers(next.By, next.Of.Step), r.Self)
 	if turn < 0 || now.Sub(r.seen.since) < time.Duration(turn)*r.patience(next) {
 		return
 	}
@@ -116,7 +115,7 @@ func (r *Restorer) patience(next restoration) time.Duration {
 // fail notes that a restoration cannot be done here.
 func (r *Restorer) fail(next restoration, cause error) {
 	r.Log.Warn("cannot compute again what nobody holds of a checkpoint", "step", next.Of.Step, "layers", next.Layers, "from", next.From.Step, "cause", cause)
-	r.failed.Store(uint64(next.newest))
+	r.failed.Store(uint64(next.Of.Step))
 }
 
 // tries reports whether the last try is for a restoration. One that goes on is for a part of its layers, too: it has saved the others.
@@ -140,7 +139,7 @@ func (r *Restorer) Stop() {
 	r.failed.Store(0)
 }
 
-// Failed returns the step of the newest checkpoint whose lost layers this node is to compute again and cannot; 0 for none.
+// Failed returns the step of the checkpoint whose lost layers this node is to compute again and cannot; 0 for none.
 func (r *Restorer) Failed() plan.Step { return plan.Step(r.failed.Load()) }
 
 // lacks returns why a process cannot do this restoration at all, or nil.

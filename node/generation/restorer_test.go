@@ -181,6 +181,33 @@ func TestAnotherOneRestoresWhereTheFirstCannot(t *testing.T) {
 	})
 }
 
+// TestAFailureIsToldOfItsCheckpoint: of the older one that has to be restored first, so that nobody takes the word for one of the newest.
+func TestAFailureIsToldOfItsCheckpoint(t *testing.T) {
+	theorize(t, func(r *theory) {
+		before := r.state.Older[0].Layers
+		newest := r.state.Checkpoint
+		newest.Step, newest.Generation = 30, 2
+		r.state.Older = []consensus.Checkpoint{r.state.Checkpoint, {Step: 10, Generation: 1, Layers: before}}
+		r.state.Checkpoint, r.state.Plan.Generation, r.state.Plan.Start = newest, 2, 20
+		r.Begin(r.state)
+		r.lose("c")
+		r.want("c is gone, with its layer of both", 1, 0, 2)
+		if got := r.running.Of.Step; got != 20 {
+			t.Fatalf("the checkpoint of step %d is restored first", got)
+		}
+		r.result <- errors.New("the disk is full")
+		synctest.Wait()
+		r.want("it failed", 1, 20)
+		r.Heartbeats.Note(gossip.Heartbeat{Peer: "a", NoRestore: 20}, time.Now())
+		r.state.Older = slices.Clone(r.state.Older)
+		r.state.Older[0].Layers = before
+		r.want("another one has restored it", 2, 0, 2)
+		if r.running == nil || r.running.Of.Step != 30 {
+			t.Error("the newest is not tried")
+		}
+	})
+}
+
 // TestTheNextRestoresWhereTheFirstHangs: one that says nothing is waited for as long as the steps took, or for a while, and each next one as
 // long again. What is saved meanwhile is progress.
 func TestTheNextRestoresWhereTheFirstHangs(t *testing.T) {

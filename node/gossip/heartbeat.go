@@ -58,7 +58,7 @@ type Heartbeat struct {
 	// NoReplay says that it cannot replay another's workers.
 	Kept     plan.Step `json:"kept,omitempty"`
 	NoReplay bool      `json:"no_replay,omitempty"`
-	// NoRestore is the step of the newest checkpoint, for which the sender cannot compute lost layers again; 0 is none.
+	// NoRestore is the step of a checkpoint whose lost layers the sender cannot compute again; 0 is none.
 	NoRestore plan.Step `json:"no_restore,omitempty"`
 	// Copying says that checkpoints of the sender's stages of Generation, or copies of them, are under way.
 	Copying bool `json:"copying,omitempty"`

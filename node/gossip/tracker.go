@@ -214,8 +214,7 @@ func (t *Tracker) Whole(peer plan.PeerID) plan.WholeCopy {
 	return plan.WholeCopy{}
 }
 
-// Restorers returns who may compute lost layers of the newest checkpoint again, which is of a step, and has not said that it cannot. The
-// first one does.
+// Restorers returns who may compute lost layers of the checkpoint of a step again, and has not said that it cannot. The first one does.
 func (t *Tracker) Restorers(may []plan.PeerID, checkpoint plan.Step) []plan.PeerID {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -121,7 +121,7 @@ func (w *salvageWatch) restoration(state consensus.State, newest plan.Step, now 
 	if w.lost.step != r.Of.Step {
 		w.lost.step, w.lost.at = r.Of.Step, now
 	}
-	if able := w.beats.Restorers(r.By, state.Checkpoint.Step); len(able) > 0 {
+	if able := w.beats.Restorers(r.By, r.Of.Step); len(able) > 0 {
 		known.Restorer, known.RestoredFrom, known.RestoringFor = able[0], r.From.Step, now.Sub(w.lost.at)
 	}
 	return known
