@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -47,12 +48,15 @@ func manifestStep(name string) (plan.Step, bool) {
 	return plan.Step(step), err == nil
 }
 
-// putManifest makes a manifest durable: first its file, then the note in the index that it must be there.
+// putManifest makes a manifest durable: first its file, unless that has these bytes, then the note in the index that it must be there.
 func (c catalog) putManifest(m Manifest, encoded []byte) error {
 	if c.broken != nil {
 		return ErrReadOnly
 	}
 	content := sealed(manifestKind, encoded)
+	if kept, err := readAtMost(c.manifestPath(m.Step), len(content)); err == nil && bytes.Equal(kept, content) {
+		return c.note(m.Step)
+	}
 	done, err := c.space.take(int64(len(content)), forManifests)
 	if err != nil {
 		return err

@@ -116,6 +116,41 @@ func TestCommitAgainstWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestOnlyAnotherManifestIsWritten: disks have nothing to do where who holds a checkpoint is noted again and has not changed.
+func TestOnlyAnotherManifestIsWritten(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	h := put(t, s, []byte("state"))
+	path := s.catalog.manifestPath(10)
+	commit := func(g plan.Generation) os.FileInfo {
+		t.Helper()
+		m := oneChunk(10, h, 5)
+		m.Generation = g
+		if err := s.Commit(m); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	first := commit(1)
+	if again := commit(1); !os.SameFile(first, again) {
+		t.Error("the same manifest is written twice")
+	}
+	newer := commit(2)
+	if os.SameFile(first, newer) {
+		t.Error("another manifest is not written")
+	}
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commit(2)
+	if m, err := s.Manifest(10); err != nil || m.Generation != 2 {
+		t.Errorf("a damaged manifest is not mended: %v", err)
+	}
+}
+
 // TestADamagedManifest does not hide the others, stops the sweep and goes with time.
 func TestADamagedManifest(t *testing.T) {
 	s := openStore(t, t.TempDir(), Options{})
