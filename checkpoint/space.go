@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"pnode/checkpoint/disk"
+	"pnode/planner/plan"
 )
 
 // purpose says how much of the reserve a write must leave untouched.
@@ -55,9 +56,9 @@ func (s *space) takeBeside(spare, n int64, p purpose) (done func(), err error) {
 }
 
 func (s *space) full(n, free, keep int64) error {
-	return fmt.Errorf("%w: %d bytes wanted, %d free at %s, where %d stay in reserve; "+
+	return fmt.Errorf("%w: %s wanted, %s free at %s, where %s stay in reserve; "+
 		"free space there, keep fewer checkpoints or choose a directory on another disk",
-		ErrDiskFull, n, free, s.path, keep)
+		ErrDiskFull, plan.Size(n), plan.Size(free), s.path, plan.Size(keep))
 }
 
 // explain turns the operating system's refusal of a write of n bytes into ErrDiskFull, or into ErrNotWritable.

@@ -84,7 +84,7 @@ func (c *custody) tellRoom(state consensus.State, notice func(string)) {
 	size := checkpointer.WholeBytes(*state.Run)
 	if err := c.whole.Store.Fits(2*size, 0); errors.Is(err, checkpoint.ErrDiskFull) {
 		notice(fmt.Sprintf("warning: no room here for the whole model: a checkpoint with all layers has %s, and while the next one comes both are kept. "+
-			"Free space, or name a folder on another disk with --dir, or have another machine keep it (`pnode join INVITE --keep-whole`): %v", config.Bytes(size), err))
+			"Free space, or name a folder on another disk with --dir, or have another machine keep it (`pnode join INVITE --keep-whole`): %v", plan.Size(size), err))
 	}
 }
 

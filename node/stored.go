@@ -127,15 +127,25 @@ func (m membership) olderThanFinal(step plan.Step, dir string) string {
 	return fmt.Sprintf("this is step %d, the newest that is whole here, of a run that was finished at step %d: %s", step, m.Finished, m.wholeElsewhere(dir))
 }
 
-// wholeElsewhere tells people where the whole model can be had, of which a member's folder lacks layers.
+// wholeElsewhere tells people where the whole model can be had, of which a folder lacks layers.
 func (m membership) wholeElsewhere(dir string) string {
-	there := "the machine that began the run has"
-	if len(m.OwnerNames) > 0 {
-		there = strings.Join(m.OwnerNames, " or ") + ", which keeps it whole, has"
+	start, there := "pnode join", "the machine that began the run has"
+	others := slices.DeleteFunc(slices.Clone(m.OwnerNames), func(name string) bool { return name == m.Name })
+	if len(others) < len(m.OwnerNames) {
+		start = "pnode train --resume"
+	}
+	switch {
+	case len(others) > 0:
+		there = strings.Join(others, " or ") + ", which keeps it whole, has"
+	case len(m.OwnerNames) > 0 && m.Finished > 0:
+		return "this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here"
+	case len(m.OwnerNames) > 0:
+		return fmt.Sprintf("this is an owner's folder, which lacks what it should keep: go on here with `%s --dir %s`, which brings it from machines that have it, "+
+			"or goes back to a checkpoint that is whole", start, dir)
 	}
 	text := fmt.Sprintf("%s the model: there `pnode export OUT`", there)
 	if m.Finished == 0 {
-		text += fmt.Sprintf("; or go on here with `pnode join --dir %s`, and then `pnode fetch --dir %[1]s` brings it", dir)
+		text += fmt.Sprintf("; or go on here with `%s --dir %s`, and then `pnode fetch --dir %[2]s` brings it", start, dir)
 	}
 	return text
 }

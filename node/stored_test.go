@@ -187,7 +187,14 @@ func TestWholeElsewhere(t *testing.T) {
 	for want, m := range map[string]membership{
 		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode join --dir /x`, and then `pnode fetch --dir /x` brings it": {OwnerNames: []string{"desk"}},
 		"desk or lab, which keeps it whole, has the model: there `pnode export OUT`":                                                                               {OwnerNames: []string{"desk", "lab"}, Finished: 30},
-		"the machine that began the run has the model: there `pnode export OUT`":                                                                                   {Finished: 30},
+		"this is an owner's folder, which lacks what it should keep: go on here with `pnode train --resume --dir /x`, which brings it from machines that have it, or goes back to a checkpoint that is whole": {
+			Name: "desk", OwnerNames: []string{"desk"},
+		},
+		"lab, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode train --resume --dir /x`, and then `pnode fetch --dir /x` brings it": {
+			Name: "desk", OwnerNames: []string{"desk", "lab"},
+		},
+		"this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here": {Name: "desk", OwnerNames: []string{"desk"}, Finished: 30},
+		"the machine that began the run has the model: there `pnode export OUT`":                                      {Finished: 30},
 	} {
 		if got := m.wholeElsewhere("/x"); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

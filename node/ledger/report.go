@@ -120,29 +120,41 @@ func (r *Report) problem(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
+// stepsOf names the steps of a range: "step 3", "steps 3 to 5".
+func stepsOf(first, last plan.Step) string {
+	if first == last {
+		return fmt.Sprintf("step %d", first)
+	}
+	return fmt.Sprintf("steps %d to %d", first, last)
+}
+
 // Print writes the report for people.
 func (r Report) Print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s: %d steps committed, from the ledgers of %s\n", r.Run, r.Steps, plan.Count(len(r.Nodes), "node"))
+	run := "run " + string(r.Run)
+	if r.Run == "" {
+		run = "a run that no ledger names"
+	}
+	fmt.Fprintf(&b, "%s: %s committed, from the ledgers of %s\n", run, plan.Count(int(r.Steps), "step"), plan.Count(len(r.Nodes), "node"))
 	for _, n := range r.Nodes {
 		if n.Peer == "" {
 			fmt.Fprintf(&b, "  %s has no ledger: its node never learned a plan, or it was deleted\n", n.Dir)
 		}
 	}
 	for _, g := range r.Generations {
-		fmt.Fprintf(&b, "  generation %d: steps %d to %d by %s\n", g.Generation, g.First, g.Last, strings.Join(g.Nodes, ", "))
+		fmt.Fprintf(&b, "  generation %d: %s by %s\n", g.Generation, stepsOf(g.First, g.Last), strings.Join(g.Nodes, ", "))
 	}
 	fmt.Fprintf(&b, "samples: %d counted (%d by the records of all who computed them, %d by commits), %d lost, %d doubled\n",
 		r.Samples, r.Recorded, r.Samples-r.Recorded, r.Lost, r.Doubled)
 	if r.Told > 0 {
 		fmt.Fprintf(&b, "steps without a record of who computed them: %d, counted by what members of their plans told others (%d by the word of one alone)\n", r.Told, r.ToldByOne)
 	}
-	fmt.Fprintf(&b, "computed twice: %d steps redone, %d replayed\n", r.RedoneSteps(), r.Replayed)
+	fmt.Fprintf(&b, "computed twice: %s redone, %d replayed\n", plan.Count(r.RedoneSteps(), "step"), r.Replayed)
 	for _, d := range r.Redone {
-		fmt.Fprintf(&b, "  steps %d to %d of generation %d: %s\n", d.First, d.Last, d.Generation, d.Why)
+		fmt.Fprintf(&b, "  %s of generation %d: %s\n", stepsOf(d.First, d.Last), d.Generation, d.Why)
 	}
 	for _, d := range r.Discarded {
-		fmt.Fprintf(&b, "discarded: steps %d to %d of %s in generation %d, which the run was recovered without\n", d.First, d.Last, d.Node, d.Generation)
+		fmt.Fprintf(&b, "discarded: %s of %s in generation %d, which the run was recovered without\n", stepsOf(d.First, d.Last), d.Node, d.Generation)
 	}
 	fmt.Fprintf(&b, "steps with different losses: %d\n", len(r.Differences))
 	for _, n := range r.Notes {

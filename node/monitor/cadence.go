@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"pnode/node/api"
@@ -52,7 +51,7 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 	if s.S > 0 {
 		s.Text += ", for " + plan.Time(schedule.Nanos(said.SavingNanos))
 	}
-	s.Text += ": it waits until what is computed on " + strings.Join(s.Waits, ", ") + " is stored and copied"
+	s.Text += ": it waits until what is computed on " + listed(s.Waits) + " is stored and copied"
 	return s
 }
 

@@ -74,7 +74,7 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 	says(holders.Cadence{Saving: 51}) // after the run's end
 	want(every, "")
 	says(holders.Cadence{Saving: 43, SavingNanos: 3e9})
-	want(every, "step 43, for 3.00 s: it waits until what is computed on desk, barn, cabin is stored and copied")
+	want(every, "step 43, for 3.00 s: it waits until what is computed on desk, barn and cabin is stored and copied")
 	state.Pending = []consensus.Checkpoint{{Step: 43, Layers: []consensus.LayerRef{{Layer: 0}, {Layer: 2}}}}
 	want(every, "step 43, for 3.00 s: it waits until what is computed on barn is stored and copied")
 	state.Checkpoint, state.Pending = consensus.Checkpoint{Step: 43}, nil

@@ -25,7 +25,7 @@ func copiesOf(state consensus.State, messages plan.Step) *api.Copies {
 	case c.Step == 0:
 		c.Text = missing + ", and none has each layer on two: losing a machine may cost steps"
 	case messages > c.Step+1:
-		c.Text = fmt.Sprintf("%s, step %d has each on two. Messages since then need more memory than is free, here they are kept from step %d on: losing a machine may cost steps", missing, c.Step, messages)
+		c.Text = fmt.Sprintf("%s, step %d has each on two. Of the messages since then this node has those from step %d on: losing a machine may cost steps", missing, c.Step, messages)
 	default:
 		c.Text = fmt.Sprintf("%s: if it is lost, it is computed again from step %d on, which has each on two", missing, c.Step)
 	}

@@ -32,7 +32,7 @@ func TestWhatACheckpointWithoutCopiesCostsIsTold(t *testing.T) {
 		}},
 		{checkpoint(20, "a"), []consensus.Checkpoint{checkpoint(12, "a", "b")}, 15, api.Copies{
 			Step: 12, MessagesFrom: 15,
-			Text: "a layer of the checkpoint of step 20 is not on two machines, step 12 has each on two. Messages since then need more memory than is free, here they are kept from step 15 on: losing a machine may cost steps",
+			Text: "a layer of the checkpoint of step 20 is not on two machines, step 12 has each on two. Of the messages since then this node has those from step 15 on: losing a machine may cost steps",
 		}},
 		{checkpoint(20, "a"), []consensus.Checkpoint{checkpoint(12, "a")}, 1, api.Copies{
 			MessagesFrom: 1,

@@ -28,9 +28,17 @@ func votes(s consensus.State, voters []plan.PeerID) string {
 	case 1:
 		text = who[0] + " alone votes: while it is away the run waits for it"
 	default:
-		text = fmt.Sprintf("%s and %s vote: the run goes on while %d of these %d are up", strings.Join(who[:n-1], ", "), who[n-1], n/2+1, n)
+		text = fmt.Sprintf("%s vote: the run goes on while %d of these %d are up", listed(who), n/2+1, n)
 	}
 	return text + ". " + voterRules[s.Run.Train.Voters]
+}
+
+// listed returns names as a sentence has them: "a, b and c".
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
 }
 
 // voterRules says in a sentence by what rule votes are given.
