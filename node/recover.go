@@ -47,7 +47,7 @@ func (l *loop) followLineage(ctx context.Context, state consensus.State) (changi
 		l.followed = 0 // generations are counted anew from where the lineages parted
 	}
 	l.followPartings(state)
-	l.monitor.Publish(api.Event{Kind: api.KindError, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: changeText(change, state, l.kept.Step)})
+	l.monitor.Publish(api.Event{Kind: api.KindRecovery, Generation: state.Plan.Generation, Step: state.Checkpoint.Step, Message: changeText(change, state, l.kept.Step)})
 	if change.Discarded {
 		l.kept = checkpointer.ID{} // nothing went back from it
 	}

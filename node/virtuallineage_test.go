@@ -3,11 +3,11 @@ package node
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -74,8 +74,8 @@ func TestAFounderComesBackToARecoveredRun(t *testing.T) {
 			t.Errorf("accused: %+v", b)
 		}
 		for told := n.monitor.Events(t.Context()); len(told) > 0; {
-			if e := <-told; strings.Contains(e.Message, "damaged") {
-				t.Error(e.Message)
+			if e := <-told; e.Kind == api.KindError {
+				t.Errorf("called a failure: %s", e.Message)
 			}
 		}
 		wait("as far as the founder was alone", func() bool { n := others[0].node(); return n == nil || n.monitor.NewestStep() > alone })

@@ -41,6 +41,9 @@ const (
 	// KindInterruption says in Interruption, and for people in Message, how long it took from the newest step of a plan
 	// to the first step of the next one, or of the same one with a substitute. Step is the latter.
 	KindInterruption Kind = "interruption"
+	// KindRecovery says in Message that the run went on from another state than this node knew, as after a recovery, and what of this
+	// node's work does not count any more.
+	KindRecovery Kind = "recovery"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"
 )

@@ -59,7 +59,7 @@ func (m *merge) event(node int, e api.Event) {
 	case api.KindWaiting: // told for all when it lasts, see watch
 		m.why = e.Message
 		return
-	case api.KindError:
+	case api.KindError, api.KindRecovery:
 		k.message = e.Message
 	case api.KindPlan:
 		k.step, m.why = 0, ""
@@ -69,7 +69,7 @@ func (m *merge) event(node int, e api.Event) {
 	if !m.first(k) {
 		return
 	}
-	if e.Kind == api.KindError {
+	if k.message != "" {
 		m.alone(node, e)
 		return
 	}

@@ -45,6 +45,18 @@ func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 	}
 }
 
+// TestEachNodesWayIntoARecoveredRunIsShown: what does not count any more is another thing for each.
+func TestEachNodesWayIntoARecoveredRunIsShown(t *testing.T) {
+	out := newRecord()
+	m := newMerge(out, func() {})
+	for node, message := range []string{"it goes on", "it goes on", "it goes on, and step 7 does not count"} {
+		m.event(node, api.Event{Kind: api.KindRecovery, Generation: 2, Message: message})
+	}
+	if want := []string{"node 0: recovery: it goes on", "node 2: recovery: it goes on, and step 7 does not count"}; !reflect.DeepEqual(out.notices, want) {
+		t.Errorf("got %q, want %q", out.notices, want)
+	}
+}
+
 // TestMergeForgetsTheOldest bounds the memory of a long run.
 func TestMergeForgetsTheOldest(t *testing.T) {
 	out := newRecord()

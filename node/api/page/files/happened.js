@@ -8,7 +8,7 @@ const most = 256;
 // kinds of events: the mark in front, and what stands there where there is no message.
 const marks = {
   plan: 'plan', schedule: 'schedule', checkpoint: 'saved', member: 'roster', state: 'this node',
-  waiting: 'waiting', substitute: 'substitute', interruption: 'back', error: 'error', done: 'done', sample: 'sample',
+  waiting: 'waiting', substitute: 'substitute', interruption: 'back', recovery: 'recovered', error: 'error', done: 'done', sample: 'sample',
 };
 
 // Past is what the page knows of it, oldest first.
