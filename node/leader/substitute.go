@@ -46,17 +46,18 @@ const (
 // seems slower than it is.
 const mostSlowdown = 4
 
-// storedBy reports whether some members have stored the state of all layers of lost stages at the checkpoint, as the log knows.
-func storedBy(state consensus.State, lost []plan.StageID, members []plan.PeerID) bool {
+// storedBy reports whether some members have stored the state of all layers of stages at the checkpoint, as the log knows.
+func storedBy(state consensus.State, stages []plan.StageID, members []plan.PeerID) bool {
 	mine := func(p plan.PeerID) bool { return slices.Contains(members, p) }
 	return !slices.ContainsFunc(state.Checkpoint.Layers, func(l consensus.LayerRef) bool {
 		of := func(id plan.StageID) bool { return state.Plan.At(id).Layers.Contains(l.Layer) }
-		return slices.ContainsFunc(lost, of) && !slices.ContainsFunc(l.Holders, mine)
+		return slices.ContainsFunc(stages, of) && !slices.ContainsFunc(l.Holders, mine)
 	})
 }
 
 // replayers returns who could go on from the newest checkpoint in the place of members whose process has ended, best first. Nobody
-// could where somebody has not kept what it sent since, or where that takes too long: newest is the step that the plan has come to.
+// could where somebody has not kept what it sent since, where another one loads what the lost one alone had, or where that takes too long: newest is the
+// step that the plan has come to.
 func (w *salvageWatch) replayers(state consensus.State, members []memberView, newest plan.Step) map[plan.PeerID][]plan.PeerID {
 	all := map[plan.PeerID][]plan.PeerID{}
 	for _, m := range members {
@@ -71,13 +72,16 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 		long := func(p plan.PeerID) bool {
 			return float64(steps)*float64(each)*slowdown(state, m.Peer, p) > float64(max(mostCatchUp, fewCatchUp*each))
 		}
-		var lost []plan.StageID
+		var lost, fetched []plan.StageID
 		for _, id := range state.Plan.Workers() {
 			if id.Peer == m.Peer {
 				lost = append(lost, state.Plan.StagesOf(id)...)
 			}
+			if id.Peer == m.Peer || newest <= state.Plan.Start { // before the first step others may have to load, too
+				fetched = append(fetched, state.Plan.StagesOf(id)...)
+			}
 		}
-		if storedBy(state, lost, others) {
+		if storedBy(state, fetched, others) {
 			all[m.Peer] = slices.DeleteFunc(w.order(state, state.Plan.Replayers(m.Peer), lost), long)
 		}
 	}

@@ -180,6 +180,12 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 		"a state that is lost": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "e"}
 		}, nil},
+		"another one loads from it": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"a"}
+		}, nil},
+		"another one has loaded from it": {"a", 31, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"a"}
+		}, []plan.PeerID{"d", "b", "c"}},
 		"state in parts": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Plan.Sharded = plan.LayerRanges{{First: 0, End: 1}}
 		}, nil},
