@@ -25,6 +25,7 @@ import (
 	"pnode/node/dataset/tokenizer"
 	"pnode/node/infer"
 	"pnode/node/local"
+	"pnode/node/plain"
 	"pnode/node/weights"
 	"pnode/pipeline/schedule/study"
 	"pnode/pipeline/trace"
@@ -223,7 +224,7 @@ func sentence(err error) string {
 		return "interrupted before it was done"
 	}
 	var lines []string
-	for line := range strings.Lines(api.Plain(err)) {
+	for line := range strings.Lines(plain.Text(err)) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}

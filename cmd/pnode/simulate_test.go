@@ -43,11 +43,11 @@ func TestSimulateTellsWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"--cluster is missing": {},
-		"bad.csv: simulate: bad trace: line 2: time \"soon\": want whole": {"--cluster", cluster, "--trace", bad},
-		"leave --nodes, --span, --every and --back out":                   {"--cluster", cluster, "--trace", bad, "--every", "5m"},
-		"policy \"fast\": want all, or some of pnode, templates":          {"--cluster", cluster, "--policy", "fast"},
-		"constants \"mine\": want measured or oobleck":                    {"--cluster", cluster, "--constants", "mine"},
+		"--cluster is missing":                                   {},
+		"bad.csv: bad trace: line 2: time \"soon\": want whole":  {"--cluster", cluster, "--trace", bad},
+		"leave --nodes, --span, --every and --back out":          {"--cluster", cluster, "--trace", bad, "--every", "5m"},
+		"policy \"fast\": want all, or some of pnode, templates": {"--cluster", cluster, "--policy", "fast"},
+		"constants \"mine\": want measured or oobleck":           {"--cluster", cluster, "--constants", "mine"},
 		"--price is -1":              {"--cluster", cluster, "--price", "-1"},
 		"--notice is -1s":            {"--cluster", cluster, "--notice", "-1s"},
 		"5000 nodes, want 1 to 4096": {"--cluster", cluster, "--nodes", "5000"},

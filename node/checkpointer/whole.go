@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pnode/checkpoint"
-	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -190,7 +190,7 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 	w.set(func(c *plan.WholeCopy) {
 		c.Next, c.DoneBytes, c.SizeBytes = 0, 0, 0
 		if ctx.Err() == nil && !errors.Is(err, errReplaced) {
-			c.Why = api.Plain(err)
+			c.Why = plain.Text(err)
 		}
 	})
 	return err

@@ -15,6 +15,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/node/ledger"
+	"pnode/node/plain"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -224,7 +225,7 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 	defer m.mu.Unlock()
 	b.Phase, b.Stalled, b.Retained = m.phase, m.stalled, m.retained
 	if m.stallWhy != nil {
-		b.Reason, b.Lacks = api.Plain(m.stallWhy), m.lacks
+		b.Reason, b.Lacks = plain.Text(m.stallWhy), m.lacks
 		if f := (*plan.Fault)(nil); errors.As(m.stallWhy, &f) {
 			b.Fault = f
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -36,7 +36,7 @@ type naming struct {
 
 // Handle implements slog.Handler.
 func (h naming) Handle(ctx context.Context, r slog.Record) error {
-	named := slog.NewRecord(r.Time, r.Level, api.Plain(errors.New(r.Message)), r.PC)
+	named := slog.NewRecord(r.Time, r.Level, plain.Text(errors.New(r.Message)), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		named.AddAttrs(h.named(a))
 		return true
@@ -83,7 +83,7 @@ func (h naming) named(a slog.Attr) (named slog.Attr) {
 		}
 		text = strings.Join(all, ", ")
 	case error:
-		text = api.Plain(v)
+		text = plain.Text(v)
 	case fmt.Stringer:
 		text = v.String()
 	default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/clock"
 	"pnode/swarm/consensus"
@@ -125,7 +126,7 @@ func (v waitView) cause() string {
 	case v.Stalled != 0 && v.Replay != "":
 		return v.Replay
 	case v.Stalled != 0:
-		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, api.Plain(v.StallWhy))
+		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, plain.Text(v.StallWhy))
 	}
 	return ""
 }

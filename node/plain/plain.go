@@ -1,4 +1,4 @@
-package api
+package plain
 
 import (
 	"slices"
@@ -7,14 +7,16 @@ import (
 
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
-	"admission", "api", "chaos", "checkpoint", "checkpointer", "config", "consensus", "cpu", "dataset", "devices", "generate", "generation", "gossip", "hardware",
-	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "local", "model", "monitor", "node", "pipeline", "planner", "progress",
-	"raft", "safetensors", "schedule", "shard", "source", "swarm", "tokenizer", "weights", "wire",
+	"admission", "api", "bench", "chaos", "checkpoint", "checkpointer", "collective", "comparison", "config", "conform", "consensus", "cpu",
+	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "generate", "generation", "gossip", "hardware", "hearsay",
+	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "listening", "local", "model", "monitor", "mux", "netlab",
+	"node", "nvml", "opencl", "partition", "pipeline", "planner", "progress", "raft", "replay", "replayer", "safetensors", "schedule",
+	"shard", "simulate", "source", "swarm", "tokenizer", "websocket", "weights", "wire",
 }
 
-// Plain returns an error's text for people, without the names of packages. It drops only what an error of the chain begins with: a file may
+// Text returns an error's text for people, without the names of packages. It drops only what an error of the chain begins with: a file may
 // have such a name too.
-func Plain(err error) string {
+func Text(err error) string {
 	text, last := err.Error(), ""
 	for _, e := range chain(err, nil) {
 		whole := e.Error()
