@@ -9,6 +9,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/kernels"
 	"pnode/node/checkpointer"
+	"pnode/node/config"
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/leader"
@@ -62,7 +63,9 @@ func (l *loop) ended(err error) error {
 		l.remains.Tell()
 		l.enter(Waiting) // for the next plan, or the end
 		return nil
-	case errors.Is(err, checkpoint.ErrDiskFull), errors.Is(err, kernels.ErrOutOfMemory),
+	case errors.Is(err, checkpoint.ErrDiskFull):
+		return withoutRoom(err, state, l.self, l.dir)
+	case errors.Is(err, kernels.ErrOutOfMemory),
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
 	case errors.Is(err, checkpointer.ErrNoChunks) && !othersActive(state, l.self) && len(state.Older) == 0:
@@ -82,6 +85,15 @@ func (l *loop) ended(err error) error {
 	l.enter(Waiting)
 	l.remains.Tell()
 	return nil
+}
+
+// withoutRoom adds to the end of a node whose disk is full from where the run goes on, and by which command.
+func withoutRoom(err error, state consensus.State, self plan.PeerID, dir string) error {
+	safe := "no checkpoint was made yet"
+	if state.Checkpoint.Step > 0 {
+		safe = fmt.Sprintf("the checkpoint of step %d is safe", state.Checkpoint.Step)
+	}
+	return fmt.Errorf("%w; %s. When there is room go on with `%s`", err, safe, config.WayBack(dir, state.Owner(self)))
 }
 
 // reporter tells the monitor, and the other members, what happens in a generation.
