@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/checkpointer"
+	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/swarm/consensus"
 )
@@ -116,7 +117,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	}
 	l.custody.tellRoom(state, l.out.Notice)
 	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
-	l.group.Go(func() error { lonely{l.Node}.watch(l.base); return nil })
+	l.group.Go(func() error { lonely{l.Node}.watch(l.base, l.endWith); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
 	l.group.Go(func() error { chunks.Mirror(l.base, text.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })
 	l.enter(Waiting)
@@ -166,7 +167,11 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		return nil
 	})
 	l.group.Go(func() error {
-		if awaitUnreachable(ctx, unreachableAfter, func(ctx context.Context) bool { return l.peersUnreachable(ctx, l.lastKnown) }) {
+		deserted := func(ctx context.Context) bool { // whoever stopped a run may take time to resume it
+			known, _ := l.monitor.Known()
+			return monitor.StoppedText(known, l.self) == "" && l.peersUnreachable(ctx, l.lastKnown)
+		}
+		if awaitUnreachable(ctx, unreachableAfter, deserted) {
 			end(errUnreachablePeers)
 		}
 		return nil
@@ -195,6 +200,9 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		return consensus.State{}, cause
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, consensus.ErrNoLeader) {
+		if known, _ := l.monitor.Known(); monitor.StoppedText(known, l.self) != "" {
+			return consensus.State{}, l.stoppedError(known)
+		}
 		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", ErrUnreachable, err, l.dir)
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)

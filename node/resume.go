@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,9 +117,13 @@ func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
 }
 
 // takeBackStop has a stopped run go on, if there is anything left to train. While an owner is active that is the
-// owner's to say, and everyone else waits for it.
+// owner's to say, and everyone else waits for it: the leader finds out within a minute if that node is gone, and the rule of lonely ends the
+// wait where nobody leads.
 func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 	told := ""
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	n.group.Go(func() error { lonely{n}.watch(ctx, end); return nil })
 	for {
 		changed := n.raft.Changed()
 		state := n.raft.State()
@@ -127,7 +132,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		case n.custody.extends > state.Run.Train.Steps && !state.Owner(n.self): // an owner is about to say it
 		case n.custody.extends > state.Run.Train.Steps:
 			if err := n.raft.Propose(ctx, consensus.Extend{Steps: n.custody.extends}); err != nil {
-				return fmt.Errorf("node: %w", err)
+				return cmp.Or(context.Cause(ctx), fmt.Errorf("node: %w", err))
 			}
 			n.membership.Finished = 0
 		case state.Finished && (n.custody.awaits(state.Checkpoint.Step) || n.custody.keeps(state)):
@@ -138,10 +143,10 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 			return n.announceInvite(ctx)
 		case consensus.Authorize(state, consensus.Author{Peer: n.self}, resume) == nil:
 			if err := n.raft.Propose(ctx, resume); err != nil && !errors.Is(err, consensus.ErrRejected) {
-				return err
+				return cmp.Or(context.Cause(ctx), err)
 			} // refused or taken: the state here follows
 		default:
-			if notice := monitor.StoppedText(state) + ", or by itself once that node is known to be gone"; notice != told {
+			if notice := monitor.StoppedText(state, n.self) + ", or by itself once that node is known to be gone"; notice != told {
 				told = notice
 				n.out.Notice(notice)
 			}
@@ -149,7 +154,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -184,6 +189,12 @@ func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func
 	}
 }
 
+// stoppedError says how a stopped run goes on, whose owner did not come back while this node waited.
+func (n *Node) stoppedError(state consensus.State) error {
+	return fmt.Errorf("%w: %s. This node has waited for that for %.0f minutes; then start it again: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, monitor.StoppedText(state, n.self), n.patience().Minutes(), config.WayBack(n.dir, false), n.dir)
+}
+
 // unreachableError says what to do where nobody is there to come back to.
 func (n *Node) unreachableError() error {
 	tried := n.lastKnown[:min(len(n.lastKnown), 3)]
@@ -195,10 +206,10 @@ func (n *Node) unreachableError() error {
 // another member has a node.
 type lonely struct{ *Node }
 
-// watch watches the others until ctx ends.
-func (n lonely) watch(ctx context.Context) {
+// watch watches the others until ctx ends, and calls end with what to do where they are away for good.
+func (n lonely) watch(ctx context.Context, end func(error)) {
 	if awaitUnreachable(ctx, aloneAfter, n.alone) {
-		n.endWith(n.explain(n.raft.State(), time.Now()))
+		end(n.explain(n.raft.State(), time.Now()))
 	}
 }
 
@@ -227,6 +238,9 @@ func (n lonely) explain(state consensus.State, now time.Time) error {
 	why := fmt.Sprintf("the machines of all others have said so for %.0f minutes", aloneAfter.Minutes())
 	if lost := n.raft.Quorum().LostSince; now.Sub(lost) > silentAfter {
 		why = fmt.Sprintf("nobody leads the run since %s", lost.Format(time.DateTime))
+	}
+	if stopped := monitor.StoppedText(state, n.self); stopped != "" {
+		why = stopped + "; " + why
 	}
 	var heard []string
 	model, owner := "", false

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -186,5 +187,74 @@ func TestARunThatWasStoppedBeginsWithAll(t *testing.T) {
 		}
 		f.untilEnded(time.Hour)
 		f.check()
+	})
+}
+
+// TestWhoWaitsForTheOwnerOfAStoppedRun: a member is started again, and the owner's machine says that no node runs there. That is to be expected
+// after a stop: it waits as long as for a silent owner, and then says that the run was stopped, who resumes it, and how this node goes on.
+func TestWhoWaitsForTheOwnerOfAStoppedRun(t *testing.T) {
+	size := fleetSize{Steps: 12, Stages: 2, Replicas: 1, CheckpointEvery: 4, MinNodes: 2}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := stopAll(t, size, known, 5, func(f *fleet) {
+			if err := f.members[0].node().Stop(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+		})
+		early, began := f.members[1], time.Now()
+		early.join("")
+		err := f.untilEnded(2 * returnTimeout)[1]
+		if waited := time.Since(began); waited < returnTimeout || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("it ends after %v with %v", waited, err)
+		}
+		for _, want := range []string{"the run was stopped: it goes on when its owner, node-0, resumes it (`pnode train --resume` there)", "`pnode join --dir " + early.dir + "`", "recover-after=10m --dir " + early.dir} {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q lacks %q", err, want)
+			}
+		}
+	})
+}
+
+// TestWhoIsLeftAloneInAStoppedRunEnds: a crash takes all nodes just after a stop. Two come back, and wait for the owner in the roster: its machine is
+// silent. One of them dies, so that nobody leads. The other one ends once no machine runs a node.
+func TestWhoIsLeftAloneInAStoppedRunEnds(t *testing.T) {
+	size := fleetSize{Steps: 12, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, size, known.again())
+		founder := f.add()
+		invite := founder.found()
+		second, last := f.add(), f.add()
+		second.join(invite)
+		last.join(invite)
+		f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 5 && len(founder.node().raft.Quorum().Voters) == 3 })
+		f.until("the stop", time.Minute, func() bool {
+			if err := founder.node().Stop(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+			return last.node().raft.State().StopWanted
+		})
+		for _, m := range f.members {
+			m.kill()
+		}
+		f.faults.silenced(founder.addr(), true)
+		second.join("")
+		last.join("")
+		waits := func(m *member) bool {
+			n := m.node()
+			if n == nil {
+				return false
+			}
+			self, _ := n.raft.State().Member(n.self)
+			return self.ProcessEpoch == n.epoch
+		}
+		f.until("both wait for the owner", 30*time.Second, func() bool { return waits(second) && waits(last) })
+		second.kill()
+		f.faults.silenced(founder.addr(), false)
+		began := time.Now()
+		err := f.untilEnded(2 * aloneAfter)[2]
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "the run was stopped: it goes on when its owner, node-0") {
+			t.Errorf("it ends after %v with %v", time.Since(began), err)
+		}
 	})
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // ReturnDeadlines bound how long a node that comes back looks for the others: in any case, and
-// where their machines say that no node runs there.
+// where their machines say that no node runs there. After a stop nobody is expected to run, and only the first one counts.
 type ReturnDeadlines struct{ Silent, Deserted time.Duration }
 
 // waitView holds what a node knows when nothing moves.
@@ -92,8 +92,11 @@ func (v waitView) why() string {
 	if more := len(v.Trying) - mostTried; more > 0 {
 		tried += fmt.Sprintf(" and %d more addresses", more)
 	}
-	return fmt.Sprintf("%s. Trying %s, for up to %.0f minutes, or %.0f where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
-		why, tried, v.Deadlines.Silent.Minutes(), v.Deadlines.Deserted.Minutes())
+	sooner := fmt.Sprintf(", or %.0f where the machines say that nobody runs there", v.Deadlines.Deserted.Minutes())
+	if v.Stopped != "" { // nobody is expected to run
+		sooner = ""
+	}
+	return fmt.Sprintf("%s. Trying %s, for up to %.0f minutes%s; Ctrl-C ends that and loses nothing", why, tried, v.Deadlines.Silent.Minutes(), sooner)
 }
 
 func (v waitView) cause() string {
@@ -205,9 +208,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}
 	if v.Leaderless > electionTime { // the log may not be here up to its end
-		if state.StopWanted && len(state.ActiveOwners()) > 0 && !state.Owner(m.Self) {
-			v.Stopped = StoppedText(state)
-		}
+		v.Stopped = StoppedText(state, m.Self)
 		if kept, err := m.Store.Manifests(); err == nil && len(kept) > 0 {
 			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
 		}
@@ -231,8 +232,11 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	return v.why()
 }
 
-// StoppedText says whom a stopped run waits for.
-func StoppedText(state consensus.State) string {
+// StoppedText says whom a node waits for in a run that was stopped; empty where it need not wait for anybody to resume the run.
+func StoppedText(state consensus.State, self plan.PeerID) string {
+	if !state.StopWanted || len(state.ActiveOwners()) == 0 || state.Owner(self) {
+		return ""
+	}
 	var owners []string
 	for _, p := range state.ActiveOwners() {
 		owners = append(owners, state.NameOf(p))

@@ -54,6 +54,16 @@ func TestWhyNothingMoves(t *testing.T) {
 				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good: `pnode recover --dir /run/7`, from 14:14 on",
 		},
 		{
+			"the owner of a stopped run is away from one that comes back",
+			waitView{
+				Quorum: consensus.Quorum{Voters: []plan.PeerID{"b"}}, Leaderless: 2 * electionTime, Away: away[:1], Checkpoint: 50, Dir: "/run/7",
+				Stopped: "the run was stopped: it goes on when its owner, b, resumes it", Trying: []string{"/a"},
+			},
+			"the run was stopped: it goes on when its owner, b, resumes it. Now 0 of the run's 1 voters up, 1 must be (silent: b since 14:03). " +
+				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. " +
+				"Trying /a, for up to 15 minutes; Ctrl-C ends that and loses nothing",
+		},
+		{
 			"another goes on",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Apart: "c", Dir: "/run/7"},
 			"c was recovered without this node and goes on with the run. `pnode recover --dir /run/7` has this node follow it; what it has done since then does not count any more",
