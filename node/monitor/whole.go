@@ -32,7 +32,8 @@ func (v wholeView) where() *api.Whole {
 	off := true
 	for _, m := range v.State.Members {
 		c, owner := v.Copies[m.Peer], v.State.Owner(m.Peer)
-		if c.Step > 0 && (best == "" || owner && !v.State.Owner(best) || owner == v.State.Owner(best) && c.Step > v.Copies[best].Step) {
+		step := v.step(m.Peer)
+		if step > 0 && (best == "" || owner && !v.State.Owner(best) || owner == v.State.Owner(best) && step > v.step(best)) {
 			best = m.Peer
 		}
 		if owner && c.Why != "" {
@@ -46,7 +47,7 @@ func (v wholeView) where() *api.Whole {
 	text := "no node has all layers of a checkpoint yet"
 	switch {
 	case best != "":
-		step := v.Copies[best].Step
+		step := v.step(best)
 		text = fmt.Sprintf("whole on %s at step %d", v.name(best), step)
 		if age, known := v.Ages[step]; known {
 			text += fmt.Sprintf(", saved %v ago", age.Round(time.Second))
@@ -57,11 +58,21 @@ func (v wholeView) where() *api.Whole {
 	case off && slices.ContainsFunc(v.State.Owners, func(o plan.PeerID) bool { return v.Copies[o].Off }):
 		text = "its layers are with several nodes: owners' keep no whole one (--keep-whole off)"
 	}
-	w := &api.Whole{Step: v.Copies[best].Step, Text: strings.Join(append([]string{text}, notes...), "; ")}
+	w := &api.Whole{Step: v.step(best), Text: strings.Join(append([]string{text}, notes...), "; ")}
 	if best != "" {
 		w.On = v.name(best)
 	}
 	return w
+}
+
+// step returns the newest checkpoint that a member has whole, as it says or as the log knows before; 0 for none.
+func (v wholeView) step(p plan.PeerID) plan.Step {
+	c := v.State.Checkpoint
+	lacks := func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, p) }
+	if len(c.Layers) > 0 && !slices.ContainsFunc(c.Layers, lacks) {
+		return c.Step
+	}
+	return v.Copies[p].Step
 }
 
 func (v wholeView) name(p plan.PeerID) string {

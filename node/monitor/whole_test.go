@@ -39,3 +39,20 @@ func TestWhereTheWholeModelIs(t *testing.T) {
 		t.Errorf("before the first checkpoint: %+v", got)
 	}
 }
+
+// TestTheLogKnowsAWholeCopyFirst: a member that the log has as the holder of each layer has the newest checkpoint whole, before it says so.
+func TestTheLogKnowsAWholeCopyFirst(t *testing.T) {
+	layer := func(holders ...plan.PeerID) consensus.LayerRef { return consensus.LayerRef{Holders: holders} }
+	for want, layers := range map[string][]consensus.LayerRef{
+		"whole on desk at step 50": {layer("a", "o"), layer("o")},
+		"whole on desk at step 40; the newest checkpoint, of step 50, is with several nodes": {layer("a"), layer("o")},
+	} {
+		state := consensus.State{
+			Checkpoint: consensus.Checkpoint{Step: 50, Layers: layers}, Owners: []plan.PeerID{"o"},
+			Members: []consensus.Member{{Peer: "a", Label: "ada", State: consensus.Active}, {Peer: "o", Label: "desk", State: consensus.Active}},
+		}
+		if got := (wholeView{State: state, Self: "a", Copies: map[plan.PeerID]plan.WholeCopy{"o": {Step: 40}}}).where(); got.Text != want {
+			t.Errorf("got  %s\nwant %s", got.Text, want)
+		}
+	}
+}
