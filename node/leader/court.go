@@ -98,11 +98,12 @@ func (c *court) rule(ctx context.Context, state consensus.State, r blame.Ruling)
 }
 
 // absent returns the members of the plan whose newest heartbeats say that they have not begun with it: one that changes over to
-// another log does so once that has come, and nobody reaches its workers before.
+// another log does so once that has come, and nobody reaches its workers before. Who goes on not to begin is found by deafWatch, and who lets
+// one plan after the other end so by blame.Judge.
 func (c *court) absent(s consensus.State) map[plan.PeerID]bool {
 	all := map[plan.PeerID]bool{}
 	for _, p := range s.Plan.Peers() {
-		if b, _ := c.Heartbeats.Last(p); b.Generation != s.Plan.Generation {
+		if b, _ := c.Heartbeats.Last(p); b.Generation < s.Plan.Generation {
 			all[p] = true
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// A member may send heartbeats of an older generation than the plan that it has a part in for deafAfter, and for two
+// A member may send heartbeats of another generation than the plan that it has a part in for deafAfter, and for two
 // of its steps more: one has to end before it follows. It is not believed that these take longer than deafAtMost.
 const (
 	deafAfter  = 30 * time.Second
@@ -47,7 +47,7 @@ func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusatio
 		b, heard := d.beats.Last(p)
 		ago, _ := d.beats.Ago(p, now)
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
-		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation < g && now.Sub(d.begun.at) >= patience {
+		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation != g && now.Sub(d.begun.at) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
 				Detail: fmt.Sprintf("it has not begun with generation %d in %v", g, patience),

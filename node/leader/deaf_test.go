@@ -29,8 +29,11 @@ func TestWhoWasStartedAgainIsNotDeaf(t *testing.T) {
 	for _, p := range []plan.PeerID{"deaf", "back", "gone"} {
 		beats.Note(gossip.Heartbeat{Peer: p, Generation: 2}, now)
 	}
-	said := watch.look(state, now)
-	if len(said) != 1 || said[0].Accused != "deaf" || said[0].Kind != plan.NoProgress {
-		t.Errorf("accused are %+v, want the deaf one alone", said)
+	for _, claims := range []plan.Generation{2, 9} { // of a plan that there was, or that there is not
+		beats.Note(gossip.Heartbeat{Peer: "deaf", Generation: claims}, now)
+		said := watch.look(state, now)
+		if len(said) != 1 || said[0].Accused != "deaf" || said[0].Kind != plan.NoProgress {
+			t.Errorf("generation %d: accused are %+v, want the deaf one alone", claims, said)
+		}
 	}
 }

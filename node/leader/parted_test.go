@@ -207,10 +207,11 @@ func TestWhoHasNotBegun(t *testing.T) {
 		{Peer: "a", Generation: 2, Stalled: 2, Fault: &plan.Fault{Accused: "b", Kind: plan.LostLink}},
 		{Peer: "b", Generation: 2, Lineage: "r", Stalled: 2, Fault: &plan.Fault{Accused: "a", Kind: plan.LostLink}},
 		{Peer: "c", Generation: 2, Lineage: "r"},
+		{Peer: "d", Generation: 9, Lineage: "r"}, // which there is not
 	} {
 		beats.Note(b, time.Unix(1000, 0))
 	}
-	s := consensus.State{Partings: log, Plan: plan.Plan{Generation: 2, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}}
+	s := consensus.State{Partings: log, Plan: plan.Plan{Generation: 2, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}, {Peer: "d"}}}}}}
 	said := beats.Stalled(s.Plan.Peers(), 2, time.Unix(1001, 0)).Accusations
 	if len(said) != 1 || said[0].By != "b" {
 		t.Errorf("what a says of its own plan counts: %v", said)
