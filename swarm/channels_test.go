@@ -126,12 +126,12 @@ func TestGossip(t *testing.T) {
 	}
 	got := make(chan message, 100)
 	for _, s := range c {
-		err := s.Topics().Subscribe(topics.Events, func(_ plan.PeerID, b []byte) error {
+		err := s.Topics().Subscribe(topics.Events, func(_ plan.PeerID, b []byte) (any, error) {
 			if string(b) == "bad" {
-				return errors.New("bad")
+				return nil, errors.New("bad")
 			}
-			return nil
-		}, func(from plan.PeerID, b []byte) { got <- message{s.ID(), from, string(b)} })
+			return string(b), nil
+		}, func(from plan.PeerID, text any) { got <- message{s.ID(), from, text.(string)} })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ import (
 // tellTime has a member say every second what its clock says, and hear what others say, as heartbeats do.
 func tellTime(t *testing.T, ctx context.Context, s *Swarm, c *clock.Clock, heard *atomic.Int64) {
 	t.Helper()
-	err := s.Topics().Subscribe(topics.Events, nil, func(from plan.PeerID, said []byte) {
+	err := s.Topics().Subscribe(topics.Events, asItIs, func(from plan.PeerID, said any) {
 		if from != s.ID() {
 			heard.Add(1)
-			c.Note(from, time.Unix(int64(binary.BigEndian.Uint64(said)), 0))
+			c.Note(from, time.Unix(int64(binary.BigEndian.Uint64(said.([]byte))), 0))
 		}
 	})
 	if err != nil {

@@ -137,13 +137,16 @@ func enterVirtual(t *testing.T, n *virtualNet, v admission.Invite) *Swarm {
 	return s
 }
 
+// asItIs decodes nothing.
+func asItIs(_ plan.PeerID, data []byte) (any, error) { return data, nil }
+
 // listeners counts what each node hears.
 func listeners(t *testing.T, all []*Swarm) []*atomic.Int64 {
 	t.Helper()
 	var counts []*atomic.Int64
 	for _, s := range all {
 		n := new(atomic.Int64)
-		if err := s.Topics().Subscribe(topics.Events, nil, func(plan.PeerID, []byte) { n.Add(1) }); err != nil {
+		if err := s.Topics().Subscribe(topics.Events, asItIs, func(plan.PeerID, any) { n.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 		counts = append(counts, n)
@@ -169,6 +172,37 @@ func gossipVirtual(t *testing.T, ctx context.Context, all []*Swarm, heard []*ato
 			t.Errorf("node %d heard %d messages of %d", i, got, len(all))
 		}
 	}
+}
+
+// TestFloodIsNotDecoded: of a member that says too much only what is taken is decoded, and that once.
+func TestFloodIsNotDecoded(t *testing.T) {
+	const said = 300
+	synctest.Test(t, func(t *testing.T) {
+		all := newVirtualNet(t).cluster(t, 2)
+		heard := listeners(t, all[:1])
+		var decoded, taken atomic.Int64
+		err := all[1].Topics().Subscribe(topics.Events, func(_ plan.PeerID, data []byte) (any, error) {
+			decoded.Add(1)
+			return data, nil
+		}, func(plan.PeerID, any) { taken.Add(1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitTopic(t, testContext(t), all, topics.Events)
+		for range said {
+			if err := all[0].Topics().Publish(t.Context(), topics.Events, []byte("again")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond) // virtual: as fast as a line takes them
+		}
+		time.Sleep(10 * time.Second) // virtual
+		if decoded.Load() != taken.Load() || taken.Load() == 0 || taken.Load() > said/2 {
+			t.Errorf("%d messages: %d decoded, %d taken", said, decoded.Load(), taken.Load())
+		}
+		if own := heard[0].Load(); own != said {
+			t.Errorf("the sender hears %d of its own", own)
+		}
+	})
 }
 
 // copiesOfGossip has every node publish once a second, as it does heartbeats, and returns the bytes on the lines over those

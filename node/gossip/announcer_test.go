@@ -118,7 +118,7 @@ func (n *slowNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile,
 type quiet struct{}
 
 func (quiet) Publish(context.Context, string, []byte) error { return nil }
-func (quiet) Subscribe(string, func(plan.PeerID, []byte) error, func(plan.PeerID, []byte)) error {
+func (quiet) Subscribe(string, func(plan.PeerID, []byte) (any, error), func(plan.PeerID, any)) error {
 	return nil
 }
 

@@ -66,8 +66,12 @@ type oneSender struct{ hear func(plan.PeerID, []byte) }
 
 func (s *oneSender) Publish(context.Context, string, []byte) error { return nil }
 
-func (s *oneSender) Subscribe(_ string, _ func(plan.PeerID, []byte) error, hear func(plan.PeerID, []byte)) error {
-	s.hear = hear
+func (s *oneSender) Subscribe(_ string, decode func(plan.PeerID, []byte) (any, error), hear func(plan.PeerID, any)) error {
+	s.hear = func(from plan.PeerID, data []byte) {
+		if m, err := decode(from, data); err == nil {
+			hear(from, m)
+		}
+	}
 	return nil
 }
 

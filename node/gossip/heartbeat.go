@@ -210,7 +210,7 @@ func TimesOf(t pipeline.StageTimes) StageTimes {
 // Topics publishes to the members of the run and hears them; swarm's *topics.Topics implements it.
 type Topics interface {
 	Publish(ctx context.Context, topic string, data []byte) error
-	Subscribe(topic string, valid func(from plan.PeerID, data []byte) error, hear func(from plan.PeerID, data []byte)) error
+	Subscribe(topic string, decode func(from plan.PeerID, data []byte) (any, error), hear func(from plan.PeerID, message any)) error
 }
 
 // Listen begins to note the heartbeats of the other members. One that speaks for another peer
@@ -233,18 +233,13 @@ func (t *Tracker) Listen(members Topics, steps func() plan.Step) error {
 // listen calls hear for each message of a topic. One that speaks for another peer than its sender
 // is refused.
 func listen[M any](members Topics, topic string, decode func([]byte) (M, error), peer func(M) plan.PeerID, hear func(M)) error {
-	valid := func(from plan.PeerID, data []byte) error {
+	return members.Subscribe(topic, func(from plan.PeerID, data []byte) (any, error) {
 		m, err := decode(data)
 		if err == nil && peer(m) != from {
 			err = fmt.Errorf("%w: it speaks for %.80q", errBadMessage, peer(m))
 		}
-		return err
-	}
-	return members.Subscribe(topic, valid, func(_ plan.PeerID, data []byte) {
-		if m, err := decode(data); err == nil {
-			hear(m)
-		}
-	})
+		return m, err
+	}, func(_ plan.PeerID, message any) { hear(message.(M)) })
 }
 
 // Send notes this node's own heartbeat and publishes it.

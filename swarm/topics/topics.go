@@ -117,7 +117,6 @@ func New(cfg Config) (*Topics, error) {
 		pubsub.WithFloodPublish(true),
 		pubsub.WithGossipSubParams(gossipParams()),
 		pubsub.WithPeerExchange(false),
-		pubsub.WithDefaultValidator(g.validate, pubsub.WithValidatorInline(true)),
 		pubsub.WithAppSpecificRpcInspector(subscriptionsTo(names).restate),
 	)
 	if err != nil {
@@ -142,8 +141,8 @@ func (g *Topics) Admitted(p peer.ID) {
 	}
 }
 
-// validate decides about a message whose signature is good.
-func (g *Topics) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
+// validate decides about a message whose signature is good, before it is decoded.
+func (g *Topics) validate(m *pubsub.Message) pubsub.ValidationResult {
 	author := m.GetFrom()
 	number, data, ok := numbered(m)
 	if !ok || len(data) > MaxBytes {
@@ -224,26 +223,27 @@ func (g *Topics) Publish(ctx context.Context, topic string, data []byte) error {
 	return nil
 }
 
-// Subscribe calls handle for each message of topic, one after the other, until the swarm
-// closes. validate, which may be nil, runs before the message is passed on to others, on
+// Subscribe calls handle for each message of topic, as decode returned it, one after the other, until the swarm
+// closes. decode runs once for each message, before it is passed on to others, on
 // the network's goroutines: it must be quick. A message it has an error for goes no
 // further. A topic may be subscribed to once.
-func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []byte) error, handle func(from plan.PeerID, data []byte)) error {
+func (g *Topics) Subscribe(topic string, decode func(from plan.PeerID, data []byte) (any, error), handle func(from plan.PeerID, message any)) error {
 	t, err := g.topic(topic)
 	if err != nil {
 		return fmt.Errorf("swarm: subscribe: %w", err)
 	}
-	check := func(_ context.Context, _ peer.ID, m *pubsub.Message) bool {
+	check := func(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
+		if result := g.validate(m); result != pubsub.ValidationAccept {
+			return result
+		}
 		from := plan.PeerID(m.GetFrom().String())
-		if validate == nil {
-			return true
-		}
 		_, data, _ := numbered(m)
-		err := validate(from, data)
-		if err != nil {
+		var err error
+		if m.ValidatorData, err = decode(from, data); err != nil {
 			g.Log.Debug("swarm: gossip refused", "topic", topic, "from", from, "err", err)
+			return pubsub.ValidationReject
 		}
-		return err == nil
+		return pubsub.ValidationAccept
 	}
 	var sub *pubsub.Subscription
 	if err = g.sub.RegisterTopicValidator(t.String(), check, pubsub.WithValidatorInline(true)); err == nil {
@@ -259,9 +259,7 @@ func (g *Topics) Subscribe(topic string, validate func(from plan.PeerID, data []
 			if err != nil {
 				return
 			}
-			if _, data, ok := numbered(m); ok {
-				handle(plan.PeerID(m.GetFrom().String()), data)
-			}
+			handle(plan.PeerID(m.GetFrom().String()), m.ValidatorData)
 		}
 	})
 	return nil
