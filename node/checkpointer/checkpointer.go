@@ -52,6 +52,7 @@ type Checkpointer struct {
 	copying atomic.Int32            // checkpoints and copies of stages here that are under way
 	turns   chan struct{}           // receives a value when the first begins and when the last ends
 	cadence atomic.Pointer[Cadence] // of the newest generation here
+	leftOut atomic.Uint64           // see LeftOut
 }
 
 // New returns a Checkpointer that holds copies for other members from now on.
@@ -63,6 +64,9 @@ func New(c Config) *Checkpointer {
 
 // Copying reports whether checkpoints of stages here, or copies of them, are under way that end with the plan.
 func (c *Checkpointer) Copying() bool { return c.copying.Load() > 0 }
+
+// LeftOut returns the newest step of which a stage here was not saved for want of room on the disk.
+func (c *Checkpointer) LeftOut() plan.Step { return plan.Step(c.leftOut.Load()) }
 
 // Turned receives a value when Copying has changed. It has one reader.
 func (c *Checkpointer) Turned() <-chan struct{} { return c.turns }
@@ -136,6 +140,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		err = s.Store.Pin(request.pin(), request.Chunks)
 	}
 	if errors.Is(err, checkpoint.ErrDiskFull) && !state.Last && !s.salvages {
+		s.leftOut.Store(uint64(state.Step))
 		s.Log.Warn("no room for a checkpoint: training goes on, and the next one is tried again", "step", state.Step, "cause", err)
 		return nil
 	}

@@ -62,6 +62,9 @@ func TestAFullDiskLeavesCheckpointsOut(t *testing.T) {
 	if err := save(1, false); err != nil || len(log.acts) > 0 || !strings.Contains(warned.String(), "no room for a checkpoint") {
 		t.Errorf("a full disk: %v, reported %v, told %s", err, log.acts, warned)
 	}
+	if got := s.LeftOut(); got != 1 {
+		t.Errorf("step %d is told as left out", got)
+	}
 	if err := save(2, true); !errors.Is(err, checkpoint.ErrDiskFull) {
 		t.Errorf("the last one: %v", err)
 	}

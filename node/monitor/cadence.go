@@ -55,6 +55,13 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 	return s
 }
 
+// noteLeftOut notes that a checkpoint under way is not saved here for want of room.
+func noteLeftOut(s *api.Saving, leftOut plan.Step, dir string) {
+	if s != nil && s.Step == leftOut {
+		s.Text = fmt.Sprintf("step %d is left out: this node's disk has no room for it. The next one is tried again: free space at %s", leftOut, dir)
+	}
+}
+
 // describeCadence returns how often checkpoints are made by the heartbeat of the node that coordinates the steps, where so many
 // steps were asked for; 0 for none. It is nil where the heartbeat does not say.
 func describeCadence(b gossip.Heartbeat, asked plan.Step) *api.Cadence {

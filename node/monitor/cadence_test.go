@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
@@ -82,4 +83,18 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 	want(every+"; before the last one was complete, 8 steps went by: it waited for barn", "")
 	says(holders.Cadence{SavingNanos: 5e9, Late: 8, LateBy: "whoever"})
 	want(every+"; before the last one was complete, 8 steps went by", "")
+}
+
+// TestACheckpointWithoutRoomIsTold: that it is left out, and where space is missing; one that is under way is told as before.
+func TestACheckpointWithoutRoomIsTold(t *testing.T) {
+	for leftOut, want := range map[plan.Step]string{
+		0: "it waits", 36: "it waits",
+		43: "step 43 is left out: this node's disk has no room for it. The next one is tried again: free space at /x",
+	} {
+		s := &api.Saving{Step: 43, Text: "it waits"}
+		if noteLeftOut(s, leftOut, "/x"); s.Text != want {
+			t.Errorf("%d left out: %q, want %q", leftOut, s.Text, want)
+		}
+	}
+	noteLeftOut(nil, 43, "/x") // nothing is under way
 }
