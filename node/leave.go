@@ -100,11 +100,11 @@ func (l *loop) showDrain(now time.Time) {
 		return
 	}
 	var text string
-	settled := false
+	settled, votes := false, false
 	switch {
 	case othersActive(state, l.self):
 		v := l.drain(now)
-		text, settled = v.text(), v.settled()
+		text, settled, votes = v.text(), v.settled(), v.Votes
 	case l.exit.since.IsZero() || now.Sub(l.exit.since) < quickStop:
 		return
 	default:
@@ -113,7 +113,7 @@ func (l *loop) showDrain(now time.Time) {
 	}
 	if text != l.exit.shown {
 		l.exit.shown = text
-		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text, Settled: settled})
+		l.monitor.Publish(api.Event{Kind: api.KindDrain, Generation: state.Plan.Generation, Step: keptByOthers(state, l.self), Message: text, Settled: settled, Votes: votes})
 	}
 }
 

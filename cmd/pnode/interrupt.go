@@ -95,7 +95,12 @@ func (i *interrupts) second() (text string, code int) {
 		if e.Step == 0 {
 			from = "its start"
 		}
-		return fmt.Sprintf("Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, %s at the oldest", e.Message, from), exitInterrupted
+		if e.Votes {
+			from += ", once this node is started again: without it the others are too few to vote"
+		} else {
+			from += " at the oldest"
+		}
+		return fmt.Sprintf("Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, %s", e.Message, from), exitInterrupted
 	case i.phase != "" && !i.begun:
 		return "Nothing is given up: this node had made no step", exitOK
 	case i.saves.Load():

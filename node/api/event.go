@@ -69,6 +69,8 @@ type Event struct {
 	Message    string   `json:"message,omitempty"`
 	// Settled reports, with KindDrain and KindDone, that whoever ends the node at once gives nothing up.
 	Settled bool `json:"settled,omitempty"`
+	// Votes reports, with KindDrain, that the others are no majority without this node, which has not given its vote away yet.
+	Votes bool `json:"votes,omitempty"`
 	// Interruption is there with KindInterruption alone.
 	Interruption *Interruption `json:"interruption,omitempty"`
 }
