@@ -56,7 +56,11 @@ func goesOnAlone(t *testing.T, size fleetSize, known *truth, waits string, stop 
 		began := time.Now()
 		founder.join("")
 		f.until("a step of the owner's node alone", time.Minute, func() bool { return f.truth.reached() > stopped })
-		f.Logf("%v from the start of the owner's node alone to step %d", time.Since(began).Round(time.Millisecond), f.truth.reached())
+		took := time.Since(began)
+		f.Logf("%v from the start of the owner's node alone to step %d", took.Round(time.Millisecond), f.truth.reached())
+		if took > 8*time.Second {
+			f.Error("it waits for others, and none is on its way")
+		}
 		if p := founder.node().raft.State().Plan; p.Start != stopped {
 			f.Errorf("it goes on from step %d, want the last one, %d", p.Start, stopped)
 		}

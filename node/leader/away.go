@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"pnode/pipeline/link/silence"
-	"pnode/planner/plan"
 )
 
 const (
@@ -16,8 +15,6 @@ const (
 	// UnreachableAfter bounds the silence of a member whose host is silent too, where its heartbeats
 	// have taught no shorter bound: links bridge that time, as pipeline/link's Options.PeerTimeout says.
 	UnreachableAfter = silence.Most
-	// againFor bounds the wait of a run that begins again for the rest of its plan's members.
-	againFor = 10 * time.Second
 )
 
 // dead marks a member gone whose process has ended, or that was away for longer than it ever is.
@@ -74,7 +71,7 @@ func (v view) missed() (verdict, bool) {
 	if !v.broken() {
 		return verdict{}, false
 	}
-	if next, waits := v.begunAgain(); waits {
+	if next, waits := starting(v); waits {
 		return next, true
 	}
 	places, waits, why := v.Plan.Peers(), false, ""
@@ -91,35 +88,6 @@ func (v view) missed() (verdict, bool) {
 	secured := v.Salvage != nil && v.Checkpoint >= v.Salvage.Step ||
 		v.heardAll() && v.Newest <= v.Checkpoint && !slices.ContainsFunc(v.Offers, newer)
 	return verdict{Plan: why != "" && secured, Prepare: why != "" && !secured, Why: why}, waits
-}
-
-// begunAgain waits for a moment after all nodes crashed or were stopped: who is started again is started with the others. The leader knows
-// some from the log alone, since it was started again itself; others left the run, together with all of its plan, or were about to when it
-// was stopped.
-func (v view) begunAgain() (verdict, bool) {
-	if !v.broken() {
-		return verdict{}, false
-	}
-	places, here, unheard := v.Plan.Peers(), map[plan.PeerID]bool{}, []plan.PeerID(nil)
-	stopped := slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Leaving && m.Unheard && v.Plan.Places(m.Peer) })
-	for _, m := range v.Members {
-		here[m.Peer] = (m.Active || m.Leaving) && !(stopped && m.Unheard)
-		if here[m.Peer] && m.Unheard && m.Silent <= m.suspicious() {
-			unheard = append(unheard, m.Peer)
-		}
-	}
-	if len(unheard) > 0 {
-		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", v.names(unheard), unheardFor)}, true
-	}
-	absent, limit := v.absent(), againFor
-	if comes := func(m memberView) bool { return !m.Active && !m.Leaving && !m.Unheard && v.Plan.Places(m.Peer) }; slices.ContainsFunc(v.Members, comes) {
-		limit = 2 * againFor // it is measuring its lines
-	}
-	carries := func(p plan.PeerID) bool { return here[p] && absent[p] == "" }
-	if left := slices.DeleteFunc(places, func(p plan.PeerID) bool { return here[p] }); len(left) > 0 && !slices.ContainsFunc(v.Plan.Peers(), carries) && v.BrokenFor <= limit {
-		return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", limit, v.names(left))}, true
-	}
-	return verdict{}, false
 }
 
 // missing plans without the members of the plan that are gone, and anew with those that were started again.

@@ -120,6 +120,18 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		trio := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}}}
 		return view{Plan: trio, Members: of, Names: map[plan.PeerID]string{"b": "lab"}, remains: remains{BrokenFor: broken}}
 	}
+	leftAlone := func(broken time.Duration) view {
+		v := again(broken)
+		v.Members = v.Members[:1]
+		return v
+	}
+	twoBack := func(broken time.Duration) view {
+		v := again(broken)
+		v.Members[1].Active, v.Members[1].Restarted = true, true
+		return v
+	}
+	single := leftAlone(0)
+	single.Plan = plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}}}}}
 	stoppedAll := func(broken time.Duration) view {
 		v := again(broken)
 		v.Members = alive("a", "b", "c")
@@ -133,7 +145,7 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 	}
 	starting := func(back plan.Step, over bool) view {
 		v := crashed(time.Second)
-		v.Checkpoint, v.Names = 30, map[plan.PeerID]string{"a": "desk", "b": "lab"}
+		v.Checkpoint, v.Names, v.BrokenFor = 30, map[plan.PeerID]string{"a": "desk", "b": "lab"}, salvageGrace+1
 		v.Absent = absentHolders{Back: back, Over: over, Self: "a", Since: time.Date(2026, 1, 2, 5, 30, 0, 0, time.UTC), Until: time.Date(2026, 1, 2, 5, 35, 0, 0, time.UTC)}
 		for layer, p := range []plan.PeerID{"b", "b", "c", "b"} {
 			v.Absent.Layers = append(v.Absent.Layers, consensus.LayerRef{Layer: layer + 1, Holders: []plan.PeerID{p}})
@@ -147,8 +159,11 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		{"and then plans without it", crashed(unheardFor + 1), verdict{Plan: true, Why: "lab is silent"}},
 		{"waits where all left for those who are started with the first", again(2 * againFor), verdict{Blocked: "the run begins again: waiting up to 20s for lab and c; the plan does without who is not back by then"}},
 		{"and no longer", again(2*againFor + 1), verdict{Plan: true, Why: "a was started again"}},
-		{"also where they had not left yet when it was stopped", stoppedAll(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab and c; the plan does without who is not back by then"}},
-		{"and for a moment", stoppedAll(againFor + 1), verdict{Plan: true, Why: "c is silent"}},
+		{"also where they had not left yet when it was stopped", stoppedAll(unheardFor), verdict{Blocked: "the run begins again: waiting up to 3s for lab and c; the plan does without who is not back by then"}},
+		{"and for a moment", stoppedAll(unheardFor + 1), verdict{Plan: true, Why: "c is silent"}},
+		{"and no longer where none of them is on its way", leftAlone(unheardFor + 1), verdict{Plan: true, Why: "a was started again"}},
+		{"but for a while where another one is back", twoBack(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab; the plan does without who is not back by then"}},
+		{"waits for nobody in a run of one node", single, verdict{Plan: true, Why: "a was started again"}},
 		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
 		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3)"}},
 		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it"}},

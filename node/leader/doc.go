@@ -41,17 +41,16 @@
 //  10. first: there is no plan
 //  11. deserted: no member is active
 //  12. ruled: a ruling ends the generation
-//  13. starting: the whole run is started again, and layers of its checkpoint are with members that are not here
-//  14. salvaging: a salvage is being saved, or members have yet to say what they have
-//  15. begun again: all members of the plan left or were started again, and not all are back
-//  16. unheld: who alone held a layer of the newest checkpoint is gone
-//  17. missed: members of a broken plan are silent, and may be back
-//  18. absent: members of the plan are gone, or were started again
-//  19. rolled back: the plan began with a checkpoint that was given up
-//  20. orphaned: who had the checkpoint left before others had it
-//  21. given up: members gave the generation up, nobody is known to be at fault
-//  22. change: a member leaves, a substitute computes twice, another plan is better, or the plan is paused
-//  23. suspected: a member is silent for longer than it ever is
+//  13. salvaging: a salvage is being saved, or members have yet to say what they have
+//  14. starting: the whole run is started again, and members of the plan, or holders of the checkpoint, are not all back
+//  15. unheld: who alone held a layer of the newest checkpoint is gone
+//  16. missed: members of a broken plan are silent, and may be back
+//  17. absent: members of the plan are gone, or were started again
+//  18. rolled back: the plan began with a checkpoint that was given up
+//  19. orphaned: who had the checkpoint left before others had it
+//  20. given up: members gave the generation up, nobody is known to be at fault
+//  21. change: a member leaves, a substitute computes twice, another plan is better, or the plan is paused
+//  22. suspected: a member is silent for longer than it ever is
 //
 // # Goroutines
 //

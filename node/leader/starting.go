@@ -10,8 +10,12 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// mostNamed bounds the holders that are named to people.
-const mostNamed = 4
+const (
+	// mostNamed bounds the holders that are named to people.
+	mostNamed = 4
+	// againFor bounds the wait of a run that begins again for the rest of its plan's members once two of them are back. A single one waits for unheardFor.
+	againFor = 10 * time.Second
+)
 
 // absentHolders tells of layers of the newest checkpoint that no member has which is here, where the run as a whole is started again: all
 // members that are here began after the plan. Zero where nothing is lacking.
@@ -67,9 +71,56 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 	return a
 }
 
-// startingUp waits, where the whole run is started again, for the members that alone have layers of the newest checkpoint: whoever
-// stopped them is likely to start them. A plan before that would load in vain. Then it goes back to the newest checkpoint that is here.
-func startingUp(v view) (verdict, bool) {
+// starting waits where the whole run is started again, after all nodes crashed or were stopped: who is started again is started with the others.
+// A plan before that would load in vain, or be replaced at once. A run whose plan is of this node alone waits for nobody.
+func starting(v view) (verdict, bool) {
+	if !v.broken() {
+		return verdict{}, false
+	}
+	if next, waits := awaitHolders(v); waits {
+		return next, true
+	}
+	return awaitMembers(v)
+}
+
+// awaitMembers waits for the members that the leader knows from the log alone, since it was started again itself, and for those of the plan that left the run
+// together with it, or were about to when it was stopped.
+func awaitMembers(v view) (verdict, bool) {
+	here, unheard, entering, back := map[plan.PeerID]bool{}, []plan.PeerID(nil), false, 0
+	stopped := slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Leaving && m.Unheard && v.Plan.Places(m.Peer) })
+	for _, m := range v.Members {
+		here[m.Peer] = (m.Active || m.Leaving) && !(stopped && m.Unheard)
+		if here[m.Peer] && m.Unheard && m.Silent <= m.suspicious() {
+			unheard = append(unheard, m.Peer)
+		}
+		switch {
+		case !v.Plan.Places(m.Peer):
+		case here[m.Peer]:
+			back++
+		default:
+			entering = entering || !m.Active && !m.Leaving && !m.Unheard
+		}
+	}
+	if len(unheard) > 0 {
+		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", v.names(unheard), unheardFor)}, true
+	}
+	limit, absent := unheardFor, v.absent()
+	switch {
+	case entering: // it is measuring its lines
+		limit = 2 * againFor
+	case back > 1: // they are being started, one after another
+		limit = againFor
+	}
+	carries := func(p plan.PeerID) bool { return here[p] && absent[p] == "" }
+	left := slices.DeleteFunc(v.Plan.Peers(), func(p plan.PeerID) bool { return here[p] })
+	if len(left) == 0 || slices.ContainsFunc(v.Plan.Peers(), carries) || v.BrokenFor > limit {
+		return verdict{}, false
+	}
+	return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", limit, v.names(left))}, true
+}
+
+// awaitHolders waits for the members that alone have layers of the newest checkpoint. Then it goes back to the newest checkpoint that is here.
+func awaitHolders(v view) (verdict, bool) {
 	a := v.Absent
 	if len(a.Layers) == 0 {
 		return verdict{}, false
