@@ -163,11 +163,11 @@ func (g *Generation) run(ctx context.Context) (err error) {
 // has given the generation up and reads nothing any more.
 func (g *Generation) dropPeers(session *link.Session, why, failed error) {
 	if lost := (LostPeerError{}); errors.As(why, &lost) {
-		session.Drop(lost.fault.Accused)
+		session.Drop(lost.fault.Accused, link.ErrGone)
 	}
 	if failed != nil {
 		for _, p := range g.Heartbeats.Stalled(g.plan.Peers(), g.plan.Generation, time.Now()).By {
-			session.Drop(p)
+			session.Drop(p, link.ErrGaveUp)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (g *Generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 
 // endWithout ends the steps for want of a peer.
 func (g *Generation) endWithout(peer plan.PeerID, c *crew, session *link.Session) error {
-	session.Drop(peer)
+	session.Drop(peer, link.ErrGone)
 	c.waitFor(lostGrace) // a worker knows more about it if it waited for that peer
 	c.abort()
 	if err, found := c.wait(), (*plan.Fault)(nil); errors.As(err, &found) {

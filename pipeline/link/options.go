@@ -30,9 +30,11 @@ type Network interface {
 	Accept(ctx context.Context) (transport.Conn, plan.PeerID, error)
 }
 
-// What can go wrong; ErrLost, ErrLeft and ErrClosed unwrap to net.ErrClosed.
+// What can go wrong; ErrLost, ErrLeft and ErrClosed unwrap to net.ErrClosed. ErrGone and ErrGaveUp are reasons for Drop.
 var (
 	ErrClosed     = fmt.Errorf("link: session closed: %w", net.ErrClosed)
+	ErrGone       = errors.New("known to be gone")
+	ErrGaveUp     = errors.New("it has given the generation up")
 	ErrLost       = fmt.Errorf("link: peer lost: %w", net.ErrClosed)
 	ErrLeft       = fmt.Errorf("link: peer has left the generation: %w", net.ErrClosed)
 	ErrGeneration = errors.New("link: wrong generation")

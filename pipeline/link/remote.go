@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -329,7 +330,11 @@ func (r *remote) lose(reason error) {
 		r.endAll()
 		return
 	}
-	r.session.endpoint.log.Warn("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
+	level := slog.LevelWarn
+	if errors.Is(reason, ErrGaveUp) { // it is there
+		level = slog.LevelInfo
+	}
+	r.session.endpoint.log.Log(context.Background(), level, "peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
 	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
 	r.session.miss(r.id, err)
 	r.fail(err)

@@ -245,11 +245,11 @@ func (s *Session) Ended(peer plan.PeerID) bool {
 	return errors.Is(s.inbox.gone[peer], errRefused)
 }
 
-// Drop gives up a peer that is known to be gone, before links notice: no call waits for it any more, nor for a substitute.
-func (s *Session) Drop(peer plan.PeerID) {
+// Drop gives up a peer before links notice, for ErrGone or ErrGaveUp: no call waits for it any more, nor for a substitute.
+func (s *Session) Drop(peer plan.PeerID, why error) {
 	s.stand.giveUp(peer)
 	if r := s.remotes[peer]; r != nil {
-		r.lose(errors.New("known to be gone"))
+		r.lose(why)
 	}
 }
 

@@ -3,8 +3,10 @@ package link
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,13 +236,14 @@ func TestCloseUnblocks(t *testing.T) {
 // TestNobodyWaitsForOneThatIsDropped: neither calls nor Close wait for a peer that is known to be gone.
 func TestNobodyWaitsForOneThatIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{})
+		var told strings.Builder
+		c, _ := emulated(t, 2, LinkConditions{Delay: time.Millisecond}, Options{Log: slog.New(slog.NewTextHandler(&told, nil))})
 		defer c.close()
 		s := c.endpoints[0].Session(1, c.ids)
 		mustSend(t, s, c.ids[1], activation(1, 0, 0), payload(1000, 1))
 		begin := time.Now()
-		s.Drop(c.ids[1])
-		s.Drop("a stranger")
+		s.Drop(c.ids[1], ErrGaveUp)
+		s.Drop("a stranger", ErrGone)
 		if lost := <-s.Lost(); lost != c.ids[1] {
 			t.Errorf("lost %s", lost)
 		}
@@ -250,6 +253,9 @@ func TestNobodyWaitsForOneThatIsDropped(t *testing.T) {
 		s.Close()
 		if took := time.Since(begin); took > 10*time.Millisecond {
 			t.Errorf("it took %v", took)
+		}
+		if got := told.String(); strings.Contains(got, "WARN") || !strings.Contains(got, ErrGaveUp.Error()) {
+			t.Errorf("a member that is there, and has given the generation up, is told as %s", got)
 		}
 	})
 }

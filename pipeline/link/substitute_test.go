@@ -254,7 +254,7 @@ func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
 // cannot have one.
 func TestNobodyWaitsForASubstituteInVain(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *cluster, *Session){
-		"given up": func(_ *testing.T, c *cluster, s *Session) { s.Drop(c.ids[1]) },
+		"given up": func(_ *testing.T, c *cluster, s *Session) { s.Drop(c.ids[1], ErrGone) },
 		"closed":   func(_ *testing.T, _ *cluster, s *Session) { s.Close() },
 		"lost again": func(t *testing.T, c *cluster, s *Session) {
 			if err := s.Substitute(c.ids[1], c.ids[3], 0, frames()); err != nil {
