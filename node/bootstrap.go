@@ -151,13 +151,14 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		if step == 0 || l.custody.awaits(step) {
 			return nil
 		}
-		if l.custody.keeps(l.raft.State()) { // they may wait for the word that the model is here, and then take this node in
+		state := l.raft.State()
+		if l.custody.keeps(state) { // they may wait for the word that the model is here, and then take this node in
 			select {
 			case <-time.After(takenInTime):
 			case <-ctx.Done():
 			}
 		}
-		end(finishedError{step})
+		end(finishedError{step, l.dir, state.Owner(l.self), namesIn(state, state.Owners)})
 		return nil
 	})
 	l.group.Go(func() error {

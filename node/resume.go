@@ -55,7 +55,7 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 	o := opening{cfg: cfg, membership: kept, returning: true, extends: max(cfg.Extends(), kept.Extends)}
 	if kept.Finished > 0 && !kept.Unsettled && o.extends <= kept.Finished {
 		if o.extends = announceCompletion(ctx, cfg, kept, out); o.extends == 0 {
-			return finishedError{kept.Finished}
+			return finishedError{kept.Finished, cfg.Dir, slices.Contains(kept.OwnerNames, kept.Name), kept.OwnerNames}
 		}
 	}
 	if err := o.settleAddresses(os.Environ(), out); err != nil {
@@ -138,7 +138,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		case state.Finished && (n.custody.awaits(state.Checkpoint.Step) || n.custody.keeps(state)):
 			return nil // the model goes where it belongs before this node ends, and the others wait for the word that it is here
 		case state.Finished:
-			return finishedError{state.Checkpoint.Step}
+			return finishedError{state.Checkpoint.Step, n.dir, state.Owner(n.self), namesIn(state, state.Owners)}
 		case !state.StopWanted:
 			return n.announceInvite(ctx)
 		case consensus.Authorize(state, consensus.Author{Peer: n.self}, resume) == nil:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,11 +48,21 @@ type marked struct {
 
 func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 
-// finishedError is ErrFinished with the step at which the run was.
-type finishedError struct{ step plan.Step }
+// finishedError is ErrFinished with the step at which the run was, and who can move its end: this node in dir, or the owners' machines.
+type finishedError struct {
+	step  plan.Step
+	dir   string
+	owner bool
+	names []string // of the owners' machines
+}
 
 func (e finishedError) Error() string {
-	return fmt.Sprintf("%v at step %d: start another with `pnode train`, or move its end with `pnode train --resume --steps N`", ErrFinished, e.step)
+	move := fmt.Sprintf("move its end with `pnode train --resume --steps N --dir %s`", e.dir)
+	if !e.owner {
+		move = fmt.Sprintf("move its end on %s with `pnode train --resume --steps N`, and come back with `%s`",
+			cmp.Or(strings.Join(e.names, " or "), "the machine that began it"), config.WayBack(e.dir, false))
+	}
+	return fmt.Sprintf("%v at step %d: start another with `pnode train`, or %s", ErrFinished, e.step, move)
 }
 
 func (finishedError) Unwrap() error { return ErrFinished }
