@@ -266,7 +266,7 @@ func (n *Node) sendHeartbeat() {
 	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
 		b.Kept, b.NoReplay = kept.First, kept.Failed
 	}
-	b.NoRestore = n.restorer.Failed()
+	b.NoRestore, b.LeftOut = n.restorer.Failed(), n.checkpointer.LeftOut()
 	b.Copying, b.Cadence = n.checkpointer.Copying(), n.checkpointer.Told(b.Generation)
 	switch state := n.raft.State(); {
 	case n.custody.extends > state.Checkpoint.Step:

@@ -2,6 +2,7 @@ package checkpointer
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	newestTook, newestSteps = 5, 9
 	// lostAfter is when a checkpoint that was not committed counts as one that never will be.
 	lostAfter = 10 * time.Minute
+	// firstRetry is after how long a checkpoint for which a disk had no room is tried again. It doubles each time, up to mostRetry.
+	firstRetry, mostRetry = 5 * time.Second, time.Minute
 	// mostHeard bounds how many steps a checkpoint is believed to take by another node's word.
 	mostHeard = 32
 )
@@ -39,6 +42,7 @@ type Cadence struct {
 	promised  plan.Step       // how many steps were told to go by from the one before until it is committed, at most
 	late      plan.Step       // how many did, of the last one, where they were more; else 0
 	lateBy    plan.PeerID     // a node that it waited for then
+	leftOut   int             // checkpoints since made that a member left out for want of room
 	begun     time.Time       // when the last one was asked for, or the generation began
 	committed time.Time       // when the last one was seen to be committed, or the generation began
 	took      []float64       // the newest ones until they were committed, in steps as long as those beside each
@@ -108,14 +112,19 @@ func (c *Checkpointer) Told(g plan.Generation) *holders.Cadence {
 }
 
 // Due reports at the end of a step whether the state after it is to be saved, given the run's state and whether messages are about to be
-// forgotten. A save is under way from then on.
-func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool {
+// forgotten. A save is under way from then on. leftOut are the steps of checkpoints that members say their disk had no room for: such a one never
+// will be complete, and the next one is tried soon.
+func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool, leftOut ...plan.Step) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	c.newest = step
 	c.note(state.Checkpoint.Step, now)
 	c.see(now)
+	if c.asked != 0 && slices.Contains(leftOut, c.asked) {
+		c.asked, c.saving, c.beside, c.besides = 0, false, 0, 0
+		c.leftOut++
+	}
 	took := time.Duration(median(c.took) * float64(median(c.steps)))
 	cadence := holders.Checkpoint{
 		StateBytes: stateBytes(c.plan, state.Checkpoint), TookNanos: int64(took), LostNanos: int64(c.slowdown.lost()),
@@ -131,6 +140,9 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool) bool 
 	every := time.Duration(cadence.EveryNanos)
 	if state.Checkpoint.Step == 0 { // there is none to go back to
 		every = min(every, time.Duration(holders.LeastNanos))
+	}
+	if c.leftOut > 0 {
+		every = max(min(firstRetry<<min(c.leftOut-1, 8), mostRetry), took)
 	}
 	if now.Sub(c.begun) < every || now.Sub(c.committed) < took {
 		return false
@@ -175,7 +187,7 @@ func (c *Cadence) note(saved plan.Step, now time.Time) {
 				c.lateBy = c.waits
 			}
 		}
-		c.committed, c.asked, c.made = now, 0, saved
+		c.committed, c.asked, c.made, c.leftOut = now, 0, saved, 0
 	}
 }
 

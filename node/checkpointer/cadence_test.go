@@ -21,6 +21,8 @@ type pace struct {
 	ends     time.Time     // of the checkpoint under way; zero without one
 	begun    []time.Time   // checkpoints
 	forgets  bool
+	full     bool // a disk
+	leftOut  plan.Step
 	stepLong time.Duration
 }
 
@@ -55,8 +57,13 @@ func (p *pace) steps(span time.Duration) {
 		}
 		time.Sleep(long)
 		p.step++
-		if p.cadence.Due(p.step, p.state, p.forgets) {
-			p.begun = append(p.begun, time.Now())
+		if !p.cadence.Due(p.step, p.state, p.forgets, p.leftOut) {
+			continue
+		}
+		p.begun, p.leftOut = append(p.begun, time.Now()), 0
+		if p.full {
+			p.leftOut = p.step
+		} else {
 			p.ends = time.Now().Add(p.takes)
 		}
 	}
@@ -199,6 +206,35 @@ func TestTheFirstCheckpointComesSoon(t *testing.T) {
 		time.Sleep(time.Second)
 		want(true, 4)
 	})
+}
+
+// TestACheckpointThatWasLeftOutIsTriedAgain: soon at first, later once a minute, and as often as ever once there is room.
+func TestACheckpointThatWasLeftOutIsTriedAgain(t *testing.T) {
+	for _, bytes := range []int64{5e6, 5e9} { // every 5 s, every 100 s
+		synctest.Test(t, func(t *testing.T) {
+			p := newPace(bytes)
+			p.takes = time.Second
+			p.steps(5 * time.Minute)
+			usual := p.between()
+			tried := len(p.begun)
+			p.full = true
+			p.steps(20 * time.Minute)
+			if times := len(p.begun) - tried; times < 15 || times > 26 || p.between() != mostRetry {
+				t.Errorf("%d bytes: %d tries in 20 minutes, %v between the last two", bytes, times, p.between())
+			}
+			p.full = false
+			before := p.state.Checkpoint.Step
+			for began := time.Now(); p.state.Checkpoint.Step == before; p.steps(p.stepLong) {
+				if time.Since(began) > mostRetry+4*p.takes {
+					t.Fatalf("%d bytes: no checkpoint %v after there was room", bytes, time.Since(began))
+				}
+			}
+			p.steps(5 * time.Minute)
+			if p.between() != usual {
+				t.Errorf("%d bytes: one every %v afterwards, before every %v", bytes, p.between(), usual)
+			}
+		})
+	}
 }
 
 // TestMessagesAreNotForgotten: where they are about to be, checkpoints come more often than what they cost allows.

@@ -69,8 +69,8 @@ func TestAFullDiskLeavesCheckpointsOut(t *testing.T) {
 		t.Errorf("the last one: %v", err)
 	}
 	full.Store(false)
-	if err := save(3, false); err != nil || !slices.Equal(log.acts, []string{"report 3 of 1: [me]"}) {
-		t.Errorf("with room: %v, reported %v", err, log.acts)
+	if err := save(3, false); err != nil || !slices.Equal(log.acts, []string{"report 3 of 1: [me]"}) || s.LeftOut() != 0 {
+		t.Errorf("with room: %v, reported %v, step %d told as left out", err, log.acts, s.LeftOut())
 	}
 }
 

@@ -49,11 +49,13 @@ func (g *Generation) stops() bool {
 // due reports to the coordinator whether the state after a step is to be saved.
 func (g *Generation) due(step plan.Step) bool {
 	state := g.Consensus.State()
-	forgets := slices.ContainsFunc(g.plan.Peers(), func(p plan.PeerID) bool {
-		b, _ := g.Heartbeats.Last(p)
-		return b.Generation == g.plan.Generation && b.Kept > state.Checkpoint.Step+1
-	})
-	return g.cadence.Due(step, state, forgets || g.sent.Full(state.Checkpoint.Step))
+	forgets, leftOut := g.sent.Full(state.Checkpoint.Step), []plan.Step(nil)
+	for _, p := range g.plan.Peers() {
+		if b, _ := g.Heartbeats.Last(p); b.Generation == g.plan.Generation {
+			forgets, leftOut = forgets || b.Kept > state.Checkpoint.Step+1, append(leftOut, b.LeftOut)
+		}
+	}
+	return g.cadence.Due(step, state, forgets, leftOut...)
 }
 
 // step takes in a step of a worker here. With the first one all members have what they begin with: from then on bulk gives

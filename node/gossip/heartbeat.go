@@ -62,6 +62,8 @@ type Heartbeat struct {
 	NoRestore plan.Step `json:"no_restore,omitempty"`
 	// Copying says that checkpoints of the sender's stages of Generation, or copies of them, are under way.
 	Copying bool `json:"copying,omitempty"`
+	// LeftOut is the step of the newest checkpoint that the sender did not save, for want of room on its disk; 0 once it has saved a later one.
+	LeftOut plan.Step `json:"left_out,omitempty"`
 	// Cadence is how often the sender has checkpoints of Generation made; nil where it does not coordinate the steps.
 	Cadence *holders.Cadence `json:"cadence,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.

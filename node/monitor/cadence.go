@@ -19,11 +19,11 @@ func cadenceOf(state consensus.State, beats *gossip.Tracker) (*api.Cadence, *api
 	}
 	b, _ := beats.Last(state.Substitute.Carrier(state.Plan.Coordinator().Peer))
 	if b.Generation != state.Plan.Generation {
-		return nil, describeSaving(state, holders.Cadence{})
+		return nil, describeLeftOut(describeSaving(state, holders.Cadence{}), state, beats)
 	}
 	said := describeCadence(b, state.Run.Train.CheckpointEvery)
 	if b.Cadence == nil {
-		return said, describeSaving(state, holders.Cadence{})
+		return said, describeLeftOut(describeSaving(state, holders.Cadence{}), state, beats)
 	}
 	if c := b.Cadence; said != nil && c.Late > 0 {
 		said.Late = c.Late
@@ -32,7 +32,7 @@ func cadenceOf(state consensus.State, beats *gossip.Tracker) (*api.Cadence, *api
 			said.Text += ": it waited for " + state.NameOf(c.LateBy)
 		}
 	}
-	return said, describeSaving(state, *b.Cadence)
+	return said, describeLeftOut(describeSaving(state, *b.Cadence), state, beats)
 }
 
 // describeSaving returns the checkpoint under way, by the word of the node that coordinates the steps or by the stages that the log has; nil without one.
@@ -55,11 +55,20 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 	return s
 }
 
-// noteLeftOut notes that a checkpoint under way is not saved here for want of room.
-func noteLeftOut(s *api.Saving, leftOut plan.Step, dir string) {
-	if s != nil && s.Step == leftOut {
-		s.Text = fmt.Sprintf("step %d is left out: this node's disk has no room for it. The next one is tried again: free space at %s", leftOut, dir)
+// describeLeftOut returns the newest checkpoint that a member of the plan does not save for want of room, and else s, which is under way.
+func describeLeftOut(s *api.Saving, state consensus.State, beats *gossip.Tracker) *api.Saving {
+	again := " within a minute"
+	if state.Run.Train.CheckpointEvery > 0 {
+		again = ""
 	}
+	for _, p := range state.Plan.Peers() {
+		b, _ := beats.Last(p)
+		if step := b.LeftOut; b.Generation == state.Plan.Generation && step > state.Checkpoint.Step && step <= state.Run.Train.Steps && (s == nil || step >= s.Step) {
+			name := state.NameOf(p)
+			s = &api.Saving{Step: step, Waits: []string{name}, Text: fmt.Sprintf("step %d is left out: the disk of %s has no room for it. Free space there: the next one is tried%s", step, name, again)}
+		}
+	}
+	return s
 }
 
 // describeCadence returns how often checkpoints are made by the heartbeat of the node that coordinates the steps, where so many

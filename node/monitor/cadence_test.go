@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
@@ -85,16 +84,41 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 	want(every+"; before the last one was complete, 8 steps went by", "")
 }
 
-// TestACheckpointWithoutRoomIsTold: that it is left out, and where space is missing; one that is under way is told as before.
+// TestACheckpointWithoutRoomIsTold: that it is left out, and on whose disk space is missing, on each node; a later one that is under way is told as ever.
 func TestACheckpointWithoutRoomIsTold(t *testing.T) {
-	for leftOut, want := range map[plan.Step]string{
-		0: "it waits", 36: "it waits",
-		43: "step 43 is left out: this node's disk has no room for it. The next one is tried again: free space at /x",
+	state := consensus.State{
+		Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 50}},
+		Plan:       plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Layers: plan.LayerRange{End: 1}}}}}},
+		Members:    []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "barn"}},
+		Checkpoint: consensus.Checkpoint{Step: 40},
+	}
+	const text = "step 43 is left out: the disk of desk has no room for it. Free space there: the next one is tried"
+	for _, c := range []struct {
+		name   string
+		of     plan.PeerID
+		step   plan.Step
+		asked  plan.Step
+		saving plan.Step
+		want   string
+	}{
+		{"none", "a", 0, 0, 0, ""},
+		{"one before the newest", "a", 36, 0, 0, ""},
+		{"one after the end", "a", 51, 0, 0, ""},
+		{"of a node that the plan has no part for", "b", 43, 0, 0, ""},
+		{"nothing is under way", "a", 43, 0, 0, text + " within a minute"},
+		{"as long as nobody knows", "a", 43, 0, 43, text + " within a minute"},
+		{"asked for", "a", 43, 10, 0, text},
+		{"a later one is tried", "a", 43, 0, 45, "step 45: it waits until what is computed on desk is stored and copied"},
 	} {
-		s := &api.Saving{Step: 43, Text: "it waits"}
-		if noteLeftOut(s, leftOut, "/x"); s.Text != want {
-			t.Errorf("%d left out: %q, want %q", leftOut, s.Text, want)
+		beats := gossip.NewTracker()
+		beats.Note(gossip.Heartbeat{Peer: c.of, Generation: 3, LeftOut: c.step}, time.Now())
+		if c.saving > 0 {
+			beats.Note(gossip.Heartbeat{Peer: "a", Generation: 3, LeftOut: c.step, Cadence: &holders.Cadence{Saving: c.saving}}, time.Now())
+		}
+		state.Run.Train.CheckpointEvery = c.asked
+		_, s := cadenceOf(state, beats)
+		if s == nil && c.want != "" || s != nil && s.Text != c.want {
+			t.Errorf("%s: %+v, want %q", c.name, s, c.want)
 		}
 	}
-	noteLeftOut(nil, 43, "/x") // nothing is under way
 }

@@ -47,8 +47,6 @@ type Config struct {
 	Living       func() []plan.PeerID // may be asked
 	// Kept returns the first step of which this node has kept all messages.
 	Kept func() plan.Step
-	// LeftOut returns the newest step that was not saved here for want of room; nil for never.
-	LeftOut func() plan.Step
 	// Recorded returns the newest step that this node's ledger has.
 	Recorded func() ledger.Position
 	// Links returns the rates of this node's links.

@@ -79,9 +79,6 @@ func (m *Monitor) Status() api.Status {
 	}
 	if !returning { // then nothing is made
 		s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
-		if m.LeftOut != nil {
-			noteLeftOut(s.Checkpoint.Saving, m.LeftOut(), m.Dir)
-		}
 	}
 	s.Whole = m.whole(state, now).where()
 	m.fillProgress(&s, state)
