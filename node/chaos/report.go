@@ -108,6 +108,14 @@ func (r *Report) begin(first, newest progress) {
 	r.QuietStepS = newest.at.Sub(first.at).Seconds() / float64(newest.Step-first.Step)
 }
 
+// nodesUp says how many nodes are up, of those that the run began with or beside them.
+func nodesUp(up float64, began int) string {
+	if more := up - float64(began); more > 0 {
+		return fmt.Sprintf("%d nodes and %g that joined", began, more)
+	}
+	return fmt.Sprintf("%g of %d nodes", up, began)
+}
+
 // measure reads pauses and throughput off what the fleet saw.
 func (r *Report) measure(f *fleet) {
 	if r.begun.IsZero() {

@@ -202,7 +202,8 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 		}
 		if now.Sub(told) > reportEvery {
 			told = now
-			f.Tell(fmt.Sprintf("%v of %v: step %d, %g of %d nodes, %d faults, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, f.count, f.Nodes, len(r.Faults), len(faults)))
+			f.Tell(fmt.Sprintf("%v of %v: step %d, %s, %s, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, nodesUp(f.count, f.Nodes),
+				plan.Count(len(r.Faults), "fault"), len(faults)))
 		}
 		absent := f.absentNodes()
 		settled := absent == 0 && f.newest.Step >= quiet+settledSteps
