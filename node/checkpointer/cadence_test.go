@@ -316,6 +316,25 @@ func TestWhatIsToldDoesNotJump(t *testing.T) {
 	})
 }
 
+// TestTheMeasuredCostCountsMoreAndMore: where steps lose time by checkpoints, what is told at first grows to that with each of them, in no jump.
+func TestTheMeasuredCostCountsMoreAndMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		p.takes, p.slows = time.Second, 200*time.Millisecond
+		p.steps(2 * p.stepLong)
+		for before := p.cadence.told.EveryNanos; len(p.begun) < 12; p.steps(p.stepLong) {
+			now := p.cadence.told.EveryNanos
+			if float64(now) > 1.7*float64(before) {
+				t.Errorf("one every %d ns is told after %d checkpoints, before one every %d", now, len(p.begun), before)
+			}
+			before = now
+		}
+		if got := p.cadence.told; got.EveryNanos != 20e9 || got.Why != holders.ForSteps {
+			t.Errorf("one every %d ns (%s) in the end, want 20 s", got.EveryNanos, got.Why)
+		}
+	})
+}
+
 // TestASlowWhileLeavesNothing: where all takes 40 times as long for some minutes, checkpoints come often again as soon as that is over.
 func TestASlowWhileLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,9 @@ const (
 	neighbours, leastNeighbours = 8, 2
 	// rememberedCosts is how many checkpoints are remembered by what steps lost.
 	rememberedCosts = 16
-	// chance is how seldom checkpoints that cost nothing, or less than is counted, may look as if they cost that: once in so many.
-	chance = 20
+	// chance is how seldom checkpoints that cost nothing, or less than is counted, may look as if they cost that: once in so many. So many heads in a
+	// row as leastCosts are as rare as that.
+	chance, leastCosts = 20, 5
 )
 
 // slowdown measures how much longer steps take by a checkpoint that is made meanwhile. Each step beside one is compared with the steps just before it and
@@ -58,8 +59,9 @@ func (s *slowdown) compare() {
 }
 
 // lost returns what one checkpoint costs at least, once in chance wrongly: the lower confidence limit of the median of the newest costs by
-// the sign test (Dixon and Mood, "The statistical sign test", JASA 41, 1946), which assumes nothing of how steps are spread. It is
-// 0 where that says nothing, as it does of fewer than five.
+// the sign test (Dixon and Mood, "The statistical sign test", JASA 41, 1946), which assumes nothing of how steps are spread. Of fewer than
+// leastCosts that says nothing. Each of them counts for its part of so many then, by the lowest: chance gives little of it, and what people are
+// told does not jump with the last.
 func (s *slowdown) lost() time.Duration {
 	n, below := len(s.costs), 0 // costs below the limit
 	ways, term := 1, 1          // how many of 2^n outcomes have at most so many, and exactly so many, costs below the median
@@ -67,10 +69,11 @@ func (s *slowdown) lost() time.Duration {
 		term = term * (n - below) / (below + 1)
 		ways += term
 	}
-	if below == 0 {
+	if n == 0 {
 		return 0
 	}
-	return max(0, slices.Sorted(slices.Values(s.costs))[below-1])
+	limit := max(0, slices.Sorted(slices.Values(s.costs))[max(0, below-1)])
+	return limit * time.Duration(min(n, leastCosts)) / leastCosts
 }
 
 // newest returns the last n values.
