@@ -119,19 +119,22 @@ type LinkStatus struct {
 	Reason    string         `json:"transport_reason,omitempty"`
 }
 
+// MemberSilent is the state of a member that is not gone and that this node hears nothing of.
+const MemberSilent = "silent"
+
 // Member is one node of the roster.
 type Member struct {
 	Peer plan.PeerID `json:"peer"`
 	// Name is what people call it: its machine's name, or else the end of the peer ID.
-	Name   string   `json:"name"`
+	Name string `json:"name"`
+	// State is the one of the roster, joining, active, draining or gone; MemberSilent takes the place of the first three.
 	State  string   `json:"state"`
 	Device string   `json:"device"`
 	Addrs  []string `json:"addrs"`
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
-	// SilentSince is when a member that has not left was last heard, where that is too long ago, or when this node began to
-	// listen in vain; zero for others.
+	// SilentSince is when a silent member was last heard, or when this node began to listen in vain; zero for others.
 	SilentSince time.Time `json:"silent_since,omitzero"`
 	Self        bool      `json:"self"`
 	Leader      bool      `json:"leader"`

@@ -138,7 +138,7 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 			member.LastSeenS = ago.Seconds()
 		}
 		if ago := m.Heard(r.Peer); !member.Self && r.State != consensus.Gone && ago > awayAfter {
-			member.SilentSince = now.Add(-ago)
+			member.State, member.SilentSince = api.MemberSilent, now.Add(-ago)
 		}
 		members = append(members, member)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/ledger"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -99,6 +100,31 @@ func TestANodeThatComesBackKnowsItsLog(t *testing.T) {
 		}
 		if c.log.reads != c.reads {
 			t.Errorf("%s: all of the log was read %d times, want %d", name, c.log.reads, c.reads)
+		}
+	}
+}
+
+// TestTheStateOfMembersSaysWhoIsSilent: the roster calls a member active until the leader strikes it out, and without a majority nobody does.
+func TestTheStateOfMembersSaysWhoIsSilent(t *testing.T) {
+	now := time.Now()
+	silent := map[plan.PeerID]time.Duration{"dead": time.Hour, "draining and dead": time.Hour, "gone": time.Hour, "heard": time.Second, "self": time.Hour}
+	m := watcher()
+	m.Self, m.Heard = "self", func(p plan.PeerID) time.Duration { return silent[p] }
+	state := consensus.State{Members: []consensus.Member{
+		{Peer: "dead", State: consensus.Active},
+		{Peer: "draining and dead", State: consensus.Draining},
+		{Peer: "gone", State: consensus.Gone},
+		{Peer: "heard", State: consensus.Joining},
+		{Peer: "self", State: consensus.Active},
+	}}
+	want := map[plan.PeerID]string{"dead": "silent", "draining and dead": "silent", "gone": "gone", "heard": "joining", "self": "active"}
+	for _, got := range m.members(state, "", now) {
+		since := time.Time{}
+		if want[got.Peer] == api.MemberSilent {
+			since = now.Add(-time.Hour)
+		}
+		if got.State != want[got.Peer] || !got.SilentSince.Equal(since) {
+			t.Errorf("%s is shown as %s since %v, want %s since %v", got.Peer, got.State, got.SilentSince, want[got.Peer], since)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"pnode/planner/plan"
 )
 
 // On a terminal one line is rewritten, elsewhere lines would pile up.
@@ -43,7 +45,7 @@ func (b *Bar) At(done int64) {
 	line := fmt.Sprintf("%s: %d%%", clean(b.what), min(100, 100*done/b.total))
 	if spent := t.Sub(b.begin); done > 0 && done < b.total {
 		left := time.Duration(float64(spent) / float64(done) * float64(b.total-done))
-		line += fmt.Sprintf(", ETA %s", left.Round(time.Second))
+		line += fmt.Sprintf(", ETA %s", plan.Duration(wholeSeconds(left)))
 	}
 	if b.terminal {
 		fmt.Fprint(b.w, "\r\x1b[K", line)

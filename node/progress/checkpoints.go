@@ -42,7 +42,7 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 		for _, c := range list {
 			age := "-"
 			if !c.Time.IsZero() {
-				age = now.Sub(c.Time).Round(time.Second).String()
+				age = plan.Duration(now.Sub(c.Time).Round(time.Second))
 			}
 			heldBy := plan.Count(len(c.Holders), "node")
 			if len(c.Holders) > 1 {

@@ -58,7 +58,7 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	case c.Time.IsZero():
 		p.f("checkpoint\tstep %d\n", c.Step)
 	default:
-		p.f("checkpoint\tstep %d, %s ago\n", c.Step, max(0, now.Sub(c.Time)).Round(time.Second))
+		p.f("checkpoint\tstep %d, %s ago\n", c.Step, plan.Duration(max(0, now.Sub(c.Time)).Round(time.Second)))
 	}
 	if s := st.Checkpoint.Saving; s != nil {
 		p.f("saving\t%s\n", clean(s.Text))
@@ -85,7 +85,7 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 		if m.Leader {
 			marks = append(marks, "leader")
 		}
-		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), clean(m.State), lastSeen(m), clean(m.Device), strings.Join(marks, ", "))
+		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), memberState(m, now), lastSeen(m), clean(m.Device), strings.Join(marks, ", "))
 	}
 	for _, m := range st.Roster {
 		if m.NotUsed != "" {
@@ -174,25 +174,28 @@ func stepLine(st api.Status) string {
 		fmt.Fprintf(&b, ", %.0f tokens/s", st.TokensPerS)
 	}
 	if st.ETAS > 0 {
-		fmt.Fprintf(&b, ", ETA %s", wholeSeconds(time.Duration(st.ETAS*float64(time.Second))))
+		fmt.Fprintf(&b, ", ETA %s", plan.Duration(wholeSeconds(time.Duration(st.ETAS*float64(time.Second)))))
 	}
 	return b.String()
 }
 
-// lastSeen is how long ago this node heard a member, or since when it hears nothing of it.
+// memberState returns the state of a member, and since when one is silent.
+func memberState(m api.Member, now time.Time) string {
+	if m.SilentSince.IsZero() {
+		return clean(m.State)
+	}
+	return clean(m.State) + " since " + plan.Moment(m.SilentSince.Local(), now)
+}
+
+// lastSeen returns how long ago this node heard a member.
 func lastSeen(m api.Member) string {
-	switch ago := time.Duration(m.LastSeenS * float64(time.Second)); {
+	switch {
 	case m.Self:
 		return "-"
-	case !m.SilentSince.IsZero():
-		return "silent since " + m.SilentSince.Local().Format(time.TimeOnly)
 	case m.LastSeenS <= 0:
 		return "never"
-	case ago < time.Minute:
-		return fmt.Sprintf("%.0f s ago", m.LastSeenS)
-	default:
-		return ago.Round(time.Second).String() + " ago"
 	}
+	return plan.Duration(time.Duration(m.LastSeenS*float64(time.Second)).Round(time.Second)) + " ago"
 }
 
 // name returns what people call a peer: as the roster does, or else the end of the peer ID.

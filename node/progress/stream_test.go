@@ -70,7 +70,7 @@ func TestBar(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		{true, "\r\x1b[Kfile: 25%, ETA 18s\r\x1b[Kfile: 100%\r\x1b[K"},
+		{true, "\r\x1b[Kfile: 25%, ETA 18 s\r\x1b[Kfile: 100%\r\x1b[K"},
 		{false, ""},
 	} {
 		var out bytes.Buffer

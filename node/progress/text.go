@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"pnode/node/api"
+	"pnode/planner/plan"
 )
 
 // AppendJSON appends the line of a committed step, newline included.
@@ -58,7 +59,7 @@ func stepText(e api.Event, eta time.Duration) string {
 		fmt.Fprintf(&b, "  %.0f tokens/s", e.TokensPerS)
 	}
 	if eta > 0 {
-		fmt.Fprintf(&b, "  ETA %s", wholeSeconds(eta))
+		fmt.Fprintf(&b, "  ETA %s", plan.Duration(wholeSeconds(eta)))
 	}
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/dataset/shard"
+	"pnode/planner/plan"
 )
 
 // Tokenizing shows how far the making of token shards is: share, tokens, rate, time left.
@@ -33,7 +34,7 @@ func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Pro
 		read := float64(p.ReadBytes - p.ResumedBytes) // what an earlier call has read does not count for the rate
 		if rate := read / max(t.Sub(begin).Seconds(), 1e-3); rate > 0 {
 			left := time.Duration(float64(p.TotalBytes-p.ReadBytes) / rate * float64(time.Second))
-			line += fmt.Sprintf(", %.1f MB/s, ETA %v", rate/1e6, left.Round(time.Second))
+			line += fmt.Sprintf(", %.1f MB/s, ETA %s", rate/1e6, plan.Duration(wholeSeconds(left)))
 		}
 		fmt.Fprint(w, lead, line, tail)
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"pnode/pipeline/schedule"
 )
@@ -93,6 +94,45 @@ func Time(n schedule.Nanos) string {
 	default:
 		return fmt.Sprintf("%d.%02d us", n/1e3, n%1e3/10)
 	}
+}
+
+// Duration prints a time for people in at most two units: "250 ms", "3.2 s", "1 min 15 s", "2 h 10 min", "3 days 4 h".
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d = max(d, 0); d > 0 && d < 999500*time.Microsecond {
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond).Milliseconds())
+	}
+	if d = d.Round(time.Second / 10); d < 10*time.Second && d%time.Second != 0 {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	two := func(large string, rest time.Duration, unit time.Duration, small string) string {
+		if rest /= unit; rest == 0 {
+			return large
+		}
+		return fmt.Sprintf("%s %d %s", large, rest, small)
+	}
+	if d = d.Round(time.Second); d < time.Minute {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	if d < 10*time.Minute {
+		return two(fmt.Sprintf("%d min", d/time.Minute), d%time.Minute, time.Second, "s")
+	}
+	if d = d.Round(time.Minute); d < time.Hour {
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	if d < 2*day {
+		return two(fmt.Sprintf("%d h", d/time.Hour), d%time.Hour, time.Minute, "min")
+	}
+	d = d.Round(time.Hour)
+	return two(Count(int(d/day), "day"), d%day, time.Hour, "h")
+}
+
+// Moment prints a time of day for people, and the date where it is half a day or more from now.
+func Moment(at, now time.Time) string {
+	if at.Sub(now).Abs() < 12*time.Hour {
+		return at.Format(time.TimeOnly)
+	}
+	return at.Format("Jan 2 15:04")
 }
 
 // Speed prints operations a second.

@@ -140,20 +140,17 @@ func TestScriptsParse(t *testing.T) {
 	}
 }
 
-// TestLinksSayWhatTheyGoOver where Node.js is there: the nodes' section names the transport of each link, and why where there
-// is something to say.
-func TestLinksSayWhatTheyGoOver(t *testing.T) {
+// nodesSection returns the text of the nodes' section for a status, written as JavaScript, where Node.js is there.
+func nodesSection(t *testing.T, status string) string {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no Node.js")
 	}
 	dir := t.TempDir()
-	for name, content := range contents(t) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, content := range map[string]string{"package.json": `{"type": "module"}`, "show.js": `
+	files := contents(t)
+	files["package.json"] = `{"type": "module"}`
+	files["show.js"] = `
 		// An element that keeps its text, which is all that is looked at.
 		class Element {
 			children = [];
@@ -168,26 +165,43 @@ func TestLinksSayWhatTheyGoOver(t *testing.T) {
 		const { showSeats } = await import('./seats.js');
 		const seat = (peer, first) => ({ peer, device: 'cpu', model: '', holds: [{ replica: 0, stage: first, layers: { first, end: first + 1 } }],
 			parameters: 1, memory_bytes: 1, free_bytes: 2 });
-		const member = (peer, name) => ({ peer, name, state: 'active', device: 'cpu' });
-		showSeats({ peer: 'p', leader: 'p', roster: [member('p', 'desk'), member('q', 'spot')], seats: [seat('p', 0), seat('q', 1)], links: [
-			{ from: 'p', to: 'q', bytes_per_s: 1e6, rtt_ms: 40, transport: 'tcp', transport_reason: 'UDP gets no answer', live: true },
-			{ from: 'q', to: 'p', bytes_per_s: 1e6, rtt_ms: 40, transport: 'relay', transport_reason: 'no hole <b>fits</b>' },
-		] });
-		console.log(elements.seats.text);
-	`} {
+		const member = (peer, name, more) => ({ peer, name, state: 'active', device: 'cpu', ...more });
+		showSeats(` + status + `);
+		console.log(elements.seats.text, elements.others.text);
+	`
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), node, "show.js")
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TZ=UTC", "LC_ALL=en_US.UTF-8")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return string(out)
+}
+
+// TestLinksSayWhatTheyGoOver: the nodes' section names the transport of each link, and why where there is something to say.
+func TestLinksSayWhatTheyGoOver(t *testing.T) {
+	out := nodesSection(t, `{ peer: 'p', leader: 'p', roster: [member('p', 'desk'), member('q', 'spot')], seats: [seat('p', 0), seat('q', 1)], links: [
+		{ from: 'p', to: 'q', bytes_per_s: 1e6, rtt_ms: 40, transport: 'tcp', transport_reason: 'UDP gets no answer', live: true },
+		{ from: 'q', to: 'p', bytes_per_s: 1e6, rtt_ms: 40, transport: 'relay', transport_reason: 'no hole <b>fits</b>' },
+	] }`)
 	for _, want := range []string{"desk → spot on TCP: UDP gets no answer", "spot → desk through a relay: no hole <b>fits</b>", "20 msTCP", "20 msthrough a relay"} {
-		if !strings.Contains(string(out), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestWhoIsSilentIsShownSinceWhen, with a part in the plan and without one, and nobody silent as active.
+func TestWhoIsSilentIsShownSinceWhen(t *testing.T) {
+	out := nodesSection(t, `{ peer: 'p', leader: 'p', seats: [seat('p', 0), seat('q', 1)], roster: [member('p', 'desk'),
+		member('q', 'spot', { state: 'silent', silent_since: '2026-07-01T14:03:10Z' }), member('r', 'lab', { state: 'silent', silent_since: new Date().toISOString() })] }`)
+	if !strings.Contains(out, "spotsilent since 7/1/2026, 2:03:10") || !strings.Contains(out, "lab (silent since ") || strings.Contains(out, "active") {
+		t.Errorf("the page says\n%s", out)
 	}
 }

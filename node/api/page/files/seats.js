@@ -2,7 +2,7 @@
 // their time goes, and the links between them.
 
 import { bar, el, tell } from './dom.js';
-import { layers, name, params, percent, rate, size, time } from './words.js';
+import { layers, memberState, name, params, percent, rate, size, time } from './words.js';
 
 export function showSeats(status) {
   const seats = status.seats ?? [];
@@ -57,14 +57,11 @@ function marks(status, seat, member) {
   if (seat.peer === status.leader) {
     list.push(el('span', { class: 'mark', title: 'makes the plans' }, 'leader'));
   }
-  if (member?.silent_since) {
-    list.push(el('span', { class: 'mark bad' }, `silent since ${new Date(member.silent_since).toLocaleTimeString()}`));
-  }
   if (member?.not_used) {
     list.push(el('span', { class: 'mark bad' }, `not used ${member.not_used}`));
   }
   if (member && member.state !== 'active') {
-    list.push(el('span', { class: 'mark bad' }, member.state));
+    list.push(el('span', { class: 'mark bad' }, memberState(member)));
   }
   const { lost, by, text } = status.substitute ?? {};
   if (seat.peer === lost) {
@@ -152,6 +149,6 @@ function key() {
 function showOthers(status) {
   const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
   const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
-  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${m.state}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'})`);
+  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${memberState(m)}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'})`);
   tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }

@@ -74,6 +74,16 @@ export function name(status, peer) {
   return status.roster?.find((m) => m.peer === peer)?.name || short(peer);
 }
 
+// memberState is the state of a member, and since when one is silent.
+export function memberState(member) {
+  if (!member.silent_since) {
+    return member.state;
+  }
+  const since = new Date(member.silent_since);
+  const old = Date.now() - since > 43200e3;
+  return `${member.state} since ${old ? since.toLocaleString() : since.toLocaleTimeString()}`;
+}
+
 // short is the end of a long peer ID; its beginning is the same for all.
 function short(peer) {
   return peer.length <= 16 ? peer : `…${peer.slice(-8)}`;

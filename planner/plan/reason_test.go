@@ -1,0 +1,32 @@
+package plan
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestDurationsForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 s", -time.Second: "0 s", 250 * time.Millisecond: "250 ms", 999600 * time.Microsecond: "1 s", time.Second: "1 s",
+		3250 * time.Millisecond: "3.3 s", 9990 * time.Millisecond: "10 s", 45 * time.Second: "45 s", 59900 * time.Millisecond: "1 min",
+		time.Minute: "1 min", 75 * time.Second: "1 min 15 s", 10 * time.Minute: "10 min", 11*time.Minute + 20*time.Second: "11 min",
+		59*time.Minute + 45*time.Second: "1 h", time.Hour: "1 h", 2*time.Hour + 10*time.Minute: "2 h 10 min", 24 * time.Hour: "24 h",
+		48 * time.Hour: "2 days", 76 * time.Hour: "3 days 4 h", 720 * time.Hour: "30 days", math.MaxInt64: "106751 days 23 h",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v is printed as %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestMomentsForPeople(t *testing.T) {
+	now := time.Date(2026, 7, 1, 1, 2, 3, 0, time.UTC)
+	for want, at := range map[string]time.Time{
+		"01:02:03": now, "23:59:00": now.Add(-time.Hour - 3*time.Minute - 3*time.Second), "Jun 30 13:02": now.Add(-12 * time.Hour), "Jul 2 01:02": now.Add(24 * time.Hour),
+	} {
+		if got := Moment(at, now); got != want {
+			t.Errorf("%v is printed as %q, want %q", at, got, want)
+		}
+	}
+}
