@@ -141,7 +141,9 @@ func (l *loop) probeLinks(ctx context.Context) (fresh bool) {
 // ended while this node was away: then those who may say so are enough, where a majority would
 // have to take the member in.
 func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consensus.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	until := time.Now().Add(patience)
+	l.monitor.SetDeadline(monitor.Deadline{At: until})
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -172,7 +174,14 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 			known, _ := l.monitor.Known()
 			return monitor.StoppedText(known, l.self) == "" && l.peersUnreachable(ctx, l.lastKnown)
 		}
-		if awaitUnreachable(ctx, unreachableAfter, deserted) {
+		tell := func(since time.Time) {
+			d := monitor.Deadline{At: until}
+			if sooner := since.Add(unreachableAfter); !since.IsZero() && sooner.Before(until) {
+				d = monitor.Deadline{At: sooner, Deserted: true}
+			}
+			l.monitor.SetDeadline(d)
+		}
+		if awaitUnreachable(ctx, unreachableAfter, deserted, tell) {
 			end(errUnreachablePeers)
 		}
 		return nil

@@ -280,7 +280,7 @@ func (n *Node) openRooms(o opening) {
 	})
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
-		Deadlines: monitor.ReturnDeadlines{Silent: n.patience(), Deserted: unreachableAfter}, Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
+		Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Kept: n.replayer.Since, Recorded: n.ledger.End, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 	n.custody.known = n.monitor.Known

@@ -167,8 +167,9 @@ func (n *Node) peersUnreachable(ctx context.Context, addrs []string) bool {
 	return n.recoverAfter == 0 && len(addrs) > 0 && len(n.contacts()) == 0 && alpn.NobodyListens(ctx, n.out.simulated(), addrs...)
 }
 
-// awaitUnreachable blocks until unreachable has held for a time without a break. It reports false when ctx ends first.
-func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func(context.Context) bool) bool {
+// awaitUnreachable blocks until unreachable has held for a time without a break. It reports false when ctx ends first. tell gets at each
+// look since when that holds; zero where it does not.
+func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func(context.Context) bool, tell func(since time.Time)) bool {
 	tick := time.NewTicker(unreachableEvery)
 	defer tick.Stop()
 	var since time.Time
@@ -181,6 +182,7 @@ func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func
 		case now.Sub(since) >= limit:
 			return true
 		}
+		tell(since)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -197,9 +199,9 @@ func (n *Node) stoppedError(state consensus.State) error {
 
 // unreachableError says what to do where nobody is there to come back to.
 func (n *Node) unreachableError() error {
-	tried := n.lastKnown[:min(len(n.lastKnown), 3)]
-	return fmt.Errorf("%w: %w: the machines at %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, errUnreachablePeers, strings.Join(tried, ", "), unreachableAfter.Minutes(), n.membership.Run, n.dir)
+	known, _ := n.monitor.Known()
+	return fmt.Errorf("%w: %w: the machines of %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, errUnreachablePeers, monitor.Tried(known, n.lastKnown), unreachableAfter.Minutes(), n.membership.Run, n.dir)
 }
 
 // lonely ends a node that runs once it waits in vain, by the rule of one that comes back: no leader is known, and no machine of
@@ -208,7 +210,7 @@ type lonely struct{ *Node }
 
 // watch watches the others until ctx ends, and calls end with what to do where they are away for good.
 func (n lonely) watch(ctx context.Context, end func(error)) {
-	if awaitUnreachable(ctx, aloneAfter, n.alone) {
+	if awaitUnreachable(ctx, aloneAfter, n.alone, func(time.Time) {}) {
 		end(n.explain(n.raft.State(), time.Now()))
 	}
 }

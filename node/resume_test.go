@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,15 +14,24 @@ func TestAwaitUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		up := began.Add(unreachableAfter - unreachableEvery)
-		if !awaitUnreachable(t.Context(), unreachableAfter, func(context.Context) bool { return !time.Now().Equal(up) }) {
+		var told []time.Time // since when, each once
+		tell := func(since time.Time) {
+			if len(told) == 0 || !told[len(told)-1].Equal(since) {
+				told = append(told, since)
+			}
+		}
+		if !awaitUnreachable(t.Context(), unreachableAfter, func(context.Context) bool { return !time.Now().Equal(up) }, tell) {
 			t.Error("it gave up")
+		}
+		if want := []time.Time{began, {}, up.Add(unreachableEvery)}; !slices.EqualFunc(told, want, time.Time.Equal) {
+			t.Errorf("told %v, want %v", told, want)
 		}
 		if waited := time.Since(up); waited != unreachableAfter+unreachableEvery {
 			t.Errorf("it waited %v since one was there", waited)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*unreachableAfter)
 		defer cancel()
-		if awaitUnreachable(ctx, unreachableAfter, func(context.Context) bool { return false }) {
+		if awaitUnreachable(ctx, unreachableAfter, func(context.Context) bool { return false }, tell) {
 			t.Error("others that may be there are taken to be away")
 		}
 	})

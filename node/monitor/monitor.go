@@ -30,10 +30,8 @@ type Config struct {
 	Dir   string // keeps the loss curves
 	// Idle devices compute nothing: losses mean nothing.
 	Idle bool
-	// Trying are addresses at which a node that comes back looks for the others, Deadlines how
-	// long it does.
-	Trying    []string
-	Deadlines ReturnDeadlines
+	// Trying are addresses at which a node that comes back looks for the others.
+	Trying []string
 	// Heard returns how long ago a peer was heard of, at most since this process was started.
 	Heard func(plan.PeerID) time.Duration
 	// Unheard returns how long a peer was listened for without being heard, also by processes before.
@@ -95,6 +93,7 @@ type Monitor struct {
 	why      string    // nothing moves; empty while things do
 	whySince time.Time // of why
 	whyShown bool
+	deadline Deadline
 	serving  string // why a node of a finished run stays; empty while it does not
 }
 
@@ -170,6 +169,13 @@ func (m *Monitor) SetServing(why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.serving = why
+}
+
+// SetDeadline notes when a node that comes back stops looking for the others.
+func (m *Monitor) SetDeadline(d Deadline) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deadline = d
 }
 
 // Stalled reports whether this node gave up the current generation.

@@ -193,19 +193,19 @@ func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
 // tellTransport adds over what the messages of a link go, as its sender tells, and why. Where the receiver chose the
 // transport, it alone knows the reason, and tells it of its own messages.
 func (m *Monitor) tellTransport(l *api.LinkStatus, g plan.Generation) {
-	told := m.toldOf(l.From, l.To, g)
+	told := toldOf(m.Beats, l.From, l.To, g)
 	if told.Transport == "" {
 		return
 	}
 	l.Transport, l.Reason = told.Transport, told.Reason
-	if back := m.toldOf(l.To, l.From, g); back.Transport == l.Transport && strings.HasSuffix(back.Reason, l.Reason) {
+	if back := toldOf(m.Beats, l.To, l.From, g); back.Transport == l.Transport && strings.HasSuffix(back.Reason, l.Reason) {
 		l.Reason = back.Reason // all that the sender knows, and more
 	}
 }
 
 // toldOf returns what a member's newest heartbeat tells of its messages to another one.
-func (m *Monitor) toldOf(from, to plan.PeerID, g plan.Generation) gossip.LinkRate {
-	b, _ := m.Beats.Last(from)
+func toldOf(beats *gossip.Tracker, from, to plan.PeerID, g plan.Generation) gossip.LinkRate {
+	b, _ := beats.Last(from)
 	if i := slices.IndexFunc(b.Links, func(l gossip.LinkRate) bool { return l.Peer == to }); i >= 0 && b.Generation == g {
 		return b.Links[i]
 	}

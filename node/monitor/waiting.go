@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ const (
 	awayAfter = 3 * time.Second
 	// showAfter is how long nothing must move for one reason before people are told.
 	showAfter = 2 * time.Second
-	// mostTried are how many of the addresses that are tried are named.
+	// mostTried are how many of the members that are tried are named.
 	mostTried = 3
 )
 
@@ -31,9 +32,12 @@ const (
 	phaseTraining  = "training"
 )
 
-// ReturnDeadlines bound how long a node that comes back looks for the others: in any case, and
-// where their machines say that no node runs there. After a stop nobody is expected to run, and only the first one counts.
-type ReturnDeadlines struct{ Silent, Deserted time.Duration }
+// Deadline is when a node that comes back stops looking for the others.
+type Deadline struct {
+	At time.Time
+	// Deserted is set while the others' machines say that no node runs there, which makes it sooner.
+	Deserted bool
+}
 
 // waitView holds what a node knows when nothing moves.
 type waitView struct {
@@ -57,9 +61,9 @@ type waitView struct {
 	NotUsed      string // why plans do without this node
 	Diverged     string // why the run has stopped
 	Stopped      string // whom a stopped run waits for
-	// Trying are the addresses at which a node that comes back looks for the others.
-	Trying    []string
-	Deadlines ReturnDeadlines
+	// Trying names whom a node that comes back looks for, until Deadline.
+	Trying   string
+	Deadline Deadline
 }
 
 // awayVoter is a voter that is not heard of.
@@ -85,18 +89,37 @@ func (a awayVoter) String() string {
 // move, or will in a moment.
 func (v waitView) why() string {
 	why := v.cause()
-	if why == "" || len(v.Trying) == 0 {
+	if why == "" || v.Trying == "" {
 		return why
 	}
-	tried := strings.Join(v.Trying[:min(len(v.Trying), mostTried)], ", ")
-	if more := len(v.Trying) - mostTried; more > 0 {
-		tried += fmt.Sprintf(" and %d more addresses", more)
+	since := ""
+	if v.Deadline.Deserted {
+		since = ", as their machines say that no node runs there"
 	}
-	sooner := fmt.Sprintf(", or %.0f where the machines say that nobody runs there", v.Deadlines.Deserted.Minutes())
-	if v.Stopped != "" { // nobody is expected to run
-		sooner = ""
+	return fmt.Sprintf("%s. Trying %s until %s%s; Ctrl-C ends that and loses nothing", why, v.Trying, v.Deadline.At.Format(time.TimeOnly), since)
+}
+
+// Tried names the members at addresses, or the addresses of members without a name, with the ends of their peer IDs.
+func Tried(state consensus.State, addrs []string) string {
+	var all []string
+	for _, addr := range addrs {
+		way, id, _ := strings.Cut(addr, "/p2p/")
+		id = id[strings.LastIndex(id, "/")+1:] // behind a relay, the last one
+		name := state.NameOf(plan.PeerID(id))
+		if parts := strings.Split(way, "/"); name == plan.PeerID(id).Short() && len(parts) > 4 {
+			name += " at " + net.JoinHostPort(parts[2], parts[4])
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
 	}
-	return fmt.Sprintf("%s. Trying %s, for up to %.0f minutes%s; Ctrl-C ends that and loses nothing", why, tried, v.Deadlines.Silent.Minutes(), sooner)
+	if more := len(all) - mostTried; more > 0 {
+		all = append(all[:mostTried], fmt.Sprintf("%d more", more))
+	}
+	if last := len(all) - 1; last > 0 {
+		return strings.Join(all[:last], ", ") + " and " + all[last]
+	}
+	return strings.Join(all, "")
 }
 
 func (v waitView) cause() string {
@@ -184,8 +207,8 @@ func (v waitView) wayOut() string {
 	}
 	switch {
 	case v.RecoverAfter > 0:
-		return fmt.Sprintf("If they stay away, this node recovers the run without them after %v (--on-lost-majority)", v.RecoverAfter)
-	case len(v.Trying) > 0:
+		return fmt.Sprintf("If they stay away, this node recovers the run without them after %s (--on-lost-majority)", plan.Duration(v.RecoverAfter))
+	case v.Trying != "":
 		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
 	}
 	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(timeOfDay))
@@ -199,7 +222,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 		return m.serving
 	}
 	newest := m.steps.current()
-	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), Deadlines: m.Deadlines, RecoverAfter: m.RecoverAfter, Dir: m.Dir}
+	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
@@ -227,7 +250,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	defer m.mu.Unlock()
 	v.Stalled, v.StallWhy, v.Training = m.stalled, m.stallWhy, m.phase == phaseTraining
 	if m.phase == phaseJoining || m.phase == phaseProfiling {
-		v.Trying = m.Trying
+		v.Trying, v.Deadline = Tried(state, m.Trying), m.deadline
 	}
 	return v.why()
 }

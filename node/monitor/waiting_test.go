@@ -31,12 +31,12 @@ func TestWhyNothingMoves(t *testing.T) {
 		{
 			"the majority is away, and the run recovers by itself",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, RecoverAfter: 20 * time.Minute},
-			lost + "If they stay away, this node recovers the run without them after 20m0s (--on-lost-majority)",
+			lost + "If they stay away, this node recovers the run without them after 20 min (--on-lost-majority)",
 		},
 		{
 			"the majority is away from one that comes back",
-			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: []string{"/a"}},
-			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying /a, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
+			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}},
+			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk until 14:22:30; Ctrl-C ends that and loses nothing",
 		},
 		{
 			"the majority is away, and steps came after the checkpoint",
@@ -57,11 +57,11 @@ func TestWhyNothingMoves(t *testing.T) {
 			"the owner of a stopped run is away from one that comes back",
 			waitView{
 				Quorum: consensus.Quorum{Voters: []plan.PeerID{"b"}}, Leaderless: 2 * electionTime, Away: away[:1], Checkpoint: 50, Dir: "/run/7",
-				Stopped: "the run was stopped: it goes on when its owner, b, resumes it", Trying: []string{"/a"},
+				Stopped: "the run was stopped: it goes on when its owner, b, resumes it", Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)},
 			},
 			"the run was stopped: it goes on when its owner, b, resumes it. Now 0 of the run's 1 voters up, 1 must be (silent: b since 14:03). " +
 				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. " +
-				"Trying /a, for up to 15 minutes; Ctrl-C ends that and loses nothing",
+				"Trying desk until 14:22:30; Ctrl-C ends that and loses nothing",
 		},
 		{
 			"another goes on",
@@ -72,10 +72,10 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no leader: its voters are electing one, or this node is cut off from them"},
 		{
 			"nobody answers a node that comes back",
-			waitView{Leaderless: 2 * electionTime, Trying: []string{"/a", "/b", "/c", "/d"}},
-			"no leader of the run answers yet. Trying /a, /b, /c and 1 more addresses, for up to 15 minutes, or 2 where the machines say that nobody runs there; Ctrl-C ends that and loses nothing",
+			waitView{Leaderless: 2 * electionTime, Trying: "desk and lab", Deadline: Deadline{At: seven.Add(2 * time.Minute), Deserted: true}},
+			"no leader of the run answers yet. Trying desk and lab until 14:09:30, as their machines say that no node runs there; Ctrl-C ends that and loses nothing",
 		},
-		{"one that comes back is expected", waitView{Quorum: three, Trying: []string{"/a"}}, ""},
+		{"one that comes back is expected", waitView{Quorum: three, Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no leader of the run answers yet"},
 		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
 		{"the planner could not plan", waitView{Quorum: three, Blocked: "1 node so far", Training: true}, ""},
@@ -85,9 +85,26 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"a generation is replayed", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b"), Replay: "a computes b's steps"}, "a computes b's steps"},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: fmt.Errorf("generation: %w", errors.New("link: lost b"))}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
-		c.view.Deadlines = ReturnDeadlines{Silent: 15 * time.Minute, Deserted: 2 * time.Minute}
 		if got := c.view.why(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWhoIsTriedIsNamed: each member once, by its name where it has one, and no raw address.
+func TestWhoIsTriedIsNamed(t *testing.T) {
+	state := consensus.State{Members: []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "spot"}}}
+	for want, addrs := range map[string][]string{
+		"":              nil,
+		"desk":          {"/ip4/192.0.2.1/udp/4001/quic-v1/p2p/a", "/ip4/192.0.2.1/tcp/4001/p2p/a"},
+		"desk and spot": {"/ip4/192.0.2.1/tcp/4001/p2p/a", "/ip4/192.0.2.9/tcp/4001/p2p/r/p2p-circuit/p2p/b"},
+		"desk, …stranger at 192.0.2.7:4002, c at [2001:db8::1]:4003 and 1 more": {
+			"/ip4/192.0.2.1/tcp/4001/p2p/a", "/ip4/192.0.2.7/udp/4002/quic-v1/p2p/12D3KooWxstranger", "/ip6/2001:db8::1/tcp/4003/p2p/c", "/ip4/192.0.2.2/tcp/4001/p2p/b",
+		},
+		"z": {"/p2p/z"},
+	} {
+		if got := Tried(state, addrs); got != want {
+			t.Errorf("%v: %q, want %q", addrs, got, want)
 		}
 	}
 }
