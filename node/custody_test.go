@@ -17,7 +17,7 @@ import (
 func TestWhoLacksRoomForTheModelIsToldAtTheStart(t *testing.T) {
 	run := plan.RunSpec{Model: model.Config{Vocab: 64, Context: 16, Blocks: 2, Heads: 1, Channels: 32}}
 	state := consensus.State{Run: &run, Owners: []plan.PeerID{"owner"}}
-	size := config.Bytes(checkpointer.WholeBytes(run)).String()
+	size := plan.Size(checkpointer.WholeBytes(run))
 	for name, c := range map[string]struct {
 		self    plan.PeerID
 		mode    string
