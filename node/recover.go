@@ -138,16 +138,18 @@ func (l *loop) followOthers(ctx context.Context, state consensus.State, now time
 	}
 }
 
+// StartAgain returns the command that starts the node of a folder again.
+func StartAgain(dir string) string {
+	_, err := os.Stat(filepath.Join(dir, admission.OwnerFile))
+	return config.WayBack(dir, err == nil)
+}
+
 // RecoverStopped says what helps where the node in a folder does not run. One that ended in good order is started as always, and
 // says itself whom it waits for in vain; one that was killed may be left alone.
 func RecoverStopped(dir string) error {
-	there := func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err == nil
-	}
-	if !there(api.AddressFile) {
+	if _, err := os.Stat(filepath.Join(dir, api.AddressFile)); err != nil {
 		return fmt.Errorf("%w in %s: it ended in good order, so start it again with `%s`; it says whom it waits for, and when `pnode recover` helps",
-			api.ErrNoNode, dir, config.WayBack(dir, there(admission.OwnerFile)))
+			api.ErrNoNode, dir, StartAgain(dir))
 	}
 	return fmt.Errorf("%w in %s any more: start it with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`: it recovers the run once it has not heard of the others for 10 minutes", api.ErrNoNode, dir, dir)
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -108,7 +110,11 @@ func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 // dial connects to the running node in dir, or without dir to one of the newest run that has any.
 func dial(ctx context.Context, dir string) (*api.Client, error) {
 	if dir != "" {
-		return api.Dial(ctx, dir)
+		client, err := api.Dial(ctx, dir)
+		if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(err, api.ErrNoNode) && config.Belongs(dir) && errors.Is(left, fs.ErrNotExist) {
+			err = fmt.Errorf("%w in %s: start it again with `%s`", api.ErrNoNode, dir, node.StartAgain(dir))
+		}
+		return client, err
 	}
 	root, err := config.DefaultDir()
 	if err != nil {
