@@ -208,7 +208,7 @@ func (l *loop) checkDeadline(now time.Time) error {
 		l.giveUp(state, fmt.Sprintf("%.1f of %s went to others in time", float64(v.Done)/1e6, megabytes(v.Bytes)))
 		return nil
 	case now.Sub(since) > leaveTimeout:
-		return fmt.Errorf("%w within %v: the run can go on from the checkpoint of step %d", ErrNotHandedOver, leaveTimeout, step)
+		return fmt.Errorf("%w within %s: the run can go on from the checkpoint of step %d", ErrNotHandedOver, plan.Duration(leaveTimeout), step)
 	case passed > lonelyTimeout && !lost.IsZero() && now.Sub(lost) > lonelyTimeout:
 		return fmt.Errorf("%w: too few of the run's voters answer; the checkpoint of step %d is kept, and the run goes on from it when they and this node are started again", ErrNotHandedOver, step)
 	}

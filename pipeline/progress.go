@@ -235,7 +235,7 @@ func (w *wait) look() {
 	idle, fault := now.Sub(p.moved), p.faultOf(w)
 	if late := p.unloaded(); late != "" {
 		idle, most, p.moved, p.computes = now.Sub(p.begun), loadPatience, now, now
-		fault = &plan.Fault{Accused: late, Kind: plan.NoProgress, Step: w.tag.Step, Detail: fmt.Sprintf("it has not loaded its state in %v", loadPatience)}
+		fault = &plan.Fault{Accused: late, Kind: plan.NoProgress, Step: w.tag.Step, Detail: fmt.Sprintf("it has not loaded its state in %s", plan.Duration(loadPatience))}
 	}
 	if idle >= most {
 		w.end(fault)
@@ -261,7 +261,7 @@ func (p *progress) faultOf(w *wait) *plan.Fault {
 		text += " did not come"
 	}
 	idle := time.Since(p.moved).Round(time.Second)
-	return &plan.Fault{Accused: w.peer, Kind: plan.NoProgress, Step: w.tag.Step, Detail: fmt.Sprintf("%s: nothing went on for %v", text, idle)}
+	return &plan.Fault{Accused: w.peer, Kind: plan.NoProgress, Step: w.tag.Step, Detail: fmt.Sprintf("%s: nothing went on for %s", text, plan.Duration(idle))}
 }
 
 // unloaded returns a peer that has not loaded its state before the generation's first step, empty where all have.

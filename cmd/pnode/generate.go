@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +12,7 @@ import (
 	"pnode/node/infer"
 	"pnode/node/progress"
 	"pnode/node/weights"
+	"pnode/planner/plan"
 )
 
 func (e environment) generateCommand() *cobra.Command {
@@ -87,7 +87,7 @@ func generated(g infer.Generated) string {
 		line += fmt.Sprintf(", %.1f tokens/s", speed)
 	}
 	line += fmt.Sprintf(", the first after %s (prompt of %d), loaded in %s",
-		g.First.Round(time.Millisecond), g.PromptTokens, g.Load.Round(time.Millisecond))
+		plan.Duration(g.First), g.PromptTokens, plan.Duration(g.Load))
 	if g.Ended {
 		line += "; the model ended the text"
 	}

@@ -95,9 +95,9 @@ func printInvites(to io.Writer, invites []api.Invite, now time.Time) error {
 	for _, i := range invites {
 		ends := "-"
 		if i.State == "open" {
-			ends = i.RedeemBefore.Sub(now).Round(time.Minute).String()
+			ends = plan.Duration(i.RedeemBefore.Sub(now).Round(time.Minute))
 			if left := i.RedeemBefore.Sub(now); left < 2*time.Minute {
-				ends = left.Round(time.Second).String()
+				ends = plan.Duration(left.Round(time.Second))
 			}
 			ends = strings.TrimSuffix(ends, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(ends, "m0s")]
 		}

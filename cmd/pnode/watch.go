@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/node/api"
+	"pnode/planner/plan"
 )
 
 // browserTimeout bounds the time until a browser asks for the page.
@@ -79,7 +80,7 @@ func (e environment) openPage(ctx context.Context, page string) (err error) {
 	case <-d.used:
 	case <-ctx.Done():
 	case <-time.After(browserTimeout):
-		fmt.Fprintf(e.stderr, "no browser has come within %v: open the URL in one\n", browserTimeout)
+		fmt.Fprintf(e.stderr, "no browser has come within %s: open the URL in one\n", plan.Duration(browserTimeout))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (v view) unheld() (verdict, bool) {
 	case v.Stall.Fallback == 0:
 		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true
 	case v.BrokenFor <= waits:
-		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %v, the run goes back to step %d", lost, waits.Round(time.Second), v.Stall.Fallback)}, true
+		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %s, the run goes back to step %d", lost, plan.Duration(waits.Round(time.Second)), v.Stall.Fallback)}, true
 	}
 	return verdict{Rollback: v.Stall.Fallback, Why: lost}, true
 }

@@ -50,7 +50,7 @@ func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusatio
 		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation != g && now.Sub(d.begun.at) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
-				Detail: fmt.Sprintf("it has not begun with generation %d in %v", g, patience),
+				Detail: fmt.Sprintf("it has not begun with generation %d in %s", g, plan.Duration(patience)),
 			}})
 		}
 	}

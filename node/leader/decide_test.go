@@ -79,21 +79,21 @@ func TestDecideWhoIsGone(t *testing.T) {
 	over := slices.Clone(worse)
 	over[1].Ended = true
 	decisions{
-		{"marks the silent gone before anything else", view{Plan: running, Members: silent, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
-		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6s"}},
+		{"marks the silent gone before anything else", view{Plan: running, Members: silent, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Why: "no sign of life for 16 s"}},
+		{"doubts that one is gone which a link may be cut off from", view{Plan: running, Members: quiet, wish: wish{Better: "c helps"}}, verdict{Gone: "b", Doubt: true, Why: "no sign of life for 6 s"}},
 		{"prepares for the loss of one that is never silent for so long", view{Plan: running, Members: steady}, verdict{Prepare: true, Suspect: "b", Why: "b is gone"}},
 		{"holds nothing up for one that gets no part in the next plan either", view{Plan: running, Members: strange, wish: wish{Better: "d helps"}}, verdict{Pause: true, Why: "d helps"}},
 		{"not of one without a part in the plan", view{Plan: running, Members: spare}, verdict{}},
 		{"and not while another plan is under way", view{Plan: running, Members: steady, wish: wish{Better: "c helps"}}, verdict{Pause: true, Why: "c helps"}},
-		{"marks it gone long before a stranger", view{Plan: running, Members: missed}, verdict{Gone: "b", Why: "no sign of life for 3.1s"}},
-		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16s"}},
+		{"marks it gone long before a stranger", view{Plan: running, Members: missed}, verdict{Gone: "b", Why: "no sign of life for 3.1 s"}},
+		{"marks the longer silent first", view{Plan: running, Members: worse}, verdict{Gone: "c", Why: "no sign of life for 16 s"}},
 		{"doubts no end of a process, and marks it first", view{Plan: running, Members: over}, verdict{Gone: "b", Ended: true, By: "a", Why: "its process has ended"}},
 		{"hears what the living have left", view{Plan: running, Members: alive("a", "c")}, verdict{}},
 		{"plans without the dead where that is nothing", view{Plan: running, Members: alive("a", "c"), Stall: stall{Stall: gossip.Stall{For: 1, By: []plan.PeerID{"a"}}}}, verdict{Plan: true, Why: "b is gone"}},
 		{"or is not told", view{Plan: running, Members: alive("a", "c"), remains: remains{BrokenFor: salvageGrace + 1}}, verdict{Plan: true, Why: "b is gone"}},
 		{"plans anew with a member that was started again", view{Plan: running, Members: reborn(alive("a", "b")), remains: remains{BrokenFor: salvageGrace + 1}}, verdict{Plan: true, Why: "b was started again"}},
 		{"does nothing at the end of a run", view{Plan: running, Members: silent, Ending: true}, verdict{}},
-		{"but marks the silent gone for one that comes back to a stopped run", view{Plan: running, Members: silent, Ending: true, Returning: true}, verdict{Gone: "b", Why: "no sign of life for 16s"}},
+		{"but marks the silent gone for one that comes back to a stopped run", view{Plan: running, Members: silent, Ending: true, Returning: true}, verdict{Gone: "b", Why: "no sign of life for 16 s"}},
 		{"and plans nothing there", view{Plan: running, Members: alive("a"), Ending: true, Returning: true}, verdict{}},
 	}.check(t)
 }
@@ -112,7 +112,7 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 	spared.Members[1].Peer, spared.Members[2].Peer = "b", "c"
 	spared.Members[1].Restarted = true
 	waitsFor := func(name string) verdict {
-		return verdict{Blocked: "nothing was heard yet of " + name + ": waiting up to 3s; the plan does without who is not heard of by then"}
+		return verdict{Blocked: "nothing was heard yet of " + name + ": waiting up to 3 s; the plan does without who is not heard of by then"}
 	}
 	again := func(broken time.Duration) view {
 		of := alive("a", "c")
@@ -157,12 +157,12 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		{"also when nothing else is to come", crashed(unheardFor), waitsFor("lab")},
 		{"whether it had a part or not", spared, waitsFor("c")},
 		{"and then plans without it", crashed(unheardFor + 1), verdict{Plan: true, Why: "lab is silent"}},
-		{"waits where all left for those who are started with the first", again(2 * againFor), verdict{Blocked: "the run begins again: waiting up to 20s for lab and c; the plan does without who is not back by then"}},
+		{"waits where all left for those who are started with the first", again(2 * againFor), verdict{Blocked: "the run begins again: waiting up to 20 s for lab and c; the plan does without who is not back by then"}},
 		{"and no longer", again(2*againFor + 1), verdict{Plan: true, Why: "a was started again"}},
-		{"also where they had not left yet when it was stopped", stoppedAll(unheardFor), verdict{Blocked: "the run begins again: waiting up to 3s for lab and c; the plan does without who is not back by then"}},
+		{"also where they had not left yet when it was stopped", stoppedAll(unheardFor), verdict{Blocked: "the run begins again: waiting up to 3 s for lab and c; the plan does without who is not back by then"}},
 		{"and for a moment", stoppedAll(unheardFor + 1), verdict{Plan: true, Why: "c is silent"}},
 		{"and no longer where none of them is on its way", leftAlone(unheardFor + 1), verdict{Plan: true, Why: "a was started again"}},
-		{"but for a while where another one is back", twoBack(againFor), verdict{Blocked: "the run begins again: waiting up to 10s for lab; the plan does without who is not back by then"}},
+		{"but for a while where another one is back", twoBack(againFor), verdict{Blocked: "the run begins again: waiting up to 10 s for lab; the plan does without who is not back by then"}},
 		{"waits for nobody in a run of one node", single, verdict{Plan: true, Why: "a was started again"}},
 		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
 		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3)"}},
@@ -197,8 +197,8 @@ func TestDecideWithoutAState(t *testing.T) {
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is kept; start a node that holds a copy"}},
 		{"plans from the older one", older, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
-		{"waits for a lost member that alone had a layer, at least a moment", unheld(remains{BrokenFor: leastReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 5s, the run goes back to step 20"}},
-		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20s, the run goes back to step 20"}},
+		{"waits for a lost member that alone had a layer, at least a moment", unheld(remains{BrokenFor: leastReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 5 s, the run goes back to step 20"}},
+		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20 s, the run goes back to step 20"}},
 		{"and no longer", unheld(remains{BrokenFor: 21 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoredFrom: 10, RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 10 on"}},

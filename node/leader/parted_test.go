@@ -124,7 +124,7 @@ func TestMissed(t *testing.T) {
 		{"its state is saved meanwhile", broken(late, func(*view) {}), verdict{Salvage: &best}},
 		{"and the plan looked for", broken(late, asked), verdict{Prepare: true, Why: "a is silent"}},
 		{"then the run goes on without it", broken(late, saved), verdict{Plan: true, Why: "a is silent"}},
-		{"it is gone after longer", broken(silence.Least+time.Second, saved), verdict{Gone: "a", Why: "no sign of life for 9s"}},
+		{"it is gone after longer", broken(silence.Least+time.Second, saved), verdict{Gone: "a", Why: "no sign of life for 9 s"}},
 		{"nobody goes back for one that may be back", broken(late, unable), verdict{Prepare: true, Why: "a is silent"}},
 		{"nothing is to be saved", broken(late, func(v *view) {
 			v.Newest, v.Offers = 30, []offer{left("b", 0, 1, 30), left("c", 1, 0, 30), left("d", 1, 1, 30)}

@@ -142,7 +142,7 @@ func TestSalvageRule(t *testing.T) {
 		{"whoever has saved need not offer any more", asked(func(v *view) { v.Offers, v.Stored = v.Offers[2:], map[int]bool{0: true, 1: true} }), verdict{Prepare: true, Why: "a is gone"}},
 		{"the dead are marked meanwhile", asked(func(v *view) {
 			v.Members = append(v.Members, memberView{Peer: "a", Active: true, Silent: UnreachableAfter + time.Second})
-		}), verdict{Gone: "a", Why: "no sign of life for 16s"}},
+		}), verdict{Gone: "a", Why: "no sign of life for 16 s"}},
 		{"it is saved", asked(func(v *view) { v.Checkpoint = 37 }), planned},
 		{"it takes too long", asked(func(v *view) { v.SalvagedFor = v.SavePatience + 1 }), planned},
 		{"who was to save is dead, nobody else can", asked(func(v *view) { v.Members, v.Offers = v.Members[:2], v.Offers[:2] }), planned},

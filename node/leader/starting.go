@@ -102,7 +102,7 @@ func awaitMembers(v view) (verdict, bool) {
 		}
 	}
 	if len(unheard) > 0 {
-		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %v; the plan does without who is not heard of by then", v.names(unheard), unheardFor)}, true
+		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %s; the plan does without who is not heard of by then", v.names(unheard), plan.Duration(unheardFor))}, true
 	}
 	limit, absent := unheardFor, v.absent()
 	switch {
@@ -116,7 +116,7 @@ func awaitMembers(v view) (verdict, bool) {
 	if len(left) == 0 || slices.ContainsFunc(v.Plan.Peers(), carries) || v.BrokenFor > limit {
 		return verdict{}, false
 	}
-	return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %v for %s; the plan does without who is not back by then", limit, v.names(left))}, true
+	return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %s for %s; the plan does without who is not back by then", plan.Duration(limit), v.names(left))}, true
 }
 
 // awaitHolders waits for the members that alone have layers of the newest checkpoint. Then it goes back to the newest checkpoint that is here.

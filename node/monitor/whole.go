@@ -50,7 +50,7 @@ func (v wholeView) where() *api.Whole {
 		step := v.step(best)
 		text = fmt.Sprintf("whole on %s at step %d", v.name(best), step)
 		if age, known := v.Ages[step]; known {
-			text += fmt.Sprintf(", saved %v ago", age.Round(time.Second))
+			text += fmt.Sprintf(", saved %s ago", plan.Duration(age.Round(time.Second)))
 		}
 		if step < newest {
 			text += fmt.Sprintf("; the newest checkpoint, of step %d, is with several nodes", newest)

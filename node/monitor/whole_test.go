@@ -22,9 +22,9 @@ func TestWhereTheWholeModelIs(t *testing.T) {
 	}{
 		"an owner before a newer one of another member": {
 			map[plan.PeerID]plan.WholeCopy{"a": {Step: 50}, "o": {Step: 40, Next: 50, DoneBytes: 31, SizeBytes: 100}},
-			"whole on desk at step 40, saved 2m0s ago; the newest checkpoint, of step 50, is with several nodes; step 50 is on its way to desk: 31% of 100 bytes", 40, "desk",
+			"whole on desk at step 40, saved 2 min ago; the newest checkpoint, of step 50, is with several nodes; step 50 is on its way to desk: 31% of 100 bytes", 40, "desk",
 		},
-		"this node":         {map[plan.PeerID]plan.WholeCopy{"a": {Step: 50}, "o": {Off: true}}, "whole on this node at step 50, saved 1m0s ago", 50, "this node"},
+		"this node":         {map[plan.PeerID]plan.WholeCopy{"a": {Step: 50}, "o": {Off: true}}, "whole on this node at step 50, saved 1 min ago", 50, "this node"},
 		"nobody":            {nil, "no node has all layers of a checkpoint yet", 0, ""},
 		"nobody is to":      {map[plan.PeerID]plan.WholeCopy{"a": {Off: true}, "o": {Off: true}}, "its layers are with several nodes: owners' keep no whole one (--keep-whole off)", 0, ""},
 		"no room":           {map[plan.PeerID]plan.WholeCopy{"o": {Why: "the disk is full"}}, "no node has all layers of a checkpoint yet; desk cannot keep it: the disk is full", 0, ""},

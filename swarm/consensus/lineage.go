@@ -389,8 +389,8 @@ func agree(s State, now lineage, voters []plan.PeerID, self plan.PeerID, looks m
 	for _, d := range r.Dead {
 		for _, p := range sortedPeers(looks) {
 			if silent, known := looks[p].silent(d); known && silent < RecoverAfter {
-				return Recovery{}, fmt.Errorf("%w: %s has not heard of %s for only %v of %v: try again in %v, or start %s again", ErrNotLost,
-					s.NameOf(p), s.NameOf(d), silent.Round(time.Second), RecoverAfter, (RecoverAfter - silent).Round(time.Second), s.NameOf(d))
+				return Recovery{}, fmt.Errorf("%w: %s has not heard of %s for only %s of %s: try again in %s, or start %s again", ErrNotLost,
+					s.NameOf(p), s.NameOf(d), plan.Duration(silent.Round(time.Second)), plan.Duration(RecoverAfter), plan.Duration((RecoverAfter - silent).Round(time.Second)), s.NameOf(d))
 			}
 		}
 	}

@@ -245,7 +245,7 @@ func (q *quotas) take(peer plan.PeerID, bytes int, joins bool, now time.Time) er
 		q.of[peer] = one
 	}
 	if joins && !one.joins.AllowN(now, 1) {
-		return fmt.Errorf("%w: %s joins too often: once in %v is taken", errRetry, peer.Short(), joinEvery)
+		return fmt.Errorf("%w: %s joins too often: once in %s is taken", errRetry, peer.Short(), plan.Duration(joinEvery))
 	}
 	if !one.proposals.AllowN(now, 1) || !one.bytes.AllowN(now, bytes) {
 		return fmt.Errorf("%w: too much is proposed by %s: at most %d entries and %d KiB a second are taken", errRetry, peer.Short(), proposalsPerS, proposalBytesPerS>>10)

@@ -262,7 +262,7 @@ func (y *Recoverer) witness(r Recovery) error {
 	}
 	for _, d := range r.Dead {
 		if d == y.node.self || y.heardAgo(d) < RecoverAfter {
-			return fmt.Errorf("%w: %s was heard of within %v", ErrNotLost, y.node.State().NameOf(d), RecoverAfter)
+			return fmt.Errorf("%w: %s was heard of within %s", ErrNotLost, y.node.State().NameOf(d), plan.Duration(RecoverAfter))
 		}
 	}
 	return nil

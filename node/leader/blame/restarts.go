@@ -44,7 +44,7 @@ func (r *Restarts) Often(s consensus.State, now time.Time) Ruling {
 		if at := r.at[p]; len(at) > mostRestarts && now.Sub(at[0]) <= restartWindow && !t.owns(p) {
 			return Ruling{Out: true, Blame: consensus.Blame{
 				Peer: p, Kind: plan.NoProgress, Step: s.Checkpoint.Step,
-				Detail: fmt.Sprintf("its process was started again more than %d times in %v", mostRestarts, restartWindow),
+				Detail: fmt.Sprintf("its process was started again more than %d times in %s", mostRestarts, plan.Duration(restartWindow)),
 			}}
 		}
 	}
