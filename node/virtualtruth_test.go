@@ -66,10 +66,15 @@ func (t *truth) see(name string, n *Node, e api.Event) {
 	}
 }
 
-// leads notes whether a node leads, which in a term of the log one alone may.
+// leads notes whether a node leads, which in a term of the log one alone may. A node that goes over to a recovered run's log
+// meanwhile tells the term of one log and the state of another, which says nothing.
 func (t *truth) leads(n *Node) {
+	lineage := lineageOf(n.raft.State().Recovery)
 	_, number, leads := n.raft.Leader()
-	term := numbered[plan.Term]{lineageOf(n.raft.State().Recovery), number}
+	if lineageOf(n.raft.State().Recovery) != lineage {
+		return
+	}
+	term := numbered[plan.Term]{lineage, number}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if other := t.led[term]; leads && other != "" && other != n.self {
