@@ -132,7 +132,7 @@ func reference(ctx context.Context, o Options, dir string, last plan.Step) error
 		case at := <-steps:
 			if time.Since(told) > reportEvery {
 				told = time.Now()
-				o.Tell(fmt.Sprintf("without faults: step %d of %d", at.Step, last))
+				o.Tell(fmt.Sprintf("without faults: step %d of %d", min(at.Step, last), last))
 			}
 			if at.Step < last || stopping {
 				continue

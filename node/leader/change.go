@@ -70,7 +70,7 @@ func (v view) unheld() (verdict, bool) {
 		return verdict{}, false
 	}
 	waits := min(max(v.RedoTime, leastReturn), mostReturn)
-	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders))
+	lost := fmt.Sprintf("nobody who is up has layer %d of the checkpoint of step %d, which %s had", v.Unheld.Layer, v.Checkpoint, v.names(v.Unheld.Holders, "and"))
 	switch {
 	case v.restoring():
 		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.RestoredFrom)}, true
@@ -82,13 +82,13 @@ func (v view) unheld() (verdict, bool) {
 	return verdict{Rollback: v.Stall.Fallback, Why: lost}, true
 }
 
-// names returns what people call some peers.
-func (v view) names(peers []plan.PeerID) string {
+// names returns what people call some peers, with a word between: and, or.
+func (v view) names(peers []plan.PeerID, word string) string {
 	var names []string
 	for _, p := range peers {
 		names = append(names, v.nameOf(p))
 	}
-	return strings.Join(names, " and ")
+	return strings.Join(names, " "+word+" ")
 }
 
 // givenUp plans again when patience is over. Where chunks are lacking that nobody brings, the

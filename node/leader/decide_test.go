@@ -147,8 +147,8 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		v := crashed(time.Second)
 		v.Checkpoint, v.Names, v.BrokenFor = 30, map[plan.PeerID]string{"a": "desk", "b": "lab"}, salvageGrace+1
 		v.Absent = absentHolders{Back: back, Over: over, Self: "a", Since: time.Date(2026, 1, 2, 5, 30, 0, 0, time.UTC), Until: time.Date(2026, 1, 2, 5, 35, 0, 0, time.UTC)}
-		for layer, p := range []plan.PeerID{"b", "b", "c", "b"} {
-			v.Absent.Layers = append(v.Absent.Layers, consensus.LayerRef{Layer: layer + 1, Holders: []plan.PeerID{p}})
+		for layer, holders := range [][]plan.PeerID{{"b"}, {"b"}, {"c", "d"}, {"b"}} {
+			v.Absent.Layers = append(v.Absent.Layers, consensus.LayerRef{Layer: layer + 1, Holders: holders})
 		}
 		return v
 	}
@@ -164,9 +164,9 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		{"and no longer where none of them is on its way", leftAlone(unheardFor + 1), verdict{Plan: true, Why: "a was started again"}},
 		{"but for a while where another one is back", twoBack(againFor), verdict{Blocked: "the run begins again: waiting up to 10 s for lab; the plan does without who is not back by then"}},
 		{"waits for nobody in a run of one node", single, verdict{Plan: true, Why: "a was started again"}},
-		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
-		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3)"}},
-		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it"}},
+		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
+		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3)"}},
+		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it"}},
 	}.check(t)
 }
 

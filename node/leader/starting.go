@@ -102,7 +102,7 @@ func awaitMembers(v view) (verdict, bool) {
 		}
 	}
 	if len(unheard) > 0 {
-		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %s; the plan does without who is not heard of by then", v.names(unheard), plan.Duration(unheardFor))}, true
+		return verdict{Blocked: fmt.Sprintf("nothing was heard yet of %s: waiting up to %s; the plan does without who is not heard of by then", v.names(unheard, "and"), plan.Duration(unheardFor))}, true
 	}
 	limit, absent := unheardFor, v.absent()
 	switch {
@@ -116,7 +116,7 @@ func awaitMembers(v view) (verdict, bool) {
 	if len(left) == 0 || slices.ContainsFunc(v.Plan.Peers(), carries) || v.BrokenFor > limit {
 		return verdict{}, false
 	}
-	return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %s for %s; the plan does without who is not back by then", plan.Duration(limit), v.names(left))}, true
+	return verdict{Blocked: fmt.Sprintf("the run begins again: waiting up to %s for %s; the plan does without who is not back by then", plan.Duration(limit), v.names(left, "and"))}, true
 }
 
 // awaitHolders waits for the members that alone have layers of the newest checkpoint. Then it goes back to the newest checkpoint that is here.
@@ -143,7 +143,7 @@ func (a absentHolders) text(v view) string {
 	var whose []string
 	layers := map[string][]int{}
 	for _, l := range a.Layers {
-		who := v.names(l.Holders)
+		who := v.names(l.Holders, "or")
 		if layers[who] == nil {
 			whose = append(whose, who)
 		}
