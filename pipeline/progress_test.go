@@ -163,7 +163,7 @@ func TestWhoNeverLoadsIsNamed(t *testing.T) {
 	run := testRun()
 	a := attack{run: run, plan: cut(run, "1f1b", []int{0, 2, 3}), by: "peer-0-1", change: mute(wire.Activation, 1)}
 	a.config = func(c *Config) { c.Loaded = func(p plan.PeerID) bool { return p != "peer-0-1" } }
-	synctest.Test(t, func(t *testing.T) { a.wantBlame(t, plan.NoProgress, 1, "has not loaded its state in 1h") })
+	synctest.Test(t, func(t *testing.T) { a.wantBlame(t, plan.NoProgress, 1, "has not loaded its state in 1 h") })
 }
 
 // progressOf watches over the first worker of a plan, in step 3.

@@ -408,7 +408,7 @@ func TestAgree(t *testing.T) {
 		{"another lineage's log does not count", map[plan.PeerID]Look{"c": {Term: 2, Index: 5}, "d": {Lineage: "x", Term: 3, Index: 1}}, "c"},
 		{"a majority answers", map[plan.PeerID]Look{"c": {}, "b": {}}, "a majority"},
 		{"somebody leads", map[plan.PeerID]Look{"c": {}, "d": {Leader: "a"}}, "leads"},
-		{"heard a while ago", map[plan.PeerID]Look{"c": {Silent: []Silence{ten, twenty}}, "d": {Silent: []Silence{{"b", 60_000}}}}, "try again in 9m0s"},
+		{"heard a while ago", map[plan.PeerID]Look{"c": {Silent: []Silence{ten, twenty}}, "d": {Silent: []Silence{{"b", 60_000}}}}, "try again in 9 min"},
 	} {
 		s := State{Run: &run, Members: members}
 		r, err := agree(s, lineage{}, peersOf("a,b,c"), "c", c.looks)
