@@ -2,8 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strings"
-	"time"
 
 	"pnode/pipeline/schedule"
 )
@@ -96,43 +96,37 @@ func Time(n schedule.Nanos) string {
 	}
 }
 
-// Duration prints a time for people in at most two units: "250 ms", "3.2 s", "1 min 15 s", "2 h 10 min", "3 days 4 h".
-func Duration(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d = max(d, 0); d > 0 && d < 999500*time.Microsecond {
-		return fmt.Sprintf("%d ms", d.Round(time.Millisecond).Milliseconds())
-	}
-	if d = d.Round(time.Second / 10); d < 10*time.Second && d%time.Second != 0 {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	two := func(large string, rest time.Duration, unit time.Duration, small string) string {
+// Duration prints nanoseconds for people in at most two units: "250 ms", "3.2 s", "1 min 15 s", "2 h 10 min", "3 days 4 h".
+func Duration[Nanos ~int64](nanos Nanos) string {
+	const ms, s, minute, h, day = 1e6, 1e9, 60e9, 3600e9, 24 * 3600e9
+	round := func(n, to int64) int64 { return (n + to/2) / to * to }
+	two := func(large string, rest, unit int64, small string) string {
 		if rest /= unit; rest == 0 {
 			return large
 		}
 		return fmt.Sprintf("%s %d %s", large, rest, small)
 	}
-	if d = d.Round(time.Second); d < time.Minute {
-		return fmt.Sprintf("%d s", d/time.Second)
+	n := min(max(int64(nanos), 0), math.MaxInt64-h) // room to round
+	if n > 0 && n < 999.5*ms {
+		return fmt.Sprintf("%d ms", round(n, ms)/ms)
 	}
-	if d < 10*time.Minute {
-		return two(fmt.Sprintf("%d min", d/time.Minute), d%time.Minute, time.Second, "s")
+	if n = round(n, s/10); n < 10*s && n%s != 0 {
+		return fmt.Sprintf("%d.%d s", n/s, n%s/(s/10))
 	}
-	if d = d.Round(time.Minute); d < time.Hour {
-		return fmt.Sprintf("%d min", d/time.Minute)
+	if n = round(n, s); n < minute {
+		return fmt.Sprintf("%d s", n/s)
 	}
-	if d < 2*day {
-		return two(fmt.Sprintf("%d h", d/time.Hour), d%time.Hour, time.Minute, "min")
+	if n < 10*minute {
+		return two(fmt.Sprintf("%d min", n/minute), n%minute, s, "s")
 	}
-	d = d.Round(time.Hour)
-	return two(Count(int(d/day), "day"), d%day, time.Hour, "h")
-}
-
-// Moment prints a time of day for people, and the date where it is half a day or more from now.
-func Moment(at, now time.Time) string {
-	if at.Sub(now).Abs() < 12*time.Hour {
-		return at.Format(time.TimeOnly)
+	if n = round(n, minute); n < h {
+		return fmt.Sprintf("%d min", n/minute)
 	}
-	return at.Format("Jan 2 15:04")
+	if n < 2*day {
+		return two(fmt.Sprintf("%d h", n/h), n%h, minute, "min")
+	}
+	n = round(n, h)
+	return two(Count(int(n/day), "day"), n%day, h, "h")
 }
 
 // Speed prints operations a second.
