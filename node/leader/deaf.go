@@ -27,6 +27,8 @@ type deafWatch struct {
 	beats *gossip.Tracker
 	// begun is when this leader first saw the current plan.
 	begun seenPlan
+	// ahead is since when members speak of a later one: an honest member may have seen it before this look does.
+	ahead map[plan.PeerID]time.Time
 }
 
 // look accuses the members of the plan that live, and whose heartbeats say that they have not begun with it: the
@@ -35,7 +37,7 @@ type deafWatch struct {
 func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusation) {
 	g := state.Plan.Generation
 	if d.begun.generation != g {
-		d.begun = seenPlan{g, now}
+		d.begun, d.ahead = seenPlan{g, now}, map[plan.PeerID]time.Time{}
 	}
 	if g == 0 || now.Sub(d.begun.at) < deafAfter {
 		return nil
@@ -46,8 +48,14 @@ func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusatio
 		}
 		b, heard := d.beats.Last(p)
 		ago, _ := d.beats.Ago(p, now)
+		since := d.begun.at
+		if b.Generation <= g {
+			delete(d.ahead, p)
+		} else if since, heard = d.ahead[p]; !heard {
+			d.ahead[p] = now
+		}
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
-		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation != g && now.Sub(d.begun.at) >= patience {
+		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation != g && now.Sub(since) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
 				Detail: fmt.Sprintf("it has not begun with generation %d in %s", g, plan.Duration(patience)),
