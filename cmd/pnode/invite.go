@@ -95,11 +95,7 @@ func printInvites(to io.Writer, invites []api.Invite, now time.Time) error {
 	for _, i := range invites {
 		ends := "-"
 		if i.State == "open" {
-			ends = plan.Duration(i.RedeemBefore.Sub(now).Round(time.Minute))
-			if left := i.RedeemBefore.Sub(now); left < 2*time.Minute {
-				ends = plan.Duration(left.Round(time.Second))
-			}
-			ends = strings.TrimSuffix(ends, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(ends, "m0s")]
+			ends = plan.Duration(i.RedeemBefore.Sub(now).Round(time.Second))
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s of %s\t%s\t%s\t%s\t%s\n", i.Serial, i.Role, strconv.Itoa(i.Left), strconv.Itoa(i.Uses), i.State, ends, i.By, strings.Join(i.Peers, ", "))
 	}
