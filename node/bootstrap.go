@@ -160,7 +160,8 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 			case <-ctx.Done():
 			}
 		}
-		end(finishedError{step, l.dir, state.Owner(l.self), namesIn(state, state.Owners)})
+		known, _ := l.monitor.Known() // without a leader the log's state is that of its snapshot
+		end(finishedError{step, l.dir, known.Owner(l.self), namesIn(known, known.Owners)})
 		return nil
 	})
 	l.group.Go(func() error {

@@ -110,16 +110,19 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWhoseVoteIsNeeded: of one or two voters each, of more nobody's alone.
+// TestWhoseVoteIsNeeded: of one or two voters each, of more nobody's alone while all are up.
 func TestWhoseVoteIsNeeded(t *testing.T) {
-	voters := []plan.PeerID{"a", "b", "c", "d", "e"}
+	voters, all := []plan.PeerID{"a", "b", "c", "d", "e"}, func(plan.PeerID) bool { return true }
 	for n, want := range []bool{false, true, true, false, false, false} {
-		if got := needsVote(voters[:n], "a"); got != want {
+		if got := needsVote(voters[:n], "a", all); got != want {
 			t.Errorf("of %d voters: %t", n, got)
 		}
 	}
-	if needsVote(voters[:2], "z") {
+	if needsVote(voters[:2], "z", all) {
 		t.Error("who has no vote is needed for it")
+	}
+	if !needsVote(voters[:3], "a", func(p plan.PeerID) bool { return p != "b" }) {
+		t.Error("one of two others is dead, and no vote is needed")
 	}
 }
 

@@ -81,16 +81,25 @@ func (l *loop) drain(now time.Time) drainView {
 	}
 	v := l.handover.view(state, l.self, float64(line), now)
 	v.Why, v.Deadline, v.Left = l.exit.notice.Why, !l.exit.notice.At.IsZero(), l.exit.notice.At.Sub(now)
-	v.Steps, v.Saving, v.Votes = l.generation != nil && !l.loading, l.completed, needsVote(l.raft.Quorum().Voters, l.self)
+	v.Steps, v.Saving, v.Votes = l.generation != nil && !l.loading, l.completed, needsVote(l.raft.Quorum().Voters, l.self, func(p plan.PeerID) bool {
+		ago, heard := l.heartbeats.Ago(p, now)
+		return heard && ago <= leader.DeadAfter
+	})
 	if v.Done > l.exit.done {
 		l.exit.done, l.exit.moved = v.Done, now
 	}
 	return v
 }
 
-// needsVote reports whether the other voters are no majority.
-func needsVote(voters []plan.PeerID, self plan.PeerID) bool {
-	return slices.Contains(voters, self) && len(voters)-1 <= len(voters)/2
+// needsVote reports whether the other voters that are up are no majority.
+func needsVote(voters []plan.PeerID, self plan.PeerID, up func(plan.PeerID) bool) bool {
+	others := 0
+	for _, p := range voters {
+		if p != self && up(p) {
+			others++
+		}
+	}
+	return slices.Contains(voters, self) && others <= len(voters)/2
 }
 
 // showDrain tells people how far the way out has come.

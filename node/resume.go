@@ -193,7 +193,7 @@ func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func
 
 // stoppedError says how a stopped run goes on, whose owner did not come back while this node waited.
 func (n *Node) stoppedError(state consensus.State) error {
-	return fmt.Errorf("%w: %s. This node has waited for that for %.0f minutes; then start it again: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+	return fmt.Errorf("%w: %s. This node has waited for %.0f minutes and ends; start it again once that is done: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
 		ErrUnreachable, monitor.StoppedText(state, n.self), n.patience().Minutes(), config.WayBack(n.dir, false), n.dir)
 }
 

@@ -75,6 +75,7 @@ func (c *Checkpointer) Cadence(p plan.Plan, heard func(plan.PeerID) *holders.Cad
 	}
 	made := newCadence(p, took)
 	c.cadence.Store(made)
+	c.leftOut.Store(0)
 	return made
 }
 
@@ -188,6 +189,8 @@ func (c *Cadence) note(saved plan.Step, now time.Time) {
 			}
 		}
 		c.committed, c.asked, c.made, c.leftOut = now, 0, saved, 0
+	} else if c.asked == 0 && c.leftOut > 0 && saved > c.made { // complete, whoever said that there was no room for it
+		c.committed, c.made, c.leftOut = now, saved, 0
 	}
 }
 

@@ -237,6 +237,26 @@ func TestACheckpointThatWasLeftOutIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestAWrongWordOfAFullDiskEndsWithTheCheckpoint: one that is complete after all counts as the others do.
+func TestAWrongWordOfAFullDiskEndsWithTheCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		p.takes = time.Second
+		for p.steps(time.Minute); p.cadence.asked == 0; p.steps(p.stepLong) {
+		}
+		asked := p.cadence.asked
+		p.step++
+		p.cadence.Due(p.step, p.state, false, asked)
+		if p.cadence.leftOut != 1 {
+			t.Fatal("the word is not heard: nothing is shown")
+		}
+		p.cadence.Committed(asked)
+		if c := p.cadence; c.leftOut != 0 || c.made != asked || !c.committed.Equal(time.Now()) {
+			t.Errorf("step %d: %d left out, made %d, %v after it", asked, c.leftOut, c.made, time.Since(c.committed))
+		}
+	})
+}
+
 // TestMessagesAreNotForgotten: where they are about to be, checkpoints come more often than what they cost allows.
 func TestMessagesAreNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

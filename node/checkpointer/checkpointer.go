@@ -65,7 +65,7 @@ func New(c Config) *Checkpointer {
 // Copying reports whether checkpoints of stages here, or copies of them, are under way that end with the plan.
 func (c *Checkpointer) Copying() bool { return c.copying.Load() > 0 }
 
-// LeftOut returns the newest step of which a stage here was not saved for want of room on the disk; 0 once one was saved since.
+// LeftOut returns the newest step of which a stage here was not saved for want of room on the disk; 0 once a later one was, and with a new plan.
 func (c *Checkpointer) LeftOut() plan.Step { return plan.Step(c.leftOut.Load()) }
 
 // Turned receives a value when Copying has changed. It has one reader.
@@ -147,7 +147,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	if err != nil {
 		return fmt.Errorf("checkpointer: save step %d: %w", state.Step, err)
 	}
-	s.leftOut.Store(0)
+	if old := s.leftOut.Load(); old < uint64(state.Step) { // another stage here may lack the room for this very step
+		s.leftOut.CompareAndSwap(old, 0)
+	}
 	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
 	if pause && (s.salvages || s.Consensus.State().Checkpoint.Step > 0) {
 		err := s.report(ctx, saved, s.Self)

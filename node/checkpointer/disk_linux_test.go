@@ -69,8 +69,19 @@ func TestAFullDiskLeavesCheckpointsOut(t *testing.T) {
 		t.Errorf("the last one: %v", err)
 	}
 	full.Store(false)
+	if err := save(1, false); err != nil || s.LeftOut() != 1 {
+		t.Errorf("another stage of the same step is saved: %v, step %d told as left out, want 1", err, s.LeftOut())
+	}
+	log.acts = nil
 	if err := save(3, false); err != nil || !slices.Equal(log.acts, []string{"report 3 of 1: [me]"}) || s.LeftOut() != 0 {
 		t.Errorf("with room: %v, reported %v, step %d told as left out", err, log.acts, s.LeftOut())
+	}
+	full.Store(true)
+	if err := save(4, false); err != nil || s.LeftOut() != 4 {
+		t.Errorf("full again: %v, step %d told as left out", err, s.LeftOut())
+	}
+	if s.Cadence(s.plan, nil); s.LeftOut() != 0 {
+		t.Errorf("step %d of a plan before is told as left out", s.LeftOut())
 	}
 }
 

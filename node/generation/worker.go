@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // newWorker makes the worker of one device here.
@@ -52,7 +53,10 @@ func (g *Generation) due(step plan.Step) bool {
 	forgets, leftOut := g.sent.Full(state.Checkpoint.Step), []plan.Step(nil)
 	for _, p := range g.plan.Peers() {
 		if b, _ := g.Heartbeats.Last(p); b.Generation == g.plan.Generation {
-			forgets, leftOut = forgets || b.Kept > state.Checkpoint.Step+1, append(leftOut, b.LeftOut)
+			forgets = forgets || b.Kept > state.Checkpoint.Step+1
+			if slices.Contains(consensus.Unsaved(state, b.LeftOut), p) {
+				leftOut = append(leftOut, b.LeftOut)
+			}
 		}
 	}
 	return g.cadence.Due(step, state, forgets, leftOut...)

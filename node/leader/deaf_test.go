@@ -43,4 +43,8 @@ func TestWhoWasStartedAgainIsNotDeaf(t *testing.T) {
 	accused(9, true) // there is none
 	state.Plan.Generation = 9
 	accused(9, false)
+	state.Plan.Generation = 3
+	accused(9, false)
+	now = now.Add(deafAfter)
+	accused(9, true) // also from the first look on
 }

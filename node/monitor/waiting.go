@@ -92,11 +92,14 @@ func (v waitView) why() string {
 	if why == "" || v.Trying == "" {
 		return why
 	}
-	since := ""
-	if v.Deadline.Deserted {
-		since = ", as their machines say that no node runs there"
+	until := ""
+	if !v.Deadline.At.IsZero() {
+		until = " until " + v.Deadline.At.Format(time.TimeOnly)
 	}
-	return fmt.Sprintf("%s. Trying %s until %s%s; Ctrl-C ends that and loses nothing", why, v.Trying, v.Deadline.At.Format(time.TimeOnly), since)
+	if v.Deadline.Deserted {
+		until += ", as their machines say that no node runs there"
+	}
+	return fmt.Sprintf("%s. Trying %s%s; Ctrl-C ends that and loses nothing", why, v.Trying, until)
 }
 
 // Tried names the members at addresses, or the addresses of members without a name, with the ends of their peer IDs.
@@ -250,7 +253,10 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	defer m.mu.Unlock()
 	v.Stalled, v.StallWhy, v.Training = m.stalled, m.stallWhy, m.phase == phaseTraining
 	if m.phase == phaseJoining || m.phase == phaseProfiling {
-		v.Trying, v.Deadline = Tried(state, m.Trying), m.deadline
+		v.Trying = Tried(state, m.Trying)
+		if me, _ := state.Member(m.Self); me.ProcessEpoch != m.Epoch { // once in the roster that time counts no more
+			v.Deadline = m.deadline
+		}
 	}
 	return v.why()
 }

@@ -75,6 +75,7 @@ func TestWhyNothingMoves(t *testing.T) {
 			waitView{Leaderless: 2 * electionTime, Trying: "desk and lab", Deadline: Deadline{At: seven.Add(2 * time.Minute), Deserted: true}},
 			"no leader of the run answers yet. Trying desk and lab until 14:09:30, as their machines say that no node runs there; Ctrl-C ends that and loses nothing",
 		},
+		{"no deadline counts yet, or any more", waitView{Leaderless: 2 * electionTime, Trying: "desk"}, "no leader of the run answers yet. Trying desk; Ctrl-C ends that and loses nothing"},
 		{"one that comes back is expected", waitView{Quorum: three, Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no leader of the run answers yet"},
 		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
