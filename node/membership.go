@@ -52,7 +52,7 @@ type membership struct {
 	Admitted []plan.PeerID `json:"admitted,omitempty"`
 	// Owners are those of them that were its owners.
 	Owners []plan.PeerID `json:"owners,omitempty"`
-	// OwnerNames are what their machines were called, for people.
+	// OwnerNames are what their machines were called, in the same order, for people.
 	OwnerNames []string `json:"owner_names,omitempty"`
 	// Finished is the step that the run was finished at, 0 before: then there is nothing to
 	// come back to.
@@ -108,7 +108,14 @@ func parseMembership(data []byte) (m membership, err error) {
 	if m.Name != "" && !plan.ValidName(m.Name) {
 		return m, fmt.Errorf("name %q: no machine is called so", m.Name)
 	}
-	m.OwnerNames = slices.DeleteFunc(m.OwnerNames, func(name string) bool { return !plan.ValidName(name) })
+	if len(m.OwnerNames) != len(m.Owners) {
+		m.OwnerNames = nil
+	}
+	for i, p := range m.Owners[:len(m.OwnerNames)] { // two machines of one name have the ends of their peer IDs, too
+		if name := m.OwnerNames[i]; !plan.ValidName(strings.TrimSuffix(name, " "+p.Short())) {
+			m.OwnerNames[i] = p.Short()
+		}
+	}
 	m.Known = slices.DeleteFunc(m.Known, func(a string) bool {
 		_, err := admission.ParseAddrs([]string{a})
 		return err != nil
@@ -118,6 +125,17 @@ func parseMembership(data []byte) (m membership, err error) {
 		return m, err
 	}
 	return m, c.Verify(admission.Run{ID: m.Run, OwnerKey: m.OwnerKey}, time.Time{}) // whether it has expired is for the start to tell
+}
+
+// owner reports whether this node is an owner's, whatever its machine is called, and returns the names of the other owners' machines.
+func (m membership) owner() (own bool, others []string) {
+	c, err := admission.DecodeCapability(m.Capability)
+	for i, name := range m.OwnerNames {
+		if m.Owners[i] != c.Peer {
+			others = append(others, name)
+		}
+	}
+	return err == nil && c.Role == admission.RoleOwner, others
 }
 
 // save leaves out the addresses of peers that do not belong to the run, and those for which there is no room.

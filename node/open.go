@@ -83,7 +83,7 @@ func (o *opening) tellVisible(out Output) {
 		return
 	}
 	lines := config.TellMember()
-	if own, err := admission.DecodeCapability(o.membership.Capability); o.founder || err == nil && own.Role == admission.RoleOwner {
+	if own, _ := o.membership.owner(); o.founder || own {
 		lines = config.TellOwner()
 	}
 	for _, line := range lines {

@@ -14,7 +14,6 @@ import (
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
-	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
 )
 
@@ -140,8 +139,9 @@ func (l *loop) followOthers(ctx context.Context, state consensus.State, now time
 
 // StartAgain returns the command that starts the node of a folder again.
 func StartAgain(dir string) string {
-	_, err := os.Stat(filepath.Join(dir, admission.OwnerFile))
-	return config.WayBack(dir, err == nil)
+	m, err := loadMembership(dir)
+	own, _ := m.owner()
+	return config.WayBack(dir, err == nil && own)
 }
 
 // RecoverStopped says what helps where the node in a folder does not run. One that ended in good order is started as always, and

@@ -55,7 +55,8 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 	o := opening{cfg: cfg, membership: kept, returning: true, extends: max(cfg.Extends(), kept.Extends)}
 	if kept.Finished > 0 && !kept.Unsettled && o.extends <= kept.Finished {
 		if o.extends = announceCompletion(ctx, cfg, kept, out); o.extends == 0 {
-			return finishedError{kept.Finished, cfg.Dir, slices.Contains(kept.OwnerNames, kept.Name), kept.OwnerNames}
+			own, others := kept.owner()
+			return finishedError{kept.Finished, cfg.Dir, own, others}
 		}
 	}
 	if err := o.settleAddresses(os.Environ(), out); err != nil {

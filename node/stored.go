@@ -130,16 +130,16 @@ func (m membership) olderThanFinal(step plan.Step, dir string) string {
 // wholeElsewhere tells people where the whole model can be had, of which a folder lacks layers.
 func (m membership) wholeElsewhere(dir string) string {
 	start, there := "pnode join", "the machine that began the run has"
-	others := slices.DeleteFunc(slices.Clone(m.OwnerNames), func(name string) bool { return name == m.Name })
-	if len(others) < len(m.OwnerNames) {
+	own, others := m.owner()
+	if own {
 		start = "pnode train --resume"
 	}
 	switch {
 	case len(others) > 0:
 		there = strings.Join(others, " or ") + ", which keeps it whole, has"
-	case len(m.OwnerNames) > 0 && m.Finished > 0:
+	case own && m.Finished > 0:
 		return "this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here"
-	case len(m.OwnerNames) > 0:
+	case own:
 		return fmt.Sprintf("this is an owner's folder, which lacks what it should keep: go on here with `%s --dir %s`, which brings it from machines that have it, "+
 			"or goes back to a checkpoint that is whole", start, dir)
 	}

@@ -182,19 +182,48 @@ func TestAuditCountsAFolderOnce(t *testing.T) {
 	}
 }
 
-// TestWholeElsewhere: a member's folder without all layers says who has them, and how they come here while the run goes on.
+// testMemberships returns the memberships of a run's founder, of an owner by invite and of a member; each knows the owners' machines by
+// these names.
+func testMemberships(t *testing.T, names ...string) (founder, invited, member membership) {
+	t.Helper()
+	owner, all := testOwner(t), []*membership{&founder, &invited, &member}
+	var peers []plan.PeerID
+	for i, m := range all {
+		identity := testIdentity(t)
+		invite, err := owner.Invite(admission.InviteOptions{Run: "r", Owner: i == 1}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		capability, err := invite.Redeem(identity, time.Now())
+		if i == 0 {
+			capability, err = owner.Capability("r", identity, ownMembership, time.Now())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		*m, peers = membership{Run: "r", OwnerKey: owner.PublicKey(), Capability: capability}, append(peers, identity.Peer())
+	}
+	for _, m := range all {
+		for i, name := range names {
+			m.Owners, m.OwnerNames = append(m.Owners, peers[i]), append(m.OwnerNames, strings.Replace(name, "PEER", peers[i].Short(), 1))
+		}
+	}
+	return founder, invited, member
+}
+
+// TestWholeElsewhere: a folder without all layers says who has them, and how they come here while the run goes on.
 func TestWholeElsewhere(t *testing.T) {
+	desk, _, one := testMemberships(t, "desk")
+	_, lab, two := testMemberships(t, "desk", "lab")
+	ended, endedHere, nameless := two, desk, one
+	ended.Finished, endedHere.Finished, nameless.Finished, nameless.Owners, nameless.OwnerNames = 30, 30, 30, nil, nil
 	for want, m := range map[string]membership{
-		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode join --dir /x`, and then `pnode fetch --dir /x` brings it": {OwnerNames: []string{"desk"}},
-		"desk or lab, which keeps it whole, has the model: there `pnode export OUT`":                                                                               {OwnerNames: []string{"desk", "lab"}, Finished: 30},
-		"this is an owner's folder, which lacks what it should keep: go on here with `pnode train --resume --dir /x`, which brings it from machines that have it, or goes back to a checkpoint that is whole": {
-			Name: "desk", OwnerNames: []string{"desk"},
-		},
-		"lab, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode train --resume --dir /x`, and then `pnode fetch --dir /x` brings it": {
-			Name: "desk", OwnerNames: []string{"desk", "lab"},
-		},
-		"this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here": {Name: "desk", OwnerNames: []string{"desk"}, Finished: 30},
-		"the machine that began the run has the model: there `pnode export OUT`":                                      {Finished: 30},
+		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode join --dir /x`, and then `pnode fetch --dir /x` brings it":                                            one,
+		"desk or lab, which keeps it whole, has the model: there `pnode export OUT`":                                                                                                                          ended,
+		"this is an owner's folder, which lacks what it should keep: go on here with `pnode train --resume --dir /x`, which brings it from machines that have it, or goes back to a checkpoint that is whole": desk,
+		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode train --resume --dir /x`, and then `pnode fetch --dir /x` brings it":                                  lab,
+		"this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here":                                                                                         endedHere,
+		"the machine that began the run has the model: there `pnode export OUT`":                                                                                                                              nameless,
 	} {
 		if got := m.wholeElsewhere("/x"); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -202,10 +231,51 @@ func TestWholeElsewhere(t *testing.T) {
 	}
 }
 
+// TestAnOwnerIsKnownByItsCapability: whatever its machine is called, also where another one has the same name, and as the folder is read again.
+func TestAnOwnerIsKnownByItsCapability(t *testing.T) {
+	founder, invited, member := testMemberships(t, "desk PEER", "desk PEER")
+	first, second := founder.OwnerNames[0], founder.OwnerNames[1]
+	for name, c := range map[string]struct {
+		kept   membership
+		own    bool
+		others []string
+	}{
+		"founder":       {founder, true, []string{second}},
+		"by an invite":  {invited, true, []string{first}},
+		"of that name":  {member, false, []string{first, second}},
+		"nothing known": {membership{}, false, nil},
+	} {
+		c.kept.Name = "desk"
+		dir := t.TempDir()
+		if err := c.kept.save(dir); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := loadMembership(dir)
+		if own, others := kept.owner(); (err == nil) != (c.kept.Run != "") || own != c.own || !slices.Equal(others, c.others) {
+			t.Errorf("%s: an owner's: %t, others %q, %v; want %t, %q", name, own, others, err, c.own, c.others)
+		}
+		want := config.WayBack(dir, c.own)
+		if got := StartAgain(dir); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	founder.OwnerNames[1] = "desk\x1b[31m"
+	dir := t.TempDir()
+	if err := founder.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := loadMembership(dir)
+	if _, others := kept.owner(); err != nil || !slices.Equal(others, []string{founder.Owners[1].Short()}) {
+		t.Errorf("a name that no machine has is read as %q, %v", others, err)
+	}
+}
+
 // TestAFolderWithoutTheFinalModel: a member of a finished run, whose folder has an older checkpoint whole, says so and where the final one is.
 func TestAFolderWithoutTheFinalModel(t *testing.T) {
+	_, _, member := testMemberships(t, "desk")
 	for finished, told := range map[plan.Step]bool{0: false, 23: false, 30: true} {
-		if got := (membership{Finished: finished, OwnerNames: []string{"desk"}}).olderThanFinal(23, "/run"); (got != "") != told ||
+		member.Finished = finished
+		if got := member.olderThanFinal(23, "/run"); (got != "") != told ||
 			told && got != "this is step 23, the newest that is whole here, of a run that was finished at step 30: desk, which keeps it whole, has the model: there `pnode export OUT`" {
 			t.Errorf("finished at %d: %q", finished, got)
 		}
@@ -214,23 +284,28 @@ func TestAFolderWithoutTheFinalModel(t *testing.T) {
 
 // TestRecoverOfAStoppedNodeNamesOneRemedy: a plain start where it ended in good order, the recovery by itself where it was killed.
 func TestRecoverOfAStoppedNodeNamesOneRemedy(t *testing.T) {
+	founder, invited, member := testMemberships(t, "desk", "lab")
 	for _, c := range []struct {
-		files     []string
+		kept      membership
+		killed    bool
 		want, not string
 	}{
-		{[]string{config.MembershipFile}, "pnode join --dir ", "--on-lost-majority"},
-		{[]string{config.MembershipFile, admission.OwnerFile}, "pnode train --resume --dir ", "--on-lost-majority"},
-		{[]string{config.MembershipFile, api.AddressFile}, "pnode train --resume --on-lost-majority recover-after=10m --dir ", "good order"},
+		{member, false, "pnode join --dir ", "--on-lost-majority"},
+		{founder, false, "pnode train --resume --dir ", "--on-lost-majority"},
+		{invited, false, "pnode train --resume --dir ", "--on-lost-majority"},
+		{member, true, "pnode train --resume --on-lost-majority recover-after=10m --dir ", "good order"},
 	} {
 		dir := t.TempDir()
-		for _, name := range c.files {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		err := c.kept.save(dir)
+		if c.killed {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, api.AddressFile), nil, 0o600))
 		}
-		err := RecoverStopped(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = RecoverStopped(dir)
 		if !errors.Is(err, api.ErrNoNode) || strings.Count(err.Error(), "`pnode train")+strings.Count(err.Error(), "`pnode join") != 1 || !strings.Contains(err.Error(), c.want+dir) || strings.Contains(err.Error(), c.not) {
-			t.Errorf("%q: %v", c.files, err)
+			t.Errorf("%q: %v", c.want, err)
 		}
 	}
 }
