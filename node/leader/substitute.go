@@ -76,12 +76,17 @@ func (w *salvageWatch) replayers(state consensus.State, members []memberView, ne
 		for _, id := range state.Plan.Workers() {
 			if id.Peer == m.Peer {
 				lost = append(lost, state.Plan.StagesOf(id)...)
-			}
-			if id.Peer == m.Peer || newest <= state.Plan.Start { // before the first step others may have to load, too
+			} else if newest <= state.Plan.Start { // before the first step others may have to load, too
 				fetched = append(fetched, state.Plan.StagesOf(id)...)
 			}
 		}
-		if storedBy(state, fetched, others) {
+		var there []plan.PeerID // also who has no part in the plan
+		for _, o := range members {
+			if o.Peer != m.Peer && !o.Ended && o.Silent <= DeadAfter {
+				there = append(there, o.Peer)
+			}
+		}
+		if storedBy(state, lost, others) && storedBy(state, fetched, there) {
 			all[m.Peer] = slices.DeleteFunc(w.order(state, state.Plan.Replayers(m.Peer), lost), long)
 		}
 	}

@@ -177,11 +177,20 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 				}
 			}
 		}, []plan.PeerID{"b"}},
-		"a state that is lost": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+		"a state that only one outside the plan has": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "e"}
 		}, nil},
 		"another one loads from it": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"a"}
+		}, nil},
+		"another one loads from one outside the plan": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"e"}
+		}, []plan.PeerID{"d", "b", "c"}},
+		"which is gone, too": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"f"}
+		}, nil},
+		"which is silent": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"g"}
 		}, nil},
 		"another one has loaded from it": {"a", 31, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"a"}
@@ -194,7 +203,7 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 	} {
 		p, beats := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}, map[plan.PeerID]*gossip.Heartbeat{}
 		state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Checkpoint: consensus.Checkpoint{Step: 30}}
-		var members []memberView
+		members := []memberView{{Peer: "e", Active: true}, {Peer: "f", Active: true, Ended: true}, {Peer: "g", Active: true, Silent: DeadAfter + time.Second}}
 		for i, peer := range []plan.PeerID{"a", "b", "c", "d"} {
 			p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer, Device: "cpu", Holder: "b", Layers: plan.LayerRange{First: i, End: i + 1}})
 			state.Members = append(state.Members, consensus.Member{Peer: peer, State: consensus.Active})
