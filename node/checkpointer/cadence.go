@@ -43,6 +43,7 @@ type Cadence struct {
 	late      plan.Step       // how many did, of the last one, where they were more; else 0
 	lateBy    plan.PeerID     // a node that it waited for then
 	leftOut   int             // checkpoints since made that a member left out for want of room
+	written   time.Duration   // how long the others wrote the last of these
 	begun     time.Time       // when the last one was asked for, or the generation began
 	committed time.Time       // when the last one was seen to be committed, or the generation began
 	took      []float64       // the newest ones until they were committed, in steps as long as those beside each
@@ -113,8 +114,8 @@ func (c *Checkpointer) Told(g plan.Generation) *holders.Cadence {
 }
 
 // Due reports at the end of a step whether the state after it is to be saved, given the run's state and whether messages are about to be
-// forgotten. A save is under way from then on. leftOut are the steps of checkpoints that members say their disk had no room for: such a one never
-// will be complete, and the next one is tried soon.
+// forgotten. A save is under way from then on. leftOut are the steps of checkpoints that members say their disk had no room for, and that nobody
+// writes any more: such a one never will be complete, and the next one is tried soon.
 func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool, leftOut ...plan.Step) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +125,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool, leftO
 	c.see(now)
 	if c.asked != 0 && slices.Contains(leftOut, c.asked) {
 		c.asked, c.saving, c.beside, c.besides = 0, false, 0, 0
-		c.leftOut++
+		c.leftOut, c.written = c.leftOut+1, now.Sub(c.begun)
 	}
 	took := time.Duration(median(c.took) * float64(median(c.steps)))
 	cadence := holders.Checkpoint{
@@ -143,7 +144,7 @@ func (c *Cadence) Due(step plan.Step, state consensus.State, forgets bool, leftO
 		every = min(every, time.Duration(holders.LeastNanos))
 	}
 	if c.leftOut > 0 {
-		every = max(min(firstRetry<<min(c.leftOut-1, 8), mostRetry), took)
+		every = max(min(firstRetry<<min(c.leftOut-1, 8), mostRetry), took, 2*c.written)
 	}
 	if now.Sub(c.begun) < every || now.Sub(c.committed) < took {
 		return false

@@ -237,6 +237,31 @@ func TestACheckpointThatWasLeftOutIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestADiskThatIsFullLeavesOthersTime: how long they wrote what was left out, twice from its begin on, also before a checkpoint was made.
+func TestADiskThatIsFullLeavesOthersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(5e6)
+		p.state.Checkpoint = consensus.Checkpoint{}
+		due := func(leftOut ...plan.Step) bool {
+			p.step++
+			return p.cadence.Due(p.step, p.state, false, leftOut...)
+		}
+		for time.Sleep(time.Minute); !due(); time.Sleep(p.stepLong) {
+		}
+		begun, asked := time.Now(), p.step
+		const wrote = 90 * time.Second
+		time.Sleep(wrote)
+		for leftOut := asked; !due(leftOut); time.Sleep(p.stepLong) {
+			if time.Since(begun) > 5*wrote {
+				t.Fatal("it is not tried again")
+			}
+		}
+		if after := time.Since(begun); after < 2*wrote || after > 2*wrote+time.Second {
+			t.Errorf("others wrote for %v, and the next one begins %v after the one before", wrote, after)
+		}
+	})
+}
+
 // TestAWrongWordOfAFullDiskEndsWithTheCheckpoint: one that is complete after all counts as the others do.
 func TestAWrongWordOfAFullDiskEndsWithTheCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

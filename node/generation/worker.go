@@ -59,6 +59,9 @@ func (g *Generation) due(step plan.Step) bool {
 			}
 		}
 	}
+	if g.Heartbeats.Copying(g.plan) { // the next save would wait for the one that is written, and steps for it
+		leftOut = nil
+	}
 	return g.cadence.Due(step, state, forgets, leftOut...)
 }
 

@@ -57,7 +57,7 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 
 // describeLeftOut returns the newest checkpoint that a member of the plan does not save for want of room, and else s, which is under way.
 func describeLeftOut(s *api.Saving, state consensus.State, beats *gossip.Tracker) *api.Saving {
-	again := " within a minute"
+	again := " soon"
 	if state.Run.Train.CheckpointEvery > 0 {
 		again = ""
 	}

@@ -105,8 +105,8 @@ func TestACheckpointWithoutRoomIsTold(t *testing.T) {
 		{"one before the newest", "a", 36, 0, 0, ""},
 		{"one after the end", "a", 51, 0, 0, ""},
 		{"of a node that the plan has no part for", "b", 43, 0, 0, ""},
-		{"nothing is under way", "a", 43, 0, 0, text + " within a minute"},
-		{"as long as nobody knows", "a", 43, 0, 43, text + " within a minute"},
+		{"nothing is under way", "a", 43, 0, 0, text + " soon"},
+		{"as long as nobody knows", "a", 43, 0, 43, text + " soon"},
 		{"asked for", "a", 43, 10, 0, text},
 		{"a later one is tried", "a", 43, 0, 45, "step 45: it waits until what is computed on desk is stored and copied"},
 	} {
