@@ -62,26 +62,29 @@ func storedModel(state consensus.State, store *checkpoint.Store, self plan.PeerI
 		return api.Model{}, errNothingSaved
 	}
 	m := api.Model{Step: state.Checkpoint.Step, Generation: state.Checkpoint.Generation}
-	var lacks, whose []string
+	var lacks, alone, whose []string
 	for _, l := range state.Checkpoint.Layers {
 		m.Layers = append(m.Layers, plan.LayerInit{SizeBytes: l.SizeBytes, Chunks: l.Chunks})
 		if !slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool { return !store.HasChunk(h) }) {
 			continue
 		}
 		lacks = append(lacks, fmt.Sprint(l.Layer))
-		for _, p := range l.Holders {
-			if p != self {
-				whose = append(whose, state.NameOf(p))
-			}
+		others := slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool { return p == self })
+		whose = append(whose, namesIn(state, others)...)
+		if len(others) == 0 {
+			alone = append(alone, fmt.Sprint(l.Layer))
 		}
 	}
 	slices.Sort(whose)
-	where := "they were on " + strings.Join(slices.Compact(whose), " and ") + ". Start these nodes, or read the model there"
+	whose = slices.Compact(whose)
+	where := "they were on " + strings.Join(whose, " and ") + ". Start these nodes, or read the model there"
 	switch {
 	case len(lacks) == 0:
 		return m, nil
 	case len(whose) == 0:
 		where = "no other node had them. Bring this folder back from a backup"
+	case len(alone) > 0:
+		where = fmt.Sprintf("no other node had %s. Bring this folder back from a backup, and start %s, which had the rest", strings.Join(alone, ", "), strings.Join(whose, " and "))
 	}
 	return api.Model{}, api.NotReady(fmt.Sprintf("of the checkpoint of step %d this folder lacks %s (%s), and nobody that has them answers: %s",
 		state.Checkpoint.Step, plan.Count(len(lacks), "layer"), strings.Join(lacks, ", "), where))

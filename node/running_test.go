@@ -25,6 +25,10 @@ func TestWhatCanBeReadOfANodeThatComesBack(t *testing.T) {
 			[]consensus.LayerRef{{Layer: 0, Holders: []plan.PeerID{"a"}}, {Layer: 1, Chunks: []plan.Hash{elsewhere}, Holders: []plan.PeerID{"a", "b"}}},
 			"of the checkpoint of step 20 this folder lacks 1 layer (1), and nobody that has them answers: they were on barn. Start these nodes",
 		},
+		"another one had some of them": {
+			[]consensus.LayerRef{{Layer: 0, Chunks: []plan.Hash{elsewhere}, Holders: []plan.PeerID{"a"}}, {Layer: 1, Chunks: []plan.Hash{elsewhere}, Holders: []plan.PeerID{"b"}}, {Layer: 2, Chunks: []plan.Hash{elsewhere}}, {Layer: 3, Chunks: []plan.Hash{elsewhere}, Holders: []plan.PeerID{"a", "b"}}},
+			"lacks 4 layers (0, 1, 2, 3), and nobody that has them answers: no other node had 0, 2. Bring this folder back from a backup, and start barn, which had the rest",
+		},
 		"nobody else had it": {[]consensus.LayerRef{{Layer: 0, Chunks: []plan.Hash{elsewhere}, Holders: []plan.PeerID{"a"}}}, "no other node had them. Bring this folder back"},
 	} {
 		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "a"})
