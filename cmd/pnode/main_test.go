@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pnode/node/api"
 	"pnode/node/config"
@@ -157,6 +158,11 @@ func TestHelp(t *testing.T) {
 		if c.Runnable() && !c.HasSubCommands() && c.Example == "" {
 			t.Errorf("%s: no example", c.CommandPath())
 		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); strings.Contains(value, " ") {
+				t.Errorf("%s: the help calls the value of --%s %q", c.CommandPath(), f.Name, value)
+			}
+		})
 		for _, sub := range c.Commands() {
 			check(sub)
 		}
