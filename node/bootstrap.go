@@ -161,7 +161,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 			}
 		}
 		known, _ := l.monitor.Known() // without a leader the log's state is that of its snapshot
-		end(finishedError{step, l.dir, known.Owner(l.self), namesIn(known, known.Owners)})
+		end(finishedError{step: step, dir: l.dir, owner: known.Owner(l.self), names: namesIn(known, known.Owners)})
 		return nil
 	})
 	l.group.Go(func() error {

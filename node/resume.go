@@ -55,8 +55,7 @@ func resume(ctx context.Context, cfg config.Config, kept membership, contacts []
 	o := opening{cfg: cfg, membership: kept, returning: true, extends: max(cfg.Extends(), kept.Extends)}
 	if kept.Finished > 0 && !kept.Unsettled && o.extends <= kept.Finished {
 		if o.extends = announceCompletion(ctx, cfg, kept, out); o.extends == 0 {
-			own, others := kept.owner()
-			return finishedError{kept.Finished, cfg.Dir, own, others}
+			return kept.finishedIn(ctx, cfg.Dir, out.Log)
 		}
 	}
 	if err := o.settleAddresses(os.Environ(), out); err != nil {
@@ -139,7 +138,7 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		case state.Finished && (n.custody.awaits(state.Checkpoint.Step) || n.custody.keeps(state)):
 			return nil // the model goes where it belongs before this node ends, and the others wait for the word that it is here
 		case state.Finished:
-			return finishedError{state.Checkpoint.Step, n.dir, state.Owner(n.self), namesIn(state, state.Owners)}
+			return finishedError{step: state.Checkpoint.Step, dir: n.dir, owner: state.Owner(n.self), names: namesIn(state, state.Owners)}
 		case !state.StopWanted:
 			return n.announceInvite(ctx)
 		case consensus.Authorize(state, consensus.Author{Peer: n.self}, resume) == nil:

@@ -6,10 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/hardware"
 	"pnode/node/ingest"
@@ -53,7 +56,10 @@ type finishedError struct {
 	step  plan.Step
 	dir   string
 	owner bool
-	names []string // of the owners' machines
+	names []string  // of the owners' machines
+	lacks []string  // layers that the folder should have of it
+	whole string    // where they are, with what helps
+	older plan.Step // the newest checkpoint before that the folder has whole; 0: none
 }
 
 func (e finishedError) Error() string {
@@ -62,7 +68,54 @@ func (e finishedError) Error() string {
 		move = fmt.Sprintf("move its end on %s with `pnode train --resume --steps N`, and come back with `%s`",
 			cmp.Or(strings.Join(e.names, " or "), "the machine that began it"), config.WayBack(e.dir, false))
 	}
-	return fmt.Sprintf("%v at step %d: start another with `pnode train`, or %s", ErrFinished, e.step, move)
+	if len(e.lacks) == 0 {
+		return fmt.Sprintf("%v at step %d: start another with `pnode train`, or %s", ErrFinished, e.step, move)
+	}
+	if e.older > 0 && e.owner {
+		move += fmt.Sprintf(": without these layers it goes on from step %d, the newest that is whole here", e.older)
+	}
+	return fmt.Sprintf("%v at step %d, and this folder has lost %s of it (%s), in files that `pnode checkpoints verify --dir %s` names: %s. Or %s",
+		ErrFinished, e.step, plan.Count(len(e.lacks), "layer"), strings.Join(e.lacks, ", "), e.dir, e.whole, move)
+}
+
+// lookTime bounds how long the files of a finished model are read before a node says that the run is finished.
+const lookTime = 10 * time.Second
+
+// finishedIn returns the error of a node that comes back to a finished run: what its folder lacks of the layers that it held, too, as far as
+// that is found in time.
+func (m membership) finishedIn(ctx context.Context, dir string, log *slog.Logger) (e finishedError) {
+	e = finishedError{step: m.Finished, dir: dir}
+	e.owner, e.names = m.owner()
+	store, err := OpenStore(dir, log)
+	if err != nil {
+		return e
+	}
+	defer store.Close()
+	own, err := admission.DecodeCapability(m.Capability)
+	all, _ := store.Manifests() // without those that are damaged
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	for _, kept := range all {
+		if kept.Step < m.Finished && e.older == 0 && checkpointer.HasWhole(store, kept.Step) {
+			e.older = kept.Step
+		}
+		for _, l := range kept.Layers {
+			here := len(l.Holders) == 0 || slices.Contains(l.Holders, own.Peer)
+			if kept.Step == m.Finished && err == nil && here && slices.ContainsFunc(l.Chunks, func(h plan.Hash) bool {
+				if ctx.Err() != nil {
+					return !store.HasChunk(h)
+				}
+				_, err := store.Chunk(h)
+				return err != nil
+			}) {
+				e.lacks = append(e.lacks, fmt.Sprint(l.Layer))
+			}
+		}
+	}
+	if e.whole = m.wholeElsewhere(dir); len(m.Admitted) == 1 {
+		e.whole = "no other node had them, so bring the folder back from a backup"
+	}
+	return e
 }
 
 func (finishedError) Unwrap() error { return ErrFinished }
