@@ -64,7 +64,7 @@ func (c catalog) putManifest(m Manifest, encoded []byte) error {
 	defer done()
 	tmp := filepath.Join(c.dir, "tmp", filepath.Base(c.manifestPath(m.Step)))
 	if err = c.disk.WriteNew(tmp, content); err == nil {
-		err = c.disk.Replace(tmp, c.manifestPath(m.Step))
+		err = c.disk.Rename(tmp, c.manifestPath(m.Step))
 	}
 	if err != nil {
 		return c.space.explain(err, int64(len(content)))
@@ -72,9 +72,15 @@ func (c catalog) putManifest(m Manifest, encoded []byte) error {
 	return c.note(m.Step)
 }
 
-// note has the index say that the manifests of some steps must be there.
+// note makes the files of some manifests durable, whoever wrote them, and has the index say that they must be there.
 func (c catalog) note(steps ...plan.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
 	known, err := c.noted()
+	if err == nil {
+		err = c.space.explain(c.disk.SyncFolder(filepath.Join(c.dir, "manifests")), 0)
+	}
 	if err != nil {
 		return err
 	}

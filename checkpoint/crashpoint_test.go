@@ -168,6 +168,45 @@ func TestACrashBeforeAnyChange(t *testing.T) {
 	}
 }
 
+// TestAManifestIsDurableOnceItCounts: the write of one ended between its new name and the flush of that name. The index does not
+// say that it must be there before the flush was made up for, whether it is committed again or found by the next process.
+func TestAManifestIsDurableOnceItCounts(t *testing.T) {
+	for name, again := range map[string]func(*testing.T, *Store, Options, Manifest) error{
+		"committed again": func(_ *testing.T, s *Store, _ Options, m Manifest) error { return s.Commit(m) },
+		"found": func(t *testing.T, s *Store, o Options, _ Manifest) error {
+			if err := s.Close(); err != nil {
+				return err
+			}
+			openStore(t, s.dir, o)
+			return nil
+		},
+	} {
+		ended, ends := errors.New("ended"), false
+		c := &crasher{t: t, dir: t.TempDir(), every: 1, rest: -1, synced: map[string]int64{}}
+		o := Options{Disk: disk.Disk{Before: func(change disk.Change, path string) error {
+			if ends && change == disk.SyncFolder && filepath.Base(path) == "manifests" {
+				return ended
+			}
+			return c.before(change, path)
+		}}}
+		s := openStore(t, c.dir, o)
+		m := oneChunk(1, put(t, s, []byte("state")), len("state"))
+		ends = true
+		if err := s.Commit(m); !errors.Is(err, ended) {
+			t.Fatal(err)
+		}
+		ends = false
+		if err := again(t, s, o, m); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, r := range c.names {
+			if filepath.Base(filepath.Dir(r.path)) == "manifests" {
+				t.Errorf("%s: a power cut takes the manifest that must be there", name)
+			}
+		}
+	}
+}
+
 func checkCrash(t *testing.T, seed uint64, c crash) {
 	t.Helper()
 	before := contents(t, c.dir)
