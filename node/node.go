@@ -354,3 +354,8 @@ func (n *Node) heardAgo(p plan.PeerID) time.Duration {
 
 // Checkpoints lists the checkpoints that this node keeps.
 func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }
+
+// Profiles lists what plans know of the members' devices and lines.
+func (n *Node) Profiles() (api.Profiles, error) {
+	return monitor.Profiles(n.raft.State(), n.heartbeats)
+}

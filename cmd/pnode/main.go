@@ -69,7 +69,7 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), explainValue(err)} })
 	root.AddCommand(
-		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.watchCommand(), e.inviteCommand(), e.revokeCommand(), e.leaveCommand(), e.recoverCommand(),
+		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.profileCommand(), e.watchCommand(), e.inviteCommand(), e.revokeCommand(), e.leaveCommand(), e.recoverCommand(),
 		e.fetchCommand(), e.checkpointsCommand(), e.auditCommand(), e.chaosCommand(), e.planCommand(), e.simulateCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
 		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(), trustTopic(),

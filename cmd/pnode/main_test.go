@@ -217,6 +217,10 @@ func (n *stillNode) Leave(context.Context) error {
 	return nil
 }
 
+func (*stillNode) Profiles() (api.Profiles, error) {
+	return api.Profiles{Devices: []api.DeviceProfile{{Node: "desk", CountedPermille: 1000}}}, nil
+}
+
 func (*stillNode) Checkpoints() (api.CheckpointList, error) {
 	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []plan.PeerID{"p"}, Copies: 1}}}, nil
 }

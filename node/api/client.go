@@ -97,6 +97,12 @@ func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
 	return list, err
 }
 
+// Profiles asks what plans know of devices and lines.
+func (c *Client) Profiles(ctx context.Context) (p Profiles, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/profiles", nil, &p)
+	return p, err
+}
+
 // Leave asks the node to drain and go.
 func (c *Client) Leave(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/leave", nil, nil)

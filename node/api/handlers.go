@@ -28,6 +28,10 @@ func (s *Server) handler() http.Handler {
 		list, err := s.options.Node.Checkpoints()
 		s.answer(w, list, err)
 	})
+	mux.HandleFunc("GET /v1/profiles", func(w http.ResponseWriter, _ *http.Request) {
+		profiles, err := s.options.Node.Profiles()
+		s.answer(w, profiles, err)
+	})
 	mux.HandleFunc("GET /v1/invites", func(w http.ResponseWriter, _ *http.Request) {
 		list, err := s.options.Node.Invites()
 		s.answer(w, list, err)

@@ -34,6 +34,8 @@ type Node interface {
 	Revoke(ctx context.Context, r RevokeRequest) (string, error)
 	// Checkpoints lists what this node keeps.
 	Checkpoints() (CheckpointList, error)
+	// Profiles lists what plans know of the members' devices and lines.
+	Profiles() (Profiles, error)
 	// Model names the newest checkpoint, which stays for a while; the error wraps ErrNotReady before the first.
 	Model() (Model, error)
 	// Chunk returns a chunk of the run while the checkpoint of a step is read.

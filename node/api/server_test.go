@@ -56,6 +56,10 @@ func (n *fakeNode) Checkpoints() (CheckpointList, error) {
 	return n.checkpoints, n.note("checkpoints")
 }
 
+func (n *fakeNode) Profiles() (Profiles, error) {
+	return Profiles{Devices: []DeviceProfile{{Node: "ada", CountedPermille: 500}}, Links: []LinkProfile{{FromNode: "ada", Used: true}}}, n.note("profiles")
+}
+
 func (n *fakeNode) Schedule(w io.Writer) error {
 	if err := n.note("schedule"); err != nil {
 		return err
@@ -166,6 +170,9 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if list, err := c.Checkpoints(t.Context()); err != nil || !reflect.DeepEqual(list, node.checkpoints) {
 		t.Errorf("checkpoints: %v\n got %+v\nwant %+v", err, list, node.checkpoints)
 	}
+	if p, err := c.Profiles(t.Context()); err != nil || len(p.Devices) != 1 || p.Devices[0].CountedPermille != 500 || len(p.Links) != 1 || !p.Links[0].Used {
+		t.Errorf("profiles: %v, %+v", err, p)
+	}
 	got, err := c.Status(t.Context())
 	if err != nil || !reflect.DeepEqual(got, node.status) {
 		t.Errorf("status: %v\n got %+v\nwant %+v", err, got, node.status)
@@ -183,7 +190,7 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if err := errors.Join(c.Leave(t.Context()), c.Stop(t.Context())); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"checkpoints", "invite 1h0m0s 3 true", "invites", "revoke ada true why", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
+	if want := []string{"checkpoints", "profiles", "invite 1h0m0s 3 true", "invites", "revoke ada true why", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
 		t.Errorf("told %v, want %v", node.told, want)
 	}
 	if c.PID() != os.Getpid() || c.Dir() != dir {

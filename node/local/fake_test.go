@@ -68,6 +68,8 @@ func (*fake) Status() api.Status { return api.Status{State: "training"} }
 
 func (*fake) Invites() ([]api.Invite, error) { return nil, nil }
 
+func (*fake) Profiles() (api.Profiles, error) { return api.Profiles{}, nil }
+
 func (*fake) Revoke(context.Context, api.RevokeRequest) (string, error) { return "", api.ErrNotReady }
 
 func (f *fake) Invite(_ context.Context, r api.InviteRequest) (string, error) {

@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"slices"
+
 	"pnode/node/api"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -87,25 +89,34 @@ func (v planView) workers() (seats []api.SeatStatus) {
 	return seats
 }
 
-// linkStatus returns both directions between nodes whose stages follow each other, each once.
-func (v planView) linkStatus() (links []api.LinkStatus) {
-	listed := map[[2]plan.PeerID]bool{}
-	add := func(from, to plan.PeerID) {
-		if from == to || listed[[2]plan.PeerID{from, to}] {
-			return
-		}
-		listed[[2]plan.PeerID{from, to}] = true
-		l := v.figures.linkBetween(from, to)
-		links = append(links, api.LinkStatus{
-			From: from, To: to, BytesPerS: l.BytesPerS, RTTMS: milliseconds(l.RTTNanos), JitterMS: milliseconds(l.JitterNanos), Live: l.live,
-			Transport: l.Transport,
-		})
-	}
-	for _, pipe := range v.plan.Replicas {
-		for s := 1; s < len(pipe.Stages); s++ {
-			add(pipe.Stages[s-1].Peer, pipe.Stages[s].Peer)
-			add(pipe.Stages[s].Peer, pipe.Stages[s-1].Peer)
-		}
+// links returns what is known of both directions between nodes whose stages follow each other.
+func (v planView) links() (links []api.LinkStatus) {
+	for _, ends := range neighbours(v.plan) {
+		links = append(links, v.figures.linkStatus(ends))
 	}
 	return links
+}
+
+// linkStatus returns what is known of a direction.
+func (f figures) linkStatus(ends [2]plan.PeerID) api.LinkStatus {
+	l := f.linkBetween(ends[0], ends[1])
+	return api.LinkStatus{
+		From: ends[0], To: ends[1], BytesPerS: l.BytesPerS, RTTMS: milliseconds(l.RTTNanos), JitterMS: milliseconds(l.JitterNanos), Live: l.live,
+		Transport: l.Transport,
+	}
+}
+
+// neighbours returns both directions between nodes whose stages follow each other, each once.
+func neighbours(p plan.Plan) (all [][2]plan.PeerID) {
+	for _, pipe := range p.Replicas {
+		for s := 1; s < len(pipe.Stages); s++ {
+			from, to := pipe.Stages[s-1].Peer, pipe.Stages[s].Peer
+			for _, ends := range [][2]plan.PeerID{{from, to}, {to, from}} {
+				if from != to && !slices.Contains(all, ends) {
+					all = append(all, ends)
+				}
+			}
+		}
+	}
+	return all
 }

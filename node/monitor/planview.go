@@ -116,13 +116,7 @@ func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
 func (v *planView) simulate(state consensus.State) (err error) {
 	v.figures = newFigures(state, v.seen)
 	in := v.input
-	counted := state.Counted()
-	for _, m := range state.Members {
-		if i := slices.IndexFunc(counted, func(c claims.Counted) bool { return c.Peer == m.Peer }); i >= 0 {
-			m.Profile = counted[i].Profile
-		}
-		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
-	}
+	in.Members = membersOf(state)
 	timing, err := planner.Timing(in, v.plan, v.seen)
 	if err == nil {
 		v.line, err = schedule.Simulate(v.list, timing)
@@ -137,6 +131,18 @@ func (v *planView) simulate(state consensus.State) (err error) {
 		}
 	}
 	return nil
+}
+
+// membersOf returns all members with what plans count on of their claims, and those that are gone with their claims.
+func membersOf(state consensus.State) (all []planner.Member) {
+	counted := state.Counted()
+	for _, m := range state.Members {
+		if i := slices.IndexFunc(counted, func(c claims.Counted) bool { return c.Peer == m.Peer }); i >= 0 {
+			m.Profile = counted[i].Profile
+		}
+		all = append(all, planner.Member{Peer: m.Peer, Profile: m.Profile})
+	}
+	return all
 }
 
 // Schedule draws the view for the page, as SVG.

@@ -184,7 +184,7 @@ func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
 	s.About.Schedule, s.About.Course = v.plan.Schedule, v.plan.ScheduleChoice().String()
 	s.About.PredictedMS = milliseconds(int64(v.line.Makespan))
 	s.About.StepMS = milliseconds(v.seen.StepNanos)
-	s.Seats, s.Links = v.workers(), v.linkStatus()
+	s.Seats, s.Links = v.workers(), v.links()
 	for i := range s.Links {
 		m.tellTransport(&s.Links[i], state.Plan.Generation)
 	}

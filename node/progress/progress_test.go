@@ -253,6 +253,32 @@ func TestFailedWritesComeOut(t *testing.T) {
 	}
 }
 
+// TestProfileTables: what nobody measured is a dash, what is counted in part is told, and names have no control characters.
+func TestProfileTables(t *testing.T) {
+	all := api.Profiles{
+		Devices: []api.DeviceProfile{
+			{Node: "desk", CountedPermille: 1000, PlannedMS: 210, MeasuredMS: 315, Layers: []plan.LayerRange{{End: 3}, {First: 6, End: 9}}, DeviceProfile: plan.DeviceProfile{
+				Name: "cuda:0", Model: "RTX 4070", MatMulFLOPS: 22e12, MatMulBF16FLOPS: 88e12, MatMulF16FLOPS: 87e12, AttentionFLOPS: 9e12, MemoryBytesPerS: 440e9, MemoryFreeBytes: 11 << 30,
+			}},
+			{Node: "lab\x1b[2J", CountedPermille: 505, DeviceProfile: plan.DeviceProfile{Name: "cpu", MatMulFLOPS: 17e9, AttentionFLOPS: 15e9, MemoryBytesPerS: 36e9, MemoryFreeBytes: 8 << 30}},
+		},
+		Links: []api.LinkProfile{
+			{FromNode: "desk", ToNode: "lab", Used: true, LinkStatus: api.LinkStatus{BytesPerS: 11_750_000, RTTMS: 41, JitterMS: 1.25, Live: true, Transport: plan.TCP}},
+			{FromNode: "lab", ToNode: "desk", LinkStatus: api.LinkStatus{BytesPerS: 11_750_000, RTTMS: 41}},
+			{FromNode: "lab", ToNode: "barn"},
+		},
+	}
+	var b bytes.Buffer
+	if err := Profiles(&b, all); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("\n")
+	if err := Profiles(&b, api.Profiles{Devices: all.Devices[:1]}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "profiles.txt", b.Bytes())
+}
+
 func TestStatusTable(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	loss, heldOut := 3.2145, 3.4

@@ -1,0 +1,35 @@
+package api
+
+import "pnode/planner/plan"
+
+// Profiles say what plans know of machines: what each node measured of itself and of its lines, what plans count on of that, and what
+// the steps of the current plan showed.
+type Profiles struct {
+	Devices []DeviceProfile `json:"devices"`
+	Links   []LinkProfile   `json:"links"`
+}
+
+// DeviceProfile is one device of a member that is not gone.
+type DeviceProfile struct {
+	Peer plan.PeerID `json:"peer"`
+	// Node is what people call the member.
+	Node string `json:"node"`
+	plan.DeviceProfile
+	// CountedPermille is which part of the claimed rates plans count on, in thousandths.
+	CountedPermille int64 `json:"counted_permille"`
+	// Layers are those that it computes in the current plan.
+	Layers []plan.LayerRange `json:"layers,omitempty"`
+	// PlannedMS is how long the member's busiest device computes in a step by its profile, MeasuredMS how long it does; 0 where no
+	// step says so.
+	PlannedMS  float64 `json:"planned_ms,omitempty"`
+	MeasuredMS float64 `json:"measured_ms,omitempty"`
+}
+
+// LinkProfile is one direction of a line between two members.
+type LinkProfile struct {
+	LinkStatus
+	FromNode string `json:"from_node"`
+	ToNode   string `json:"to_node"`
+	// Used reports whether stages of the current plan that follow each other are at its ends.
+	Used bool `json:"used"`
+}

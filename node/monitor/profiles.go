@@ -1,0 +1,69 @@
+package monitor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"pnode/node/api"
+	"pnode/node/gossip"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// Profiles returns what plans know of the devices and lines of members that are not gone, beside what the newest step of the current
+// plan took. The error wraps api.ErrNotReady before the run is known.
+func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, err error) {
+	if state.Run == nil {
+		return out, api.NotReady("the run is not known here yet")
+	}
+	out = api.Profiles{Devices: []api.DeviceProfile{}, Links: []api.LinkProfile{}}
+	running, _ := beats.Running(state.Plan)
+	var seen planner.Measured
+	var took planner.Expected
+	if running.Generation != 0 {
+		seen, _ = beats.Seen(running)
+		in := planner.InputOf(*state.Run)
+		in.Members = membersOf(state)
+		if took, err = planner.Expect(in, running, seen); err != nil { // of a device that was just lost, until the next plan
+			took = planner.Expected{}
+		}
+	}
+	here := map[plan.PeerID]bool{}
+	counted := state.Counted()
+	for _, m := range state.Members {
+		if m.State == consensus.Gone {
+			continue
+		}
+		here[m.Peer] = true
+		share := int64(1000)
+		for _, c := range counted {
+			if c.Peer == m.Peer && c.ClaimedFLOPS > 0 {
+				share = int64(float64(c.FLOPS) / float64(c.ClaimedFLOPS) * 1000)
+			}
+		}
+		for _, d := range m.Profile.Devices {
+			device := api.DeviceProfile{Peer: m.Peer, Node: state.NameOf(m.Peer), DeviceProfile: d, CountedPermille: share}
+			for _, at := range running.StagesOf(plan.WorkerID{Peer: m.Peer, Device: d.Name}) {
+				device.Layers = append(device.Layers, running.At(at).Layers)
+			}
+			if len(device.Layers) > 0 {
+				device.PlannedMS, device.MeasuredMS = milliseconds(took.PlannedNanos[m.Peer]), milliseconds(took.ReportedNanos[m.Peer])
+			}
+			out.Devices = append(out.Devices, device)
+		}
+	}
+	slices.SortStableFunc(out.Devices, func(a, b api.DeviceProfile) int { return strings.Compare(a.Node, b.Node) })
+	known, used := newFigures(state, seen), neighbours(running)
+	ends := slices.AppendSeq(slices.Clone(used), maps.Keys(known.links))
+	slices.SortFunc(ends, func(a, b [2]plan.PeerID) int { return slices.Compare(a[:], b[:]) })
+	for _, e := range slices.Compact(ends) {
+		if here[e[0]] && here[e[1]] {
+			out.Links = append(out.Links, api.LinkProfile{
+				LinkStatus: known.linkStatus(e), FromNode: state.NameOf(e[0]), ToNode: state.NameOf(e[1]), Used: slices.Contains(used, e),
+			})
+		}
+	}
+	return out, nil
+}
