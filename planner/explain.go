@@ -43,7 +43,7 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 		out = append(out, plan.Reason{Kind: plan.ReasonMoved, Text: fmt.Sprintf("%s of parameters change their node", plan.Size(k.movedBytes))})
 	}
 	out = append(append(out, e.fewGroups()...), e.leftOut(others)...)
-	out = append(append(out, e.claims()...), e.relayed()...)
+	out = append(append(append(out, e.claims()...), e.ratios()...), e.relayed()...)
 	if n, worst := s.unmeasured(k.layout.Rows); n > 0 {
 		like := ""
 		if worst != DefaultLink {
@@ -267,6 +267,20 @@ func (e explainer) claims() (out []plan.Reason) {
 	for _, m := range e.in.Members {
 		if m.Claim != "" && len(out) < maxLeftOutLines {
 			out = append(out, plan.Reason{Kind: plan.ReasonClaim, Text: m.label() + " " + m.Claim})
+		}
+	}
+	return out
+}
+
+// ratios names the devices that count with other speeds than their profiles say.
+func (e explainer) ratios() (out []plan.Reason) {
+	for d, at := range e.devices {
+		switch r := e.ratio(at.peer, at.name); {
+		case r == measure.WholeRatio || len(out) == maxLeftOutLines:
+		case r > measure.WholeRatio:
+			out = append(out, plan.Reason{Kind: plan.ReasonRatio, Text: fmt.Sprintf("%s counts as %d.%d times slower than its profile: so it computed", e.name(d), r/1000, r%1000/100)})
+		default:
+			out = append(out, plan.Reason{Kind: plan.ReasonRatio, Text: fmt.Sprintf("%s counts as %d.%d times faster than its profile: so it computed", e.name(d), 1000/r, 1000%r*10/r)})
 		}
 	}
 	return out

@@ -56,7 +56,15 @@ type (
 	MeasuredStage = measure.Stage
 	// MeasuredLink is one direction of a link while it carried a run's messages.
 	MeasuredLink = measure.Link
+	// Ratio says how long a device computes, in thousandths of what its profile says.
+	Ratio = measure.Ratio
+	// Ratios follows how long devices compute against what their profiles say, and Work is a device's part in a step.
+	Ratios = measure.Ratios
+	Work   = measure.Work
 )
+
+// WholeRatio says that a device computes as its profile does.
+const WholeRatio = measure.WholeRatio
 
 // DefaultLink is assumed, at best, where nobody measured.
 var DefaultLink = measure.DefaultLink
@@ -77,6 +85,8 @@ type Input struct {
 	Generation plan.Generation
 	// Links is what steps that were run showed of links, newer than the members' profiles.
 	Links []MeasuredLink
+	// Ratios are the speeds of devices that steps showed to be others than their profiles say.
+	Ratios []Ratio
 	// Previous is the plan in force, nil for none: of nearly equal plans the one that
 	// moves the least state from it is taken.
 	Previous *plan.Plan

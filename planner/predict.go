@@ -44,6 +44,21 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 	return k.result, nil
 }
 
+// reshared predicts a plan with the shares of the micro-batches that suit its replicas.
+func (s *search) reshared(p plan.Plan) (sim.Result, error) {
+	k, err := s.adopt(p)
+	if err != nil {
+		return sim.Result{}, err
+	}
+	by := sharingOf(s.in.Run.Train, k.order)
+	by.uneven = true
+	other, err := p.WithShares(by.shares(k))
+	if err != nil {
+		return sim.Result{}, err
+	}
+	return s.predict(other)
+}
+
 // Timing returns what the passes, messages and updates of a plan take, by the input's costs and
 // profiles, and as measured where stages and links were: what a simulation of its programs runs
 // with. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
@@ -168,6 +183,7 @@ func Expect(in Input, p plan.Plan, measured Measured) (out Expected, err error) 
 	if err != nil {
 		return out, err
 	}
+	computing := computingOf(p, planned, list.Segments)
 	seen, err := Timing(in, p, measured)
 	if err != nil {
 		return out, err
@@ -182,33 +198,66 @@ func Expect(in Input, p plan.Plan, measured Measured) (out Expected, err error) 
 	}
 	out.StepNanos = int64(result.Step)
 	out.ExplainedNanos = max(0, int64(result.Step-passes+slower))
-	out.PlannedNanos, out.ReportedNanos = busiest(p, func(at plan.StageID) int64 {
+	out.PlannedNanos, out.ReportedNanos = busiest(p, computing), busiest(p, Computed(p, measured.Stages))
+	return out, nil
+}
+
+// Computing returns for how long each device of a plan is to compute forwards and backwards in a step, in nanoseconds, by the input's
+// profiles. Errors wrap plan.ErrBadInput or plan.ErrBadPlan.
+func Computing(in Input, p plan.Plan) (map[plan.WorkerID]int64, error) {
+	planned, err := Timing(in, p, Measured{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.Programs()
+	if err != nil {
+		return nil, err
+	}
+	return computingOf(p, planned, list.Segments), nil
+}
+
+func computingOf(p plan.Plan, planned schedule.Timing, segments int) map[plan.WorkerID]int64 {
+	return byDevice(p, func(at plan.StageID) int64 {
 		t := planned.Replicas[at.Replica].Stages[at.Stage]
-		return int64(t.Micro()+t.Recompute) * int64(p.Replicas[at.Replica].Micros) * int64(max(list.Segments, 1))
-	}), busiest(p, func(at plan.StageID) int64 {
-		i := slices.IndexFunc(measured.Stages, func(m MeasuredStage) bool {
+		return int64(t.Micro()+t.Recompute) * int64(p.Replicas[at.Replica].Micros) * int64(max(segments, 1))
+	})
+}
+
+// Computed is Computing as it was measured of stages.
+func Computed(p plan.Plan, stages []MeasuredStage) map[plan.WorkerID]int64 {
+	return byDevice(p, func(at plan.StageID) int64 {
+		i := slices.IndexFunc(stages, func(m MeasuredStage) bool {
 			return plan.Replica(m.Replica) == at.Replica && plan.Stage(m.Stage) == at.Stage
 		})
 		if i < 0 {
 			return 0
 		}
-		m := measured.Stages[i]
+		m := stages[i]
 		return min(max(m.ForwardNanos, 0), int64(cost.Longest)) + min(max(m.BackwardNanos, 0), int64(cost.Longest))
 	})
-	return out, nil
 }
 
-// busiest returns by peer the longest sum of its devices' stages. It leaves peers out of which a stage has none.
-func busiest(p plan.Plan, nanos func(plan.StageID) int64) map[plan.PeerID]int64 {
+// byDevice adds up the stages of each device: 0 for one with a stage that has none.
+func byDevice(p plan.Plan, nanos func(plan.StageID) int64) map[plan.WorkerID]int64 {
+	out := map[plan.WorkerID]int64{}
+	for _, w := range p.Workers() {
+		stages := p.StagesOf(w)
+		for _, at := range stages {
+			out[w] += nanos(at)
+		}
+		if slices.ContainsFunc(stages, func(at plan.StageID) bool { return nanos(at) == 0 }) {
+			out[w] = 0
+		}
+	}
+	return out
+}
+
+// busiest returns by peer the longest time of its devices. It leaves peers out of which a device has none.
+func busiest(p plan.Plan, computing map[plan.WorkerID]int64) map[plan.PeerID]int64 {
 	out, unknown := map[plan.PeerID]int64{}, map[plan.PeerID]bool{}
 	for _, w := range p.Workers() {
-		sum := int64(0)
-		for _, at := range p.StagesOf(w) {
-			n := nanos(at)
-			sum += n
-			unknown[w.Peer] = unknown[w.Peer] || n == 0
-		}
-		out[w.Peer] = max(out[w.Peer], sum)
+		out[w.Peer] = max(out[w.Peer], computing[w])
+		unknown[w.Peer] = unknown[w.Peer] || computing[w] == 0
 	}
 	for peer := range unknown {
 		if unknown[peer] {

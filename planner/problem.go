@@ -82,7 +82,7 @@ func newProblem(in Input) (*problem, error) {
 		for _, d := range devices {
 			if d.Usable() && !m.Draining {
 				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
-				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, d})
+				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, asSeen(d, p.ratio(m.Peer, d.Name))})
 			}
 		}
 		switch {
@@ -100,6 +100,30 @@ func newProblem(in Input) (*problem, error) {
 		return p, nil
 	}
 	return p.after(*in.Previous)
+}
+
+// ratio returns how long a device computes, in thousandths of what its profile says.
+func (p *problem) ratio(peer plan.PeerID, device string) int64 {
+	for _, r := range p.in.Ratios {
+		if r.Worker == (plan.WorkerID{Peer: peer, Device: device}) {
+			return max(measure.LeastRatio, min(r.Permille, measure.MostRatio))
+		}
+	}
+	return measure.WholeRatio
+}
+
+// asSeen returns a profile with the rates of a device that computes for so many thousandths of the time that it says. Copies and
+// links stay.
+func asSeen(d plan.DeviceProfile, permille int64) plan.DeviceProfile {
+	if permille == measure.WholeRatio {
+		return d
+	}
+	for _, rate := range []*int64{&d.MatMulFLOPS, &d.AttentionFLOPS, &d.MatMulBF16FLOPS, &d.MatMulF16FLOPS, &d.MemoryBytesPerS} {
+		if *rate > 0 {
+			*rate = max(1, *rate/permille*measure.WholeRatio+*rate%permille*measure.WholeRatio/permille)
+		}
+	}
+	return d
 }
 
 // keepCodec leaves no codec but the one that plans before have chosen; empty changes nothing. Errors wrap plan.ErrBadInput.

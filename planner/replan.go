@@ -30,7 +30,8 @@ type (
 // ShouldReplan decides whether the current plan should be replaced, given the members of
 // now: at once when there is none, when a member of it is gone or leaving, or when it has other replicas or stages than
 // were asked for, which devices were missing for; otherwise when the best plan's predicted step is at least ReplanPercent
-// faster, if that [Decision.Pays]. Errors are Make's: then there is nothing to change to.
+// faster, if that [Decision.Pays]. Where devices compute slower or faster than their profiles say, a commit can give the replicas of the
+// current plan other shares: that counts as the current plan. Errors are Make's: then there is nothing to change to.
 func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, error) {
 	if current.Generation == 0 {
 		return Decision{Replan: true, Reason: "there is no plan yet"}, nil
@@ -57,6 +58,9 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	}
 	if err != nil {
 		return Decision{}, err
+	}
+	if shared, err := s.reshared(current); err == nil && len(in.Ratios) > 0 {
+		now.Step = min(now.Step, shared.Step)
 	}
 	then := best.step()
 	gain := max(0, int64(now.Step-then)) * 1000 / int64(max(now.Step, 1))

@@ -35,6 +35,8 @@ const (
 	ReasonNextBest ReasonKind = "next"
 	// ReasonClaim names a node that is counted on with less than it claims.
 	ReasonClaim ReasonKind = "claim"
+	// ReasonRatio names a device that computes slower or faster than its profile says.
+	ReasonRatio ReasonKind = "ratio"
 	// ReasonLeftOut names a node without a stage.
 	ReasonLeftOut ReasonKind = "left-out"
 	// ReasonAssumed names something that nobody measured.
