@@ -30,6 +30,7 @@ type simulateFlags struct {
 	constants                 string
 	price                     float64
 	asJSON                    bool
+	svg                       string
 }
 
 func (e environment) simulateCommand() *cobra.Command {
@@ -50,6 +51,7 @@ more machines. Takes the flags and the run file of train.`,
 		Example: `  pnode simulate --cluster docs/examples/cluster.yaml --preset small-10m
   pnode simulate --cluster docs/examples/fleet-spot.yaml --preset gpt2-124m --nodes 16 --every 10m --seed 7
   pnode simulate --cluster docs/examples/fleet-spot.yaml --preset gpt2-124m --trace trace.csv --notice 2m --price 0.9
+  pnode simulate --cluster docs/examples/fleet-spot.yaml --preset gpt2-124m --nodes 16 --every 10m --svg run.svg
   pnode simulate --cluster docs/examples/cluster.yaml --preset small-10m --policy pnode --json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -79,6 +81,7 @@ func (o *simulateFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.policies, "policy", []string{"all"}, "`NAMES` of what is played: pnode, templates, checkpoint-restart, redundant, or all")
 	f.StringVar(&o.constants, "constants", "measured", "`WHOSE` times of recovery count: measured are pnode's own, oobleck those of that paper's simulator")
 	f.Float64Var(&o.price, "price", 0, "price of a machine for an hour, in any currency")
+	f.StringVar(&o.svg, "svg", "", "draw steps and machines over time to `FILE`")
 	f.Lookup("trace").Usage = "`FILE` with what happens to machines (CSV)"
 	f.Lookup("seed").Usage = "seed of the losses, where there is no --trace"
 	f.Lookup("json").Usage = "print one JSON object for each policy"
@@ -125,6 +128,11 @@ func (e environment) simulate(ctx context.Context, cfg config.Config, o simulate
 		report.Results = append(report.Results, r)
 	}
 	report.Searches = sim.Searches()
+	if o.svg != "" {
+		if err := writePicture(o.svg, report); err != nil {
+			return err
+		}
+	}
 	if o.asJSON {
 		return report.JSON(e.stdout)
 	}

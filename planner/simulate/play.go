@@ -347,7 +347,7 @@ func (r *run) inMemory() layerSet {
 
 // sample notes how many machines there are and what a step takes.
 func (r *run) sample() {
-	s := Sample{AtNanos: r.now, Machines: len(r.machines)}
+	s := Sample{AtNanos: r.now, Machines: len(r.machines), Done: r.progress.done}
 	if r.plan != nil && r.phase != waiting {
 		s.StepNanos = r.plan.stepNanos
 	}
@@ -366,6 +366,7 @@ func (r *run) finish() {
 		r.result.Lost.Extended += extended
 		r.result.Lost.Redundant += spent - extended - r.result.UnderWayNanos
 	}
+	r.sample()
 	r.enter(between)
 	for _, slot := range slices.Sorted(maps.Keys(r.added)) {
 		r.result.MachineNanos += r.now - r.added[slot]

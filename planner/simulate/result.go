@@ -29,6 +29,8 @@ type Sample struct {
 	Machines int   `json:"machines"`
 	// StepNanos is the time of a step, 0 where there was none.
 	StepNanos int64 `json:"step_ns"`
+	// Done counts the steps that were done by then and count so far.
+	Done int64 `json:"done"`
 }
 
 // Result is how a run went under a policy.
