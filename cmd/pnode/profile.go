@@ -16,9 +16,9 @@ func (e environment) profileCommand() *cobra.Command {
 		Use:   "profile",
 		Short: "Show what plans know of the devices and lines of a run",
 		Long: `Show what each node of a run has measured of its devices and of its lines to others, and what the
-newest step took beside what the plan expects of these. PLANNED and MEASURED are how long the node's
-busiest device computes in a step; 1.50x means half as long again as planned. Lines are measured by
-a probe when a node joins, and by the messages of steps where the plan uses them.
+newest step took beside what the plan expects of these. PLANNED and MEASURED are how long a device
+computes in a step; 1.50x means half as long again as planned. Lines are measured by a probe when a
+node joins, and by the messages of steps where the plan uses them.
 
 Devices of a machine without a run: pnode doctor.`,
 		Example: `  pnode profile

@@ -19,8 +19,7 @@ type DeviceProfile struct {
 	CountedPermille int64 `json:"counted_permille"`
 	// Layers are those that it computes in the current plan.
 	Layers []plan.LayerRange `json:"layers,omitempty"`
-	// PlannedMS is how long the member's busiest device computes in a step by its profile, MeasuredMS how long it does; 0 where no
-	// step says so.
+	// PlannedMS is how long it computes in a step by its profile, MeasuredMS how long it does; 0 where no step says so.
 	PlannedMS  float64 `json:"planned_ms,omitempty"`
 	MeasuredMS float64 `json:"measured_ms,omitempty"`
 }

@@ -21,14 +21,13 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 	out = api.Profiles{Devices: []api.DeviceProfile{}, Links: []api.LinkProfile{}}
 	running, _ := beats.Running(state.Plan)
 	var seen planner.Measured
-	var took planner.Expected
+	var computing, computed map[plan.WorkerID]int64
 	if running.Generation != 0 {
 		seen, _ = beats.Seen(running)
 		in := planner.InputOf(*state.Run)
 		in.Members = membersOf(state)
-		if took, err = planner.Expect(in, running, seen); err != nil { // of a device that was just lost, until the next plan
-			took = planner.Expected{}
-		}
+		computing, _ = planner.Computing(in, running) // none where a device of the plan was just lost, until the next one
+		computed = planner.Computed(running, seen.Stages)
 	}
 	here := map[plan.PeerID]bool{}
 	counted := state.Counted()
@@ -45,12 +44,11 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 		}
 		for _, d := range m.Profile.Devices {
 			device := api.DeviceProfile{Peer: m.Peer, Node: state.NameOf(m.Peer), DeviceProfile: d, CountedPermille: share}
-			for _, at := range running.StagesOf(plan.WorkerID{Peer: m.Peer, Device: d.Name}) {
+			worker := plan.WorkerID{Peer: m.Peer, Device: d.Name}
+			for _, at := range running.StagesOf(worker) {
 				device.Layers = append(device.Layers, running.At(at).Layers)
 			}
-			if len(device.Layers) > 0 {
-				device.PlannedMS, device.MeasuredMS = milliseconds(took.PlannedNanos[m.Peer]), milliseconds(took.ReportedNanos[m.Peer])
-			}
+			device.PlannedMS, device.MeasuredMS = milliseconds(computing[worker]), milliseconds(computed[worker])
 			out.Devices = append(out.Devices, device)
 		}
 	}
