@@ -3,6 +3,7 @@ package leader
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,6 +16,9 @@ import (
 
 // rememberedMoves is for how many generations the predicted time of state on the way is remembered.
 const rememberedMoves = 64
+
+// slowLasts is how many times as long as it has lasted a device's speed is expected to last: a change that pays no sooner can wait.
+const slowLasts = 4
 
 // wish is a change of plan that can wait.
 type wish struct {
@@ -46,7 +50,13 @@ type betterWatch struct {
 type roster struct {
 	epoch      uint64
 	generation plan.Generation
+	ratios     string // of devices' speeds
 	without    string // who is left out, which ends without a change of the state
+}
+
+// rosterOf returns the roster of a moment without some members.
+func (l *Leader) rosterOf(m moment, out []consensus.Member) roster {
+	return roster{m.state.Epoch, m.state.Plan.Generation, fmt.Sprint(l.speeds.ratios), namesOf(out)}
 }
 
 // look returns the change that is wanted. While a substitute computes two parts steps show nothing, and another plan follows
@@ -72,7 +82,11 @@ func (b *betterWatch) compare(m moment) string {
 	b.begin(m)
 	if d, ok := b.better.get(); ok && d.Replan && !b.decided.Replan {
 		first := b.decided.Reason == ""
-		if b.decided = d.Pays(b.outlook(m.state, m.now, b.moves)); first && !b.decided.Replan {
+		o := b.outlook(m.state, m.now, b.moves)
+		if b.decided = d.Pays(o); !d.Pays(b.whileSlow(m, o)).Replan {
+			b.decided.Replan = false
+		}
+		if first && !b.decided.Replan {
 			b.Log.Info("another plan is better, and a change does not pay yet", "why", b.decided.Reason)
 		}
 	}
@@ -81,6 +95,15 @@ func (b *betterWatch) compare(m moment) string {
 		return b.decided.Reason
 	}
 	return ""
+}
+
+// whileSlow returns an outlook for a change that may follow from a device's speed: that is expected to last slowLasts times as long as it
+// has lasted.
+func (b *betterWatch) whileSlow(m moment, o planner.Outlook) planner.Outlook {
+	if n := b.speeds.lasted(m.state.Plan, b.Heartbeats.Newest(m.state.Plan, m.now)); n > 0 {
+		o.Left = min(o.Left, slowLasts*n)
+	}
+	return o
 }
 
 // note remembers how long state is predicted to be on the way when a generation ends, of the newest ones.
@@ -95,13 +118,13 @@ func (b *betterWatch) note(ends plan.Generation, move schedule.Nanos) {
 // begin has the best plan for the present members compared with the one that runs, once for each roster.
 func (b *betterWatch) begin(m moment) {
 	out := append(leftOut(without(m.state, m.silent), b.Now()), m.silent...)
-	r := roster{m.state.Epoch, m.state.Plan.Generation, namesOf(out)}
+	r := b.rosterOf(m, out)
 	if b.comparedFor == r {
 		return
 	}
 	b.decided = planner.Decision{}
 	in := NextInput(without(m.state, out))
-	in.Links = b.schedule.links
+	in.Links, in.Ratios = b.schedule.links, b.speeds.ratios
 	current := b.withOwnShares(m.state.Plan)
 	b.better = begin(b.search, func(ctx context.Context) planner.Decision {
 		d, err := b.Planner.ShouldReplan(ctx, in, current)

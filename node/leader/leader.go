@@ -3,7 +3,9 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +82,7 @@ type Leader struct {
 	wishes    chan struct{} // receives a value when there is another wish
 	ended     ended
 	clock     departures.Watch // belongs to Run
+	speeds    speeds           // belongs to Run
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -94,6 +97,7 @@ func New(c Config) *Leader {
 		c.Electable = func() bool { return true }
 	}
 	l := &Leader{Config: c, found: make(chan struct{}, 1), wishes: make(chan struct{}, 1)}
+	l.speeds.beats = l.Heartbeats
 	l.searches.SetLimit(maxSearches)
 	return l
 }
@@ -161,6 +165,9 @@ func (l *Leader) Run(ctx context.Context) {
 		now, state := time.Now(), l.Consensus.State()
 		seen.look(state.Members, l.Heartbeats.Heard, now)
 		l.clock.Look(state.Departures, now)
+		if l.speeds.look(state, now) {
+			l.tellSpeeds(state)
+		}
 		leader, number, self := l.Consensus.Leader()
 		if !self {
 			t = nil
@@ -190,8 +197,17 @@ func (l *Leader) follow(state consensus.State, leader plan.PeerID, search spawn,
 	l.blocked.Store("")
 	l.wish.Store(nil)
 	if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished && l.Electable() {
-		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.Planner.Make)
+		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.speeds.search(l.Planner.Make))
 	}
+}
+
+// tellSpeeds logs which devices plans count on with other speeds than their profiles say.
+func (l *Leader) tellSpeeds(state consensus.State) {
+	var texts []string
+	for _, r := range l.speeds.ratios {
+		texts = append(texts, fmt.Sprintf("%s %s %d.%03d", state.NameOf(r.Worker.Peer), r.Worker.Device, r.Permille/1000, r.Permille%1000))
+	}
+	l.Log.Info("plans count on other speeds: times as long as profiles say", "of", strings.Join(texts, ", "))
 }
 
 // search runs f on a goroutine of its own and wakes Run after it, unless too many run already.

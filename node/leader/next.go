@@ -55,13 +55,13 @@ type made struct {
 func (n *nextPlan) get(m moment, why string) (made, bool) {
 	rest := without(m.state, m.silent)
 	out := leftOut(rest, n.now())
-	o := occasion{roster{m.state.Epoch, m.state.Plan.Generation, namesOf(append(out, m.silent...))}, why}
+	o := occasion{n.schedule.rosterOf(m, append(out, m.silent...)), why}
 	if n.occasion == o && n.made != nil {
 		return n.made.get()
 	}
 	left, found := remaining(rest, out, ""), n.schedule.watched.why
 	// Of who is silent first, and then gone, the same plan is the answer.
-	same := n.made != nil && n.occasion.generation == o.generation && n.left == left && why != found && n.occasion.why != found
+	same := n.made != nil && n.occasion.generation == o.generation && n.occasion.ratios == o.ratios && n.left == left && why != found && n.occasion.why != found
 	if n.occasion, n.left = o, left; !same {
 		if n.made = n.ahead.take(rest, out); n.made == nil {
 			search := n.schedule.planner(why)

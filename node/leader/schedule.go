@@ -109,6 +109,7 @@ func (s *scheduleWatch) answer(state consensus.State, seen planner.Measured) {
 // compareWith has the best schedule searched for with measured times.
 func (s *scheduleWatch) compareWith(state consensus.State, seen planner.Measured, urgent bool) {
 	in, running := NextInput(state), s.running
+	in.Ratios = s.speeds.ratios
 	s.links = seen.Links
 	s.compare = begin(s.spawn, func(context.Context) comparison {
 		best, err := s.Planner.Reselect(in, running, seen)
@@ -175,7 +176,7 @@ func (l *Leader) want(w *gossip.ScheduleWish) {
 // with the schedule that the watch found, if that is the reason, else a plan from the beginning.
 func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
 	found, links, search := s.watched, s.links, s.Planner
-	return func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+	return s.speeds.search(func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		if why != "" && why == found.why {
 			if r, err := search.Reselect(in, found.running, found.seen); err == nil {
 				return r.Plan, r.Reasons, nil
@@ -183,5 +184,5 @@ func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input)
 		}
 		in.Links = links
 		return search.Make(ctx, in)
-	}
+	})
 }

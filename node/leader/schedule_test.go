@@ -80,12 +80,14 @@ type rehearsal struct {
 	device    emulate.Profile
 	changes   map[plan.PeerID][]emulate.Change // of devices' speeds
 	slow      map[plan.PeerID]*gossip.SlowDowns
+	begun     time.Time // the training
 	keeper    *states
 	leader    *Leader
 	state     consensus.State
 
 	mu     sync.Mutex // guards what follows
 	watch  scheduleWatch
+	better *betterWatch // compares plans, too, unless nil
 	why    string
 	onStep func(plan.Step) // at the coordinator
 	losses map[plan.Step]uint64
@@ -171,7 +173,7 @@ func (r *rehearsal) generation(ctx context.Context) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		device, err := emulate.New(inner, emulate.Options{Profile: r.device, Changes: r.changes[peer]})
+		device, err := emulate.New(inner, emulate.Options{Profile: r.device, Changes: r.changesFromNow(peer)})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -195,6 +197,15 @@ func (r *rehearsal) generation(ctx context.Context) {
 	if err := group.Wait(); err != nil {
 		r.Fatal(err)
 	}
+}
+
+// changesFromNow returns the changes of a device's speed for one that is opened now.
+func (r *rehearsal) changesFromNow(peer plan.PeerID) (changes []emulate.Change) {
+	for _, c := range r.changes[peer] {
+		c.After = max(0, c.After-time.Since(r.begun))
+		changes = append(changes, c)
+	}
+	return changes
 }
 
 func (r *rehearsal) stop() bool {
@@ -229,6 +240,9 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 	r.leader.Heartbeats.Note(b, time.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if peer == r.state.Plan.Coordinator().Peer {
+		defer r.onStep(s.Step)
+	}
 	if bits, told := r.losses[s.Step]; told && bits != math.Float64bits(s.Loss) {
 		r.Errorf("step %d: losses %v and %v", s.Step, math.Float64frombits(bits), s.Loss)
 	}
@@ -238,18 +252,20 @@ func (r *rehearsal) step(peer plan.PeerID, s pipeline.StepResult, meter *gossip.
 		r.took, r.course = append(r.took, s.Total), append(r.course, s.Schedule.String())
 	}
 	if coordinates || b.Slower == s.Step { // who became slower wakes the leader
+		if r.better != nil {
+			r.leader.speeds.look(r.state, time.Now())
+			r.why = r.better.look(moment{state: r.state, now: time.Now()}).Better
+			return
+		}
 		// A change is worth it in a run that goes on for long.
 		r.why = r.watch.look(r.state, planner.Outlook{Left: 10_000, Lasts: math.MaxInt64})
-	}
-	if coordinates {
-		r.onStep(s.Step)
 	}
 }
 
 // train runs to the end and gives the plans that it took.
 func (r *rehearsal) train(onStep func(plan.Step)) (plans []plan.Plan) {
 	r.Helper()
-	r.onStep = onStep
+	r.onStep, r.begun = onStep, time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for _, e := range r.endpoints {
