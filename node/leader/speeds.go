@@ -44,7 +44,7 @@ func (s *speeds) look(state consensus.State, now time.Time) bool {
 	if work, step, news := s.work(); news && state.Substitute == nil && !state.Paused() {
 		s.take(state, rates, work, step)
 	}
-	s.forget(now)
+	s.forget(rates, now)
 	before := s.ratios
 	s.ratios = nil
 	for _, w := range s.seen.Known() {
@@ -111,19 +111,22 @@ func (s *speeds) take(state consensus.State, rates map[plan.WorkerID]planner.Wor
 	s.newest, s.slower.by = max(s.newest, step), s.beats.Slower(s.running)
 }
 
-// forget counts on the profiles of devices that have had no stage for long.
-func (s *speeds) forget(now time.Time) {
+// forget counts on the profiles of devices that are gone, and of those that have had no stage for long.
+func (s *speeds) forget(rates map[plan.WorkerID]planner.Work, now time.Time) {
 	idle, placed := map[plan.WorkerID]time.Time{}, s.running.Workers()
 	for _, w := range s.seen.Known() {
-		if slices.Contains(placed, w) {
+		_, there := rates[w]
+		if there && slices.Contains(placed, w) {
 			continue
 		}
-		if idle[w] = now; !s.idle[w].IsZero() {
-			idle[w] = s.idle[w]
+		since, before := s.idle[w]
+		if !before {
+			since = now
 		}
-		if now.Sub(idle[w]) > idleFor {
+		if there && now.Sub(since) <= idleFor {
+			idle[w] = since
+		} else {
 			s.seen.Forget(w)
-			delete(idle, w)
 		}
 	}
 	s.idle = idle

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"pnode/kernels/emulate"
+	"pnode/node/gossip"
+	"pnode/planner"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // threeStages is a run of 3 devices, a stage each, with little to compute, and its losses when nothing happens.
@@ -97,4 +100,109 @@ func TestNoiseMovesNoLayers(t *testing.T) {
 			t.Errorf("losses of %d steps, some differ from those of %d without noise", len(r.losses), len(want))
 		}
 	})
+}
+
+// paced is a run of two devices whose heartbeats say that they compute for that many thousandths of what their profiles say.
+type paced struct {
+	*testing.T
+	speeds
+	state consensus.State
+	step  plan.Step
+	now   time.Time
+}
+
+func newPaced(t *testing.T, owners ...plan.PeerID) *paced {
+	run := rehearsedRun()
+	run.Train.Stages = 2
+	p := &paced{T: t, speeds: speeds{beats: gossip.NewTracker()}, state: consensus.State{Run: &run, Owners: owners}}
+	for _, peer := range []plan.PeerID{"a", "b"} {
+		p.state.Members = append(p.state.Members, consensus.Member{Peer: peer, State: consensus.Active, Profile: speedOf(1e9), Shown: plan.Shown{FLOPS: 1e9, Held: true}})
+	}
+	made, _, err := planner.Make(t.Context(), NextInput(p.state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.state.Plan = made
+	return p
+}
+
+// steps has both say so of some more steps.
+func (p *paced) steps(n int, permille ...int64) {
+	p.Helper()
+	computing, err := planner.Computing(NextInput(p.state), p.state.Plan)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for range n {
+		p.step, p.now = p.step+1, p.now.Add(time.Second)
+		for i, of := range permille {
+			b := gossip.Heartbeat{Peer: p.state.Members[i].Peer, Generation: p.state.Plan.Generation, Step: p.step, StepNanos: 1e9}
+			for w, nanos := range computing {
+				stages := p.state.Plan.StagesOf(w)
+				for _, at := range stages {
+					part := nanos / int64(len(stages)) * of / 1000
+					if w.Peer == b.Peer {
+						b.Stages = append(b.Stages, gossip.StageTimes{Replica: at.Replica, Stage: at.Stage, ForwardNanos: part / 3, BackwardNanos: part - part/3})
+					}
+				}
+			}
+			p.beats.Note(b, p.now)
+		}
+		p.look(p.state, p.now)
+	}
+}
+
+func (p *paced) of(peer plan.PeerID) int64 {
+	for _, r := range p.ratios {
+		if r.Worker.Peer == peer {
+			return r.Permille
+		}
+	}
+	return planner.WholeRatio
+}
+
+// TestSpeedsOfDevices: owners' devices count as they compute, slower or faster, others' as slower alone. Who goes is forgotten, and so is
+// a device that has had no stage for long.
+func TestSpeedsOfDevices(t *testing.T) {
+	p := newPaced(t, "a", "b")
+	p.steps(20, 1000, 3000)
+	if p.of("a") != 1000 || p.of("b") != 2828 {
+		t.Fatalf("%v", p.ratios)
+	}
+	if p.lasted(p.state.Plan, p.step) < 10 {
+		t.Errorf("for %d steps", p.lasted(p.state.Plan, p.step))
+	}
+	gone := p.state
+	gone.Members = slices.Clone(gone.Members)
+	gone.Members[1].State = consensus.Gone
+	if p.look(gone, p.now); p.of("b") != 1000 {
+		t.Errorf("gone, it counts %d", p.of("b"))
+	}
+	p.steps(20, 1000, 3000)
+	alone := p.state
+	alone.Plan.Replicas = []plan.Pipeline{{Micros: alone.Plan.Replicas[0].Micros, Stages: slices.Clone(alone.Plan.Replicas[0].Stages)}}
+	alone.Plan.Generation++
+	for i := range alone.Plan.Replicas[0].Stages {
+		alone.Plan.Replicas[0].Stages[i].Peer = "a"
+	}
+	if p.look(alone, p.now.Add(time.Second)); p.of("b") != 2828 {
+		t.Errorf("without a stage it counts %d", p.of("b"))
+	}
+	if p.look(alone, p.now.Add(2*idleFor)); p.of("b") != 1000 {
+		t.Errorf("long without a stage it counts %d", p.of("b"))
+	}
+
+	fast := newPaced(t, "a", "b")
+	if fast.steps(20, 1000, 300); fast.of("b") != 354 {
+		t.Errorf("a fast device of an owner's counts %d", fast.of("b"))
+	}
+	liar := newPaced(t, "a")
+	if liar.steps(20, 1000, 300); len(liar.ratios) != 0 {
+		t.Errorf("%v", liar.ratios)
+	}
+	carried := newPaced(t, "a", "b")
+	carried.state.Substitute = &consensus.Substitute{}
+	if carried.steps(20, 1000, 3000); len(carried.ratios) != 0 {
+		t.Errorf("while a substitute computes two parts: %v", carried.ratios)
+	}
 }
