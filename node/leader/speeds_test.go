@@ -15,15 +15,10 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// withPlans has the leader of a rehearsal compare plans, too. All devices are owners', and slow enough for what little they compute.
-func (r *rehearsal) withPlans() *rehearsal {
+// comparePlans has the leader of a rehearsal compare plans, too. All devices are owners'.
+func (r *rehearsal) comparePlans() {
 	r.better = &betterWatch{Leader: r.leader, search: r.watch.spawn, schedule: &r.watch}
 	r.state.Owners = r.net.Peers()
-	r.device.MatMulFLOPS, r.device.AttentionFLOPS = r.device.MatMulFLOPS/8, r.device.AttentionFLOPS/8
-	for i := range r.state.Members {
-		r.state.Members[i].Profile.Devices[0].MatMulFLOPS = r.device.MatMulFLOPS
-	}
-	return r
 }
 
 // layersAt returns by stage how many layers a plan of one replica has.
@@ -49,7 +44,12 @@ func TestASlowDeviceOfOneReplicaLosesLayersWithinFiveSteps(t *testing.T) {
 	})
 	run.Train.Stages = 3
 	synctest.Test(t, func(t *testing.T) {
-		r := newRehearsal(t, run).withPlans()
+		r := newRehearsal(t, run)
+		r.comparePlans()
+		r.device.MatMulFLOPS, r.device.AttentionFLOPS = r.device.MatMulFLOPS/8, r.device.AttentionFLOPS/8 // there is little to compute
+		for i := range r.state.Members {
+			r.state.Members[i].Profile.Devices[0].MatMulFLOPS = r.device.MatMulFLOPS
+		}
 		const slowAfter, fastAfter, most = 8 * time.Second, 60 * time.Second, 5 * time.Minute
 		rng := rand.New(rand.NewPCG(7, 8))
 		for i, peer := range r.net.Peers() {
