@@ -232,10 +232,6 @@ func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
 	v := wholeView{State: state, Self: m.Self, Copies: map[plan.PeerID]plan.WholeCopy{}, Ages: map[plan.Step]time.Duration{}}
 	for _, r := range state.Members {
 		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
-		lacks := func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, r.Peer) }
-		if c := state.Checkpoint; c.Step > 0 && v.Copies[r.Peer] == (plan.WholeCopy{}) && !slices.ContainsFunc(c.Layers, lacks) { // it was not heard yet
-			v.Copies[r.Peer] = plan.WholeCopy{Step: c.Step, Generation: c.Generation}
-		}
 	}
 	for _, c := range consensus.Checkpoints(state) {
 		if at := c.Time(); !at.IsZero() {
