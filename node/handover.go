@@ -150,7 +150,7 @@ func (v drainView) text() string {
 		vote = ", but for its vote: without it they wait"
 	}
 	if v.Deadline {
-		left = fmt.Sprintf("; %.0f s left", max(0, v.Left.Seconds()))
+		left = fmt.Sprintf("; %s left", plan.Duration(v.Left.Round(time.Second)))
 	}
 	switch {
 	case v.Bytes == 0:
@@ -166,7 +166,7 @@ func (v drainView) text() string {
 	}
 	rate := ""
 	if v.Done > 0 && v.BytesPerS > 0 {
-		rate = fmt.Sprintf(" at %s/s, %.0f s to go", megabytes(int64(v.BytesPerS)), v.eta().Seconds())
+		rate = fmt.Sprintf(" at %s/s, %s to go", megabytes(int64(v.BytesPerS)), plan.Duration(v.eta().Round(time.Second)))
 	}
 	return fmt.Sprintf("leaving (%s): handing over the state of step %d, %.1f of %s%s%s", v.Why, v.Step, float64(v.Done)/1e6, megabytes(v.Bytes), rate, left)
 }

@@ -134,9 +134,9 @@ func stopText(why string, newest plan.Step, running bool, took time.Duration) st
 	}
 	long := ""
 	if took > 0 {
-		long = fmt.Sprintf(" (one takes %.1f s)", took.Seconds())
+		long = fmt.Sprintf(" (one takes %s)", plan.Duration(took))
 	}
-	return fmt.Sprintf("stopping (%s): the newest step%s ends and is saved; after %.0f minutes without that the run goes on from the checkpoint before", why, long, leaveTimeout.Minutes())
+	return fmt.Sprintf("stopping (%s): the newest step%s ends and is saved; after %s without that the run goes on from the checkpoint before", why, long, plan.Duration(leaveTimeout))
 }
 
 // giveUp ends the way out though not all is handed over: the others go on without it.

@@ -12,8 +12,8 @@ import (
 
 func TestStopText(t *testing.T) {
 	for want, got := range map[string]string{
-		"stopping (Ctrl-C): the newest step (one takes 40.0 s) ends and is saved; after 2 minutes without that the run goes on from the checkpoint before": stopText("Ctrl-C", 12, true, 40*time.Second),
-		"stopping (Ctrl-C): the newest step ends and is saved; after 2 minutes without that the run goes on from the checkpoint before":                    stopText("Ctrl-C", 0, true, 0),
+		"stopping (Ctrl-C): the newest step (one takes 40 s) ends and is saved; after 2 min without that the run goes on from the checkpoint before": stopText("Ctrl-C", 12, true, 40*time.Second),
+		"stopping (Ctrl-C): the newest step ends and is saved; after 2 min without that the run goes on from the checkpoint before":                  stopText("Ctrl-C", 0, true, 0),
 		"stopping (SIGTERM): step 13 is being saved": stopText("SIGTERM", 13, false, time.Second),
 	} {
 		if got != want {

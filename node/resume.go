@@ -193,15 +193,15 @@ func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func
 
 // stoppedError says how a stopped run goes on, whose owner did not come back while this node waited.
 func (n *Node) stoppedError(state consensus.State) error {
-	return fmt.Errorf("%w: %s. This node has waited for %.0f minutes and ends; start it again once that is done: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, monitor.StoppedText(state, n.self), n.patience().Minutes(), config.WayBack(n.dir, false), n.dir)
+	return fmt.Errorf("%w: %s. This node has waited for %s and ends; start it again once that is done: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, monitor.StoppedText(state, n.self), plan.Duration(n.patience()), config.WayBack(n.dir, false), n.dir)
 }
 
 // unreachableError says what to do where nobody is there to come back to.
 func (n *Node) unreachableError() error {
 	known, _ := n.monitor.Known()
-	return fmt.Errorf("%w: %w: the machines of %s have said so for %.0f minutes. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, errUnreachablePeers, monitor.Tried(known, n.lastKnown), unreachableAfter.Minutes(), n.membership.Run, n.dir)
+	return fmt.Errorf("%w: %w: the machines of %s have said so for %s. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
+		ErrUnreachable, errUnreachablePeers, monitor.Tried(known, n.lastKnown), plan.Duration(unreachableAfter), n.membership.Run, n.dir)
 }
 
 // lonely ends a node that runs once it waits in vain, by the rule of one that comes back: no leader is known, and no machine of
@@ -237,7 +237,7 @@ func addrsOf(state consensus.State, self plan.PeerID, known []string) []string {
 
 // explain says who was last heard when, where the model is, and how to go on.
 func (n lonely) explain(state consensus.State, now time.Time) error {
-	why := fmt.Sprintf("the machines of all others have said so for %.0f minutes", aloneAfter.Minutes())
+	why := fmt.Sprintf("the machines of all others have said so for %s", plan.Duration(aloneAfter))
 	if lost := n.raft.Quorum().LostSince; now.Sub(lost) > silentAfter {
 		why = fmt.Sprintf("nobody leads the run since %s", lost.Format(time.DateTime))
 	}

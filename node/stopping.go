@@ -127,7 +127,7 @@ func (s *stopping) awaits(v stopView, owner plan.PeerID, now time.Time) (over bo
 		if took := now.Sub(s.coming); took >= rateAfter && c.DoneBytes > s.came {
 			perS := float64(c.DoneBytes-s.came) / took.Seconds()
 			left := time.Duration(float64(c.SizeBytes-c.DoneBytes) / perS * float64(time.Second))
-			rate += fmt.Sprintf(" at %s/s, %.0f s to go", megabytes(int64(perS)), left.Seconds())
+			rate += fmt.Sprintf(" at %s/s, %s to go", megabytes(int64(perS)), plan.Duration(left.Round(time.Second)))
 			late = now.Add(left).After(until)
 		}
 	}

@@ -106,7 +106,7 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 		if took := c.Nanos(); took > worst.TookNanos {
 			worst.TookNanos = took
 			text = fmt.Sprintf("%s of replica 0 stage %d take %s to %s over the %s that steps leave of %s", plan.Size(c.StateBytes), s,
-				plan.Time(schedule.Nanos(took)), p.label(place.Holder), plan.Bandwidth(c.LeftOver()), plan.Bandwidth(c.BytesPerS))
+				plan.Duration(took), p.label(place.Holder), plan.Bandwidth(c.LeftOver()), plan.Bandwidth(c.BytesPerS))
 			if !measured {
 				text += ", as assumed"
 			}
@@ -117,7 +117,7 @@ func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
 	}
 	cadence := worst.Cadence(holders.Rate{})
 	steps := cadence.Steps(int64(step))
-	often := fmt.Sprintf("every %s (%s) or so, %s", plan.Count(int(steps), "step"), plan.Time(schedule.Nanos(steps)*step), cadence.Why.Text())
+	often := fmt.Sprintf("every %s (%s) or so, %s", plan.Count(int(steps), "step"), plan.Duration(schedule.Nanos(steps)*step), cadence.Why.Text())
 	if asked := p.in.Run.Train.CheckpointEvery; asked > 0 {
 		often = fmt.Sprintf("every %s as asked", plan.Count(int(asked), "step"))
 	}

@@ -66,7 +66,8 @@ func copyProgress(before, now plan.WholeCopy) string {
 	text := fmt.Sprintf("step %d: %.1f of %.1f MB", now.Next, float64(now.DoneBytes)/1e6, float64(now.SizeBytes)/1e6)
 	if came := now.DoneBytes - before.DoneBytes; before.Next == now.Next && came > 0 {
 		rate := float64(came) / lookEvery.Seconds()
-		text += fmt.Sprintf(" at %.1f MB/s, %.0f s to go", rate/1e6, float64(now.SizeBytes-now.DoneBytes)/rate)
+		left := time.Duration(min(float64(now.SizeBytes-now.DoneBytes)/rate, 1e9) * float64(time.Second)) // 1e9 s is for ever
+		text += fmt.Sprintf(" at %.1f MB/s, %s to go", rate/1e6, plan.Duration(left.Round(time.Second)))
 	}
 	return text
 }

@@ -133,7 +133,7 @@ func (p Probe) once(ctx context.Context, all *Report, s Selection) (ending, erro
 	return end, nil
 }
 
-var errSilent = fmt.Errorf("the driver was silent for %v", patience)
+var errSilent = fmt.Errorf("the driver was silent for %.0f min", patience.Minutes())
 
 // listen adds the messages of a process to a report until its output ends, and says what was
 // looked at last. Lines that are none are a driver's own.

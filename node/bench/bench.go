@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"pnode/planner/plan"
 )
 
 // ErrOptions is wrapped by errors about options; their texts name the flag.
@@ -144,7 +146,7 @@ func (e *eta) String() string {
 	s := fmt.Sprintf(" (%d of %d", e.done+1, e.cells)
 	if e.done > 0 {
 		left := time.Since(e.begin) / time.Duration(e.done) * time.Duration(e.cells-e.done)
-		s += fmt.Sprintf(", about %v left", left.Round(time.Second))
+		s += fmt.Sprintf(", about %s left", plan.Duration(left.Round(time.Second)))
 	}
 	return s + ")"
 }

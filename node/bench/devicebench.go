@@ -13,6 +13,7 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 
 	"pnode/kernels/devices"
+	"pnode/planner/plan"
 )
 
 //go:embed torchcalls.py
@@ -101,7 +102,7 @@ func (b *deviceBench) measure(ctx context.Context) DeviceResult {
 
 // within does something within the limit of a row; late says what took too long.
 func (b *deviceBench) within(ctx context.Context, late string, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf(late, b.o.Limit))
+	limited, cancel := context.WithTimeoutCause(ctx, b.o.Limit, fmt.Errorf(late, plan.Duration(b.o.Limit)))
 	defer cancel()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil { // what a side says then is that it was ended
@@ -117,7 +118,7 @@ var errInterrupted = errors.New("interrupted before it was measured")
 func (b *deviceBench) fill(ctx context.Context, c cell) []DeviceRow {
 	err := errInterrupted
 	if ctx.Err() == nil {
-		err = b.within(ctx, "it took longer than %v", func(ctx context.Context) error { return c.measure(ctx, c.rows) })
+		err = b.within(ctx, "it took longer than %s", func(ctx context.Context) error { return c.measure(ctx, c.rows) })
 	}
 	if ctx.Err() != nil {
 		err = errInterrupted

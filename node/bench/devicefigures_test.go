@@ -111,7 +111,7 @@ func TestPyTorchThatSaysNothing(t *testing.T) {
 	t.Setenv(fakePeer, "is mute")
 	b.o.Limit = 300 * time.Millisecond
 	r := b.measure(t.Context())
-	if want := "it said nothing for 300ms"; !strings.Contains(r.NoPeer, want) || b.noTorch == nil {
+	if want := "it said nothing for 300 ms"; !strings.Contains(r.NoPeer, want) || b.noTorch == nil {
 		t.Errorf("%+v, want %q", r, want)
 	}
 }

@@ -168,7 +168,7 @@ func TestRowsHaveALimit(t *testing.T) {
 	o.Limit = 300 * time.Millisecond
 	b := deviceBench{o: o, size: deviceSizes[0], device: devices.Finding{Name: "cpu"}, torchName: "cpu"}
 	row := b.fill(t.Context(), b.cells()[0])[0]
-	if want := "it took longer than 300ms"; row.Open != want || row.Ratio != 0 {
+	if want := "it took longer than 300 ms"; row.Open != want || row.Ratio != 0 {
 		t.Errorf("%+v, want %q", row, want)
 	}
 }

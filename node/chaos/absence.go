@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"pnode/planner/plan"
 )
 
 // leaveWithin is how long a node may take to hand over and end: a cloud gives no more.
@@ -95,7 +97,7 @@ func (f *fleet) goOn(m *member, now time.Time) error {
 		}
 		a.until = now.Add(a.Away)
 	case a.until.IsZero() && now.After(a.late):
-		return fmt.Errorf("%w: node %d has not left within %v", ErrFailed, m.number, leaveWithin)
+		return fmt.Errorf("%w: node %d has not left within %s", ErrFailed, m.number, plan.Duration(leaveWithin))
 	case a.until.IsZero():
 	case now.After(a.until):
 		m.absent = nil

@@ -188,7 +188,7 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 		}
 		now := time.Now()
 		if now.Sub(since) > stuckAfter {
-			return fmt.Errorf("%w: none after step %d in %v", errStuck, f.newest.Step, stuckAfter)
+			return fmt.Errorf("%w: none after step %d in %s", errStuck, f.newest.Step, plan.Duration(stuckAfter))
 		}
 		if err := f.mend(r, now); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 		}
 		if now.Sub(told) > reportEvery {
 			told = now
-			f.Tell(fmt.Sprintf("%v of %v: step %d, %s, %s, %d to come", now.Sub(begun).Round(time.Second), f.Within, f.newest.Step, nodesUp(f.count, f.Nodes),
+			f.Tell(fmt.Sprintf("%s of %s: step %d, %s, %s, %d to come", plan.Duration(now.Sub(begun).Round(time.Second)), plan.Duration(f.Within), f.newest.Step, nodesUp(f.count, f.Nodes),
 				plan.Count(len(r.Faults), "fault"), len(faults)))
 		}
 		absent := f.absentNodes()
@@ -213,7 +213,7 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			return nil
 		case due && (settled || 0 < absent && absent < f.AtOnce && f.isFree(faults[0])):
 			x := Injected{Fault: faults[0], Step: f.newest.Step, Leader: f.members[faults[0].Node].leads(ctx), generation: f.newest.Generation, at: time.Now()}
-			f.Tell(fmt.Sprintf("step %d: %v for %v", x.Step, x.Fault, x.Away))
+			f.Tell(fmt.Sprintf("step %d: %v for %s", x.Step, x.Fault, plan.Duration(x.Away)))
 			r.Faults = append(r.Faults, x)
 			if err := f.inject(x.Fault); err != nil {
 				return fmt.Errorf("chaos: %v: %w", x.Fault, err)

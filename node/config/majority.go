@@ -38,13 +38,7 @@ func (m LostMajority) String() string {
 	if m == 0 {
 		return wait
 	}
-	text := time.Duration(m).String()
-	for _, zero := range []string{"m0s", "h0m"} { // 10m0s is 10m
-		if strings.HasSuffix(text, zero) {
-			text = strings.TrimSuffix(text, zero[1:])
-		}
-	}
-	return recoverAfter + text
+	return recoverAfter + typed(time.Duration(m))
 }
 
 // Type names the values for a flag's help.

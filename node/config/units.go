@@ -158,17 +158,28 @@ func (m *Moment) Set(text string) error {
 func setTime(to *time.Duration, text string, most time.Duration, example string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > most {
-		return fmt.Errorf("%q: want a time from 0s to %v, such as %s", text, most, example)
+		return fmt.Errorf("%q: want a time from 0s to %s, such as %s", text, typed(most), example)
 	}
 	*to = d
 	return nil
 }
 
-// String returns the text that Set reads.
-func (s Span) String() string { return time.Duration(s).String() }
+// typed returns a time as people type it: "10m" and not "10m0s".
+func typed(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
+		}
+	}
+	return text
+}
 
 // String returns the text that Set reads.
-func (m Moment) String() string { return time.Duration(m).String() }
+func (s Span) String() string { return typed(time.Duration(s)) }
+
+// String returns the text that Set reads.
+func (m Moment) String() string { return typed(time.Duration(m)) }
 
 // Type names the values for a flag's help.
 func (*Moment) Type() string { return "TIME" }
@@ -186,14 +197,14 @@ const (
 func (g *Grace) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < leastGrace || d > mostGrace {
-		return fmt.Errorf("%q: want a time from %v to %v, such as 30s", text, leastGrace, mostGrace)
+		return fmt.Errorf("%q: want a time from %s to %s, such as 30s", text, typed(leastGrace), typed(mostGrace))
 	}
 	*g = Grace(d)
 	return nil
 }
 
 // String returns the text that Set reads.
-func (g Grace) String() string { return time.Duration(g).String() }
+func (g Grace) String() string { return typed(time.Duration(g)) }
 
 // Type names the values for a flag's help.
 func (*Grace) Type() string { return "TIME" }

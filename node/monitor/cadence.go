@@ -6,7 +6,6 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/gossip"
-	"pnode/pipeline/schedule"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -49,7 +48,7 @@ func describeSaving(state consensus.State, said holders.Cadence) *api.Saving {
 	}
 	s.Text = fmt.Sprintf("step %d", s.Step)
 	if s.S > 0 {
-		s.Text += ", for " + plan.Time(schedule.Nanos(said.SavingNanos))
+		s.Text += ", for " + plan.Duration(said.SavingNanos)
 	}
 	s.Text += ": it waits until what is computed on " + listed(s.Waits) + " is stored and copied"
 	return s
@@ -85,7 +84,7 @@ func describeCadence(b gossip.Heartbeat, asked plan.Step) *api.Cadence {
 	seconds := func(nanos int64) float64 { return time.Duration(nanos).Seconds() }
 	said := &api.Cadence{EverySteps: steps, EveryS: float64(steps) * seconds(each), Text: "one every " + plan.Count(int(steps), "step")}
 	if each > 0 { // steps are whole, and so is the time between two checkpoints
-		said.Text += fmt.Sprintf(" (%s)", plan.Time(schedule.Nanos(int64(steps)*each)))
+		said.Text += fmt.Sprintf(" (%s)", plan.Duration(int64(steps)*each))
 	}
 	if asked > 0 {
 		said.Text += ", as asked"
@@ -94,7 +93,7 @@ func describeCadence(b gossip.Heartbeat, asked plan.Step) *api.Cadence {
 	said.Text += ", " + c.Why.Text()
 	if c.TookNanos > 0 {
 		said.TookS, said.LostS = seconds(c.TookNanos), seconds(c.LostNanos)
-		said.Text += fmt.Sprintf("; one takes %s in the background, which counts as a loss of %s", plan.Time(schedule.Nanos(c.TookNanos)), plan.Time(schedule.Nanos(c.LostNanos)))
+		said.Text += fmt.Sprintf("; one takes %s in the background, which counts as a loss of %s", plan.Duration(c.TookNanos), plan.Duration(c.LostNanos))
 	}
 	return said
 }

@@ -25,10 +25,10 @@ func TestDescribeCadence(t *testing.T) {
 	}{
 		{"nothing is known", gossip.Heartbeat{StepNanos: 530e6}, 0, 0, ""},
 		{"no step was measured", gossip.Heartbeat{StepNanos: 530e6, Cadence: &first}, 0, 0, ""},
-		{"asked for", gossip.Heartbeat{StepNanos: 530e6}, 20, 20, "one every 20 steps (10.60 s), as asked"},
+		{"asked for", gossip.Heartbeat{StepNanos: 530e6}, 20, 20, "one every 20 steps (11 s), as asked"},
 		{"asked for before a step", gossip.Heartbeat{}, 1, 1, "one every 1 step, as asked"},
-		{"before the first one", gossip.Heartbeat{Cadence: &holders.Cadence{EveryNanos: 5e9, LostNanos: 1e6, StepNanos: 530e6, Why: holders.ForReplay}}, 0, 10, "one every 10 steps (5.30 s), so that a death costs little to replay"},
-		{"measured, and the last step was long", gossip.Heartbeat{StepNanos: 7530e6, Cadence: &cadence}, 0, 10, "one every 10 steps (5.30 s), so that a death costs little to replay; one takes 260.00 ms in the background, which counts as a loss of 15.00 ms"},
+		{"before the first one", gossip.Heartbeat{Cadence: &holders.Cadence{EveryNanos: 5e9, LostNanos: 1e6, StepNanos: 530e6, Why: holders.ForReplay}}, 0, 10, "one every 10 steps (5.3 s), so that a death costs little to replay"},
+		{"measured, and the last step was long", gossip.Heartbeat{StepNanos: 7530e6, Cadence: &cadence}, 0, 10, "one every 10 steps (5.3 s), so that a death costs little to replay; one takes 260 ms in the background, which counts as a loss of 15 ms"},
 	} {
 		got := describeCadence(c.beat, c.asked)
 		switch {
@@ -68,15 +68,15 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 			t.Errorf("%+v, want %q", s, saving)
 		}
 	}
-	every := "one every 3 steps (6.00 s), as often as lines and disks allow"
+	every := "one every 3 steps (6 s), as often as lines and disks allow"
 	says(holders.Cadence{})
 	want(every, "")
 	says(holders.Cadence{Saving: 51}) // after the run's end
 	want(every, "")
 	says(holders.Cadence{Saving: 43, SavingNanos: 3e9})
-	want(every, "step 43, for 3.00 s: it waits until what is computed on desk, barn and cabin is stored and copied")
+	want(every, "step 43, for 3 s: it waits until what is computed on desk, barn and cabin is stored and copied")
 	state.Pending = []consensus.Checkpoint{{Step: 43, Layers: []consensus.LayerRef{{Layer: 0}, {Layer: 2}}}}
-	want(every, "step 43, for 3.00 s: it waits until what is computed on barn is stored and copied")
+	want(every, "step 43, for 3 s: it waits until what is computed on barn is stored and copied")
 	state.Checkpoint, state.Pending = consensus.Checkpoint{Step: 43}, nil
 	says(holders.Cadence{Saving: 43, SavingNanos: 4e9, Late: 8, LateBy: "b"})
 	want(every+"; before the last one was complete, 8 steps went by: it waited for barn", "")

@@ -52,18 +52,7 @@ func clockText(a clock.Astray, name string) string {
 	}
 	if !a.Sure {
 		return fmt.Sprintf("%s is %s %s this machine's, and no more than half of the members say which one is right: set the wrong one. A membership ends when both say so",
-			whose, far(a.By.Abs()), side)
+			whose, plan.Duration(a.By.Abs().Round(time.Minute)), side)
 	}
-	return fmt.Sprintf("%s is %s %s the others': set it right. The run goes by the others' until then", whose, far(a.By.Abs()), side)
-}
-
-// far returns a time in the largest unit of which there are some.
-func far(d time.Duration) string {
-	switch {
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.0f h", d.Hours())
-	}
-	return fmt.Sprintf("%.0f days", d.Hours()/24)
+	return fmt.Sprintf("%s is %s %s the others': set it right. The run goes by the others' until then", whose, plan.Duration(a.By.Abs().Round(time.Minute)), side)
 }

@@ -179,7 +179,7 @@ func (v planView) draw(w io.Writer, nameOf func(plan.PeerID) string) error {
 	}
 	if cut := upTo(v.line, mostDrawn); cut.Makespan < v.line.Makespan {
 		p.Line = cut
-		p.Notes = append(p.Notes, fmt.Sprintf("its first %s: all of it would be too much to draw here", plan.Time(cut.Makespan)))
+		p.Notes = append(p.Notes, fmt.Sprintf("its first %s: all of it would be too much to draw here", plan.Duration(cut.Makespan)))
 	}
 	return draw.SVG(w, p)
 }

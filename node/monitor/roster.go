@@ -3,6 +3,7 @@ package monitor
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"pnode/node/api"
 	"pnode/planner/plan"
@@ -65,7 +66,7 @@ func change(was shownMember, known bool, m consensus.Member) string {
 			text += ": " + m.Reason
 		}
 		if m.GraceS > 0 {
-			text += fmt.Sprintf(", within %d s", m.GraceS)
+			text += fmt.Sprintf(", within %s", plan.Duration(time.Duration(m.GraceS)*time.Second))
 		}
 		return text
 	}

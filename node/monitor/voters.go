@@ -49,5 +49,5 @@ var voterRules = map[plan.VoterRule]string{
 	plan.VotersAny:    "The oldest nodes vote (--voters any): 3 where there are 3, 5 of 5",
 }
 
-var autoRule = fmt.Sprintf("Owners' nodes vote first, then those that were up for %d checkpoints and %s, or %.0f minutes, and were not blamed twice (--voters auto): "+
-	"3 where there are 3 of these, 5 of 5", consensus.StandingCheckpoints, plan.Count(int(consensus.StandingLeast.Minutes()), "minute"), consensus.StandingAfter.Minutes())
+var autoRule = fmt.Sprintf("Owners' nodes vote first, then those that were up for %d checkpoints and %s, or %s, and were not blamed twice (--voters auto): "+
+	"3 where there are 3 of these, 5 of 5", consensus.StandingCheckpoints, plan.Duration(consensus.StandingLeast), plan.Duration(consensus.StandingAfter))

@@ -18,7 +18,7 @@ func TestVotesAreExplained(t *testing.T) {
 		voters []plan.PeerID
 		want   []string
 	}{
-		{"", []plan.PeerID{"a"}, []string{"desk (an owner's node) alone votes", "the run waits", "2 checkpoints and 1 minute, or 5 minutes", "--voters auto"}},
+		{"", []plan.PeerID{"a"}, []string{"desk (an owner's node) alone votes", "the run waits", "2 checkpoints and 1 min, or 5 min", "--voters auto"}},
 		{plan.VotersAuto, []plan.PeerID{"a", "b", "c"}, []string{"attic, desk (an owner's node) and rack vote", "while 2 of these 3 are up"}},
 		{plan.VotersOwners, []plan.PeerID{"b"}, []string{"rack alone votes", "--voters owners"}},
 		{plan.VotersAny, []plan.PeerID{"b"}, []string{"--voters any"}},

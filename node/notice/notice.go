@@ -2,8 +2,9 @@ package notice
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"pnode/planner/plan"
 )
 
 // Notice says that this node is to leave its run. As the cause of a context it ends what the context is for.
@@ -66,5 +67,5 @@ func (n Notice) Left(now time.Time) string {
 	if n.At.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%.0f s left", max(0, n.At.Sub(now).Seconds()))
+	return plan.Duration(n.At.Sub(now).Round(time.Second)) + " left"
 }

@@ -242,17 +242,17 @@ func (r *remote) look() error {
 	r.silent = len(r.tuner.others()) > 0 && len(r.connections) > 0 && silent > opt.interval()*3/2
 	for _, c := range r.connections {
 		if d := c.silent(now); d > opt.ConnTimeout || lively && d > 2*opt.interval() {
-			r.session.endpoint.end(c.conn, codeSilent, fmt.Sprintf("nothing came for %v", d))
+			r.session.endpoint.end(c.conn, codeSilent, "nothing came for "+plan.Duration(d))
 		}
 	}
 	if silent > r.life.patience(opt) {
 		r.session.endpoint.miss(r.id)
-		return fmt.Errorf("nothing came for %v", silent)
+		return fmt.Errorf("nothing came for %s", plan.Duration(silent))
 	}
 	heard := r.heard.Load() // 0 while the peer may not have opened its session yet
 	d := now.Sub(r.begun) - time.Duration(heard)
 	if heard != 0 && lively && d > opt.PeerTimeout && !r.session.endpoint.movedOn(r.id, r.session.generation) {
-		return fmt.Errorf("no heartbeat came for %v, though the connection lives", d)
+		return fmt.Errorf("no heartbeat came for %s, though the connection lives", plan.Duration(d))
 	}
 	return nil
 }

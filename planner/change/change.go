@@ -100,9 +100,9 @@ func median(values []schedule.Nanos) schedule.Nanos {
 func (c Change) stop(o Outlook) (stop schedule.Nanos, why string) {
 	if len(o.Stops) == 0 {
 		if stop = shortStop + c.Now; c.Move > stop {
-			return c.Move, fmt.Sprintf("%s, for %s of state on the way", plan.Time(c.Move), plan.Size(c.Bytes))
+			return c.Move, fmt.Sprintf("%s, for %s of state on the way", plan.Duration(c.Move), plan.Size(c.Bytes))
 		}
-		return stop, plan.Time(stop) + ", as is assumed before the first change"
+		return stop, plan.Duration(stop) + ", as is assumed before the first change"
 	}
 	var rests, all []schedule.Nanos
 	for _, s := range o.Stops {
@@ -110,14 +110,14 @@ func (c Change) stop(o Outlook) (stop schedule.Nanos, why string) {
 	}
 	load, moves := c.load(o.Stops)
 	stop = sum(median(rests), load)
-	why = "about " + plan.Time(roughly(stop))
+	why = "about " + plan.Duration(roughly(stop))
 	if moves {
-		why += fmt.Sprintf(", %s of them for %s of state on the way", plan.Time(roughly(load)), plan.Size(c.Bytes))
+		why += fmt.Sprintf(", %s of them for %s of state on the way", plan.Duration(roughly(load)), plan.Size(c.Bytes))
 	}
 	if n := len(all); n > 1 {
-		return stop, fmt.Sprintf("%s: the last %d took %s to %s", why, n, plan.Time(slices.Min(all)), plan.Time(slices.Max(all)))
+		return stop, fmt.Sprintf("%s: the last %d took %s to %s", why, n, plan.Duration(slices.Min(all)), plan.Duration(slices.Max(all)))
 	}
-	return stop, fmt.Sprintf("%s: the last one took %s", why, plan.Time(all[0]))
+	return stop, fmt.Sprintf("%s: the last one took %s", why, plan.Duration(all[0]))
 }
 
 // steps returns how many steps the other plan is of use for, and why no more.
@@ -139,7 +139,7 @@ func (c Change) Pays(o Outlook) (pays bool, why string) {
 		total = gain * n
 	}
 	return pays, fmt.Sprintf("that gains %s in %s %s, and a change stops them for %s",
-		plan.Time(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, because)
+		plan.Duration(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, because)
 }
 
 // Decision is an answer with its reason.

@@ -70,11 +70,11 @@ func TestWhatCannotGoOnNeedNotPay(t *testing.T) {
 	// 83 ms of 483 ms, and a stop of 9.5 s.
 	better := Decision{Replan: true, Reason: "better", Change: Change{Now: 483e6, Then: 400e6}}
 	for left, want := range map[plan.Step]bool{114: false, 115: true} {
-		if got := better.Pays(Outlook{Left: left, Lasts: 3600e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan != want || !strings.Contains(got.Reason, "stops them for about 9.50 s: the last one took 9.50 s") {
+		if got := better.Pays(Outlook{Left: left, Lasts: 3600e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan != want || !strings.Contains(got.Reason, "stops them for about 9.5 s: the last one took 9.5 s") {
 			t.Errorf("with %d steps left: %+v", left, got)
 		}
 	}
-	if got := better.Pays(Outlook{Left: 1e6, Lasts: 20e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan || !strings.Contains(got.Reason, "gains 4.15 s in 50 steps before a member leaves again") {
+	if got := better.Pays(Outlook{Left: 1e6, Lasts: 20e9, Stops: []Stop{{Load: 9500e6}}}); got.Replan || !strings.Contains(got.Reason, "gains 4.2 s in 50 steps before a member leaves again") {
 		t.Errorf("in a run whose members go every 20 s: %+v", got)
 	}
 }
@@ -88,15 +88,15 @@ func TestWhatAChangeCostsIsLearned(t *testing.T) {
 		want schedule.Nanos
 		told string
 	}{
-		{"none was made", 0, nil, 3e9, "3.00 s, as is assumed before the first change"},
-		{"none was made, and lines are slow", 126e9, nil, 126e9, "126 s, for 85.8 MiB of state on the way"},
-		{"the first took longer", 0, []Stop{{Rest: 20e9, Load: 9e9}}, 29e9, "about 29.00 s: the last one took 29.00 s"},
-		{"one of many did", 0, []Stop{{1, 1e9, 3e9, 0}, {1, 20e9, 9e9, 0}, {1, 1e9, 3e9, 0}}, 4e9, "about 4.00 s: the last 3 took 4.00 s to 29.00 s"},
-		{"state came faster than predicted", 126e9, []Stop{{1, 2e9, 10e9, 120e9}}, 12500e6, "about 12.00 s, 10.00 s of them for 85.8 MiB of state on the way: the last one took 12.00 s"},
-		{"state came more slowly", 10e9, []Stop{{1, 1e9, 80e9, 20e9}}, 41e9, "about 41.00 s, 40.00 s of them for 85.8 MiB of state on the way: the last one took 81.00 s"},
-		{"little moves after much did", 0, []Stop{{1, 1e9, 80e9, 20e9}}, 3e9, "about 3.00 s: the last one took 81.00 s"},
-		{"much moves after little did", 50e9, []Stop{{1, 1e9, 3e9, 1e9}}, 51e9, "about 51.00 s, 50.00 s of them for 85.8 MiB of state on the way: the last one took 4.00 s"},
-		{"a prediction that was far off", 10e9, []Stop{{1, 0, 1, 20e9}}, 2e9, "about 2.00 s: the last one took 0.00 us"},
+		{"none was made", 0, nil, 3e9, "3 s, as is assumed before the first change"},
+		{"none was made, and lines are slow", 126e9, nil, 126e9, "2 min 6 s, for 85.8 MiB of state on the way"},
+		{"the first took longer", 0, []Stop{{Rest: 20e9, Load: 9e9}}, 29e9, "about 29 s: the last one took 29 s"},
+		{"one of many did", 0, []Stop{{1, 1e9, 3e9, 0}, {1, 20e9, 9e9, 0}, {1, 1e9, 3e9, 0}}, 4e9, "about 4 s: the last 3 took 4 s to 29 s"},
+		{"state came faster than predicted", 126e9, []Stop{{1, 2e9, 10e9, 120e9}}, 12500e6, "about 12 s, 10 s of them for 85.8 MiB of state on the way: the last one took 12 s"},
+		{"state came more slowly", 10e9, []Stop{{1, 1e9, 80e9, 20e9}}, 41e9, "about 41 s, 40 s of them for 85.8 MiB of state on the way: the last one took 1 min 21 s"},
+		{"little moves after much did", 0, []Stop{{1, 1e9, 80e9, 20e9}}, 3e9, "about 3 s: the last one took 1 min 21 s"},
+		{"much moves after little did", 50e9, []Stop{{1, 1e9, 3e9, 1e9}}, 51e9, "about 51 s, 50 s of them for 85.8 MiB of state on the way: the last one took 4 s"},
+		{"a prediction that was far off", 10e9, []Stop{{1, 0, 1, 20e9}}, 2e9, "about 2 s: the last one took 0 ms"},
 		{"no time at all has bounds", math.MaxInt64, []Stop{{1, math.MaxInt64, math.MaxInt64, 2e9}}, math.MaxInt64, ""},
 	} {
 		got, told := Change{Now: 2e9, Then: 1e9, Bytes: 90e6, Move: c.move}.stop(Outlook{Stops: c.past})

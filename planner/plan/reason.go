@@ -84,11 +84,11 @@ func Count(n int, what string) string {
 // Permille prints 53 as "5.3%".
 func Permille(n int64) string { return fmt.Sprintf("%d.%d%%", n/10, n%10) }
 
-// Time prints a time with three or more significant digits.
+// Time prints the figure of a step or of a part of one, with three or more significant digits; a long one as Duration.
 func Time(n schedule.Nanos) string {
 	switch {
 	case n >= 100e9:
-		return fmt.Sprintf("%d s", n/1e9)
+		return Duration(n)
 	case n >= 1e9:
 		return fmt.Sprintf("%d.%02d s", n/1e9, n%1e9/1e7)
 	case n >= 1e6:

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"pnode/pipeline/schedule"
 )
 
 func TestDurationsForPeople(t *testing.T) {
@@ -15,6 +17,16 @@ func TestDurationsForPeople(t *testing.T) {
 		48 * time.Hour: "2 days", 76 * time.Hour: "3 days 4 h", 720 * time.Hour: "30 days", math.MaxInt64: "106751 days 23 h",
 	} {
 		if got := Duration(d); got != want {
+			t.Errorf("%v is printed as %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestFiguresOfSteps(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1500: "1.50 us", 29500 * time.Microsecond: "29.50 ms", 29 * time.Second: "29.00 s", 100 * time.Second: "1 min 40 s", 48 * time.Hour: "2 days",
+	} {
+		if got := Time(schedule.Nanos(d)); got != want {
 			t.Errorf("%v is printed as %q, want %q", d, got, want)
 		}
 	}

@@ -93,7 +93,7 @@ func (r Report) summary(b *strings.Builder) {
 	lines := [][]string{
 		{"step", fmt.Sprintf("%s for %s tokens (%s of %d)", plan.Time(schedule.Nanos(r.StepNanos)), thousands(r.StepTokens), sequences, r.Context)},
 		{"tokens/s", rate(r.TokensPerS)},
-		{thousands(r.Steps) + " steps", duration(r.EndNanos) + ", if no node is lost"},
+		{thousands(r.Steps) + " steps", plan.Duration(r.EndNanos) + ", if no node is lost"},
 		{"computing", share(r.Spent.Computing) + " of the time of these devices"},
 		{"bubble", share(r.Spent.Bubble) + ", waits while the pipeline fills and drains, and for slower devices"},
 		{"messages", share(r.Spent.Exposed) + " that nothing hides"},
@@ -260,20 +260,6 @@ func millis(nanos int64) string {
 		return fmt.Sprintf("%d ms", tenths/10)
 	}
 	return fmt.Sprintf("%d.%d ms", tenths/10, tenths%10)
-}
-
-// duration prints a time in its two largest units.
-func duration(nanos int64) string {
-	s := nanos / 1e9
-	switch {
-	case s >= 86400:
-		return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
-	case s >= 3600:
-		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
-	case s >= 60:
-		return fmt.Sprintf("%d min %d s", s/60, s%60)
-	}
-	return plan.Time(schedule.Nanos(nanos))
 }
 
 // shortly returns a schedule's text without orders.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
 
@@ -50,7 +49,7 @@ func (r Report) Text(w io.Writer) error {
 	}
 	first := r.Results[0]
 	_, err := fmt.Fprintf(w, "trace: %s, at most %s at a time; lost %d, came %d, told before %d\nconstants %s: %s\n",
-		plan.Time(schedule.Nanos(r.Trace.EndNanos)), plan.Count(r.Trace.Most(), "machine"), first.Losses, first.Joins, first.Notices,
+		plan.Duration(r.Trace.EndNanos), plan.Count(r.Trace.Most(), "machine"), first.Losses, first.Joins, first.Notices,
 		r.Constants.Name, r.Constants.Source)
 	return err
 }

@@ -152,7 +152,7 @@ func (g Grant) Redeemable(now time.Time) error {
 	if now.Before(g.RedeemBefore) {
 		return nil
 	}
-	return &plain{fmt.Sprintf("invite expired %s ago; ask for a new one with `pnode invite`", rough(now.Sub(g.RedeemBefore))), ErrInviteExpired}
+	return &plain{fmt.Sprintf("invite expired %s ago; ask for a new one with `pnode invite`", plan.Duration(now.Sub(g.RedeemBefore))), ErrInviteExpired}
 }
 
 // Capability binds one peer to a grant: an owner signed the bearer key, the bearer key
@@ -216,7 +216,7 @@ func (c Capability) verify(run Run, now time.Time, issuers int) error {
 		return fmt.Errorf("%w: the capability is not bound to peer %s", ErrSignature, c.Peer)
 	}
 	if !now.Before(c.Expires) {
-		return fmt.Errorf("%w (ended %s ago)", ErrCapabilityExpired, rough(now.Sub(c.Expires)))
+		return fmt.Errorf("%w (ended %s ago)", ErrCapabilityExpired, plan.Duration(now.Sub(c.Expires)))
 	}
 	return nil
 }
@@ -234,17 +234,4 @@ func CheckRun(run plan.RunID) error {
 		}
 	}
 	return nil
-}
-
-// rough formats a duration in its largest unit.
-func rough(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

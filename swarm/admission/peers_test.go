@@ -113,13 +113,3 @@ func TestPeersRefusal(t *testing.T) {
 		t.Errorf("admitted though not connected: %v", err)
 	}
 }
-
-func TestRough(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		30 * time.Second: "30s", 90 * time.Second: "1m", 3*time.Hour + time.Minute: "3h", 47 * time.Hour: "47h", 49 * time.Hour: "2d",
-	} {
-		if got := rough(d); got != want {
-			t.Errorf("%s: %s, want %s", d, got, want)
-		}
-	}
-}

@@ -232,14 +232,11 @@ func (e Invite) misdated(s State, now time.Time) error {
 	if _, known := s.Grant(e.Serial); known || off.Abs() <= maxClockSkew {
 		return nil
 	}
-	side, far := "behind", fmt.Sprintf("%.0f min", off.Abs().Minutes())
+	side := "behind"
 	if off < 0 {
 		side = "ahead of"
 	}
-	if off.Abs() >= 2*time.Hour {
-		far = fmt.Sprintf("%.0f h", off.Abs().Hours())
-	}
-	return fmt.Errorf("invite: this machine's clock is %s %s the leader's: set it (or the leader's, where that one is wrong)", far, side)
+	return fmt.Errorf("invite: this machine's clock is %s %s the leader's: set it (or the leader's, where that one is wrong)", plan.Duration(off.Abs().Round(time.Minute)), side)
 }
 
 // bindings counts the peers of all invites.

@@ -21,7 +21,7 @@ import (
 const mostQuoted = 60
 
 // seconds is how long a handshake is waited for, in words.
-var seconds = fmt.Sprintf("%d s", int(handshakeTime.Seconds()))
+var seconds = plan.Duration(handshakeTime)
 
 func explainName(host string, at []netip.AddrPort, err error) Test {
 	t := Test{Result: Fails, Finding: NoResolver, Do: "see that this machine's resolver works (/etc/resolv.conf), or ask for an invite with an IP address"}
@@ -119,7 +119,7 @@ func common(over string, at netip.AddrPort, contact peer.ID, o outcome) Test {
 		t.Says = fmt.Sprintf("another node answers: %s; the invite is of %s", o.peer, contact)
 		t.Do = "ask for a new invite: the address is another node's now"
 	case ClockBehind:
-		t.Says = fmt.Sprintf("this machine's clock is behind the contact's by at least %s: it takes the contact's certificate for one of the future", rough(time.Until(o.started)))
+		t.Says = fmt.Sprintf("this machine's clock is behind the contact's by at least %s: it takes the contact's certificate for one of the future", plan.Duration(time.Until(o.started)))
 		t.Do = "set this machine's clock"
 	case ClockAhead:
 		t.Says = "the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead"
@@ -197,7 +197,7 @@ func explainInvite(c Claimed, now time.Time) Test {
 	t := Test{Result: Fails}
 	switch {
 	case c.Err == nil && c.late(now) > 0:
-		return Test{Result: OK, Finding: Works, Says: fmt.Sprintf("the contact accepts it; by this machine's clock it ended %s ago", rough(c.late(now)))}
+		return Test{Result: OK, Finding: Works, Says: fmt.Sprintf("the contact accepts it; by this machine's clock it ended %s ago", plan.Duration(c.late(now)))}
 	case c.Err == nil:
 		return Test{Result: OK, Finding: Works, Says: fmt.Sprintf("it is good until %s", c.RedeemBefore.UTC().Format("2006-01-02 15:04 MST"))}
 	case errors.Is(c.Err, admission.ErrUnknownInvite):
@@ -233,13 +233,13 @@ func explainClock(now, started time.Time, late time.Duration, dates []dated) Tes
 	switch behind := started.Sub(now); {
 	case late > 0:
 		t.Result, t.Finding = Fails, ClockAhead
-		t.Says = fmt.Sprintf("this machine's clock is ahead of the contact's by at least %s: the invite, which is good, ended %[1]s ago by it", rough(late))
+		t.Says = fmt.Sprintf("this machine's clock is ahead of the contact's by at least %s: the invite, which is good, ended %[1]s ago by it", plan.Duration(late))
 		t.Do = "set this machine's clock, or the contact's if that is the wrong one"
 	case started.IsZero():
 		t.Result, t.Says = NotTested, "no contact answered"
 	case behind > clockSlack:
 		t.Result, t.Finding = Fails, ClockBehind
-		t.Says = fmt.Sprintf("this machine's clock is behind the contact's by at least %s: it has a time before the contact's start", rough(behind))
+		t.Says = fmt.Sprintf("this machine's clock is behind the contact's by at least %s: it has a time before the contact's start", plan.Duration(behind))
 		t.Do = "set this machine's clock"
 	default:
 		t.Result, t.Finding = OK, Works
@@ -252,7 +252,7 @@ func explainClock(now, started time.Time, late time.Duration, dates []dated) Tes
 			if off < 0 {
 				way, t.Finding = "behind", ClockBehind
 			}
-			t.Says = fmt.Sprintf("this machine's clock is %s %s the clock of %s", rough(off.Abs()), way, d.who)
+			t.Says = fmt.Sprintf("this machine's clock is %s %s the clock of %s", plan.Duration(off.Abs()), way, d.who)
 			t.Do = "set this machine's clock if that is the wrong one"
 		}
 	}
@@ -277,17 +277,4 @@ func explainNAT(observed []netip.AddrPort, own []netip.Addr) (Test, bool) {
 		t.Says = fmt.Sprintf("this machine is behind a NAT: the contact sees %s", first.Addr())
 	}
 	return t, true
-}
-
-// rough returns a time to one digit or two: 40 s, 12 min, 3 h, 2 days.
-func rough(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }

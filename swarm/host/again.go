@@ -9,6 +9,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 
+	"pnode/planner/plan"
 	"pnode/swarm/neterr"
 )
 
@@ -35,7 +36,7 @@ func ConnectAgain(ctx context.Context, n network.Network, p peer.ID, dial func(c
 		select {
 		case <-time.After(pause):
 		case <-again.Done():
-			return fmt.Errorf("nobody listens there, asked again for %v: %w", time.Since(began).Round(time.Second), err)
+			return fmt.Errorf("nobody listens there, asked again for %s: %w", plan.Duration(time.Since(began).Round(time.Second)), err)
 		}
 		if s, ok := n.(*swarm.Swarm); ok {
 			s.Backoff().Clear(p)

@@ -45,7 +45,7 @@ func TestConnectAgainWhileNobodyListens(t *testing.T) {
 				if !errors.Is(err, tt.want) || dials < tt.dials || dials > tt.most || time.Since(began) > restartTime {
 					t.Errorf("%v after %d dials in %v", err, dials, time.Since(began))
 				}
-				if tt.name == "gone" && !strings.HasPrefix(err.Error(), "nobody listens there, asked again for 8s") {
+				if tt.name == "gone" && !strings.HasPrefix(err.Error(), "nobody listens there, asked again for 8 s") {
 					t.Error(err)
 				}
 			})
