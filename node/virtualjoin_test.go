@@ -53,3 +53,22 @@ func TestAJoinInVirtualTime(t *testing.T) {
 		}
 	})
 }
+
+// TestTwoJoinInOneChangeInVirtualTime: the second of two newcomers is in the log when the plan with the first one is due, which waits for it.
+func TestTwoJoinInOneChangeInVirtualTime(t *testing.T) {
+	size := fleetSize{Steps: 40, Replicas: 1, CheckpointEvery: 10, MinNodes: 1}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, size, known.again())
+		founder := f.add()
+		invite := founder.found()
+		f.until("step 5", time.Hour, func() bool { return f.truth.reached() >= 5 })
+		f.add().join(invite)
+		f.until("the first one in the log", time.Hour, func() bool { return len(founder.node().raft.State().Members) == 2 })
+		f.add().join(invite)
+		f.until("the next plan", time.Hour, func() bool { return founder.node().raft.State().Plan.Generation == 2 })
+		if peers := founder.node().raft.State().Plan.Peers(); len(peers) != 3 {
+			t.Errorf("the next plan is of %d nodes", len(peers))
+		}
+	})
+}

@@ -19,6 +19,8 @@ const (
 	lackingPlans = 3
 	// copyPatience bounds how long a change that can wait does so for copies of checkpoints that are under way.
 	copyPatience = 2 * time.Minute
+	// enterPatience bounds how long such a change, and the first plan, wait for members that are entering: each would be followed by another one.
+	enterPatience = 10 * time.Second
 	// A member that alone held a layer is waited for at least leastReturn and at most mostReturn. One that computes it again is waited for as
 	// long, or for as long as it takes to do the steps again, if that is longer: that is mostRedo at most.
 	leastReturn = 5 * time.Second
@@ -38,6 +40,8 @@ func (v view) first() (verdict, bool) {
 		return verdict{Blocked: fmt.Sprintf("the run begins with %d nodes, %d here so far; `pnode invite` prints how others join", need, active)}, true
 	case devices < v.MinDevices:
 		return verdict{Blocked: fmt.Sprintf("the run begins with %d devices, %d here so far; `pnode invite` prints how others join", v.MinDevices, devices)}, true
+	case v.entering():
+		return verdict{Blocked: fmt.Sprintf("waiting up to %s for members that are entering, so that the first plan has them", plan.Duration(enterPatience))}, true
 	}
 	return verdict{Plan: true, Why: "first plan"}, true
 }
@@ -132,7 +136,7 @@ func (v view) change() (verdict, bool) {
 	switch why, canWait := v.wanted(); {
 	case why == "":
 		return verdict{}, false
-	case !v.Paused && canWait && v.Copying && v.CopiesFor <= copyPatience:
+	case !v.Paused && canWait && (v.Copying && v.CopiesFor <= copyPatience || v.entering()):
 		if lost, ok := v.suspected(); ok {
 			return lost, true
 		}

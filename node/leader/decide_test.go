@@ -58,6 +58,8 @@ func TestDecideTheFirstPlan(t *testing.T) {
 		{"waits for the asked number of nodes", view{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "the run begins with 3 nodes, 2 here so far; `pnode invite` prints how others join"}},
 		{"waits for the devices that the cut needs", view{Members: []memberView{{Peer: "a", Active: true, Devices: 2}}, MinNodes: 1, MinDevices: 3}, verdict{Blocked: "the run begins with 3 devices, 2 here so far; `pnode invite` prints how others join"}},
 		{"plans when one node has them", view{Members: []memberView{{Peer: "a", Active: true, Devices: 3}}, MinNodes: 1, MinDevices: 3}, verdict{Plan: true, Why: "first plan"}},
+		{"waits for who enters", view{Members: alive("a", "b"), MinNodes: 2, Entering: 1}, verdict{Blocked: "waiting up to 10 s for members that are entering, so that the first plan has them"}},
+		{"but not for ever", view{Members: alive("a", "b"), MinNodes: 2, Entering: enterPatience + 1}, verdict{Plan: true, Why: "first plan"}},
 		{"plans when they are there", view{Members: alive("a", "b"), MinNodes: 2}, verdict{Plan: true, Why: "first plan"}},
 		{"leaves a good plan alone", view{Plan: running, Members: alive("a", "b")}, verdict{}},
 	}.check(t)
@@ -232,6 +234,9 @@ func TestDecideOnAPause(t *testing.T) {
 		{"saves before a better plan", view{Plan: running, Members: alive("a", "b", "c"), wish: wish{Better: "c helps"}}, verdict{Pause: true, Why: "c helps"}},
 		{"but not while copies are under way, and looks for the plan", view{Plan: running, Members: alive("a", "b", "c"), wish: wish{Better: "c helps", Copying: true, CopiesFor: copyPatience}}, verdict{Prepare: true, Why: "c helps"}},
 		{"or for the one after a loss that is near", view{Plan: running, Members: steady, wish: wish{Better: "c helps", Copying: true}}, verdict{Prepare: true, Suspect: "b", Why: "b is gone"}},
+		{"nor while a member enters", view{Plan: running, Members: alive("a", "b", "c"), Entering: enterPatience, wish: wish{Better: "c helps"}}, verdict{Prepare: true, Why: "c helps"}},
+		{"which may hang", view{Plan: running, Members: alive("a", "b", "c"), Entering: enterPatience + 1, wish: wish{Better: "c helps"}}, verdict{Pause: true, Why: "c helps"}},
+		{"but at once where one leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1), Entering: 1}, verdict{Pause: true, Why: "b is leaving"}},
 		{"and does not wait for ever", view{Plan: running, Members: alive("a", "b", "c"), wish: wish{Better: "c helps", Copying: true, CopiesFor: copyPatience + 1}}, verdict{Pause: true, Why: "c helps"}},
 		{"nor where a member leaves", view{Plan: running, Members: leaving(alive("a", "b"), 1), wish: wish{Better: "b is leaving", Copying: true}}, verdict{Pause: true, Why: "b is leaving"}},
 		{"nor where one is gone", view{Plan: running, Members: alive("a", "c"), remains: remains{BrokenFor: salvageGrace + 1}, wish: wish{Better: "c helps", Copying: true}}, verdict{Plan: true, Why: "b is gone"}},

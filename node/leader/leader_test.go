@@ -86,6 +86,31 @@ func TestWhoSleptBlamesNobody(t *testing.T) {
 	}
 }
 
+// TestWhoEntersIsSeen: for how long members have been entering, while they are heard.
+func TestWhoEntersIsSeen(t *testing.T) {
+	w := newWatcher()
+	w.b.State = consensus.Joining
+	w.look(0)
+	w.listen(8)
+	if got := w.entering(); got != 8*time.Second {
+		t.Errorf("b enters since %v, want 8 s", got)
+	}
+	for range DeadAfter/decideEvery + 1 {
+		w.look(decideEvery)
+	}
+	if got := w.entering(); got != 0 {
+		t.Errorf("b is silent, and enters since %v", got)
+	}
+	w.b.ProcessEpoch = 2
+	if w.look(0); w.entering() != 1 {
+		t.Errorf("b was started again, and enters since %v", w.entering())
+	}
+	w.b.State = consensus.Active
+	if w.look(decideEvery); w.entering() != 0 {
+		t.Errorf("b has entered, and enters since %v", w.entering())
+	}
+}
+
 // TestWhoIsStarvedMissesTheDead: one whose looks are always late needs longer, but not for ever.
 func TestWhoIsStarvedMissesTheDead(t *testing.T) {
 	const late = 5 * decideEvery

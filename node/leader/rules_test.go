@@ -118,6 +118,9 @@ func randomView(r *rand.Rand) view {
 		v.Better = "another helps"
 	}
 	v.Copying, v.CopiesFor = one(2), time.Duration(r.IntN(4))*time.Minute
+	if odd(3) {
+		v.Entering = time.Duration(r.IntN(20)) * time.Second
+	}
 	v.Paused, v.Saved = odd(3), odd(3)
 	v.PausedFor, v.SavePatience = time.Duration(r.IntN(4))*time.Minute, time.Minute
 	if odd(2) {

@@ -18,6 +18,8 @@ type sightings struct {
 	last time.Time
 	// busy is how long this node was at work since then, waiting for answers: that is no sleep.
 	busy time.Duration
+	// entered is since when members are entering, without a break; zero: nobody is.
+	entered time.Time
 }
 
 // process is one start of a node.
@@ -56,6 +58,7 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 	}
 	before := s.of
 	s.of, s.last, s.busy = map[process]*sighting{}, now, 0
+	entering := false
 	for _, m := range members {
 		id, at := process{m.Peer, m.ProcessEpoch}, heard(m.Peer)
 		seen := before[id]
@@ -78,7 +81,21 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 			seen.heard = at
 		}
 		s.of[id] = seen
+		entering = entering || m.State == consensus.Joining && now.Sub(seen.since) <= DeadAfter
 	}
+	if !entering {
+		s.entered = time.Time{}
+	} else if s.entered.IsZero() {
+		s.entered = now
+	}
+}
+
+// entering returns for how long members have been entering that are heard of; 0: nobody is.
+func (s *sightings) entering() time.Duration {
+	if s.entered.IsZero() {
+		return 0
+	}
+	return max(1, s.last.Sub(s.entered))
 }
 
 // silent returns for how long a process has given no sign of life, after how long that is suspicious, and after how long it

@@ -83,7 +83,8 @@ func (t *term) view(m moment) view {
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, Newest: t.Heartbeats.Newest(state.Plan, m.now),
 		Members: m.members(t.Self, &t.ended), Names: map[plan.PeerID]string{},
 		MinNodes: train.MinNodes, MinDevices: devicesAsked(train),
-		Ending: state.StopWanted || state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
+		Entering: m.seen.entering(),
+		Ending:   state.StopWanted || state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
 		Orphaned: orphaned(state), Carried: carriedOf(state), Stall: t.stall(m),
 		wish: t.better.look(m), pause: t.pauses.look(state, m.now),
 	}

@@ -25,6 +25,8 @@ type view struct {
 	Ending               bool // the run is stopping or finished
 	// Returning: a member is back after the run was stopped. It may have to wait for an owner that is gone.
 	Returning bool
+	// Entering is for how long there have been members that measure their lines and fetch the text, without a break; 0: there is none.
+	Entering time.Duration
 	// Orphaned: a layer of the newest checkpoint was with members alone that have left the run.
 	Orphaned bool
 	Carried  carried
@@ -83,6 +85,9 @@ func (v view) active() (members, devices int) {
 	}
 	return members, devices
 }
+
+// entering reports whether a plan that can wait does so for a member that is about to have a part in it.
+func (v view) entering() bool { return v.Entering > 0 && v.Entering <= enterPatience }
 
 // leaver returns a member of the plan that is leaving; empty without one.
 func (v view) leaver() (peer plan.PeerID) {
