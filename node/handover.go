@@ -156,11 +156,11 @@ func (v drainView) text() string {
 	case v.Bytes == 0:
 		return fmt.Sprintf("leaving (%s): others have all that this node has%s%s", v.Why, vote, left)
 	case v.Step == 0 && v.Steps:
-		return fmt.Sprintf("leaving (%s): the newest step ends and is saved, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
+		return fmt.Sprintf("leaving (%s): %s to hand over once the newest step has ended and is saved%s", v.Why, megabytes(v.Bytes), left)
 	case v.Step == 0 && v.Saving:
-		return fmt.Sprintf("leaving (%s): the newest step is being saved, then %s go to others%s", v.Why, megabytes(v.Bytes), left)
+		return fmt.Sprintf("leaving (%s): %s to hand over once the newest step is saved%s", v.Why, megabytes(v.Bytes), left)
 	case v.Step == 0:
-		return fmt.Sprintf("leaving (%s): no step is under way here; %s go to others once a plan without this node follows%s", v.Why, megabytes(v.Bytes), left)
+		return fmt.Sprintf("leaving (%s): no step is under way here; %s to hand over once a plan without this node follows%s", v.Why, megabytes(v.Bytes), left)
 	case v.Done >= v.Bytes:
 		return fmt.Sprintf("leaving (%s): the state of step %d is handed over, %s%s%s", v.Why, v.Step, megabytes(v.Bytes), vote, left)
 	}

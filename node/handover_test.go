@@ -66,7 +66,7 @@ func TestHandover(t *testing.T) {
 		want   drainView
 		text   string
 	}{
-		{"its state is its own", running, nil, drainView{Bytes: own, BytesPerS: 1e6}, "leaving (SIGTERM): no step is under way here; 6.2 MB go to others once a plan without this node follows; 20 s left"},
+		{"its state is its own", running, nil, drainView{Bytes: own, BytesPerS: 1e6}, "leaving (SIGTERM): no step is under way here; 6.2 MB to hand over once a plan without this node follows; 20 s left"},
 		{"others have the same", twice, nil, drainView{BytesPerS: 1e6}, "leaving (SIGTERM): others have all that this node has; 20 s left"},
 		{"it is saved", saved, nil, drainView{Step: 23, Bytes: 12e6, BytesPerS: 1e6}, "leaving (SIGTERM): handing over the state of step 23, 0.0 of 12.0 MB; 20 s left"},
 		{"half has gone, some of it twice, and chunks of others", saved, []byte{0, 1, 1, 7}, drainView{Step: 23, Bytes: 12e6, Done: 6e6, BytesPerS: 3e6}, "leaving (SIGTERM): handing over the state of step 23, 6.0 of 12.0 MB at 3.0 MB/s, 2 s to go; 20 s left"},
@@ -94,9 +94,9 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		text    string
 		settled bool
 	}{
-		{drainView{Bytes: 6e6, Steps: true}, "leaving (Ctrl-C): the newest step ends and is saved, then 6.0 MB go to others", false},
-		{drainView{Bytes: 6e6, Saving: true}, "leaving (Ctrl-C): the newest step is being saved, then 6.0 MB go to others", false},
-		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB go to others once a plan without this node follows", false},
+		{drainView{Bytes: 6e6, Steps: true}, "leaving (Ctrl-C): 6.0 MB to hand over once the newest step has ended and is saved", false},
+		{drainView{Bytes: 6e6, Saving: true}, "leaving (Ctrl-C): 6.0 MB to hand over once the newest step is saved", false},
+		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB to hand over once a plan without this node follows", false},
 		{drainView{Bytes: 6e6, Done: 1e6, Step: 3}, "leaving (Ctrl-C): handing over the state of step 3, 1.0 of 6.0 MB", false},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, but for its vote: without it they wait", false},

@@ -100,7 +100,7 @@ func (i *interrupts) second() (text string, code int) {
 		} else {
 			from += " at the oldest"
 		}
-		return fmt.Sprintf("Given up: %s. Nothing committed is lost: the run goes on from the newest state that is kept, %s", e.Message, from), exitInterrupted
+		return fmt.Sprintf("Given up while %s. Nothing committed is lost: the run goes on from the newest state that is kept, %s", e.Message, from), exitInterrupted
 	case i.phase != "" && !i.begun:
 		return "Nothing is given up: this node had made no step", exitOK
 	case i.saves.Load():

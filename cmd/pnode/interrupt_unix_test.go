@@ -44,7 +44,7 @@ func TestFirstInterruptCancelsSecondEnds(t *testing.T) {
 	if why := (*notice.Notice)(nil); !errors.As(context.Cause(ctx), &why) || why.Why != "Ctrl-C" || !why.At.IsZero() {
 		t.Errorf("it ends for %v", context.Cause(ctx))
 	}
-	i.follow(api.Event{Kind: api.KindDrain, Step: 20, Message: "12.0 of 40.0 MB"})
+	i.follow(api.Event{Kind: api.KindDrain, Step: 20, Message: "leaving (Ctrl-C): 12.0 of 40.0 MB"})
 	i.follow(api.Event{Kind: api.KindStep, Step: 21})
 	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestWhatASecondInterruptGivesUp(t *testing.T) {
 func TestWhatInterruptsSayByTheNodesWay(t *testing.T) {
 	state := func(p node.Phase) api.Event { return api.Event{Kind: api.KindState, Message: string(p)} }
 	begun := []api.Event{state(node.Profiling), state(node.Waiting), {Kind: api.KindPlan}, state(node.Training)}
-	drain := api.Event{Kind: api.KindDrain, Step: 20, Message: "12.0 of 40.0 MB"}
+	drain := api.Event{Kind: api.KindDrain, Step: 20, Message: "leaving (Ctrl-C): 12.0 of 40.0 MB"}
 	voting := drain
 	voting.Votes = true
 	atStart, nothing := api.Event{Kind: api.KindDrain, Message: "saving"}, api.Event{Kind: api.KindDrain, Message: "all", Settled: true}
@@ -95,11 +95,11 @@ func TestWhatInterruptsSayByTheNodesWay(t *testing.T) {
 		{"nobody is reached yet", nil, "stopping", "Nothing is given up: this node had made no step", exitOK},
 		{"a member that waits for others", begun[:2], "stopping", "Nothing is given up: this node had made no step", exitOK},
 		{"steps are made", begun, "stopping with a checkpoint", "Given up: the checkpoint that was to be made now", exitInterrupted},
-		{"a part goes to others", append(slices.Clone(begun), drain), "stopping with a checkpoint", "Given up: 12.0 of 40.0 MB. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step 20 at the oldest", exitInterrupted},
+		{"a part goes to others", append(slices.Clone(begun), drain), "stopping with a checkpoint", "Given up while leaving (Ctrl-C): 12.0 of 40.0 MB. Nothing committed is lost: the run goes on from the newest state that is kept, the checkpoint of step 20 at the oldest", exitInterrupted},
 		{"the others need its vote", append(slices.Clone(begun), voting), "stopping with a checkpoint", "that is kept, the checkpoint of step 20, once this node is started again: without it the others are too few to vote", exitInterrupted},
 		{"before the first checkpoint", append(slices.Clone(begun), atStart), "stopping with a checkpoint", "the newest state that is kept, its start at the oldest", exitInterrupted},
 		{"others have all", append(slices.Clone(begun), nothing), "stopping with a checkpoint", "Nothing is given up: others have all", exitOK},
-		{"the finished model is awaited", append(slices.Clone(begun), state(node.Serving), drain), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: 12.0 of 40.0 MB. Start this node again", exitNotHanded},
+		{"the finished model is awaited", append(slices.Clone(begun), state(node.Serving), drain), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: leaving (Ctrl-C): 12.0 of 40.0 MB. Start this node again", exitNotHanded},
 		{"the finished model is awaited, and both come at once", append(slices.Clone(begun), state(node.Serving)), "the run is finished; stopping once others have what this node has", "Nothing is lost, but not done yet: others do not have all", exitNotHanded},
 		{"it is over, others are waited for", append(slices.Clone(begun), drain, state(node.Stopped), done), "this node is done, and stays while the others need it", "Nothing is given up: this node only stayed for the others", exitOK},
 		{"it has diverged", append(slices.Clone(begun), state(node.Stopped), diverged), "this node is done", "stopped since it diverged", exitFailure},
