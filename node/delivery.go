@@ -121,7 +121,7 @@ func (l *loop) servingText(state consensus.State, d delivery, begun time.Time, a
 	for _, o := range d.Awaited {
 		names = append(names, state.NameOf(o))
 	}
-	until := begun.Add(time.Duration(state.Run.Train.AwaitOwnerS) * time.Second).Format("15:04 MST")
+	until := plan.Moment(begun.Add(time.Duration(state.Run.Train.AwaitOwnerS)*time.Second), begun, "15:04 MST")
 	text := fmt.Sprintf("the run is finished at step %d; this node stays until its owner, %s, has the whole model, at most until %s",
 		state.Checkpoint.Step, strings.Join(names, " or "), until)
 	if slices.Contains(d.Awaited, l.self) {

@@ -251,7 +251,7 @@ func (n lonely) explain(state consensus.State, now time.Time) error {
 		if m.Peer == n.self {
 			whole = n.custody.whole.Copy()
 		} else if m.State != consensus.Gone {
-			heard = append(heard, fmt.Sprintf("%s at %s", state.NameOf(m.Peer), now.Add(-n.heardAgo(m.Peer)).Format("15:04:05")))
+			heard = append(heard, fmt.Sprintf("%s at %s", state.NameOf(m.Peer), plan.Moment(now.Add(-n.heardAgo(m.Peer)), now, time.TimeOnly)))
 		}
 		if whole.Step > 0 && (model == "" || state.Owner(m.Peer) && !owner) {
 			model, owner = fmt.Sprintf(" The whole model of step %d was on %s.", whole.Step, state.NameOf(m.Peer)), state.Owner(m.Peer)

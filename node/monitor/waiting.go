@@ -41,6 +41,7 @@ type Deadline struct {
 
 // waitView holds what a node knows when nothing moves.
 type waitView struct {
+	Now    time.Time
 	Quorum consensus.Quorum
 	// Leaderless is how long no leader has been known; Away are the voters that were not heard
 	// for awayAfter.
@@ -78,11 +79,13 @@ type awayVoter struct {
 
 const timeOfDay = "15:04"
 
-func (a awayVoter) String() string {
+// text says since when it is away; near is a time that needs no date.
+func (a awayVoter) text(near time.Time) string {
+	since := plan.Moment(a.Since, near, timeOfDay)
 	if a.Never {
-		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, a.Since.Format(timeOfDay))
+		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, since)
 	}
-	return fmt.Sprintf("%s since %s", a.Name, a.Since.Format(timeOfDay))
+	return fmt.Sprintf("%s since %s", a.Name, since)
 }
 
 // why returns the reason why nothing moves, in one sentence for people. It is empty when things
@@ -94,7 +97,7 @@ func (v waitView) why() string {
 	}
 	until := ""
 	if !v.Deadline.At.IsZero() {
-		until = " until " + v.Deadline.At.Format(time.TimeOnly)
+		until = " until " + plan.Moment(v.Deadline.At, v.Now, time.TimeOnly)
 	}
 	if v.Deadline.Deserted {
 		until += ", as their machines say that no node runs there"
@@ -137,7 +140,7 @@ func (v waitView) cause() string {
 	case v.Leaderless > electionTime:
 		var silent []string
 		for _, a := range v.Away {
-			silent = append(silent, a.String())
+			silent = append(silent, a.text(v.Now))
 		}
 		up := fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). %s",
 			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.kept())
@@ -214,7 +217,7 @@ func (v waitView) wayOut() string {
 	case v.Trying != "":
 		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
 	}
-	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, last.Add(consensus.RecoverAfter).Add(time.Minute).Format(timeOfDay))
+	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, plan.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
 }
 
 // waiting returns why nothing moves as far as this node knows; state is what Known returns.
@@ -225,7 +228,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 		return m.serving
 	}
 	newest := m.steps.current()
-	v := waitView{Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
+	v := waitView{Now: now, Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}

@@ -29,6 +29,11 @@ func TestWhyNothingMoves(t *testing.T) {
 			lost + "Where they are gone for good: `pnode recover --dir /run/7`, from 14:18 on",
 		},
 		{
+			"a voter is away since another day",
+			waitView{Now: seven.Add(15 * time.Hour), Quorum: three, Leaderless: 2 * electionTime, Away: []awayVoter{{Name: "b", Since: seven}, {Name: "c", Since: seven.Add(14 * time.Hour), Counts: seven.Add(14 * time.Hour)}}, Checkpoint: 50, Dir: "/run/7"},
+			strings.Replace(lost, "b since 14:03, c at least since this node was started at 14:07", "b since Jul 1 14:07, c since 04:07", 1) + "Where they are gone for good: `pnode recover --dir /run/7`, from 04:18 on",
+		},
+		{
 			"the majority is away, and the run recovers by itself",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, RecoverAfter: 20 * time.Minute},
 			lost + "If they stay away, this node recovers the run without them after 20 min (--on-lost-majority)",
@@ -86,6 +91,9 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"a generation is replayed", waitView{Quorum: three, Stalled: 3, StallWhy: errors.New("lost b"), Replay: "a computes b's steps"}, "a computes b's steps"},
 		{"a generation was given up", waitView{Quorum: three, Stalled: 3, StallWhy: fmt.Errorf("generation: %w", errors.New("link: lost b"))}, "generation 3 was given up, a new plan will follow: lost b"},
 	} {
+		if c.view.Now.IsZero() {
+			c.view.Now = seven
+		}
 		if got := c.view.why(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

@@ -184,7 +184,7 @@ func memberState(m api.Member, now time.Time) string {
 	if m.SilentSince.IsZero() {
 		return clean(m.State)
 	}
-	return clean(m.State) + " since " + moment(m.SilentSince.Local(), now)
+	return clean(m.State) + " since " + plan.Moment(m.SilentSince.Local(), now, time.TimeOnly)
 }
 
 // lastSeen returns how long ago this node heard a member.
@@ -221,12 +221,4 @@ func size(bytes int64) string {
 		}
 	}
 	return fmt.Sprintf("%.1f %s", v, unit)
-}
-
-// moment prints a time of day for people, and the date where it is half a day or more from now.
-func moment(at, now time.Time) string {
-	if at.Sub(now).Abs() < 12*time.Hour {
-		return at.Format(time.TimeOnly)
-	}
-	return at.Format("Jan 2 15:04")
 }
