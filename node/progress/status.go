@@ -76,7 +76,15 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	for _, a := range st.Addrs {
 		p.f("address\t%s\n", clean(a))
 	}
-	p.f("\nNODE\tSTATE\tLAST SEEN\tDEVICE\t\n")
+	p.f("\n")
+	writeRoster(p, st, now)
+	p.f("\n")
+	writePlan(p, st)
+}
+
+// writeRoster writes a row for each member, then why plans do without some.
+func writeRoster(p printer, st api.Status, now time.Time) {
+	p.f("NODE\tSTATE\tLAST SEEN\tDEVICE\t\n")
 	for _, m := range st.Roster {
 		var marks []string
 		if m.Self {
@@ -92,7 +100,10 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 			p.f("NOT USED\t%s %s\n", name(st, m.Peer), clean(m.NotUsed))
 		}
 	}
-	p.f("\n")
+}
+
+// writePlan writes a row for each stage, then links that QUIC does not carry, and the plan's reasons.
+func writePlan(p printer, st api.Status) {
 	if len(st.Plan) == 0 {
 		p.f("no plan yet\n")
 		return
