@@ -41,8 +41,10 @@ type Deadline struct {
 
 // waitView holds what a node knows when nothing moves.
 type waitView struct {
-	Now    time.Time
-	Quorum consensus.Quorum
+	Now      time.Time
+	Finished bool   // the run is
+	Serving  string // why this node of a finished run stays
+	Quorum   consensus.Quorum
 	// Leaderless is how long no leader has been known; Away are the voters that were not heard
 	// for awayAfter.
 	Leaderless time.Duration
@@ -131,6 +133,8 @@ func Tried(state consensus.State, addrs []string) string {
 func (v waitView) cause() string {
 	voters := len(v.Quorum.Voters)
 	switch {
+	case v.Finished && (v.Trying == "" || v.Leaderless <= electionTime): // else it comes back, as to move the end of the run
+		return v.Serving
 	case v.Leaderless > electionTime && voters == 0:
 		return "no leader of the run answers yet"
 	case v.Leaderless > electionTime && v.Apart != "":
@@ -222,13 +226,8 @@ func (v waitView) wayOut() string {
 
 // waiting returns why nothing moves as far as this node knows; state is what Known returns.
 func (m *Monitor) waiting(state consensus.State, now time.Time) string {
-	if state.Finished {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.serving
-	}
 	newest := m.steps.current()
-	v := waitView{Now: now, Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
+	v := waitView{Now: now, Finished: state.Finished, Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
@@ -254,7 +253,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	v.Blocked = b.Blocked
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v.Stalled, v.StallWhy, v.Training = m.stalled, m.stallWhy, m.phase == phaseTraining
+	v.Serving, v.Stalled, v.StallWhy, v.Training = m.serving, m.stalled, m.stallWhy, m.phase == phaseTraining
 	if m.phase == phaseJoining || m.phase == phaseProfiling {
 		v.Trying = Tried(state, m.Trying)
 		if me, _ := state.Member(m.Self); me.ProcessEpoch != m.Epoch { // once in the roster that time counts no more

@@ -82,6 +82,16 @@ func TestWhyNothingMoves(t *testing.T) {
 		},
 		{"no deadline counts yet, or any more", waitView{Leaderless: 2 * electionTime, Trying: "desk"}, "no leader of the run answers yet. Trying desk; Ctrl-C ends that and loses nothing"},
 		{"one that comes back is expected", waitView{Quorum: three, Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}}, ""},
+		{
+			"a node of a finished run serves", waitView{Finished: true, Serving: "until an owner has the model", Quorum: three, Leaderless: 2 * electionTime, Away: away, Stalled: 2},
+			"until an owner has the model",
+		},
+		{
+			"one that comes back to a finished run to extend it",
+			waitView{Finished: true, Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: "desk"},
+			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk; Ctrl-C ends that and loses nothing",
+		},
+		{"one that comes back to a finished run with a leader", waitView{Finished: true, Quorum: three, Trying: "desk", Stalled: 2}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no leader of the run answers yet"},
 		{"the planner cannot plan", waitView{Quorum: three, Blocked: "too little memory", Stalled: 3}, "too little memory"},
 		{"the planner could not plan", waitView{Quorum: three, Blocked: "1 node so far", Training: true}, ""},
