@@ -67,6 +67,9 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 	if o.hardware, err = hardware.OptionsOf(o.cfg); err != nil {
 		return err
 	}
+	if !o.reading {
+		mendFiles(o.cfg.Dir, log)
+	}
 	if o.identity, err = admission.LoadIdentity(o.cfg.Dir); err != nil {
 		return err
 	}

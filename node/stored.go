@@ -169,24 +169,41 @@ func OpenStore(dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	return openStore(dir, log, true)
 }
 
-// VerifyFiles compares the files of a stopped node's folder beside its store with their checksums, and changes nothing. It returns the
-// names of these files, and for each one that is damaged its path, what is wrong with it, and what helps.
-func VerifyFiles(dir string) (compared, damaged []string) {
+// folderFile is a file of a node's folder that is kept twice.
+type folderFile struct {
+	name   string
+	needed bool
+	check  func(data []byte) error
+	remedy string // where both copies are damaged
+}
+
+// folderFiles returns the files of a folder beside its store that Verify compares and a start mends.
+func folderFiles(dir string) []folderFile {
 	filled := func([]byte) error { return nil } // the node makes these again
 	const anew = "enter the run anew with `pnode join INVITE` and another folder for --dir"
-	for _, f := range []struct {
-		name   string
-		needed bool
-		check  func(data []byte) error
-		remedy string // where both copies are damaged
-	}{
+	return []folderFile{
 		{admission.IdentityFile, true, admission.CheckKey, "bring it back from a backup, or " + anew},
 		{admission.OwnerFile, false, admission.CheckKey, "bring it back from a backup: nobody else has the owner's key, without which this node makes no invites"},
 		{config.MembershipFile, true, func(data []byte) error { _, err := parseMembership(data); return err }, "bring it back from a backup, or " + anew},
 		{runFile, hasTrained(dir), func(data []byte) error { return strict.Decode(data, new(plan.RunSpec)) }, runRemedy},
 		{epochFile, false, filled, "the node writes it again at its next start, by this machine's clock"},
 		{monitor.LossesFile, false, filled, "the node asks the others for the curve when it runs"},
-	} {
+	}
+}
+
+// mendFiles writes each damaged copy of a folder's files anew from the other one. On a full disk the next start tries again.
+func mendFiles(dir string, log *slog.Logger) {
+	for _, f := range folderFiles(dir) {
+		if err := twofold.Mend(dir, f.name, maxRunBytes, f.check); err != nil {
+			log.Warn("a damaged file of the folder has a copy that is whole, from which it is not made again", "file", f.name, "cause", err)
+		}
+	}
+}
+
+// VerifyFiles compares the files of a stopped node's folder beside its store with their checksums, and changes nothing. It returns the
+// names of these files, and for each one that is damaged its path, what is wrong with it, and what helps.
+func VerifyFiles(dir string) (compared, damaged []string) {
+	for _, f := range folderFiles(dir) {
 		wrong, err := twofold.Verify(dir, f.name, maxRunBytes, f.check)
 		if err == nil || f.needed {
 			compared = append(compared, f.name)

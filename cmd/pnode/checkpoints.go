@@ -108,7 +108,7 @@ func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then start it again in its folder",
 			dir, client.PID(), dir)
 	}
-	compared, damaged := node.VerifyFiles(dir) // before the store is opened: whoever reads membership.json mends it
+	compared, damaged := node.VerifyFiles(dir)
 	files := progress.VerifiedFiles(e.stdout, compared, damaged)
 	store, err := node.OpenStore(dir, slog.New(slog.DiscardHandler))
 	if err != nil {

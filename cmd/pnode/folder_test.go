@@ -26,7 +26,17 @@ func TestARunOutlivesDamagedFiles(t *testing.T) {
 	if text := ls.stdout.String(); strings.Contains(text, " - ") {
 		t.Errorf("a stopped node does not know how old its checkpoints are:\n%s", text)
 	}
+	damaged := func(when string, want bool) {
+		t.Helper()
+		for _, name := range []string{"membership.json", "identity.key", "owner.key", "run.json"} {
+			if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || (string(data) == "{}") != want {
+				t.Errorf("%s: %s has %d bytes, %v; damaged is to be %v", when, name, len(data), err, want)
+			}
+		}
+	}
+	damaged("looking changes nothing", true)
 	rest := start(t, "train", "--resume", "--dir", dir, "--json").finish(0)
+	damaged("a start mends", false)
 	if len(first)+len(rest) != steps {
 		t.Errorf("%d steps before the damage and %d after it, want %d", len(first), len(rest), steps)
 	}

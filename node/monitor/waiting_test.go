@@ -83,7 +83,8 @@ func TestWhyNothingMoves(t *testing.T) {
 		{"no deadline counts yet, or any more", waitView{Leaderless: 2 * electionTime, Trying: "desk"}, "no leader of the run answers yet. Trying desk; Ctrl-C ends that and loses nothing"},
 		{"one that comes back is expected", waitView{Quorum: three, Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}}, ""},
 		{
-			"a node of a finished run serves", waitView{Finished: true, Serving: "until an owner has the model", Quorum: three, Leaderless: 2 * electionTime, Away: away, Stalled: 2},
+			"a node of a finished run serves",
+			waitView{Finished: true, Serving: "until an owner has the model", Quorum: three, Leaderless: 2 * electionTime, Away: away, Stalled: 2},
 			"until an owner has the model",
 		},
 		{

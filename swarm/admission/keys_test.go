@@ -58,9 +58,16 @@ func TestIdentityPersists(t *testing.T) {
 		}
 	}
 	for _, n := range names { // one at a time
+		written, err := os.ReadFile(dir + "/" + n.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
 		spoil(n.Name())
 		if b, err := LoadIdentity(dir); err != nil || a.Peer() != b.Peer() {
 			t.Errorf("%s is damaged: %s %v, want %s", n.Name(), b.Peer(), err, a.Peer())
+		}
+		if err := os.WriteFile(dir+"/"+n.Name(), written, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for _, n := range names {

@@ -77,8 +77,8 @@ func Create(dir, name string, data []byte) error {
 	return replace(dir, name+suffix, data)
 }
 
-// Read returns the parsed contents of the first copy that is as it was written and that parse accepts, of at most limit bytes, and
-// replaces the other one if it is not. A copy without a checksum counts only where the other has none either. Without any file the
+// Read returns the parsed contents of the first copy that is as it was written and that parse accepts, of at most limit bytes. It
+// changes nothing. A copy without a checksum counts only where the other has none either. Without any file the
 // error is fs.ErrNotExist. When both are refused it wraps ErrDamaged and says what is wrong with the first.
 func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (T, error) {
 	path := filepath.Join(dir, name)
@@ -88,12 +88,8 @@ func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (
 	}
 	switch {
 	case first.err == nil:
-		if second.err != nil || first.sealed && !second.sealed {
-			_ = replace(dir, name+suffix, first.data) // on a full disk the next Read tries again
-		}
 		return first.value, nil
 	case second.err == nil:
-		_ = replace(dir, name, second.data)
 		return second.value, nil
 	case errors.Is(first.err, fs.ErrNotExist) && errors.Is(second.err, fs.ErrNotExist):
 		return first.value, fs.ErrNotExist
@@ -107,7 +103,7 @@ func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (
 type Damage struct {
 	Path string
 	Err  error
-	// Copied reports that the other copy is whole, from which Read makes this one anew.
+	// Copied reports that the other copy is whole, from which Mend makes this one anew.
 	Copied bool
 }
 
@@ -142,6 +138,23 @@ func Verify(dir, name string, limit int64, check func(data []byte) error) (damag
 		}
 	}
 	return damaged, nil
+}
+
+// Mend writes a copy that Verify names anew from the other one, where that is whole. Without any file it does nothing.
+func Mend(dir, name string, limit int64, check func(data []byte) error) error {
+	damaged, err := Verify(dir, name, limit, check)
+	if err != nil || len(damaged) != 1 || !damaged[0].Copied {
+		return nil //nolint:nilerr // there is nothing to mend it from
+	}
+	from, to := name, name+suffix
+	if damaged[0].Path == filepath.Join(dir, name) {
+		from, to = to, from
+	}
+	data, err := os.ReadFile(filepath.Join(dir, from))
+	if err != nil {
+		return err
+	}
+	return replace(dir, to, data)
 }
 
 // reading is one copy as it was read.

@@ -3,6 +3,7 @@ package twofold
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,6 +71,25 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// checkWhole is whole without the value.
+func checkWhole(data []byte) error {
+	_, err := whole(data)
+	return err
+}
+
+// copies returns what both copies hold.
+func copies(t *testing.T, dir string) (both [2]string) {
+	t.Helper()
+	for i, n := range []string{name, name + suffix} {
+		b, err := os.ReadFile(filepath.Join(dir, n))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		both[i] = fmt.Sprintf("%s %v", b, err == nil)
+	}
+	return both
+}
+
 func TestEitherCopyIsEnough(t *testing.T) {
 	for _, tt := range []struct{ first, second, want string }{
 		{"new.", "old.", "new."},
@@ -82,9 +102,16 @@ func TestEitherCopyIsEnough(t *testing.T) {
 	} {
 		dir := lay(t, tt.first, tt.second)
 		for range 2 { // the second time both are whole
+			before := copies(t, dir)
 			got, err := Read(dir, name, 50, whole)
 			if err != nil || got != tt.want {
 				t.Errorf("%+v: got %q, %v", tt, got, err)
+			}
+			if after := copies(t, dir); after != before {
+				t.Errorf("%+v: Read made %q of %q", tt, after, before)
+			}
+			if err := Mend(dir, name, 50, checkWhole); err != nil {
+				t.Errorf("%+v: %v", tt, err)
 			}
 		}
 		for _, n := range []string{name, name + suffix} {
@@ -171,6 +198,7 @@ func TestEveryFlipAndCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := Read(dir, name, 50, parse)
+		err = errors.Join(err, Mend(dir, name, 50, func([]byte) error { return nil }))
 		healed, unread := os.ReadFile(filepath.Join(dir, one))
 		if err != nil || got != text || unread != nil || !bytes.Equal(healed, whole) {
 			t.Fatalf("%q in %s: %q, %v; healed to %q, %v", bad, one, got, err, healed, unread)
