@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -87,8 +88,7 @@ func (r *Recorder) Step(w Work, c Commit) {
 	r.append(appendEntry(b, key, c))
 }
 
-// append writes records in one call of the system; the caller holds mu. A record that was written in part is
-// damage, after which the next one is found.
+// append writes records in one call of the system; the caller holds mu.
 func (r *Recorder) append(b []byte) {
 	if err := r.write(b); err != nil {
 		clear(r.works)
@@ -110,8 +110,27 @@ func (r *Recorder) write(b []byte) (err error) {
 		}
 		b = append(appendJSON(nil, kindHead, r.head), b...)
 	}
-	_, err = r.file.Write(b)
-	return err
+	return appendWhole(r.file, b)
+}
+
+// appendable has the methods of a file opened to append that appendWhole uses.
+type appendable interface {
+	io.Writer
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+}
+
+// appendWhole appends all of b to a file or nothing: what a full disk has taken of it is cut off again.
+func appendWhole(f appendable, b []byte) error {
+	taken, err := f.Write(b)
+	if err == nil || taken == 0 {
+		return err
+	}
+	info, unknown := f.Stat()
+	if unknown != nil {
+		return errors.Join(err, unknown)
+	}
+	return errors.Join(err, f.Truncate(info.Size()-int64(taken)))
 }
 
 // Run brings the ledger to the disk every syncEvery until ctx ends.
