@@ -60,7 +60,7 @@ func (n *Node) run(ctx context.Context, b bootstrap) error {
 		defer stop()
 		err = l.run(n.base)
 	}
-	return errors.Join(err, n.Close())
+	return errors.Join(n.names.Error(err), n.Close())
 }
 
 // noticeOf returns why a context has ended, as whoever ended it said.

@@ -73,6 +73,7 @@ func (o Output) tellFolder(dir string) {
 // do not change afterwards. The loop owns everything that does.
 type Node struct {
 	log        *slog.Logger
+	names      *monitor.Names
 	out        Output
 	dir        string
 	self       plan.PeerID

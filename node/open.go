@@ -105,7 +105,7 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	names := &monitor.Names{}
 	out.Log = names.Log(out.Log)
 	n := &Node{
-		log: out.Log, out: out, dir: dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
+		log: out.Log, names: names, out: out, dir: dir, self: o.identity.Peer(), name: cmp.Or(o.cfg.Name, o.membership.Name, o.cfg.MachineName()),
 		membership: o.membership, store: o.store, heartbeats: gossip.NewTracker(), clock: times,
 		door:    door.New(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}, o.membership.Admitted, times.Now),
 		started: time.Now(), recoverAfter: time.Duration(o.cfg.OnLostMajority),

@@ -89,10 +89,42 @@ func (h naming) named(a slog.Attr) (named slog.Attr) {
 	default:
 		return a
 	}
-	return slog.String(a.Key, peerIDs.ReplaceAllStringFunc(text, func(id string) string {
+	return slog.String(a.Key, withNames(text, of))
+}
+
+func withNames(text string, of func(plan.PeerID) string) string {
+	return peerIDs.ReplaceAllStringFunc(text, func(id string) string {
 		if strings.HasPrefix(id, "/p2p/") {
 			return id
 		}
 		return of(plan.PeerID(id))
-	}))
+	})
+}
+
+// namedError is an error whose text has names in it.
+type namedError struct {
+	error
+	text string
+}
+
+func (e namedError) Error() string { return e.text }
+func (e namedError) Unwrap() error { return e.error }
+
+// Error returns an error whose text calls members by their names, and which wraps err; err itself where it names nobody known.
+func (n *Names) Error(err error) error {
+	of, ok := n.of.Load().(func(plan.PeerID) string)
+	if !ok {
+		return err
+	}
+	return named(err, of)
+}
+
+func named(err error, of func(plan.PeerID) string) error {
+	if err == nil {
+		return nil
+	}
+	if text := withNames(err.Error(), of); text != err.Error() {
+		return namedError{err, withNames(plain.Text(err), of)}
+	}
+	return err
 }

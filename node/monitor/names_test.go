@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -48,6 +49,14 @@ func TestNamesInTheLog(t *testing.T) {
 		if got, want := lines(slog.LevelWarn, c.v), `"a node is gone" with=1 `+c.want; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+	cause := errors.New("link: dial " + string(b) + ": gone")
+	err := names.Error(fmt.Errorf("node: %w", cause))
+	if got := plain.Text(err); got != "dial lab: gone" || !errors.Is(err, cause) {
+		t.Errorf("an error with a name: %q", got)
+	}
+	if other := errors.New("node: ask " + string(stranger)); names.Error(other) != other || names.Error(nil) != nil { //nolint:errorlint // the same
+		t.Error("an error without a name became another one")
 	}
 	if got := lines(slog.LevelDebug, b); !strings.Contains(got, string(b)) {
 		t.Errorf("a log for debugging: %s", got)

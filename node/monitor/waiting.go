@@ -253,7 +253,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	v.Blocked = b.Blocked
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v.Serving, v.Stalled, v.StallWhy, v.Training = m.serving, m.stalled, m.stallWhy, m.phase == phaseTraining
+	v.Serving, v.Stalled, v.StallWhy, v.Training = m.serving, m.stalled, named(m.stallWhy, state.NameOf), m.phase == phaseTraining
 	if m.phase == phaseJoining || m.phase == phaseProfiling {
 		v.Trying = Tried(state, m.Trying)
 		if me, _ := state.Member(m.Self); me.ProcessEpoch != m.Epoch { // once in the roster that time counts no more

@@ -134,7 +134,7 @@ func (e Vouch) apply(s State) (State, error) {
 	stranger := slices.IndexFunc(v.Signatures, func(m VoterMark) bool { return len(m.Owner) > 0 && s.Run != nil && !s.Owner(m.Peer) })
 	switch {
 	case stranger >= 0:
-		return s, fmt.Errorf("vouch: %s is no owner of this run any more", v.Signatures[stranger].Peer.Short())
+		return s, fmt.Errorf("vouch: %s is no owner of this run any more", s.NameOf(v.Signatures[stranger].Peer))
 	case v.Number == number && slices.Equal(v.Voters, s.Vouchers[len(s.Vouchers)-1].Voters):
 		return s, nil
 	case v.Number != number+1:
