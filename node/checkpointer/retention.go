@@ -22,9 +22,13 @@ type ID struct {
 func IDOf(c consensus.Checkpoint) ID { return ID{c.Step, c.Generation} }
 
 // Commit stores the manifest of a state's newest checkpoint. It then drops the pins that the checkpoint
-// replaces, and with their chunks all checkpoints but the newest and those that the run may go back to.
+// replaces, and with their chunks all checkpoints but the newest and those that the run may go back to. Before the first
+// checkpoint it does nothing.
 func (c *Checkpointer) Commit(state consensus.State) error {
 	made := state.Checkpoint
+	if made.Step == 0 {
+		return nil
+	}
 	if err := c.Store.Commit(manifestOf(state)); err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d: %w", made.Step, err)
 	}

@@ -40,6 +40,8 @@ func TestTheWayBackIsKept(t *testing.T) {
 			t.Errorf("kept are %v, want %v: %v", got, steps, err)
 		}
 	}
+	at(0, 0) // a run that ends before its first checkpoint
+	want()
 	for step := plan.Step(1); step < 30; step++ {
 		at(1, step)
 	}
