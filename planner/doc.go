@@ -25,8 +25,9 @@
 //  5. estimate: the stages, which follow from the warm-ups or, under other schedules, are read off
 //     their programs [ordering.go, package layout]; and about how long a step takes.
 //  6. rank: the best by estimate are simulated [rank.go, package sim]. improve changes the best step by step
-//     for as long as that makes its step shorter [rank.go, package neighbours]. settle repeats all that from there, until
-//     a plan that was just made would be kept.
+//     for as long as that makes its step shorter [rank.go, package neighbours]. polish looks for a better plan of few
+//     devices among all there are [polish.go, package optimum]. settle repeats the rest from there, until a plan that was
+//     just made would be kept.
 //  7. withGroups: several chunks of layers on each device, where the run asks for no schedule, or
 //     split backwards in the orders that suit the links, where it asks for those [groups.go].
 //  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload

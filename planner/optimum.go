@@ -22,10 +22,10 @@ type Best struct {
 }
 
 // Optimum returns the least predicted step of all sets and orders of devices, numbers of replicas and cuts: what [Make] looks
-// for without trying them all. Warm-ups and recomputation follow from the cut, as they do there; optimizer state is whole and
-// on the devices, and the run's schedule is 1F1B. It is exact by branch and bound, from a step that is known to be possible,
-// and gives up after so many placements of a stage. Errors wrap plan.ErrBadInput, or ctx's.
-func Optimum(ctx context.Context, in Input, known schedule.Nanos, placements int) (Best, error) {
+// for with less work. Warm-ups and recomputation follow from the cut, as they do there. Optimizer state is on the devices, whole
+// unless the run shards it, and the run's schedule is 1F1B. It is exact by branch and bound, from a step that is known to be possible,
+// and gives up after so much work, in units of [optimum.Search]. Errors wrap plan.ErrBadInput, or ctx's.
+func Optimum(ctx context.Context, in Input, known schedule.Nanos, work int) (Best, error) {
 	s, err := searchIn(in)
 	if err != nil {
 		return Best{}, err
@@ -39,12 +39,7 @@ func Optimum(ctx context.Context, in Input, known schedule.Nanos, placements int
 		return Best{}, err
 	}
 	e := exact{s}
-	o := optimum.New(s.planned(pool), optimum.Calls[*pipe]{Cut: e.cut, Time: e.time, Stop: func() bool { return ctx.Err() != nil }}, known, placements)
-	for _, b := range shapes {
-		if b.bound < o.Step {
-			o.Look(optimum.Shape{Replicas: b.replicas, Stages: b.stages, Model: e.modelFor(b.shape), Micros: e.leastMicros(b.replicas)})
-		}
-	}
+	o := e.look(ctx, pool, shapes, known, work)
 	best := Best{Step: o.Step, Proven: o.Left > 0}
 	if o.Pipes != nil {
 		k, err := e.candidate(o.Pipes)
@@ -58,12 +53,38 @@ func Optimum(ctx context.Context, in Input, known schedule.Nanos, placements int
 	return best, ended(ctx)
 }
 
-// exact cuts replicas and times plans for package optimum, with the optimizer state whole and on the devices.
+// exact cuts replicas and times plans for package optimum, with the optimizer state on the devices.
 type exact struct{ *search }
 
-// modelFor returns the cost model with room for the partial sums of a shape.
+// recomputeWork is the work of deciding what a replica recomputes, in units of optimum.Search.
+const recomputeWork = 1 << 11
+
+// look goes through shapes of a pool for a step shorter than a known one.
+func (e exact) look(ctx context.Context, pool []int, shapes []bounded, known schedule.Nanos, work int) (o *optimum.Search[*pipe]) {
+	cut := func(m *cost.Model, devices, ends []int, micros int) (*pipe, schedule.Nanos, error) {
+		p, passes, err := e.cut(m, devices, ends, micros)
+		if m.Memory.MostLevels() > 0 && (err != nil || p.problem.Stages[0].Layers != nil) {
+			o.Left = max(0, o.Left-recomputeWork)
+		}
+		return p, passes, err
+	}
+	o = optimum.New(e.planned(pool), optimum.Calls[*pipe]{Cut: cut, Time: e.time, Stop: func() bool { return ctx.Err() != nil }}, known, work)
+	for _, b := range shapes {
+		if b.bound < o.Step && e.in.Run.CheckMessages(b.stages) == nil {
+			o.Look(optimum.Shape{Replicas: b.replicas, Stages: b.stages, Model: e.modelFor(b.shape), Micros: e.leastMicros(b.replicas)})
+		}
+	}
+	return o
+}
+
+// modelFor returns the cost model with room for the partial sums of a shape. Replicas have their optimizer state in parts only where the
+// run asks for that.
 func (e exact) modelFor(sh shape) *cost.Model {
-	return e.models.with(cost.Parts{Partials: e.partials(sh)}, nil)
+	parts := cost.Parts{Partials: e.partials(sh)}
+	if e.in.Run.Train.Shard == plan.ShardOn {
+		parts.Replicas, parts.Layers = sh.replicas, e.models.whole().Memory.All()
+	}
+	return e.models.with(parts, nil)
 }
 
 // cut returns a replica with the time of its passes.

@@ -11,11 +11,10 @@ import (
 )
 
 // TestBestOfAll compares with every shape, order and cut of small clusters with wild
-// links: nine in ten predicted steps must be within 1% of the least, all within 10%. Branch and bound finds the same least.
+// links: no predicted step is longer than the least in 1F1B. Branch and bound finds the same least.
 func TestBestOfAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
-	compared, matched, worst := 0, 0, int64(0)
-	for compared < rounds(60, 20) {
+	for compared := 0; compared < rounds(60, 20); {
 		in := randomInput(rng)
 		in.Members, in.Costs = in.Members[:min(len(in.Members), 3)], in.Costs[:min(len(in.Costs), 7)]
 		for i := range in.Members {
@@ -37,20 +36,10 @@ func TestBestOfAll(t *testing.T) {
 		}
 		least := c.exhaust(nil)
 		checkOptimum(t, in, least)
-		over := slower(least, schedule.Nanos(stepNanos(reasons)))
-		worst = max(worst, over)
-		if over <= 10 {
-			matched++
-		}
-		if over > 100 {
-			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.problem.devices), c.layers(), in.Run.Train.Micros,
-				plan.Time(schedule.Nanos(stepNanos(reasons))), plan.Time(least))
+		if step := schedule.Nanos(stepNanos(reasons)); step > least {
+			t.Errorf("%d units, %d layers, %d micro-batches: %s, possible is %s", len(c.problem.devices), c.layers(), in.Run.Train.Micros, plan.Time(step), plan.Time(least))
 		}
 	}
-	if matched*10 < compared*9 {
-		t.Errorf("only %d of %d within 1%% of the optimum", matched, compared)
-	}
-	t.Logf("%d of %d within 1%% of the optimum, all within %s", matched, compared, plan.Permille(worst))
 }
 
 // checkOptimum wants branch and bound to find the least step, from any step that is known, with the cut that takes it.

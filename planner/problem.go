@@ -33,6 +33,8 @@ type problem struct {
 	members int   // of the input, all of them
 	devices []device
 	links   measure.Links
+	// lines has the links between devices where these are few, by number from and to.
+	lines [][]cost.Link
 	// widest and narrowest are the codecs that messages of the run fit with; settled is the one of the plans before, empty
 	// where none was chosen.
 	widest, narrowest plan.Codec
@@ -95,6 +97,15 @@ func newProblem(in Input) (*problem, error) {
 	}
 	if len(p.devices) > schedule.MaxWorkers {
 		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", plan.ErrBadInput, len(p.devices), schedule.MaxWorkers)
+	}
+	if n := len(p.devices); n <= settleUpTo {
+		lines := make([][]cost.Link, n)
+		for from := range lines {
+			for to := range n {
+				lines[from] = append(lines[from], p.link(from, to))
+			}
+		}
+		p.lines = lines
 	}
 	if in.Previous == nil {
 		return p, nil
@@ -235,6 +246,9 @@ func linksOf(members []Member) measure.Links {
 }
 
 func (p *problem) link(from, to int) cost.Link {
+	if p.lines != nil {
+		return p.lines[from][to]
+	}
 	link, _ := p.links.Between(p.devices[from].peer, p.devices[to].peer)
 	return link
 }

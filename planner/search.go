@@ -135,11 +135,19 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	return s.improve(ctx, pool, found), ended(ctx)
 }
 
-// settle adds other kinds of schedules and repeats the search as if the best candidate were the plan in force, until that
-// finds nothing better: a plan just made is not replaced unless something changes. Of
+// settle adds the best plan of few devices and other kinds of schedules, and repeats the search as if the best candidate were
+// the plan in force, until that finds nothing better: a plan just made is not replaced unless something changes. Of
 // very many devices a repetition would take too long, of few the search is complete.
 func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, error) {
+	polished, err := exact{s}.polish(ctx, found)
+	if err != nil {
+		return nil, err
+	}
 	found = kindSearch{s}.withKinds(ctx, found)
+	if polished != nil { // beside the others: a better plan in 1F1B need not be better in other kinds
+		found = append(kindSearch{s}.withKinds(ctx, []*candidate{polished}), found...)
+		slices.SortStableFunc(found, byStep)
+	}
 	for range maxRounds {
 		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
 			break

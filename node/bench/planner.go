@@ -89,8 +89,8 @@ func (r PlannerReport) HasRows() bool {
 	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Kinds)+len(r.Times) > 0
 }
 
-// placements is how many stages are placed at most to prove an optimum.
-const placements = 1 << 24
+// work bounds the proof of an optimum, as planner.Optimum counts it.
+const work = 1 << 24
 
 // Planner compares plans with those of fewer nodes, with the optimum of small clusters, with splits that people make by hand and with
 // those of one kind of schedule, all by predicted steps, and measures how long planning takes. It returns what it has when ctx ends.
@@ -110,11 +110,11 @@ func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error)
 			})
 		case rowSmall:
 			r.Small, err = clusters(o, row, o.Small, func(seed uint64) (comparison.Gap, error) {
-				return comparison.FindGap(ctx, seed, 2, 5, placements)
+				return comparison.FindGap(ctx, seed, 2, 5, work)
 			})
 		case rowMedium:
 			r.Medium, err = clusters(o, row, o.Medium, func(seed uint64) (comparison.Gap, error) {
-				return comparison.FindGap(ctx, seed, 6, 8, placements)
+				return comparison.FindGap(ctx, seed, 6, 8, work)
 			})
 		case rowMixed:
 			lines := comparison.MixedLines()

@@ -63,33 +63,43 @@ func TestGrowthIsFound(t *testing.T) {
 	}
 }
 
-// TestGaps: of clusters of two to five devices plans are within 1% of the optimum, which is proven, nine in ten of them. Of six to
-// eight devices no plan is found by as many placements that is over 3% shorter.
+// TestGaps: plans of clusters of two to five devices are optimal, and of six to eight devices all but one in twenty are within 1% of the
+// optimum and all within 3%. Both kinds are proven. Seeds that rules and small changes alone plan worse come first.
 func TestGaps(t *testing.T) {
-	near, fits := 0, 0
-	for seed := range uint64(*gaps) {
-		g, err := FindGap(t.Context(), seed, 2, 5, 1<<22)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+	for _, row := range []struct {
+		fewest, most, clusters int
+		hard                   []uint64
+	}{
+		{2, 5, *gaps, []uint64{8, 194, 224, 306, 458, 469, 598, 813, 825, 944}},
+		{6, 8, *gaps / 3, []uint64{32, 34, 44, 50}},
+	} {
+		near, fits := 0, 0
+		for i := range max(len(row.hard), row.clusters) {
+			seed := uint64(1000 + i)
+			if i < len(row.hard) {
+				seed = row.hard[i]
+			}
+			g, err := FindGap(t.Context(), seed, row.fewest, row.most, 1<<24)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if !g.Proven || g.Least > g.Step || (g.Best == "") != (g.Least == g.Step) {
+				t.Errorf("seed %d: %+v", seed, g)
+			}
+			if g.Step == 0 {
+				continue
+			}
+			fits++
+			over := Over(g.Least, g.Step)
+			if over <= 10_000 {
+				near++
+			}
+			if row.most <= 5 && over > 0 || over > 30_000 {
+				t.Errorf("seed %d, %d devices: over the optimum by %d of a million: %+v", seed, g.Devices, over, g)
+			}
 		}
-		if !g.Proven || g.Least > g.Step || (g.Best == "") != (g.Least == g.Step) {
-			t.Errorf("seed %d: %+v", seed, g)
-		}
-		if g.Step == 0 {
-			continue
-		}
-		fits++
-		if Over(g.Least, g.Step) <= 10_000 {
-			near++
-		}
-	}
-	if near*10 < fits*9 || fits*2 < *gaps {
-		t.Errorf("%d of %d plans within 1%% of the optimum", near, fits)
-	}
-	for seed := range uint64(*gaps / 3) {
-		g, err := FindGap(t.Context(), seed, 6, 8, 1<<18)
-		if err != nil || Over(g.Least, g.Step) > 30_000 {
-			t.Errorf("seed %d: %+v, %v", seed, g, err)
+		if near*20 < fits*19 || fits*2 < row.clusters {
+			t.Errorf("%d of %d plans of %d to %d devices within 1%% of the optimum", near, fits, row.fewest, row.most)
 		}
 	}
 }

@@ -27,9 +27,9 @@ type Gap struct {
 	Best string `json:"best,omitempty"`
 }
 
-// FindGap plans a random cluster of some devices and looks for a shorter step by branch and bound, which places so many stages
-// at most.
-func FindGap(ctx context.Context, seed uint64, fewest, most, placements int) (Gap, error) {
+// FindGap plans a random cluster of some devices and looks for a shorter step by branch and bound, with so much work
+// at most, as planner.Optimum counts it.
+func FindGap(ctx context.Context, seed uint64, fewest, most, work int) (Gap, error) {
 	in := small(seed, fewest, most)
 	g := Gap{Seed: seed, Devices: len(in.Members), Layers: len(in.Costs), Micros: in.Run.Train.Micros}
 	p, reasons, err := planner.Make(ctx, in)
@@ -41,7 +41,7 @@ func FindGap(ctx context.Context, seed uint64, fewest, most, placements int) (Ga
 		return g, err
 	}
 	g.Step, g.Plan = schedule.Nanos(reasons[0].Nanos), splitText(p)
-	best, err := planner.Optimum(ctx, in, g.Step, placements)
+	best, err := planner.Optimum(ctx, in, g.Step, work)
 	if err != nil {
 		return g, err
 	}

@@ -1,11 +1,18 @@
 package optimum
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
+)
+
+const (
+	// simulateWork is the least work of simulating a replica, askWork the work after which a search asks whether to give up.
+	simulateWork = 32
+	askWork      = 1 << 10
 )
 
 // Shape is a number of replicas and stages to look at.
@@ -33,22 +40,25 @@ type Search[P any] struct {
 	// Step is the least step so far, Pipes are the replicas that take it; nil where they are not of this search.
 	Step  schedule.Nanos
 	Pipes []P
-	// Left counts the placements of a stage that may still be tried, 0 once it has given up.
+	// Left is the work that may still be done, 0 once the search has given up. Placing a stage counts as 1, a simulated replica as
+	// many placements as take about as long.
 	Left int
 
+	ask   int // asks Stop again at so much work left
 	on    Devices
 	lower Lower
-	// micro and passage are the work of layers: all passes of a micro-batch, and those that a gradient waits for.
-	micro, passage work
+	// micro and backward are the work of layers: all passes of a micro-batch, and its backward passes.
+	micro, backward work
+	twins           []int // by device: an earlier one of the pool that does the same wherever it is, -1 for none
 
 	// Of the shape that is looked at now:
-	shape    Shape
-	exchange schedule.Nanos // at least, between replicas
-	known    map[string]replica[P]
-	placed   []P
-	used     []bool
-	devices  []int // of the replica that is being placed
-	ends     []int
+	shape   Shape
+	known   map[string]replica[P]
+	placed  []P
+	last    int // device of the last stage of the first replica
+	used    []bool
+	devices []int // of the replica that is being placed
+	ends    []int
 }
 
 // replica is a cut that was made before; fits is false where there is none.
@@ -63,26 +73,39 @@ type prefix struct {
 	// fill is when the next stage begins at the earliest, drain how long it takes from its last gradient to the first
 	// stage's.
 	fill, drain schedule.Nanos
+	slowest     schedule.Nanos // forward pass, backward pass or transfer
 	bound       schedule.Nanos // of the passes of this replica and of those before
-	update      schedule.Nanos
+	// Of all replicas so far: the slowest update, the longest time that a device sends gradients and parameters, and the longest way to
+	// the last stage of the first replica and back.
+	update, exchange, commit schedule.Nanos
 }
 
-// New begins a search on some devices. A step is known to be possible; as many stages may be placed.
-func New[P any](on Devices, calls Calls[P], known schedule.Nanos, placements int) *Search[P] {
-	s := &Search[P]{Calls: calls, Step: known, Left: placements, on: on, lower: NewLower(on)}
+// step bounds the step of a plan that begins so.
+func (p prefix) step() schedule.Nanos { return p.bound + p.update + p.exchange + p.commit }
+
+// New begins a search on some devices, for a step shorter than a known one and with so much work.
+func New[P any](on Devices, calls Calls[P], known schedule.Nanos, work int) *Search[P] {
+	s := &Search[P]{Calls: calls, Step: known, Left: work, ask: work - askWork, on: on, lower: NewLower(on)}
 	s.micro = newWork(on, func(t schedule.StageTime) schedule.Nanos { return t.Micro() })
-	s.passage = newWork(on, func(t schedule.StageTime) schedule.Nanos { return t.Forward + t.Input })
+	s.backward = newWork(on, func(t schedule.StageTime) schedule.Nanos { return t.Input + t.Weight })
+	s.twins = on.twins()
 	return s
 }
 
 // Look goes through all plans of a shape that may be shorter than the best one.
 func (s *Search[P]) Look(at Shape) {
-	s.shape, s.exchange, s.known = at, s.lower.exchange(at.Replicas, at.Stages), map[string]replica[P]{}
+	s.shape, s.known = at, map[string]replica[P]{}
 	s.used, s.devices, s.ends, s.placed = make([]bool, len(s.on.Model.Devices)), nil, nil, nil
-	s.place(prefix{})
+	s.place(prefix{exchange: s.lower.exchange(at.Replicas, at.Stages)})
 }
 
-// place tries every device and range of layers for the next stage.
+// placement is a stage with the prefix that ends there.
+type placement struct {
+	device, end int
+	prefix
+}
+
+// place tries every device and range of layers for the next stage, the least bound first. Of like devices it takes the first one.
 func (s *Search[P]) place(before prefix) {
 	if len(s.devices) == s.shape.Stages {
 		s.finish(before)
@@ -93,8 +116,9 @@ func (s *Search[P]) place(before prefix) {
 		first = s.ends[n-1]
 	}
 	after, m := s.shape.Stages-len(s.devices)-1, s.shape.Model
+	var next []placement
 	for _, d := range s.on.Pool {
-		if s.used[d] {
+		if twin := s.twins[d]; s.used[d] || twin >= 0 && !s.used[twin] {
 			continue
 		}
 		from, most := first+1, m.Memory.Layers()-after
@@ -102,51 +126,119 @@ func (s *Search[P]) place(before prefix) {
 			from = most
 		}
 		for end := from; end <= most && m.Fixed(d, first, end) <= m.Devices[d].FreeBytes; end++ {
-			if s.Left--; s.Left <= 0 || s.Left&1023 == 0 && s.Stop() {
-				s.Left = 0
+			if s.spend(1); s.Left == 0 {
 				return
 			}
-			s.used[d] = true
-			s.devices, s.ends = append(s.devices, d), append(s.ends, end)
-			if next := s.extend(before, first, end); next.bound+next.update+s.exchange < s.Step {
-				s.place(next)
+			s.put(d, end)
+			if p := s.extend(before, first, end); p.step() < s.Step {
+				next = append(next, placement{d, end, p})
 			}
-			s.used[d] = false
-			s.devices, s.ends = s.devices[:len(s.devices)-1], s.ends[:len(s.ends)-1]
+			s.take()
 		}
+	}
+	slices.SortStableFunc(next, func(a, b placement) int { return cmp.Compare(a.step(), b.step()) })
+	for _, p := range next {
+		if s.Left == 0 || p.step() >= s.Step {
+			return
+		}
+		s.put(p.device, p.end)
+		s.place(p.prefix)
+		s.take()
 	}
 }
 
-// extend returns a prefix with the stage that was placed last. Whatever the order of passes is, the stage does all of them after
-// the first activation has come, and the last gradient goes back to the first stage after its forwards and input gradients.
+// put places a stage, take takes the last one back.
+func (s *Search[P]) put(device, end int) {
+	s.used[device] = true
+	s.devices, s.ends = append(s.devices, device), append(s.ends, end)
+}
+
+func (s *Search[P]) take() {
+	last := len(s.devices) - 1
+	s.used[s.devices[last]] = false
+	s.devices, s.ends = s.devices[:last], s.ends[:last]
+}
+
+// extend returns a prefix with the stage that was placed last. In 1F1B three things hold of every stage:
+//
+//   - All its passes follow its first activation, and its last gradient passes all stages before it. Each sends a gradient on after its
+//     whole backward pass.
+//   - Its backward passes follow the round trip of the first micro-batch to the last stage, its forward passes are before that of the
+//     last one.
+//   - No transfer to or from it is at the same time as another one of that direction.
 func (s *Search[P]) extend(p prefix, first, end int) prefix {
 	i, m := len(s.devices)-1, s.shape.Model
 	d, micros := s.devices[i], schedule.Nanos(s.shape.Micros[len(s.placed)])
 	t := m.Devices[d].Time(first, end)
-	slowest := schedule.Nanos(0) // transfer
+	backward := t.Input + t.Weight
+	p.slowest = max(p.slowest, t.Forward, backward)
 	if i > 0 {
 		bytes := s.on.Bytes(m.Memory.Boundary(first - 1))
 		forth, back := m.Link(s.devices[i-1], d).Hop(bytes), m.Link(d, s.devices[i-1]).Hop(bytes)
 		p.fill, p.drain = p.fill+forth.Transfer+forth.Latency, p.drain+back.Transfer+back.Latency
-		slowest = max(forth.Transfer, back.Transfer)
+		p.slowest = max(p.slowest, forth.Transfer, back.Transfer)
 	}
-	p.bound = max(p.bound, p.fill+micros*t.Micro(), p.fill+micros*(t.Forward+t.Input)+p.drain)
+	p.bound = max(p.bound, p.fill+micros*t.Micro()+p.drain)
 	p.update = max(p.update, m.Update(d, first, end))
-	rest := schedule.Nanos(0)
+	p.fill, p.drain = p.fill+t.Forward, p.drain+backward
+	round, slowest := p.fill+p.drain, p.slowest
 	if after := s.shape.Stages - i - 1; after > 0 {
-		p.bound = max(p.bound, p.fill+t.Forward+micros*s.micro.least(end, after, s.used), p.fill+t.Forward+micros*s.passage.least(end, after, s.used)+t.Input+p.drain)
-		rest = s.passage.least(end, 1, s.used)
+		p.bound = max(p.bound, round+s.lower.hopSum[1]+micros*s.micro.least(end, after, s.used))
+		round += s.micro.least(end, 1, s.used) + s.lower.hopSum[after]
+		slowest = max(slowest, s.backward.least(end, after, s.used))
 	}
-	p.bound = max(p.bound, p.fill+t.Forward+t.Input+rest+(micros-1)*slowest+p.drain)
-	p.fill, p.drain = p.fill+t.Forward, p.drain+t.Input
+	p.bound = max(p.bound, round+(micros-1)*slowest)
+	return s.among(p, first, end)
+}
+
+// among returns a prefix with what the stage that was placed last has to do with other replicas, of which the next ones need devices
+// too.
+func (s *Search[P]) among(p prefix, first, end int) prefix {
+	i, m, replicas := len(s.devices)-1, s.shape.Model, s.shape.Replicas
+	after, more := s.shape.Stages-i-1, replicas-len(s.placed)-1
+	if more > 0 {
+		micros, devices := schedule.Nanos(slices.Min(s.shape.Micros[len(s.placed):])), more*s.shape.Stages
+		p.bound = max(p.bound, micros*s.micro.leastOf(end, more, after+devices, s.used), micros*s.micro.leastOf(m.Memory.Layers(), more, devices, s.used))
+	}
+	if replicas > 1 {
+		others := int64(replicas - 1)
+		sent := m.Memory.Params(first, end)/int64(replicas)*others - int64(end-first)*others // messages are rounded down
+		took := min(cost.Duration(sent, s.best(s.devices[i])), cost.Longest/2)
+		p.exchange = max(p.exchange, 2*(took-1)) // within a node it takes no time
+	}
+	switch {
+	case len(s.placed) > 0:
+		p.commit = max(p.commit, s.way(s.devices[i]))
+	case after == 0:
+		s.last = s.devices[i]
+		for _, d := range s.devices {
+			p.commit = max(p.commit, s.way(d))
+		}
+	}
 	return p
+}
+
+// way returns the time from a device to the last one of the first replica and back: it decides on the commit.
+func (s *Search[P]) way(d int) schedule.Nanos {
+	m := s.shape.Model
+	return m.Link(d, s.last).Hop(0).Latency + m.Link(s.last, d).Hop(0).Latency
+}
+
+// best returns the rate of a device's quickest line to one that is not of the replica that is being placed.
+func (s *Search[P]) best(d int) (rate int64) {
+	for _, v := range s.on.Pool {
+		if !slices.Contains(s.devices, v) {
+			rate = max(rate, s.shape.Model.Link(d, v).BytesPerS)
+		}
+	}
+	return rate
 }
 
 // finish goes on with the next replica, or times the plan.
 func (s *Search[P]) finish(before prefix) {
 	r := s.cut()
 	before.bound = max(before.bound, r.passes)
-	if !r.fits || before.bound+before.update+s.exchange >= s.Step {
+	if !r.fits || before.step() >= s.Step {
 		return
 	}
 	s.placed = append(s.placed, r.pipe)
@@ -154,9 +246,12 @@ func (s *Search[P]) finish(before prefix) {
 	if len(s.placed) < s.shape.Replicas {
 		devices, ends := s.devices, s.ends
 		s.devices, s.ends = nil, nil
-		s.place(prefix{bound: before.bound, update: before.update})
+		s.place(prefix{bound: before.bound, update: before.update, exchange: before.exchange, commit: before.commit})
 		s.devices, s.ends = devices, ends
 		return
+	}
+	for r := range s.placed {
+		s.simulating(r)
 	}
 	if step, err := s.Time(slices.Clone(s.placed)); err == nil && step < s.Step {
 		s.Step, s.Pipes = step, slices.Clone(s.placed)
@@ -169,6 +264,7 @@ func (s *Search[P]) cut() replica[P] {
 	key := keyOf(append(append([]int{micros}, s.devices...), s.ends...))
 	r, known := s.known[key]
 	if !known {
+		s.simulating(len(s.placed))
 		pipe, passes, err := s.Cut(s.shape.Model, slices.Clone(s.devices), slices.Clone(s.ends), micros)
 		if err == nil {
 			r = replica[P]{pipe, passes, true}
@@ -176,6 +272,21 @@ func (s *Search[P]) cut() replica[P] {
 		s.known[key] = r
 	}
 	return r
+}
+
+// simulating takes off the work of simulating a replica.
+func (s *Search[P]) simulating(replica int) {
+	s.spend(simulateWork + s.shape.Micros[replica]*s.shape.Stages/4)
+}
+
+// spend takes off work. Now and then it asks whether to give up.
+func (s *Search[P]) spend(work int) {
+	if s.Left = max(0, s.Left-work); s.Left > s.ask {
+		return
+	}
+	if s.ask = s.Left - askWork; s.Stop() {
+		s.Left = 0
+	}
 }
 
 // keyOf returns numbers as a value that can be a key.

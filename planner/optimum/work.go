@@ -39,6 +39,11 @@ func newWork(on Devices, kind func(schedule.StageTime) schedule.Nanos) work {
 
 // least returns the longest stage at least where layers from first on are shared by so many devices that are not used.
 func (w work) least(first, devices int, used []bool) schedule.Nanos {
+	return w.leastOf(first, 0, devices, used)
+}
+
+// leastOf is least with so many more copies of all layers on the devices.
+func (w work) leastOf(first, copies, devices int, used []bool) schedule.Nanos {
 	sum := int64(0)
 	for _, d := range w.first {
 		if !used[d] && devices > 0 {
@@ -48,6 +53,33 @@ func (w work) least(first, devices int, used []bool) schedule.Nanos {
 	if sum == 0 {
 		return 0
 	}
-	left := w.quickest[len(w.quickest)-1] - w.quickest[first]
-	return schedule.Nanos((int64(min(left, schedule.MaxNanos)) << workBits) / sum)
+	whole := w.quickest[len(w.quickest)-1]
+	left := min(min(whole-w.quickest[first], schedule.MaxNanos)+schedule.Nanos(copies)*min(whole, schedule.MaxNanos), schedule.MaxNanos)
+	return schedule.Nanos((int64(left) << workBits) / sum)
+}
+
+// twins returns by device an earlier one of the pool that is its like: a plan takes as long with either in the other's place. It is -1
+// for none.
+func (on Devices) twins() []int {
+	all := slices.Repeat([]int{-1}, len(on.Model.Devices))
+	for i, d := range on.Pool {
+		for _, earlier := range on.Pool[:i] {
+			if on.like(earlier, d) {
+				all[d] = earlier
+			}
+		}
+	}
+	return all
+}
+
+// like reports whether two devices have the same times, memory and links.
+func (on Devices) like(a, b int) bool {
+	m := on.Model
+	x, y := m.Devices[a], m.Devices[b]
+	if x.Speed != y.Speed || x.Storage != y.Storage || x.FreeBytes != y.FreeBytes || !slices.Equal(x.Times, y.Times) || m.Link(a, b) != m.Link(b, a) {
+		return false
+	}
+	return !slices.ContainsFunc(on.Pool, func(d int) bool {
+		return d != a && d != b && (m.Link(a, d) != m.Link(b, d) || m.Link(d, a) != m.Link(d, b))
+	})
 }
