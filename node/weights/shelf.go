@@ -70,7 +70,7 @@ func params(ctx context.Context, src dataset.ChunkSource, l plan.LayerInit, dst 
 // newest returns the newest checkpoint of a run whose parameters are all here and whole, and a warning for each newer
 // one. The error wraps ErrNoModel when there is none.
 func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manifest, []string, error) {
-	manifests, err := s.manifests()
+	manifests, damage, err := s.manifests()
 	if err != nil {
 		return checkpoint.Manifest{}, nil, err
 	}
@@ -98,23 +98,26 @@ func (s Shelf) newest(ctx context.Context, spec plan.RunSpec) (checkpoint.Manife
 	if len(warnings) > 0 {
 		return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w: %s", ErrNoModel, spec.Run, ErrNotWhole, warnings[0])
 	}
+	if damage != nil {
+		return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: %w: %w", ErrNoModel, spec.Run, ErrNotWhole, damage)
+	}
 	return checkpoint.Manifest{}, nil, fmt.Errorf("weights: %w in run %s: nothing has been saved yet: let it train on to its first checkpoint", ErrNoModel, spec.Run)
 }
 
-// manifests returns the manifests of all stores, newest first, each once.
-func (s Shelf) manifests() ([]checkpoint.Manifest, error) {
-	var all []checkpoint.Manifest
+// manifests returns the manifests of all stores, newest first, each once, and what is wrong with the first store that has damaged ones.
+func (s Shelf) manifests() (all []checkpoint.Manifest, damage, err error) {
 	for _, store := range s {
 		list, err := store.Manifests()
 		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
-			return nil, err
+			return nil, nil, err
 		}
+		damage = cmp.Or(damage, err)
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b checkpoint.Manifest) int {
 		return cmp.Or(cmp.Compare(b.Step, a.Step), cmp.Compare(b.Generation, a.Generation))
 	})
-	return slices.CompactFunc(all, func(a, b checkpoint.Manifest) bool { return bytes.Equal(a.Encode(), b.Encode()) }), nil
+	return slices.CompactFunc(all, func(a, b checkpoint.Manifest) bool { return bytes.Equal(a.Encode(), b.Encode()) }), damage, nil
 }
 
 // stored returns the layers of a checkpoint, which manifests have in order.

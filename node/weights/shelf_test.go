@@ -108,6 +108,14 @@ func TestOfRunTakesTheNewestWholeCheckpoint(t *testing.T) {
 	if _, err := OfRun(t.Context(), r.shelf, r.spec); !errors.Is(err, ErrNoModel) || !strings.Contains(err.Error(), "step 8 is not whole") {
 		t.Errorf("of none that is whole: %v", err)
 	}
+	for _, dir := range r.dirs {
+		if err := os.RemoveAll(filepath.Join(dir, "manifests")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := OfRun(t.Context(), r.shelf, r.spec); !errors.Is(err, ErrNotWhole) || !strings.Contains(err.Error(), "manifest of step 8") {
+		t.Errorf("of checkpoints without manifests: %v", err)
+	}
 }
 
 // TestAdaptersAreWorkedIn: what comes out is the model without adapters.
