@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/gossip"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -121,7 +122,7 @@ func (l *loop) servingText(state consensus.State, d delivery, begun time.Time, a
 	for _, o := range d.Awaited {
 		names = append(names, state.NameOf(o))
 	}
-	until := plan.Moment(begun.Add(time.Duration(state.Run.Train.AwaitOwnerS)*time.Second), begun, "15:04 MST")
+	until := plain.Moment(begun.Add(time.Duration(state.Run.Train.AwaitOwnerS)*time.Second), begun, "15:04 MST")
 	text := fmt.Sprintf("the run is finished at step %d; this node stays until its owner, %s, has the whole model, at most until %s",
 		state.Checkpoint.Step, strings.Join(names, " or "), until)
 	if slices.Contains(d.Awaited, l.self) {

@@ -12,6 +12,7 @@ import (
 
 	"pnode/node/config"
 	"pnode/node/monitor"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/alpn"
@@ -251,7 +252,7 @@ func (n lonely) explain(state consensus.State, now time.Time) error {
 		if m.Peer == n.self {
 			whole = n.custody.whole.Copy()
 		} else if m.State != consensus.Gone {
-			heard = append(heard, fmt.Sprintf("%s at %s", state.NameOf(m.Peer), plan.Moment(now.Add(-n.heardAgo(m.Peer)), now, time.TimeOnly)))
+			heard = append(heard, fmt.Sprintf("%s at %s", state.NameOf(m.Peer), plain.Moment(now.Add(-n.heardAgo(m.Peer)), now, time.TimeOnly)))
 		}
 		if whole.Step > 0 && (model == "" || state.Owner(m.Peer) && !owner) {
 			model, owner = fmt.Sprintf(" The whole model of step %d was on %s.", whole.Step, state.NameOf(m.Peer)), state.Owner(m.Peer)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -126,7 +127,7 @@ func awaitHolders(v view) (verdict, bool) {
 		return verdict{}, false
 	}
 	lacks := a.text(v)
-	waited := fmt.Sprintf("%s: waited for since %s", lacks, plan.Moment(a.Since, a.Until, time.TimeOnly))
+	waited := fmt.Sprintf("%s: waited for since %s", lacks, plain.Moment(a.Since, a.Until, time.TimeOnly))
 	const start = "Start them in their folders (`pnode join --dir FOLDER`)"
 	switch {
 	case a.Back == 0:
@@ -135,7 +136,7 @@ func awaitHolders(v view) (verdict, bool) {
 		return verdict{Rollback: a.Back, Why: lacks}, true
 	}
 	return verdict{Blocked: fmt.Sprintf("%s until %s. %s to go on from it; else the run goes back to step %d, at once where %s is started with `--await-holders 0s`",
-		waited, plan.Moment(a.Until, a.Since, time.TimeOnly), start, a.Back, v.nameOf(a.Self))}, true
+		waited, plain.Moment(a.Until, a.Since, time.TimeOnly), start, a.Back, v.nameOf(a.Self))}, true
 }
 
 // text says which layers are lacking, and who has them.

@@ -83,7 +83,7 @@ const timeOfDay = "15:04"
 
 // text says since when it is away; near is a time that needs no date.
 func (a awayVoter) text(near time.Time) string {
-	since := plan.Moment(a.Since, near, timeOfDay)
+	since := plain.Moment(a.Since, near, timeOfDay)
 	if a.Never {
 		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, since)
 	}
@@ -99,7 +99,7 @@ func (v waitView) why() string {
 	}
 	until := ""
 	if !v.Deadline.At.IsZero() {
-		until = " until " + plan.Moment(v.Deadline.At, v.Now, time.TimeOnly)
+		until = " until " + plain.Moment(v.Deadline.At, v.Now, time.TimeOnly)
 	}
 	if v.Deadline.Deserted {
 		until += ", as their machines say that no node runs there"
@@ -221,7 +221,7 @@ func (v waitView) wayOut() string {
 	case v.Trying != "":
 		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
 	}
-	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, plan.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
+	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, plain.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
 }
 
 // waiting returns why nothing moves as far as this node knows; state is what Known returns.

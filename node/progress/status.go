@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -195,7 +196,7 @@ func memberState(m api.Member, now time.Time) string {
 	if m.SilentSince.IsZero() {
 		return clean(m.State)
 	}
-	return clean(m.State) + " since " + plan.Moment(m.SilentSince.Local(), now, time.TimeOnly)
+	return clean(m.State) + " since " + plain.Moment(m.SilentSince.Local(), now, time.TimeOnly)
 }
 
 // lastSeen returns how long ago this node heard a member.

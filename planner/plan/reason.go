@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"pnode/pipeline/schedule"
 )
@@ -130,14 +129,6 @@ func Duration[Nanos ~int64](nanos Nanos) string {
 	}
 	n = round(n, h)
 	return two(Count(int(n/day), "day"), n%day, h, "h")
-}
-
-// Moment prints a time of day in a layout, and as a date with hours and minutes where it is half a day or more from another time.
-func Moment(at, near time.Time, layout string) string {
-	if at.Sub(near).Abs() < 12*time.Hour {
-		return at.Format(layout)
-	}
-	return at.Format("Jan 2 15:04")
 }
 
 // Speed prints operations a second.
