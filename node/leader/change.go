@@ -79,7 +79,7 @@ func (v view) unheld() (verdict, bool) {
 	case v.restoring():
 		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.RestoredFrom)}, true
 	case v.Stall.Fallback == 0:
-		return verdict{Blocked: lost + ", and no older one is kept; start a node that holds a copy"}, true
+		return verdict{Blocked: lost + ", and no older one is whole here; start a node that holds a copy"}, true
 	case v.BrokenFor <= waits:
 		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %s, the run goes back to step %d", lost, plan.Duration(waits.Round(time.Second)), v.Stall.Fallback)}, true
 	}
@@ -109,7 +109,7 @@ func (v view) givenUp() (verdict, bool) {
 	case lacks && s.Fallback > 0:
 		return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}, true
 	case lacks:
-		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is kept; start a node that holds a copy", v.Checkpoint)}, true
+		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is whole here; start a node that holds a copy", v.Checkpoint)}, true
 	case v.Ruled && s.Plans < hastyPlans:
 		return again, true
 	case s.For <= s.Patience && v.together():

@@ -127,15 +127,13 @@ func (w *salvageWatch) restoration(state consensus.State, newest plan.Step, now 
 	return known
 }
 
-// fallback returns the step of the newest older checkpoint with a holder of each layer, or else of the newest; 0 without one.
+// fallback returns the step of the newest older checkpoint with a holder of each layer; 0 without one: who comes back with what the newest
+// lacks loses nothing then.
 func fallback(state consensus.State) plan.Step {
 	for _, c := range state.Older {
 		if len(c.Lost(state)) == 0 {
 			return c.Step
 		}
-	}
-	if len(state.Older) > 0 {
-		return state.Older[0].Step
 	}
 	return 0
 }

@@ -104,3 +104,29 @@ func TestAReplayIsWaitedForWithABound(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyGoesBackToWhatNobodyHas: a run goes back to an older checkpoint with a holder of each layer, or stays at the newest one, which is
+// there again once a holder is back.
+func TestNobodyGoesBackToWhatNobodyHas(t *testing.T) {
+	held := func(step plan.Step, holders ...plan.PeerID) consensus.Checkpoint {
+		return consensus.Checkpoint{Step: step, Layers: []consensus.LayerRef{{Layer: 0, Holders: holders}, {Layer: 1, Holders: []plan.PeerID{"b"}}}}
+	}
+	for _, c := range []struct {
+		name  string
+		older []consensus.Checkpoint
+		want  plan.Step
+	}{
+		{"none is kept", nil, 0},
+		{"the newest has all layers", []consensus.Checkpoint{held(20, "b"), held(10, "b")}, 20},
+		{"an older one has", []consensus.Checkpoint{held(20, "a"), held(10, "a", "b")}, 10},
+		{"none has", []consensus.Checkpoint{held(20, "a"), held(10, "a")}, 0},
+	} {
+		state := consensus.State{
+			Members: []consensus.Member{{Peer: "a", State: consensus.Gone}, {Peer: "b", State: consensus.Active}},
+			Older:   c.older, Checkpoint: held(30, "a"),
+		}
+		if got := fallback(state); got != c.want {
+			t.Errorf("%s: back to step %d, want %d", c.name, got, c.want)
+		}
+	}
+}

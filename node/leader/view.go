@@ -64,7 +64,7 @@ type stall struct {
 	// member and the only holder.
 	Plans int
 	Alone bool
-	// Fallback is the step of the newest older checkpoint that is kept; 0 is none.
+	// Fallback is the step of the newest older checkpoint with a holder of each layer; 0 is none.
 	Fallback plan.Step
 }
 
