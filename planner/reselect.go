@@ -242,18 +242,9 @@ func betterKind(same, other schedule.Nanos) bool {
 // tell returns a reselection with the candidate that its plan is of in words.
 func (r *reselection) tell(out Reselection, k *candidate, what string) Reselection {
 	out.Plan.Generation, out.Plan.Start = r.in.Generation, r.in.Start
-	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", shortly(out.Plan), shortly(r.current))
+	out.Why = whyOther(out, what+" would take") + fmt.Sprintf(": %s instead of %s", out.Plan.ScheduleChoice().Short(), r.current.ScheduleChoice().Short())
 	out.Reasons = explain(r.search, k, nil)
 	return out
-}
-
-// shortly names a plan's schedule without orders.
-func shortly(p plan.Plan) string {
-	choice := p.ScheduleChoice()
-	if spec, err := schedule.ParseSpec(choice.Schedule); err == nil {
-		choice.Schedule = spec.Short()
-	}
-	return choice.String()
 }
 
 // otherOrders returns the best orders or groups for the chunks of a running plan, with what its stages recompute now. The plan stays

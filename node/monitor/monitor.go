@@ -206,13 +206,25 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 	if left == "" {
 		return
 	}
-	text := fmt.Sprintf("from step %d on %s instead of %s", r.Step, r.Schedule, left)
+	text := fmt.Sprintf("from step %d on %s", r.Step, otherSchedule(r.Schedule, left))
 	leader, _, _ := m.Consensus.Leader()
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Schedule == r.Schedule.String() {
 		why, _, _ := strings.Cut(w.Why, ";") // the status has all of it
 		text += ": " + why
 	}
 	m.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
+}
+
+// otherSchedule names a schedule that takes the place of another one, whose text is given.
+func otherSchedule(to plan.ScheduleChoice, left string) string {
+	from, err := plan.ParseScheduleChoice(left)
+	switch {
+	case err != nil:
+		return to.Short()
+	case from.Short() == to.Short():
+		return to.Short() + " in other orders"
+	}
+	return to.Short() + " instead of " + from.Short()
 }
 
 // Slower receives a value when a stage or a link here has become slower, which others should hear of at once. It has one

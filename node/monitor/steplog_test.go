@@ -148,3 +148,21 @@ func FuzzSteps(f *testing.F) {
 		}
 	})
 }
+
+// TestSchedulesAreToldWithoutOrders: an order has a letter for each pass, which nobody reads.
+func TestSchedulesAreToldWithoutOrders(t *testing.T) {
+	ordered := func(order string) plan.ScheduleChoice { return plan.ScheduleChoice{Schedule: "zb-elastic:order=" + order} }
+	for _, c := range []struct {
+		to   plan.ScheduleChoice
+		left string
+		want string
+	}{
+		{plan.ScheduleChoice{Schedule: "1f1b", Warmups: [][]int{{2, 1}}}, ordered("FIW").String(), "1f1b 2,1 instead of zb-elastic"},
+		{ordered("FIW"), ordered("FIFIWW").String(), "zb-elastic in other orders"},
+		{ordered("FIW"), "what a liar says", "zb-elastic"},
+	} {
+		if got := otherSchedule(c.to, c.left); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

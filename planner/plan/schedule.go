@@ -250,6 +250,14 @@ func (c ScheduleChoice) String() string {
 	return string(appendNumbers(b, c.Micros, '+'))
 }
 
+// Short is the text form for people: without orders, which are long.
+func (c ScheduleChoice) Short() string {
+	if spec, err := schedule.ParseSpec(c.Schedule); err == nil {
+		c.Schedule = spec.Short()
+	}
+	return c.String()
+}
+
 // appendNumbers appends a blank and numbers with a mark between them, or nothing without numbers.
 func appendNumbers(b []byte, numbers []int, mark byte) []byte {
 	for i, n := range numbers {
