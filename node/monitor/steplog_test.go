@@ -151,7 +151,9 @@ func FuzzSteps(f *testing.F) {
 
 // TestSchedulesAreToldWithoutOrders: an order has a letter for each pass, which nobody reads.
 func TestSchedulesAreToldWithoutOrders(t *testing.T) {
-	ordered := func(order string) plan.ScheduleChoice { return plan.ScheduleChoice{Schedule: "zb-elastic:order=" + order} }
+	ordered := func(order string) plan.ScheduleChoice {
+		return plan.ScheduleChoice{Schedule: "zb-elastic:order=" + order}
+	}
 	for _, c := range []struct {
 		to   plan.ScheduleChoice
 		left string

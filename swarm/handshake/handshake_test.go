@@ -226,7 +226,7 @@ func TestUsesRule(t *testing.T) {
 		{func(context.Context, admission.Capability) error { return errors.New("the roster is full") }, admission.ErrRefused, "the roster is full"},
 		{
 			func(_ context.Context, c admission.Capability) error { return c.Redeemable(now.Add(4 * time.Hour)) }, admission.ErrInviteExpired,
-			"invite expired 3h ago; ask for a new one with `pnode invite`",
+			"invite expired 3 h ago; ask for a new one with `pnode invite`",
 		},
 	} {
 		first, second := testIdentity(t), testIdentity(t)
