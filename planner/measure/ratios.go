@@ -81,7 +81,7 @@ func (r *Ratios) Note(step plan.Step, of []Work) (changed bool) {
 	}
 	least = max(least, WholeRatio)
 	for _, w := range of {
-		if d := r.devices[w.Worker]; d.note(step, against(d.average, least, w.Believed), w.Slower) {
+		if d := r.devices[w.Worker]; d.follow(step, against(d.average, least, w.Believed), w.Slower) {
 			r.changed, changed = d.since, true
 		}
 	}
@@ -129,8 +129,8 @@ func nearest(ratio int64) int64 {
 	return at
 }
 
-// note takes in a ratio, and reports whether another one is counted on now. One within 2^(3/8) of that speaks for it.
-func (d *pace) note(step plan.Step, ratio int64, slower bool) bool {
+// follow takes in a ratio, and reports whether another one is counted on now. One within 2^(3/8) of that speaks for it.
+func (d *pace) follow(step plan.Step, ratio int64, slower bool) bool {
 	direction := 0
 	switch {
 	case ratio*1000 > d.counted*1297:
