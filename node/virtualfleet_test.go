@@ -44,6 +44,7 @@ type fleet struct {
 	truth   *truth
 	members []*member
 	invite  chan string // the founder's
+	recent  *recentLines
 
 	uncopied *atomic.Bool // no holder makes copies
 
@@ -107,7 +108,7 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fleet{
 		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
-		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}}, uncopied: &atomic.Bool{},
+		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}}, uncopied: &atomic.Bool{}, recent: &recentLines{},
 	}
 	f.faults.heal()
 	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
@@ -121,6 +122,9 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 			}
 		}
 		f.net.Close()
+		if t.Failed() {
+			t.Log("the nodes' last lines:\n" + strings.Join(f.recent.lines, "\n"))
+		}
 	})
 	f.write("device.yaml", "device:\n  model: toy\n  matmul: 0.004GFLOP/s\n  bandwidth: 1GB/s\n  memory: 100MB\n")
 	f.write("text.txt", strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100))
@@ -228,7 +232,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 	m.process = p
 	m.faults.setDown(m.addr(), false)
 	out := Output{
-		Log:    slog.New(slog.NewTextHandler(&testLog{m}, &slog.HandlerOptions{Level: fleetLogLevel()})),
+		Log:    m.logger(),
 		Notice: m.notice,
 		Events: func(e api.Event) { m.truth.see(m.name(), p.node.Load(), e) },
 		simulation: &simulation{
@@ -505,19 +509,43 @@ func (w *faults) setDown(at netip.Addr, down bool) {
 	w.down[at] = down
 }
 
-// testLog writes a member's log lines to the test's log.
-type testLog struct{ *member }
+// recentLines keeps the newest lines that nodes have logged, to be shown where a test fails.
+type recentLines struct {
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+func (r *recentLines) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const most = 200
+	if len(r.lines) >= 2*most {
+		r.lines = append(r.lines[:0], r.lines[most:]...)
+	}
+	r.lines = append(r.lines, line)
+}
+
+// testLog keeps a member's log lines for a test that fails, or writes them to the test's log at once where PNODE_VIRTUAL_LOG is set.
+type testLog struct {
+	*member
+	atOnce bool
+}
 
 func (l *testLog) Write(b []byte) (int, error) {
-	l.Logf("%s %s %s", time.Now().Format("15:04:05.000"), l.name(), strings.TrimSpace(string(b)))
+	line := fmt.Sprintf("%s %s %s", time.Now().Format("15:04:05.000"), l.name(), strings.TrimSpace(string(b)))
+	if l.atOnce {
+		l.Log(line)
+	} else {
+		l.recent.add(line)
+	}
 	return len(b), nil
 }
 
-// fleetLogLevel is errors alone, or what PNODE_VIRTUAL_LOG says.
-func fleetLogLevel() slog.Level {
-	level := slog.LevelError
-	if text := os.Getenv("PNODE_VIRTUAL_LOG"); text != "" && level.UnmarshalText([]byte(text)) != nil {
+// logger returns a member's logger, of the level that PNODE_VIRTUAL_LOG names.
+func (m *member) logger() *slog.Logger {
+	text, level := os.Getenv("PNODE_VIRTUAL_LOG"), slog.LevelInfo
+	if text != "" && level.UnmarshalText([]byte(text)) != nil {
 		level = slog.LevelDebug
 	}
-	return level
+	return slog.New(slog.NewTextHandler(&testLog{m, text != ""}, &slog.HandlerOptions{Level: level}))
 }
