@@ -45,8 +45,8 @@ type remote struct {
 	silent  bool
 	told    choice
 
-	mu          sync.Mutex // guards the rest
-	gone        bool
+	mu          sync.Mutex     // guards the rest
+	lost        error          // why it is, as all who ask hear from then on; nil: it is not
 	connections []*connection  // changed by run alone
 	over        plan.Transport // over which messages go
 	why         string         // they do
@@ -316,15 +316,17 @@ func (r *remote) judge(err error) bool {
 
 // lose reports the peer, once, and cuts everything that belongs to it: after each call its outboxes take nothing.
 func (r *remote) lose(reason error) {
+	err := fmt.Errorf("%w: %w", ErrLost, reason)
 	r.mu.Lock()
-	again := r.gone
-	r.gone = true
+	again := r.lost != nil
+	if !again {
+		r.lost = err
+	}
 	r.mu.Unlock()
 	if again {
 		<-r.flush.Done() // until the first call is through
 		return
 	}
-	err := fmt.Errorf("%w: %w", ErrLost, reason)
 	if !r.session.alive() { // it closes, and waits for this peer no longer
 		r.fail(err)
 		r.endAll()
@@ -340,6 +342,16 @@ func (r *remote) lose(reason error) {
 	r.fail(err)
 	r.endCtx()
 	r.endAll()
+}
+
+// reason returns why the peer is lost; nil while it is not.
+func (r *remote) reason() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
 }
 
 // leave notes that the peer has closed its session: what is sent has no reader. Messages that it sent

@@ -223,10 +223,8 @@ func (s *Session) Lost() <-chan plan.PeerID { return s.lost }
 // Fault returns what a lost peer sent that cannot be read or that nobody expects, nil where it is lost for another
 // reason.
 func (s *Session) Fault(peer plan.PeerID) *plan.Fault {
-	s.inbox.mu.Lock()
-	defer s.inbox.mu.Unlock()
 	var fault *plan.Fault
-	errors.As(s.inbox.gone[peer], &fault)
+	errors.As(s.remotes[peer].reason(), &fault)
 	return fault
 }
 
@@ -240,9 +238,7 @@ func (s *Session) Silence(peer plan.PeerID) time.Duration {
 
 // Ended reports whether a peer is lost since its process has ended.
 func (s *Session) Ended(peer plan.PeerID) bool {
-	s.inbox.mu.Lock()
-	defer s.inbox.mu.Unlock()
-	return errors.Is(s.inbox.gone[peer], errRefused)
+	return errors.Is(s.remotes[peer].reason(), errRefused)
 }
 
 // Drop gives up a peer before links notice, for ErrGone or ErrGaveUp: no call waits for it any more, nor for a substitute.

@@ -250,6 +250,21 @@ func TestNothingOfALostCoordinatorCountsAfterItsLastCommit(t *testing.T) {
 	})
 }
 
+// TestALossIsToldWithItsReason: whoever hears that a peer is lost can ask at once whether its process has ended, though calls that wait for it
+// have not failed yet.
+func TestALossIsToldWithItsReason(t *testing.T) {
+	withLine(t, func(t *testing.T, c *cluster, s []*Session, _ func()) {
+		s[0].stand.mu.Lock() // the first thing that the loss of a peer needs to fail calls
+		lost := make(chan struct{})
+		go func() { defer close(lost); s[0].endpoint.PeerEnded(c.ids[1]) }()
+		if peer := <-s[0].Lost(); peer != c.ids[1] || !s[0].Ended(peer) {
+			t.Errorf("%s is lost, and its process has ended: %t", peer.Short(), s[0].Ended(peer))
+		}
+		s[0].stand.mu.Unlock()
+		<-lost
+	})
+}
+
 // TestNobodyWaitsForASubstituteInVain: not once the lost peer is given up, nor once its substitute is lost, nor for a peer that
 // cannot have one.
 func TestNobodyWaitsForASubstituteInVain(t *testing.T) {
