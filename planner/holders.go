@@ -29,22 +29,23 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 		}
 	}
 	share := holders.Share(of.StageCount(), len(p.in.Members))
+	var options, roomy []holders.Option // roomy: were disks no matter
 	for r := range of.Replicas {
 		stages := of.Replicas[r].Stages
 		for s := range stages {
 			id, place := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, &stages[s]
-			need := p.checkpointBytes(place.Layers)
-			var options, roomy []holders.Option // roomy: were disks no matter
+			need, state, ties := p.checkpointBytes(place.Layers), p.stateBytes(place.Layers), p.ties(place.Peer)
+			options, roomy = options[:0], roomy[:0]
 			for _, m := range p.in.Members {
 				if m.Draining || m.Peer == place.Peer {
 					continue
 				}
 				o := holders.Option{
-					Peer: m.Peer, Shared: holders.Common(p.ties(place.Peer), m.Ties), Near: of.Near(id, m.Peer),
+					Peer: m.Peer, Shared: holders.Common(ties, m.Ties), Near: of.Near(id, m.Peer),
 					Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
 				link, _ := p.links.Between(place.Peer, m.Peer)
-				o.Slow = (holders.Copy{StateBytes: p.stateBytes(place.Layers), BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
+				o.Slow = (holders.Copy{StateBytes: state, BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
 				roomy = append(roomy, o)
 				o.Full = measured && r == 0 && left[m.Peer] < need && !p.keeps(m.Peer, id, place.Layers)
 				options = append(options, o)
@@ -141,10 +142,13 @@ func (p *problem) traffic(of plan.Plan, from, to plan.PeerID) (bytes int64) {
 		}
 	}
 	for r, pipe := range of.Replicas {
-		for q, other := range of.Replicas {
-			for _, a := range pipe.Stages {
+		for _, a := range pipe.Stages {
+			if a.Peer != from {
+				continue
+			}
+			for q, other := range of.Replicas {
 				for _, b := range other.Stages {
-					if r != q && a.Peer == from && b.Peer == to {
+					if r != q && b.Peer == to {
 						for l := max(a.Layers.First, b.Layers.First); l < min(a.Layers.End, b.Layers.End); l++ {
 							bytes += 2 * min(p.in.Costs[l].ParamBytes, mostTraffic>>20) // sums one way, results the other
 						}

@@ -231,3 +231,41 @@ func TestSharesMatchBruteForce(t *testing.T) {
 		t.Errorf("one micro-batch for two replicas: %v", got)
 	}
 }
+
+// TestPeriodsWithTheSameCuts: within the periods that a probe returns every stage's cuts are the same, and at their end they are not,
+// so that a search for the least period skips what makes no difference, and nothing else.
+func TestPeriodsWithTheSameCuts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 7))
+	cuts := func(p Problem, period schedule.Nanos) (all []bool) {
+		reach, next := p.start(), p.start()
+		for d := range p.Devices {
+			p.extend(d, reach, next, period, &periods{})
+			all = append(all, next...)
+			reach, next = next, reach
+		}
+		return all
+	}
+	narrow, far := 0, 0
+	for range 500 {
+		p := random(rng)
+		period := schedule.Nanos(rng.IntN(120))
+		_, same := p.reachable(period)
+		if same.least > period || same.next <= period {
+			t.Fatalf("period %d is not within %+v", period, same)
+		}
+		for q := same.least; q < min(same.next, same.least+200); q++ {
+			if !slices.Equal(cuts(p, q), cuts(p, period)) {
+				t.Fatalf("periods %d and %d, both within %+v, have other cuts: %+v", q, period, same, p)
+			}
+		}
+		if same.next-same.least > 1 {
+			far++
+		}
+		if same.least > 0 && same.next < 1000 {
+			narrow++
+		}
+	}
+	if narrow < 100 || far < 400 {
+		t.Errorf("of 500 probes %d have bounds, and %d spare any other", narrow, far)
+	}
+}

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -73,7 +74,7 @@ func (p Problem) check() error {
 
 // NeedBytes returns what layers [first, end) take of device d with as much in flight as it has.
 func (p Problem) NeedBytes(d, first, end int) int64 {
-	dev := p.Devices[d]
+	dev := &p.Devices[d]
 	return dev.Fixed[end] - dev.Fixed[first] + int64(dev.InFlight)*(dev.Saved[end]-dev.Saved[first]+p.SlotBytes)
 }
 
@@ -83,7 +84,7 @@ func (p Problem) fits(d, first, end int) bool {
 }
 
 func (p Problem) fitsHost(d, first, end int) bool {
-	dev := p.Devices[d]
+	dev := &p.Devices[d]
 	return dev.Host == nil || dev.Host[end]-dev.Host[first] <= dev.HostBytes
 }
 
@@ -109,14 +110,14 @@ func Split(p Problem) (ends []int, period schedule.Nanos, err error) {
 		return nil, 0, err
 	}
 	low, high := p.bounds()
-	if !p.reachable(high) {
+	if ok, _ := p.reachable(high); !ok {
 		return nil, 0, p.noFit(high)
 	}
-	for low < high {
-		if mid := low + (high-low)/2; p.reachable(mid) {
-			high = mid
+	for low < high { // no period between the two of a probe has other cuts
+		if ok, same := p.reachable(low + (high-low)/2); ok {
+			high = max(low, same.least)
 		} else {
-			low = mid + 1
+			low = same.next
 		}
 	}
 	return p.best(low), low, nil
@@ -144,20 +145,27 @@ func (p Problem) bounds() (low, high schedule.Nanos) {
 // given: longer periods allow less time for a micro-batch to pass all stages. It returns
 // nil when there is none.
 func Within(p Problem, period schedule.Nanos) []int {
-	if p.check() != nil || !p.reachable(period) {
+	if p.check() != nil {
+		return nil
+	}
+	if ok, _ := p.reachable(period); !ok {
 		return nil
 	}
 	return p.best(period)
 }
 
+// periods bounds the periods that have the same cuts as one of them: from least on, and less than next.
+type periods struct{ least, next schedule.Nanos }
+
 // reachable reports whether some cut has at most that period.
-func (p Problem) reachable(period schedule.Nanos) bool {
+func (p Problem) reachable(period schedule.Nanos) (ok bool, same periods) {
 	reach, next := p.start(), make([]bool, p.layers()+1)
+	same.next = math.MaxInt64
 	for d := range p.Devices {
-		p.extend(d, reach, next, period)
+		p.extend(d, reach, next, period, &same)
 		reach, next = next, reach
 	}
-	return reach[p.layers()]
+	return reach[p.layers()], same
 }
 
 func (p Problem) start() []bool {
@@ -169,11 +177,11 @@ func (p Problem) start() []bool {
 // extend fills next with the cuts that can follow device d when reach are those before it. The
 // furthest end of a range grows with its start, so one sweep is enough. (Packing each
 // device as full as it gets is not exact: it may leave a later, weaker device, which
-// must hold one layer, with a layer that is too large for it.)
-func (p Problem) extend(d int, reach, next []bool, period schedule.Nanos) {
+// must hold one layer, with a layer that is too large for it.) It narrows same to the periods that make no difference.
+func (p Problem) extend(d int, reach, next []bool, period schedule.Nanos, same *periods) {
 	clear(next)
 	limit := p.layers() - (len(p.Devices) - 1 - d) // one layer for each device after d
-	dev := p.Devices[d]
+	dev := &p.Devices[d]
 	slots := int64(dev.InFlight)
 	end := d // everything up to here has been decided
 	for first := d; first < limit; first++ {
@@ -183,9 +191,21 @@ func (p Problem) extend(d int, reach, next []bool, period schedule.Nanos) {
 		end = max(end, first)
 		latest := dev.Before[first] + period
 		fixed, saved := dev.Fixed[first], dev.Saved[first]-p.SlotBytes
-		for end < limit && dev.Before[end+1] <= latest && dev.Fixed[end+1]-fixed+slots*(dev.Saved[end+1]-saved) <= dev.FreeBytes && p.fitsHost(d, first, end+1) {
+		for end < limit {
+			if dev.Before[end+1] > latest {
+				same.next = min(same.next, dev.Before[end+1]-dev.Before[first])
+				break
+			}
+			if dev.Fixed[end+1]-fixed+slots*(dev.Saved[end+1]-saved) > dev.FreeBytes || !p.fitsHost(d, first, end+1) {
+				break
+			}
 			end++
-			next[end] = p.boundary(d, end) <= period
+			same.least = max(same.least, dev.Before[end]-dev.Before[first])
+			if b := p.boundary(d, end); b <= period {
+				next[end], same.least = true, max(same.least, b)
+			} else {
+				same.next = min(same.next, b)
+			}
 		}
 	}
 }
@@ -206,10 +226,10 @@ func (p Problem) best(period schedule.Nanos) []int {
 		to[d], cuts = cuts[:layers+1], cuts[layers+1:]
 		for x := range layers + 1 {
 			rest[d][x] = never
-			if x < d { // the devices before need a layer each
-				continue
-			}
-			for end := x + 1; end <= layers && p.time(d, x, end) <= period && p.fits(d, x, end); end++ {
+		}
+		limit := layers - (n - 1 - d) // the devices after d need a layer each
+		for x := d; x < limit; x++ {  // those before, too
+			for end := x + 1; end <= limit && p.time(d, x, end) <= period && p.fits(d, x, end); end++ {
 				if rest[d+1][end] == never || p.boundary(d, end) > period {
 					continue
 				}
@@ -242,7 +262,7 @@ func (p Problem) noFit(period schedule.Nanos) error {
 		if d == last {
 			end = p.layers()
 		}
-		p.extend(d, reach, next, period)
+		p.extend(d, reach, next, period, &periods{})
 		reach, next = next, reach
 		if d == last || !slices.Contains(reach, true) {
 			return p.lack(d, first, end)
