@@ -36,7 +36,7 @@ func (p Problem) solve(codecs []plan.Codec) (Decision, error) {
 		if best != nil && best.Period <= s.costs.Floor() {
 			break
 		}
-		if d := s.recompute(ahead); best == nil || (d != nil && d.Step(p.Micros) < best.Step(p.Micros)) {
+		if d := s.recompute(ahead, best); best == nil || (d != nil && d.Step(p.Micros) < best.Step(p.Micros)) {
 			best = d
 		}
 	}
@@ -52,9 +52,10 @@ type solver struct {
 	codecs []plan.Codec
 	costs  schedule.Costs // with nothing recomputed but what is given
 	// frontiers hold by stage what it may recompute, all the options by stage, point of the frontier
-	// and layers ahead, choices the options that may be taken now. Until recompute they have point 0 alone.
-	frontiers    []frontier
-	all, choices [][][]option
+	// and layers ahead, choices the options that may be taken now, and useful those of them that no other one is as good as.
+	// Until recompute they have point 0 alone.
+	frontiers            []frontier
+	all, choices, useful [][][]option
 }
 
 func newSolver(p Problem, codecs []plan.Codec) *solver {
@@ -93,8 +94,9 @@ func (s *solver) plain() (*Decision, error) {
 }
 
 // recompute decides with recomputation where memory asks for it, and ahead of the gradient too where
-// that is asked for; nil when nothing can be recomputed, or not enough.
-func (s *solver) recompute(ahead bool) *Decision {
+// that is asked for; nil when nothing can be recomputed, or not enough. No period longer than a decision that is known, which
+// recomputes no more than these options do, is looked at.
+func (s *solver) recompute(ahead bool, known *Decision) *Decision {
 	if !ahead { // of each point the option with nothing ahead of the gradient
 		s.choices = make([][][]option, len(s.all))
 		for i, points := range s.all {
@@ -107,12 +109,18 @@ func (s *solver) recompute(ahead bool) *Decision {
 	if !slices.ContainsFunc(s.choices, func(st [][]option) bool { return len(st) > 1 || len(st[0]) > 1 }) {
 		return nil
 	}
+	s.useful = useful(s.choices)
 	low, high := s.costs.Floor(), s.costs.Floor()+s.costs.RoundTrip()
 	for _, l := range s.frontiers {
 		high += l[len(l)-1].time
 	}
 	reached := func(period schedule.Nanos) bool { return s.feasible(len(s.p.Stages)-1, nil, period) }
-	if !reached(high) { // no stage keeps more than one micro-batch there
+	switch {
+	case known != nil && !reached(known.Period-1):
+		low, high = known.Period, known.Period
+	case known != nil:
+		high = known.Period - 1
+	case !reached(high): // no stage keeps more than one micro-batch there
 		return nil
 	}
 	for low < high {

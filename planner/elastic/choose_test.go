@@ -390,3 +390,39 @@ func rounds(all, short int) int {
 	}
 	return all
 }
+
+// TestUsefulOptionsAreEnough: an option that is left out is never the one of the least demand.
+func TestUsefulOptionsAreEnough(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	all, kept, chosen := 0, 0, 0
+	for round := range 300 {
+		p := random(rng, 2)
+		s := newSolver(p, slices.Repeat([]plan.Codec{p.narrowest()}, len(p.Boundaries)))
+		for i, st := range p.Stages {
+			s.open(i, newFrontier(st.Layers))
+		}
+		few := useful(s.all)
+		for range 50 {
+			period := s.costs.Floor() + schedule.Nanos(rng.Int64N(int64(s.costs.RoundTrip())))
+			var later *schedule.Demand
+			for i := len(p.Stages) - 1; i >= 0; i-- {
+				want, d, ok := s.least(i, s.all[i], later, period)
+				got, same, fits := s.least(i, few[i], later, period)
+				if ok != fits || ok && (d != same || got.point != want.point || got.layers != want.layers) {
+					t.Fatalf("round %d: stage %d at %d takes %+v of the useful options, %+v of all: %+v", round, i, period, got, want, p)
+				}
+				if !ok {
+					break
+				}
+				later = &d
+				chosen++
+			}
+		}
+		for i := range p.Stages {
+			all, kept = all+len(slices.Concat(s.all[i]...)), kept+len(slices.Concat(few[i]...))
+		}
+	}
+	if kept*2 > all || chosen < 10_000 {
+		t.Errorf("%d of %d options are useful, %d were chosen", kept, all, chosen)
+	}
+}

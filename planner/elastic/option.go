@@ -46,6 +46,33 @@ func (p Problem) optionsAt(st Stage, f frontier, point int, waits bool) []option
 	return all
 }
 
+// useful returns by stage and point the options that no one before is as good as: one that takes as long at most, has room for as many
+// micro-batches and comes first is taken in their place at any period.
+func useful(choices [][][]option) [][][]option {
+	out := make([][][]option, len(choices))
+	for stage, points := range choices {
+		var kept []option
+		for _, options := range points {
+			before := len(kept)
+			for _, o := range options {
+				if o.InFlight > 0 && !slices.ContainsFunc(kept, o.noBetter) {
+					kept = append(kept, o)
+				}
+			}
+			if len(kept) > before {
+				out[stage] = append(out[stage], kept[before:len(kept):len(kept)])
+			}
+		}
+	}
+	return out
+}
+
+// noBetter reports whether an option takes as long as one before it at least, and has room for no more. What it recomputes in all is as
+// much at least, since points follow one another.
+func (o option) noBetter(than option) bool {
+	return o.InFlight <= than.InFlight && o.time.Input >= than.time.Input
+}
+
 // again returns by layer what a stage recomputes at a point.
 func (st Stage) again(f frontier, point int) []cost.Recomputation {
 	if point == 0 {
@@ -111,7 +138,7 @@ func (s *solver) least(stage int, among [][]option, later *schedule.Demand, peri
 // feasible reports whether stages 0..stage can keep this period, given the demand of the later ones.
 func (s *solver) feasible(stage int, later *schedule.Demand, period schedule.Nanos) bool {
 	for ; stage >= 0; stage-- {
-		_, d, ok := s.least(stage, s.choices[stage], later, period)
+		_, d, ok := s.least(stage, s.useful[stage], later, period)
 		if !ok {
 			return false
 		}
@@ -138,8 +165,8 @@ func (s *solver) frugal(period schedule.Nanos) []option {
 
 // thrifty is frugal for one stage.
 func (s *solver) thrifty(stage int, later *schedule.Demand, period schedule.Nanos) (o option, d schedule.Demand, ok bool) {
-	for r, options := range s.choices[stage] {
-		if _, d, ok = s.least(stage, s.choices[stage][r:r+1], later, period); !ok || !s.feasible(stage-1, &d, period) {
+	for r, options := range s.useful[stage] {
+		if _, d, ok = s.least(stage, s.useful[stage][r:r+1], later, period); !ok || !s.feasible(stage-1, &d, period) {
 			continue
 		}
 		for _, o = range options {
