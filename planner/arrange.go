@@ -199,7 +199,7 @@ func (s *search) widen(k *candidate) error {
 					one.Exposed[b] = 0 // not the reason
 				}
 			}
-			k.pipes[i] = &pipe{p.devices, p.ends, problem, one}
+			k.pipes[i] = &pipe{devices: p.devices, ends: p.ends, problem: problem, Decision: one}
 		}
 	}
 	return s.timed(k)

@@ -108,9 +108,24 @@ func (k *candidate) programmed() bool { return k.layout != nil && len(k.layout.P
 
 // simulate replaces the estimate.
 func (k *candidate) simulate() error {
-	result, err := sim.Run(k.job)
+	job := k.job
+	if !k.programmed() { // other candidates may have the same pipes
+		job.Pipelines = slices.Clone(job.Pipelines)
+		for r, p := range k.pipes {
+			job.Pipelines[r].End = p.makespans[k.shares[r]]
+		}
+	}
+	result, err := sim.Run(job)
 	if err != nil {
 		return fmt.Errorf("planner: simulate %v: %w", k.shape, err)
+	}
+	if !k.programmed() {
+		for r, p := range k.pipes {
+			if p.makespans == nil {
+				p.makespans = map[int]schedule.Nanos{}
+			}
+			p.makespans[k.shares[r]] = result.Pipelines[r]
+		}
 	}
 	k.result, k.simulated = result, true
 	return nil

@@ -23,6 +23,8 @@ type pipe struct {
 	// problem is what the decision answers.
 	problem elastic.Problem
 	elastic.Decision
+	// makespans has by how many micro-batches it takes when their last backward ends, where that was simulated.
+	makespans map[int]schedule.Nanos
 }
 
 // layers returns the range of a stage.
@@ -63,6 +65,31 @@ var relaxPercent = []schedule.Nanos{10, 30, 100}
 // relaxUpTo is the number of devices of the problem up to which longer periods are tried.
 const relaxUpTo = 64
 
+// cutKey has all that a cut depends on within a search and those that go on from it: a pipe that is shared by candidates
+// does not change.
+type cutKey struct {
+	model         *cost.Model
+	devices, ends packed // no ends where these are looked for
+	micros        int
+	elastic       bool
+}
+
+// cutMade holds a pipe, or why there is none.
+type cutMade struct {
+	pipe *pipe
+	err  error
+}
+
+// once returns what has been made for a key before, or else makes it.
+func (s *search) once(key cutKey, build func() (*pipe, error)) (*pipe, error) {
+	made, known := s.cuts[key]
+	if !known {
+		made.pipe, made.err = build()
+		s.cuts[key] = made
+	}
+	return made.pipe, made.err
+}
+
 // cut gives the layers to devices in that order. How many micro-batches a stage keeps in
 // flight depends on the cut and the cut on the memory that they take, so it tries: one
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
@@ -70,6 +97,11 @@ const relaxUpTo = 64
 // that does not help enough it tries the same with more recomputed. It keeps the best for a
 // share of that many micro-batches.
 func (s *search) cut(k *candidate, devices []int, micros int) (*pipe, error) {
+	key := cutKey{model: k.model, devices: pack(devices), micros: micros, elastic: k.order.elastic()}
+	return s.once(key, func() (*pipe, error) { return s.cutAnew(k, devices, micros) })
+}
+
+func (s *search) cutAnew(k *candidate, devices []int, micros int) (*pipe, error) {
 	c := s.cutter(k)
 	a := attempts{cutter: c, devices: devices, micros: micros, problem: c.partition(devices)}
 	if !k.order.elastic() {
@@ -105,6 +137,7 @@ type attempts struct {
 	problem  partition.Problem
 	best     *pipe
 	least    schedule.Nanos // estimate of best
+	taken    [][]int        // ends of all so far
 }
 
 // tryDepths tries several numbers of micro-batches in flight. The error says why not even
@@ -167,10 +200,14 @@ func (a *attempts) try(inFlight []int) error {
 
 // take keeps a cut where it is better than the best one.
 func (a *attempts) take(ends []int) error {
+	if slices.ContainsFunc(a.taken, func(e []int) bool { return slices.Equal(e, ends) }) {
+		return nil
+	}
 	p, err := a.pipe(a.devices, ends)
 	if err != nil {
 		return err
 	}
+	a.taken = append(a.taken, ends)
 	if estimate := p.simulated(a.micros).Estimate(); a.best == nil || estimate < a.least {
 		a.best, a.least = p, estimate
 	}

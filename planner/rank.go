@@ -199,7 +199,8 @@ func (s *search) arranged(of *candidate, a neighbours.Arrangement) (*candidate, 
 		return s.arrange(shape{a.Replicas, len(a.Devices) / a.Replicas}, a.Devices)
 	}
 	k := &candidate{shape: of.shape, order: of.order, model: of.model}
-	p, err := s.cutter(k).pipe(a.Devices, a.Ends)
+	key := cutKey{model: k.model, devices: pack(a.Devices), ends: pack(a.Ends), elastic: k.order.elastic()}
+	p, err := s.once(key, func() (*pipe, error) { return s.cutter(k).pipe(slices.Clone(a.Devices), slices.Clone(a.Ends)) })
 	if err != nil {
 		return nil, err
 	}

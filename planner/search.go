@@ -40,6 +40,7 @@ type search struct {
 	// orders is what the order of devices depends on.
 	orders    order.Devices
 	tried     map[orderKey]bool
+	cuts      map[cutKey]cutMade
 	simulated int // actions, for ranking
 	// waiting has by replicas how many partial sums of gradients a stage has at most.
 	waiting map[int]int
@@ -63,12 +64,15 @@ func newSearch(p *problem, as model.Storage) (*search, error) {
 		return nil, err
 	}
 	made := drafts{p, map[programKey]schedule.Schedule{}, map[holderKey][][]int{}}
-	return (&search{drafts: made, models: &costModels{[]*cost.Model{m}}, order: o}).of(p), nil
+	return (&search{drafts: made, models: &costModels{[]*cost.Model{m}}, order: o, cuts: map[cutKey]cutMade{}}).of(p), nil
 }
 
-// of begins a search of a problem that differs in the plan in force, with the same models.
+// of begins a search of a problem that differs in the plan in force, with the same models. What has been cut is not cut again.
 func (s *search) of(p *problem) *search {
-	out := &search{drafts: drafts{p, s.programs, s.holders}, models: s.models, order: s.order, tried: map[orderKey]bool{}, waiting: map[int]int{}}
+	out := &search{
+		drafts: drafts{p, s.programs, s.holders}, models: s.models, order: s.order, cuts: s.cuts,
+		tried: map[orderKey]bool{}, waiting: map[int]int{},
+	}
 	out.budget.Actions = simulateActions
 	o, n := &out.orders, len(p.devices)
 	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), p.links.Any(), p.prior
