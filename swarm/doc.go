@@ -14,6 +14,7 @@
 //   - streams: control messages between two members. topics: small messages to all of them.
 //   - transport: what such a connection is to its users, whatever carries it.
 //   - alpn: connections of an ALPN of their own, for pipeline/link and for probe, which measures links.
+//   - cert: the certificates of all TLS handshakes, which are good at all times.
 //   - hole: data within connections that a hole was punched for.
 //   - choice: which transport to a member is tried first, and why.
 //   - tasks: the goroutines of all of these. version: the refusal of unknown versions.

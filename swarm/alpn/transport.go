@@ -21,6 +21,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/cert"
 	"pnode/swarm/choice"
 	"pnode/swarm/host"
 	"pnode/swarm/mux"
@@ -93,7 +94,7 @@ var errBusy = errors.New("too many connections wait for admission")
 
 // New listens for the ALPN wherever libp2p listens for QUIC and TCP.
 func New(cfg Config) (*Transport, error) {
-	identity, err := libp2ptls.NewIdentity(cfg.Identity.Key())
+	identity, err := cert.New(cfg.Identity.Key())
 	if err != nil {
 		return nil, fmt.Errorf("swarm: %s: %w", cfg.ALPN, err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/qlogwriter"
 
+	"pnode/swarm/cert"
 	"pnode/swarm/neterr"
 	"pnode/swarm/tcp"
 )
@@ -38,8 +39,6 @@ const (
 	keepAlive = 50 * time.Millisecond
 	// firstPacket is the size of packets that a connection begins with, as all of pnode's, in bytes of UDP.
 	firstPacket = 1200
-	// certificateLead is how long before a node's start its certificate begins.
-	certificateLead = time.Hour
 )
 
 // outcome holds what a handshake found.
@@ -67,7 +66,7 @@ func newDialer() (*dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("swarm: diagnose: %w", err)
 	}
-	id, err := libp2ptls.NewIdentity(key)
+	id, err := cert.New(key)
 	if err != nil {
 		return nil, fmt.Errorf("swarm: diagnose: %w", err)
 	}
@@ -76,7 +75,9 @@ func newDialer() (*dialer, error) {
 
 // seen holds what the other end's certificate says.
 type seen struct {
-	mu      sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the fields below
+	begins time.Time
+	// started is when the other end was started by its clock; zero if that is not known.
 	started time.Time
 	err     error
 }
@@ -93,8 +94,8 @@ func (d *dialer) tls(p peer.ID) (*tls.Config, *seen) {
 		defer s.mu.Unlock()
 		s.err = err
 		if len(raw) == 1 {
-			if cert, err := x509.ParseCertificate(raw[0]); err == nil {
-				s.started = cert.NotBefore.Add(certificateLead)
+			if c, err := x509.ParseCertificate(raw[0]); err == nil {
+				s.begins, s.started = c.NotBefore, cert.Started(c)
 			}
 		}
 		return err
@@ -112,7 +113,7 @@ func (s *seen) outcome(err error, now time.Time) outcome {
 	case s.err == nil:
 	case errors.As(s.err, &other):
 		o.finding, o.peer, o.err = OtherNode, other.Actual, s.err
-	case now.Before(s.started.Add(-certificateLead)):
+	case now.Before(s.begins):
 		o.finding, o.err = ClockBehind, s.err
 	default:
 		o.finding, o.err = Foreign, s.err

@@ -20,6 +20,8 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
 	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
@@ -27,6 +29,7 @@ import (
 
 	"pnode/swarm/admission"
 	"pnode/swarm/announce"
+	"pnode/swarm/cert"
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
 	"pnode/swarm/tcp"
@@ -189,7 +192,8 @@ func (h *Host) options(cfg Config) ([]libp2p.Option, error) {
 		libp2p.Identity(cfg.Identity.Key()),
 		libp2p.AddrsFactory(h.own.choose),
 		libp2p.UserAgent(userAgent),
-		libp2p.DefaultSecurity,
+		libp2p.Security(libp2ptls.ID, cert.NewTLS),
+		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(yamux.ID, muxer{cfg.Peers}),
 		libp2p.ResourceManager(resources),
 		libp2p.DisableMetrics(),
@@ -201,7 +205,7 @@ func (h *Host) options(cfg Config) ([]libp2p.Option, error) {
 	if cfg.Simulated != nil && cfg.Simulated.Direct != nil {
 		opts = append(opts, libp2p.Transport(cfg.Simulated.Transport))
 	} else {
-		opts = append(opts, libp2p.Transport(libp2pquic.NewTransport), libp2p.WithFxOption(fx.Populate(&h.QUIC)))
+		opts = append(opts, libp2p.Transport(libp2pquic.NewTransport, cert.QUIC()), libp2p.WithFxOption(fx.Populate(&h.QUIC)))
 	}
 	return opts, nil
 }

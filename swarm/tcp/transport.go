@@ -18,12 +18,12 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/p2p/net/reuseport"
-	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	ma "github.com/multiformats/go-multiaddr"
 	mafmt "github.com/multiformats/go-multiaddr-fmt"
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/planner/plan"
+	"pnode/swarm/cert"
 	"pnode/swarm/tasks"
 )
 
@@ -61,7 +61,7 @@ type Ports struct {
 // New returns the ports of a node, whose goroutines belong to a swarm. WebSockets are served with a certificate of the
 // node's identity, which nobody has to check.
 func New(key crypto.PrivKey, group *tasks.Group) (*Ports, error) {
-	identity, err := libp2ptls.NewIdentity(key)
+	identity, err := cert.New(key)
 	if err != nil {
 		return nil, fmt.Errorf("swarm: certificate for WebSockets: %w", err)
 	}
