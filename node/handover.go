@@ -11,6 +11,7 @@ import (
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
+	"pnode/swarm/neterr"
 )
 
 // handover follows what a node that leaves still has to give to the others. The data plane counts; all else is the loop's.
@@ -34,6 +35,17 @@ func (h *handover) count(chunk link.ChunkFunc) link.ChunkFunc {
 				h.begun = time.Now()
 			}
 			h.served[name] = int64(len(data))
+		}
+		return data, err
+	}
+}
+
+// busyWithout returns a source of chunks which is busy where this node has no files or memory left to read one: it may well be here.
+func busyWithout(chunk link.ChunkFunc) link.ChunkFunc {
+	return func(name plan.Hash) ([]byte, error) {
+		data, err := chunk(name)
+		if neterr.Exhausted(err) {
+			err = fmt.Errorf("%w: %w", link.ErrBusy, err)
 		}
 		return data, err
 	}

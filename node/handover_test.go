@@ -1,13 +1,27 @@
 package node
 
 import (
+	"errors"
+	"io/fs"
+	"syscall"
 	"testing"
 	"time"
 
+	"pnode/pipeline/link"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
+
+// TestWhoCanOpenNoFilesIsBusy: it does not say of a chunk that it has none.
+func TestWhoCanOpenNoFilesIsBusy(t *testing.T) {
+	for why, busy := range map[error]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOENT: false} {
+		_, err := busyWithout(func(plan.Hash) ([]byte, error) { return nil, &fs.PathError{Op: "open", Path: "x", Err: why} })(plan.Hash{})
+		if errors.Is(err, link.ErrBusy) != busy || !errors.Is(err, why) {
+			t.Errorf("%v: %v", why, err)
+		}
+	}
+}
 
 // TestHandover follows a node's way out from the notice to its last chunk.
 func TestHandover(t *testing.T) {

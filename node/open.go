@@ -270,7 +270,7 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
 		Log: n.raft, Replays: generation.Replays,
 	})
-	stored := n.handover.count(n.store.Chunk)
+	stored := n.handover.count(busyWithout(n.store.Chunk))
 	n.links.ServeChunks(func(h plan.Hash) ([]byte, error) {
 		if data, ok := n.replayer.Chunk(h); ok {
 			return data, nil

@@ -26,6 +26,9 @@ func FreeBytes(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
+// NoFiles reports whether a file was not opened since the process, or the machine, has too many open.
+func NoFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
 // NoSpace reports whether the operating system refused a write for lack of room.
 func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)

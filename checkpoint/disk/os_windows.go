@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -21,6 +22,11 @@ func FreeBytes(path string) (int64, error) {
 		return 0, &os.PathError{Op: "free space", Path: path, Err: err}
 	}
 	return int64(min(free, 1<<62)), nil
+}
+
+// NoFiles reports whether a file was not opened since the process has too many open.
+func NoFiles(err error) bool {
+	return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // NoSpace reports whether the operating system refused a write for lack of room.

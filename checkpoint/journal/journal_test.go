@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pnode/checkpoint/disk"
@@ -23,6 +25,21 @@ func open(t testing.TB, dir string, o Options) *Journal {
 	}
 	t.Cleanup(func() { _ = j.Close() })
 	return j
+}
+
+// TestTooFewOpenFilesAreNoDamage: a file that could not be opened for them is neither damaged nor written anew.
+func TestTooFewOpenFilesAreNoDamage(t *testing.T) {
+	dir := t.TempDir()
+	write(t, open(t, dir, Options{Create: true}), set("a", "b"))
+	whole := readSource(dir, FirstFile)
+	for _, full := range []error{syscall.EMFILE, syscall.ENFILE} {
+		closed := source{name: SecondFile, wrong: &fs.PathError{Op: "open", Path: SecondFile, Err: full}}
+		for _, both := range [][2]source{{whole, closed}, {closed, whole}, {closed, closed}} {
+			if m, err := merge(both[0], both[1]); !errors.Is(err, full) || errors.Is(err, ErrDamaged) || m.differ {
+				t.Errorf("%v: %v, written anew: %v", full, err, m.differ)
+			}
+		}
+	}
 }
 
 func set(key, value string) []Op { return []Op{{Key: []byte(key), Value: []byte(value)}} }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"pnode/checkpoint/disk"
 )
 
 // The names of the two files in a journal's folder. The first is written first.
@@ -64,10 +66,13 @@ type merged struct {
 	differ  bool  // the files have to be written anew: they are damaged or of different length
 }
 
-// merge takes each record from whichever file has it whole. The error wraps ErrDamaged where neither has.
+// merge takes each record from whichever file has it whole. The error wraps ErrDamaged where neither has. Where no more files can be
+// opened it is the operating system's: nothing is known of the file.
 func merge(first, second source) (m merged, err error) {
 	a, b := &first, &second
 	switch {
+	case disk.NoFiles(a.wrong) || disk.NoFiles(b.wrong):
+		return m, errors.Join(a.wrong, b.wrong)
 	case a.data == nil && b.data == nil:
 		return m, lost(a.describe(0), b.describe(0))
 	case a.data != nil && b.data != nil && a.head != b.head:

@@ -14,6 +14,7 @@ import (
 	"pnode/checkpoint"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
+	"pnode/swarm/neterr"
 )
 
 // Fetcher brings chunks into the store from the nodes that have them.
@@ -40,7 +41,7 @@ const (
 )
 
 // Ensure returns when every chunk is here, asking the likeliest peers first. The error wraps
-// ErrNoChunks when some cannot be had.
+// ErrNoChunks when some cannot be had, unless this node lacks files or memory to get or store them.
 func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.PeerID) error {
 	missing := f.Missing(hashes)
 	var failures []error
@@ -62,6 +63,9 @@ func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.
 		}
 	}
 	if len(missing) > 0 {
+		if i := slices.IndexFunc(failures, neterr.Exhausted); i >= 0 {
+			return fmt.Errorf("chunks cannot be fetched: %w", failures[i])
+		}
 		lack := fmt.Errorf("%w: %d of %d chunks, first %s", ErrNoChunks, len(missing), len(hashes), missing[0])
 		return errors.Join(append([]error{lack}, failures...)...)
 	}

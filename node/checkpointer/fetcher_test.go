@@ -3,8 +3,11 @@ package checkpointer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +41,27 @@ func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
 	}
 	if err := f.Ensure(t.Context(), []plan.Hash{{1}}, []plan.PeerID{"b"}); !errors.Is(err, ErrNoChunks) || !errors.Is(err, refused) {
 		t.Errorf("with a holder that refuses: %v", err)
+	}
+}
+
+// TestTooFewOpenFilesAreNoMissingChunks: they are this node's own trouble, whoever of the others has the chunks.
+func TestTooFewOpenFilesAreNoMissingChunks(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, full := range []error{syscall.EMFILE, syscall.ENFILE} {
+		f := Fetcher{Self: "me", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"b", "c"} }}
+		f.Fetch = func(_ context.Context, from plan.PeerID, _ []plan.Hash, _ func(plan.Hash, []byte) error) error {
+			if from == "b" {
+				return fmt.Errorf("put chunk: %w", &fs.PathError{Op: "open", Path: "x", Err: full})
+			}
+			return errors.New("refused")
+		}
+		if err := f.Ensure(t.Context(), []plan.Hash{{1}}, []plan.PeerID{"b"}); errors.Is(err, ErrNoChunks) || !errors.Is(err, full) {
+			t.Errorf("%v: %v", full, err)
+		}
 	}
 }
 

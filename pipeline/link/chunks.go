@@ -20,7 +20,7 @@ type ChunkFunc func(plan.Hash) ([]byte, error)
 const chunkSlice = 64 << 10
 
 // ServeChunks answers Fetch of admitted peers with f from now on; nil ends it. It answers a chunk for
-// which f fails as missing, and calls f from several goroutines.
+// which f fails as missing, but says that it is busy where f's error wraps ErrBusy: the chunk may well be here. It calls f from several goroutines.
 func (e *Endpoint) ServeChunks(f func(plan.Hash) ([]byte, error)) {
 	if f == nil {
 		e.chunks.Store(nil)
@@ -65,6 +65,9 @@ func (e *Endpoint) answer(p incoming) {
 		p.stream.Close()
 	case undecodable(err):
 		e.corrupt(p, err)
+	case errors.Is(err, ErrBusy):
+		e.log.Warn("a chunk is not served", "cause", err)
+		cut(p.stream, streamBusy)
 	default:
 		cut(p.stream, streamCut)
 	}
@@ -91,6 +94,9 @@ func readRequest(r io.Reader) ([]plan.Hash, error) {
 
 func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h plan.Hash) error {
 	data, err := chunk(h)
+	if errors.Is(err, ErrBusy) {
+		return err
+	}
 	if err == nil && len(data) > wire.MaxChunkBytes {
 		err = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), wire.MaxChunkBytes)
 	}

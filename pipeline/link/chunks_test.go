@@ -101,6 +101,10 @@ func TestFetchRefusals(t *testing.T) {
 		if err := fetch(); !errors.Is(err, ErrMissing) {
 			t.Errorf("a chunk that is too large: %v", err)
 		}
+		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) { return nil, fmt.Errorf("%w: too many open files", ErrBusy) })
+		if err := fetch(); !errors.Is(err, ErrBusy) || errors.Is(err, ErrMissing) {
+			t.Errorf("from a peer that can open no more files: %v", err)
+		}
 		slow := make(chan struct{})
 		c.endpoints[1].ServeChunks(func(plan.Hash) ([]byte, error) { <-slow; return nil, nil })
 		begin := time.Now()

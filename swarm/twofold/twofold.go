@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // suffix ends the name of the second copy.
@@ -79,7 +80,8 @@ func Create(dir, name string, data []byte) error {
 
 // Read returns the parsed contents of the first copy that is as it was written and that parse accepts, of at most limit bytes. It
 // changes nothing. A copy without a checksum counts only where the other has none either. Without any file the
-// error is fs.ErrNotExist. When both are refused it wraps ErrDamaged and says what is wrong with the first.
+// error is fs.ErrNotExist. When both are refused it wraps ErrDamaged and says what is wrong with the first. Where no more files can be
+// opened it is the operating system's.
 func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (T, error) {
 	path := filepath.Join(dir, name)
 	first, second := read(path, limit, parse), read(path+suffix, limit, parse)
@@ -89,6 +91,8 @@ func Read[T any](dir, name string, limit int64, parse func([]byte) (T, error)) (
 	switch {
 	case first.err == nil:
 		return first.value, nil
+	case noFiles(first.err) || noFiles(second.err):
+		return first.value, errors.Join(first.err, second.err)
 	case second.err == nil:
 		return second.value, nil
 	case errors.Is(first.err, fs.ErrNotExist) && errors.Is(second.err, fs.ErrNotExist):
@@ -108,7 +112,8 @@ type Damage struct {
 }
 
 // Verify compares both copies of a file in dir, of at most limit bytes, with their checksums, has check look at what they say, and
-// changes nothing: a copy that lost its checksum may be damaged all the same. Without any file the error is fs.ErrNotExist.
+// changes nothing: a copy that lost its checksum may be damaged all the same. Without any file the error is fs.ErrNotExist. Where no
+// more files can be opened it is the operating system's.
 func Verify(dir, name string, limit int64, check func(data []byte) error) (damaged []Damage, err error) {
 	asIs := func(data []byte) ([]byte, error) {
 		if len(data) == 0 {
@@ -120,6 +125,9 @@ func Verify(dir, name string, limit int64, check func(data []byte) error) (damag
 	var copies [2]reading[[]byte]
 	for i, path := range paths {
 		copies[i] = read(path, limit, asIs)
+	}
+	if a, b := copies[0].err, copies[1].err; noFiles(a) || noFiles(b) {
+		return nil, errors.Join(a, b)
 	}
 	for i, c := range copies {
 		other := copies[1-i]
@@ -143,6 +151,9 @@ func Verify(dir, name string, limit int64, check func(data []byte) error) (damag
 // Mend writes a copy that Verify names anew from the other one, where that is whole. Without any file it does nothing.
 func Mend(dir, name string, limit int64, check func(data []byte) error) error {
 	damaged, err := Verify(dir, name, limit, check)
+	if noFiles(err) {
+		return err
+	}
 	if err != nil || len(damaged) != 1 || !damaged[0].Copied {
 		return nil //nolint:nilerr // there is nothing to mend it from
 	}
@@ -156,6 +167,9 @@ func Mend(dir, name string, limit int64, check func(data []byte) error) error {
 	}
 	return replace(dir, to, data)
 }
+
+// noFiles reports whether a file was not opened since the process, or the machine, has too many open: nothing is known of it.
+func noFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
 
 // reading is one copy as it was read.
 type reading[T any] struct {

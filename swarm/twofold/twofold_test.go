@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -88,6 +89,32 @@ func copies(t *testing.T, dir string) (both [2]string) {
 		both[i] = fmt.Sprintf("%s %v", b, err == nil)
 	}
 	return both
+}
+
+// TestTooFewOpenFilesAreNoDamage: a copy that could not be opened for them may be the newer one, and is not written anew.
+func TestTooFewOpenFilesAreNoDamage(t *testing.T) {
+	dir := lay(t, "new.", "old.")
+	for _, full := range []error{syscall.EMFILE, syscall.ENFILE} {
+		for _, closed := range []string{"new.", "old."} {
+			parse := func(data []byte) (string, error) {
+				if string(data) == closed {
+					return "", &fs.PathError{Op: "open", Path: name, Err: full}
+				}
+				return whole(data)
+			}
+			check := func(data []byte) error { _, err := parse(data); return err }
+			if got, err := Read(dir, name, 50, parse); closed == "new." && (!errors.Is(err, full) || errors.Is(err, ErrDamaged)) || closed == "old." && (err != nil || got != "new.") {
+				t.Errorf("%v, %s: read %q, %v", full, closed, got, err)
+			}
+			if damaged, err := Verify(dir, name, 50, check); !errors.Is(err, full) || len(damaged) > 0 {
+				t.Errorf("%v, %s: verified %v, %v", full, closed, damaged, err)
+			}
+			before := copies(t, dir)
+			if err := Mend(dir, name, 50, check); !errors.Is(err, full) || copies(t, dir) != before {
+				t.Errorf("%v, %s: mended, %v", full, closed, err)
+			}
+		}
+	}
 }
 
 func TestEitherCopyIsEnough(t *testing.T) {
