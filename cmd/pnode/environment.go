@@ -79,7 +79,9 @@ func (e environment) runsNode(c *cobra.Command, do func(ctx context.Context, arg
 	c.Flags().Lookup("supervised").Hidden = true
 	c.RunE = func(c *cobra.Command, args []string) error {
 		e.interrupts.saves.Store(true)
-		e.tellFiles()
+		if err := e.checkFiles(); err != nil {
+			return err
+		}
 		defer ownFiles()()
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
