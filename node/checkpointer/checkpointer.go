@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -294,7 +295,7 @@ func (c *Checkpointer) Read(ctx context.Context, l consensus.LayerRef, dst []byt
 
 func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
 	if err := c.Fetcher.Ensure(ctx, l.Chunks, l.Holders); err != nil {
-		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
+		return c.unread(l, err)
 	}
 	for _, h := range l.Chunks {
 		one := []plan.Hash{h}
@@ -305,10 +306,48 @@ func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
+			return c.unread(l, err)
 		}
 	}
 	return nil
+}
+
+// LackError says that chunks of a layer are damaged or missing here, and that no node that is up gives them. It wraps ErrNoChunks, and why each
+// node that was asked gave none.
+type LackError struct {
+	Layer int
+	// Holders are the names of the others that have had a copy.
+	Holders []string
+	cause   error
+}
+
+func (e LackError) Error() string {
+	from := "any node that is up"
+	if len(e.Holders) > 0 {
+		from = strings.Join(e.Holders, ", ") + " or another node that is up"
+	}
+	return fmt.Sprintf("checkpointer: the state of layer %d is damaged or missing here and cannot be had from %s; start a node that holds a copy", e.Layer, from)
+}
+
+// LackedLayer returns the layer.
+func (e LackError) LackedLayer() int { return e.Layer }
+
+// Unwrap returns the cause, which names peers and chunks.
+func (e LackError) Unwrap() error { return e.cause }
+
+// unread returns the error of a layer whose state could not be read. Of what is lacking the log has the chunks and peers.
+func (c *Checkpointer) unread(l consensus.LayerRef, err error) error {
+	if !errors.Is(err, ErrNoChunks) {
+		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
+	}
+	c.Log.Info("chunks of a layer cannot be had", "layer", l.Layer, "cause", err)
+	lack := LackError{Layer: l.Layer, cause: err}
+	for _, h := range l.Holders {
+		if h != c.Self {
+			lack.Holders = append(lack.Holders, c.Consensus.State().NameOf(h))
+		}
+	}
+	return lack
 }
 
 // layersAt returns the layers saved at a step: by the replicated state, or by a local manifest

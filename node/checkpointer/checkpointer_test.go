@@ -1,8 +1,17 @@
 package checkpointer
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
+	"log/slog"
+	"strings"
 	"testing"
+
+	"pnode/checkpoint"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 func TestFixedWriterRefusesMoreThanItsBytes(t *testing.T) {
@@ -16,5 +25,32 @@ func TestFixedWriterRefusesMoreThanItsBytes(t *testing.T) {
 	}
 	if string(dst[:3]) != "abc" {
 		t.Errorf("wrote %q", dst)
+	}
+}
+
+// TestALayerThatNobodyHasIsTold: by machine, without hashes and peer IDs, which the log of this node has.
+func TestALayerThatNobodyHasIsTold(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	refused := errors.New("refused")
+	var logged bytes.Buffer
+	log := &told{state: consensus.State{Members: []consensus.Member{{Peer: "12D3KooWbob", Label: "bob"}, {Peer: "me", Label: "here"}}}}
+	c := New(Config{Self: "me", Consensus: log, Peers: log, Log: slog.New(slog.NewTextHandler(&logged, nil)), Store: store, Fetcher: Fetcher{
+		Self: "me", Store: store, Living: func() []plan.PeerID { return nil },
+		Fetch: func(context.Context, plan.PeerID, []plan.Hash, func(plan.Hash, []byte) error) error { return refused },
+	}})
+	for holders, from := range map[plan.PeerID]string{"12D3KooWbob": "bob or another node that is up", "me": "any node that is up"} {
+		l := consensus.LayerRef{Layer: 3, SizeBytes: 1, Chunks: []plan.Hash{{1}}, Holders: []plan.PeerID{"me", holders}}
+		err = c.Read(t.Context(), l, make([]byte, 1))
+		want := "checkpointer: the state of layer 3 is damaged or missing here and cannot be had from " + from + "; start a node that holds a copy"
+		if lack := (LackError{}); err == nil || err.Error() != want || !errors.As(err, &lack) || lack.LackedLayer() != 3 || !errors.Is(err, ErrNoChunks) {
+			t.Errorf("told %v, want %s", err, want)
+		}
+	}
+	if !strings.Contains(logged.String(), plan.Hash{1}.String()) || !strings.Contains(logged.String(), "12D3KooWbob: refused") {
+		t.Errorf("logged %s", &logged)
 	}
 }

@@ -2,7 +2,6 @@ package checkpointer
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -45,7 +44,7 @@ func (s PlanSaver) streamRestored(ctx context.Context, l consensus.LayerRef, dst
 	err := s.Fetcher.Ensure(fetching, l.Chunks, l.Holders)
 	free()
 	if err != nil && (ctx.Err() != nil || !s.restored(ctx, l.Layer)) {
-		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
+		return s.unread(l, err)
 	}
 	return s.stream(ctx, l, dst)
 }

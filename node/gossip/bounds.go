@@ -65,6 +65,9 @@ func (b Heartbeat) check() error {
 	if b.Step > maxStep || b.Slower > b.Step || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || b.NoRestore > maxStep || b.LeftOut > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
 		return fmt.Errorf("step %d, slower by %d, finished at %d, messages kept from %d on, step %d not restored, %d not saved, want at most %d", b.Step, b.Slower, b.Finished, b.Kept, b.NoRestore, b.LeftOut, maxStep)
 	}
+	if b.LacksLayer != nil && *b.LacksLayer < 0 {
+		return fmt.Errorf("layer %d is lacking, want none below 0", *b.LacksLayer)
+	}
 	if b.UnixMillis < 0 || b.UnixMillis > maxUnixMillis {
 		return fmt.Errorf("the time of %d ms, want 0 to %d", b.UnixMillis, maxUnixMillis)
 	}

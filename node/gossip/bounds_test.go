@@ -33,6 +33,7 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"links":[{"peer":"b","transport":"tcp","reason":"` + strings.Repeat("x", maxLinkReasonBytes+1) + `"}]`,
 		`"phase":"\u001b]0;title\u0007"`,
 		`"phase":"` + strings.Repeat("x", maxPhaseBytes+1) + `"`,
+		`"lacks":true,"lacks_layer":-1`,
 		`"reason":"\u001b[2J"`,
 		`"reason":"` + strings.Repeat("x", maxReasonBytes+1) + `"`,
 		`"blocked":"\u202egnp.exe"`,

@@ -33,6 +33,8 @@ type Heartbeat struct {
 	Fault *plan.Fault `json:"fault,omitempty"`
 	// Lacks marks a generation given up for want of chunks of its checkpoint.
 	Lacks bool `json:"lacks,omitempty"`
+	// LacksLayer is the layer that they are of, of which the sender has no whole copy; nil where they are of none.
+	LacksLayer *int `json:"lacks_layer,omitempty"`
 	// Retained is what the sender's workers have left in memory of that generation, or of Generation once they have ended.
 	Retained []RetainedStage `json:"retained,omitempty"`
 	// Blocked says why the leader has no plan; other members leave it empty.

@@ -88,7 +88,7 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	g := state.Plan.Generation
 	r.Layers, r.Offers, r.BrokenFor = state.Run.Model.Layers(), w.offers(state), w.broken.since(g, nil, now)
 	r.Salvage, r.Salvages, r.Apart = state.Salvage, w.asked, map[plan.PeerID]bool{}
-	r.Unheld = unheld(state, r.Offers)
+	r.Unheld = w.unheld(state, r.Offers)
 	for _, p := range state.Plan.Peers() {
 		r.Apart[p] = partedBy(state, p)
 	}
@@ -215,17 +215,29 @@ func (w *salvageWatch) kept(state consensus.State, peers []plan.PeerID) bool {
 }
 
 // unheld returns a layer of the newest checkpoint whose holders are all gone, and which nobody offers from memory; nil where there
-// is none.
-func unheld(state consensus.State, offers []offer) *consensus.LayerRef {
+// is none. Who is up and says that its own copy is damaged or missing counts for none of its holders, as long as there is another one to wait for.
+func (w *salvageWatch) unheld(state consensus.State, offers []offer) *consensus.LayerRef {
 	for _, l := range state.Checkpoint.Layers {
 		has := func(o offer) bool {
 			return !o.Replay && o.reaches(state.Checkpoint.Step) && state.Plan.At(o.StageID).Layers.Contains(l.Layer)
 		}
-		if len(l.Holding(state)) == 0 && !slices.ContainsFunc(offers, has) {
+		lacks := func(p plan.PeerID) bool { return w.lacks(state, l.Layer, p) }
+		holders := slices.DeleteFunc(slices.Clone(l.Holders), lacks)
+		if len(holders) == 0 && len(l.Holders) > 0 {
+			continue
+		}
+		if l.Holders = holders; len(l.Holding(state)) == 0 && !slices.ContainsFunc(offers, has) {
 			return &l
 		}
 	}
 	return nil
+}
+
+// lacks reports whether a member of the plan gave it up since it has no whole copy of a layer of the newest checkpoint.
+func (w *salvageWatch) lacks(state consensus.State, layer int, p plan.PeerID) bool {
+	b, heard := w.beats.Last(p)
+	m, ok := state.Member(p)
+	return heard && ok && !state.Reborn(m) && b.LacksLayer != nil && *b.LacksLayer == layer && b.Stalled == state.Plan.Generation && state.Plan.Start == state.Checkpoint.Step
 }
 
 // held reports whether each of some layers of the newest checkpoint has a holder that is not gone.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,40 @@ func TestNobodyGoesBackToWhatNobodyHas(t *testing.T) {
 		}
 		if got := fallback(state); got != c.want {
 			t.Errorf("%s: back to step %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWhoLacksALayerIsNoHolderOfIt: its word counts on itself, of this plan and this layer, and where another one is to come back.
+func TestWhoLacksALayerIsNoHolderOfIt(t *testing.T) {
+	zero, one := 0, 1
+	beat := func(layer *int, of plan.Generation) gossip.Heartbeat {
+		return gossip.Heartbeat{Peer: "a", Generation: 3, Stalled: of, Lacks: layer != nil, LacksLayer: layer}
+	}
+	for _, c := range []struct {
+		name    string
+		beat    gossip.Heartbeat
+		holders []plan.PeerID
+		waits   []plan.PeerID
+	}{
+		{"it gave up for something else", beat(nil, 3), []plan.PeerID{"a", "b"}, nil},
+		{"the other holder is gone", beat(&zero, 3), []plan.PeerID{"a", "b"}, []plan.PeerID{"b"}},
+		{"of another layer", beat(&one, 3), []plan.PeerID{"a", "b"}, nil},
+		{"of an earlier plan", beat(&zero, 2), []plan.PeerID{"a", "b"}, nil},
+		{"another holder is there", beat(&zero, 3), []plan.PeerID{"a", "b", "c"}, nil},
+		{"nobody else had it", beat(&zero, 3), []plan.PeerID{"a"}, nil},
+	} {
+		state := consensus.State{
+			Run:        &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}},
+			Members:    []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: consensus.Gone}, {Peer: "c", State: consensus.Active}},
+			Checkpoint: consensus.Checkpoint{Step: 30, Generation: 2, Layers: []consensus.LayerRef{{Layer: 0, SizeBytes: 1, Holders: c.holders}}},
+			Plan:       plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}, {Peer: "c"}}}}},
+		}
+		w := salvageWatch{beats: gossip.NewTracker()}
+		w.beats.Note(c.beat, time.Unix(1000, 0))
+		got := w.look(state, 30, true, time.Unix(1001, 0)).Unheld
+		if (got == nil) != (c.waits == nil) || got != nil && !slices.Equal(got.Holders, c.waits) {
+			t.Errorf("%s: %+v, want %v", c.name, got, c.waits)
 		}
 	}
 }

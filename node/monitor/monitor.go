@@ -247,6 +247,11 @@ func (m *Monitor) Heartbeat() gossip.Heartbeat {
 		if f := (*plan.Fault)(nil); errors.As(m.stallWhy, &f) {
 			b.Fault = f
 		}
+		var lack interface{ LackedLayer() int }
+		if m.lacks && errors.As(m.stallWhy, &lack) {
+			layer := lack.LackedLayer()
+			b.LacksLayer = &layer
+		}
 	}
 	return b
 }
