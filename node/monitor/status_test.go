@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/node/ledger"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -125,6 +127,25 @@ func TestTheStateOfMembersSaysWhoIsSilent(t *testing.T) {
 		}
 		if got.State != want[got.Peer] || !got.SilentSince.Equal(since) {
 			t.Errorf("%s is shown as %s since %v, want %s since %v", got.Peer, got.State, got.SilentSince, want[got.Peer], since)
+		}
+	}
+}
+
+// lacked is an error of a layer that could not be had.
+type lacked int
+
+func (l lacked) Error() string { return "nobody has it" }
+
+func (l lacked) LackedLayer() int { return int(l) }
+
+// TestTheHeartbeatSaysWhichLayerIsLacking: where it is for want of chunks that the generation was given up.
+func TestTheHeartbeatSaysWhichLayerIsLacking(t *testing.T) {
+	m := watcher()
+	m.slow, m.Links = gossip.NewSlowDowns(), func() []gossip.LinkRate { return nil }
+	for _, lacks := range []bool{true, false} {
+		m.SetStalled(3, fmt.Errorf("load: %w", lacked(4)), lacks, nil)
+		if b := m.Heartbeat(); b.Lacks != lacks || (b.LacksLayer != nil && *b.LacksLayer == 4) != lacks {
+			t.Errorf("%+v", b)
 		}
 	}
 }
