@@ -43,3 +43,32 @@ func TestWhoWasCutOffJoinsAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestARecoverySaysWhatIsLeft: the oldest state to go on from is a checkpoint with all layers of members that are not gone.
+func TestARecoverySaysWhatIsLeft(t *testing.T) {
+	with := func(step plan.Step, holders ...plan.PeerID) consensus.Checkpoint {
+		c := consensus.Checkpoint{Step: step, Generation: 1}
+		for l, p := range holders {
+			c.Layers = append(c.Layers, consensus.LayerRef{Layer: l, Holders: []plan.PeerID{p}})
+		}
+		return c
+	}
+	members := []consensus.Member{{Peer: "a", Label: "desk", State: consensus.Active}, {Peer: "b", Label: "lab", State: consensus.Gone}}
+	recovery := &consensus.Recovery{By: "a", Dead: []plan.PeerID{"b"}}
+	const begin = "the run was recovered by desk without lab: incarnation 2 goes on "
+	for _, c := range []struct {
+		newest consensus.Checkpoint
+		older  []consensus.Checkpoint
+		want   string
+	}{
+		{want: begin + "from the newest state that its members hold, the checkpoint of step 0 at the oldest"},
+		{with(8, "a", "a"), nil, begin + "from the newest state that its members hold, the checkpoint of step 8 at the oldest"},
+		{with(8, "b", "a"), []consensus.Checkpoint{with(6, "b", "a"), with(4, "a", "a")}, begin + "from the newest state that its members hold, the checkpoint of step 4 at the oldest"},
+		{with(8, "b", "a"), []consensus.Checkpoint{with(6, "a", "b")}, begin + "as soon as its members have all of a state. No checkpoint is whole with them: of that of step 8 they lack 1 of 2 layers"},
+	} {
+		state := consensus.State{Incarnation: 2, Members: members, Checkpoint: c.newest, Older: c.older}
+		if got := changeText(consensus.ChangeOver{Recovery: recovery}, state, 0); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}

@@ -341,7 +341,10 @@ func (n *Node) Recover(ctx context.Context) (api.Recovery, error) {
 		known, err := n.raft.Logged()
 		return api.Recovery{By: known.NameOf(r.By), Follows: true}, err
 	}
-	return api.Recovery{By: state.NameOf(r.By), Without: namesIn(state, r.Dead), Incarnation: state.Incarnation, Step: state.Checkpoint.Step, Newest: max(state.Checkpoint.Step, n.monitor.NewestStep())}, nil
+	oldest, whole := consensus.NewestWhole(state)
+	return api.Recovery{
+		By: state.NameOf(r.By), Without: namesIn(state, r.Dead), Incarnation: state.Incarnation, Lost: !whole, Step: oldest.Step, Newest: max(state.Checkpoint.Step, n.monitor.NewestStep()),
+	}, nil
 }
 
 // heardAgo returns how long ago a peer was heard of, at most since this node was started.

@@ -74,7 +74,12 @@ func changeText(c consensus.ChangeOver, now consensus.State, saved plan.Step) st
 	if r := c.Recovery; r != nil {
 		text = fmt.Sprintf("the run was recovered by %s without %s", now.NameOf(r.By), strings.Join(namesIn(now, r.Dead), ", "))
 	}
-	text += fmt.Sprintf(": incarnation %d goes on from the newest state that its members hold, the checkpoint of step %d at the oldest", now.Incarnation, now.Checkpoint.Step)
+	if oldest, ok := consensus.NewestWhole(now); ok {
+		text += fmt.Sprintf(": incarnation %d goes on from the newest state that its members hold, the checkpoint of step %d at the oldest", now.Incarnation, oldest.Step)
+	} else {
+		text += fmt.Sprintf(": incarnation %d goes on as soon as its members have all of a state. No checkpoint is whole with them: of that of step %d they lack %d of %s",
+			now.Incarnation, now.Checkpoint.Step, len(now.Checkpoint.Lost(now)), plan.Count(len(now.Checkpoint.Layers), "layer"))
+	}
 	if c.Discarded {
 		text += fmt.Sprintf(". What this node did in incarnation %d since the two parted does not count (its newest checkpoint was of step %d)",
 			c.Before.Incarnation, max(saved, c.Before.Checkpoint.Step))

@@ -26,6 +26,8 @@ const (
 	leastReturn = 5 * time.Second
 	mostReturn  = time.Minute
 	mostRedo    = 10 * time.Minute
+	// anew says what is left to do where nobody will come back with what is lost.
+	anew = "If none is left, train again: `pnode train --dir NEW`, from step 0 with the settings of before or from a model of yours with --init"
 	// hastyPlans bounds the plans without a new checkpoint between them that follow a ruling at once.
 	hastyPlans = 8
 )
@@ -79,7 +81,7 @@ func (v view) unheld() (verdict, bool) {
 	case v.restoring():
 		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.RestoredFrom)}, true
 	case v.Stall.Fallback == 0:
-		return verdict{Blocked: lost + ", and no older one is whole here; start a node that holds a copy"}, true
+		return verdict{Blocked: lost + ", and no older one is whole here; start a node that holds a copy. " + anew}, true
 	case v.BrokenFor <= waits:
 		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %s, the run goes back to step %d", lost, plan.Duration(waits.Round(time.Second)), v.Stall.Fallback)}, true
 	}
@@ -109,7 +111,7 @@ func (v view) givenUp() (verdict, bool) {
 	case lacks && s.Fallback > 0:
 		return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}, true
 	case lacks:
-		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is whole here; start a node that holds a copy", v.Checkpoint)}, true
+		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is whole here; start a node that holds a copy. %s", v.Checkpoint, anew)}, true
 	case v.Ruled && s.Plans < hastyPlans:
 		return again, true
 	case s.For <= s.Patience && v.together():

@@ -168,7 +168,7 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		{"waits for nobody in a run of one node", single, verdict{Plan: true, Why: "a was started again"}},
 		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
 		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3)"}},
-		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it"}},
+		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it. " + anew}},
 	}.check(t)
 }
 
@@ -197,7 +197,7 @@ func TestDecideWithoutAState(t *testing.T) {
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
 		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
-		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is whole here; start a node that holds a copy"}},
+		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is whole here; start a node that holds a copy. " + anew}},
 		{"plans from the older one", older, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"waits for a lost member that alone had a layer, at least a moment", unheld(remains{BrokenFor: leastReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 5 s, the run goes back to step 20"}},
 		{"for as long as it takes to do the steps again", unheld(remains{BrokenFor: 20 * time.Second, RedoTime: 20 * time.Second}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 20 s, the run goes back to step 20"}},
@@ -205,7 +205,7 @@ func TestDecideWithoutAState(t *testing.T) {
 		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoredFrom: 10, RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 10 on"}},
 		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c", RestoringFor: mostReturn + 1}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
-		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is whole here; start a node that holds a copy"}},
+		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is whole here; start a node that holds a copy. " + anew}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"but not while another one computes it again", orphan(mostReturn), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},
 		{"for a minute or as long as the steps take", redone(orphan(mostReturn+1), mostReturn+1), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},

@@ -131,7 +131,7 @@ func awaitHolders(v view) (verdict, bool) {
 	const start = "Start them in their folders (`pnode join --dir FOLDER`)"
 	switch {
 	case a.Back == 0:
-		return verdict{Blocked: fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it", waited, start)}, true
+		return verdict{Blocked: fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it. %s", waited, start, anew)}, true
 	case a.Over:
 		return verdict{Rollback: a.Back, Why: lacks}, true
 	}

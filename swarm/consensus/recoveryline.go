@@ -131,6 +131,16 @@ func (c Checkpoint) Lost(s State) (layers []int) {
 	return layers
 }
 
+// NewestWhole returns the newest checkpoint of which members that are not gone hold each layer; not ok where the log keeps none.
+func NewestWhole(s State) (_ Checkpoint, ok bool) {
+	for _, c := range Checkpoints(s) {
+		if len(c.Lost(s)) == 0 {
+			return c, true
+		}
+	}
+	return Checkpoint{}, false
+}
+
 // Restoration says which layers of a checkpoint are computed again that no member holds any more.
 type Restoration struct {
 	// Of is whose Layers these are; From is the checkpoint that their computation begins with.
