@@ -14,8 +14,8 @@ import (
 const maxHolderLines = 8
 
 // assignHolders gives each placement another node that keeps a copy of its checkpoints, as package holders chooses
-// it: with room on its disk, at another site, not next to the stage, with few copies so far. Without another node there is no
-// holder. The reasons name nodes that were passed over for their disks, or taken without room. Only replica 0 saves: its
+// it: with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway. Without
+// another node there is no holder. The reasons name nodes that were passed over for their disks, or taken without room. Only replica 0 saves: its
 // checkpoints and their copies are what disks need room for, besides their reserve.
 func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	copies, left := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
@@ -41,9 +41,9 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 					continue
 				}
 				o := holders.Option{
-					Peer: m.Peer, Shared: holders.Common(ties, m.Ties), Near: of.Near(id, m.Peer),
-					Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
+					Peer: m.Peer, Near: of.Near(id, m.Peer), Whole: m.Whole, Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
+				o.Shared, o.Networks = holders.Common(ties, m.Ties)
 				link, _ := p.links.Between(place.Peer, m.Peer)
 				o.Slow = (holders.Copy{StateBytes: state, BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
 				roomy = append(roomy, o)

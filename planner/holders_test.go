@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
 
@@ -26,5 +27,25 @@ func TestCopiesGoElsewhere(t *testing.T) {
 	p.assignHolders(&of)
 	if stages := of.Replicas[0].Stages; stages[0].Holder != "c" || stages[1].Holder != "b" {
 		t.Errorf("copies are with %s and %s, want c and b", stages[0].Holder, stages[1].Holder)
+	}
+}
+
+// TestAnOwnersCopyIsThereAnyway: the founder, which came by no invite and keeps all layers, leaves copies to a node that holds nothing.
+func TestAnOwnersCopyIsThereAnyway(t *testing.T) {
+	in := Input{Generation: 1, Costs: make([]model.LayerCost, 2)}
+	for _, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+		in.Members = append(in.Members, Member{Peer: peer, Ties: []string{holders.Invite(1)}})
+	}
+	in.Members[0].Whole, in.Members[0].Ties = true, nil
+	p, err := newProblem(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		{Peer: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "c", Layers: plan.LayerRange{First: 1, End: 2}},
+	}}}}
+	p.assignHolders(&of)
+	if stages := of.Replicas[0].Stages; stages[0].Holder != "d" || stages[1].Holder != "d" {
+		t.Errorf("copies are with %s and %s, want d", stages[0].Holder, stages[1].Holder)
 	}
 }

@@ -30,6 +30,8 @@ type Member struct {
 	Draining bool
 	// Ties are what it may be lost together with, sorted: see package holders.
 	Ties []string
+	// Whole members keep the checkpoints with all layers anyway, as owners' nodes do.
+	Whole bool
 }
 
 // label returns how the node is called in reasons and errors.

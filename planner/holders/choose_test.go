@@ -21,6 +21,14 @@ func TestBest(t *testing.T) {
 		{"not all with the one elsewhere", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Shared: 2}}, "b"},
 		{"but all with one, where that does not matter", []Option{{Peer: "a", Laden: true, Copies: 2}, {Peer: "b", Near: true}}, "a"},
 		{"who is in reach before who is elsewhere", []Option{{Peer: "a", Slow: true}, {Peer: "b", Shared: 2}}, "b"},
+		{"not who keeps all layers anyway", []Option{{Peer: "a", Whole: true}, {Peer: "b", Shared: 1, Copies: 1}}, "b"},
+		{"but no neighbour instead", []Option{{Peer: "a", Whole: true}, {Peer: "b", Near: true}}, "a"},
+		{"nor who has no room", []Option{{Peer: "a", Whole: true}, {Peer: "b", Full: true}}, "a"},
+		{"nor who is out of reach", []Option{{Peer: "a", Whole: true}, {Peer: "b", Slow: true}}, "a"},
+		{"nor who has its share of copies", []Option{{Peer: "a", Whole: true}, {Peer: "b", Laden: true, Copies: 2}}, "a"},
+		{"nor who shares more networks", []Option{{Peer: "a", Whole: true, Shared: 1, Networks: 1}, {Peer: "b", Shared: 2, Networks: 2}}, "a"},
+		{"nor who keeps all layers, too", []Option{{Peer: "a", Whole: true}, {Peer: "b", Whole: true}}, "a"},
+		{"of the others the one with fewer copies", []Option{{Peer: "a", Whole: true}, {Peer: "b", Copies: 1}, {Peer: "c"}}, "c"},
 		{"who has room before all else", []Option{{Peer: "a", Full: true}, {Peer: "b", Shared: 2, Near: true, Copies: 9}}, "b"},
 	} {
 		if got, ok := Best(c.options); got.Peer != c.want || ok != (c.want != "") {
@@ -38,7 +46,8 @@ func TestShare(t *testing.T) {
 }
 
 func TestCommon(t *testing.T) {
-	if n := Common([]string{"1.1.1.1", "x", "y"}, []string{"1.1.1.2", "y", "z"}); n != 1 {
-		t.Errorf("%d ties in common, want 1", n)
+	a, b := []string{"1.1.1.1", "2.2.2.2", Invite(7)}, []string{"1.1.1.2", "2.2.2.2", Invite(7), Invite(8)}
+	if all, networks := Common(a, b); all != 2 || networks != 1 {
+		t.Errorf("%d ties in common, %d of them networks, want 2 and 1", all, networks)
 	}
 }

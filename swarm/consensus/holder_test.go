@@ -44,6 +44,9 @@ func TestHolder(t *testing.T) {
 			s.Members[1].State, s.Grants = Gone, []Grant{{Serial: 7, Peers: []plan.PeerID{"a", "d"}}, {Serial: 8, Peers: []plan.PeerID{"e"}}}
 			s.Members[0].Addrs = []string{a1}
 		}, "e"},
+		{"not who keeps all layers anyway", func(s *State) {
+			s.Members[1].State, s.Owners, s.Grants = Gone, []plan.PeerID{"d"}, []Grant{{Serial: 7, Peers: []plan.PeerID{"a", "b", "c", "e"}}}
+		}, "e"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := held()

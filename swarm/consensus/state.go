@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -297,9 +296,10 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 		}
 		keeps := slices.ContainsFunc(layers, func(l LayerRef) bool { return slices.Contains(l.Holders, m.Peer) })
 		free := m.Profile.DiskFreeBytes
+		shared, networks := holders.Common(ties, s.Ties(m.Peer))
 		options = append(options, holders.Option{
 			Peer: m.Peer, Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
-			Shared: holders.Common(ties, s.Ties(m.Peer)), Near: s.Plan.Near(at, m.Peer), Copies: copies[m.Peer],
+			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Copies: copies[m.Peer],
 		})
 	}
 	return options
@@ -312,7 +312,7 @@ func (s State) Ties(peer plan.PeerID) []string {
 	ties := places.Networks(m.Addrs)
 	for _, g := range s.Grants {
 		if slices.Contains(g.Peers, peer) {
-			ties = append(ties, fmt.Sprintf("invite %016x", g.Serial))
+			ties = append(ties, holders.Invite(g.Serial))
 		}
 	}
 	slices.Sort(ties)
