@@ -139,11 +139,15 @@ func TestTheAskedCutComesBack(t *testing.T) {
 		t.Fatalf("%d workers, %v", len(one.Workers()), err)
 	}
 	in.Previous, in.Generation, in.Members = &one, one.Generation+1, two
-	if d, err := ShouldReplan(t.Context(), in, one); err != nil || d.Replan {
+	d, err := ShouldReplan(t.Context(), in, one)
+	if err != nil || d.Replan {
 		t.Errorf("a node a thousand times slower is to be used: %v, %v", d, err)
 	}
+	if spare := in.Members[1].Peer; len(d.Spares) != 1 || d.Spares[0].Peer != spare || d.Spares[0].With < 2*d.Change.Now || d.Spares[0].Without != d.Change.Now {
+		t.Errorf("%+v, want a step of %s that takes much longer than %v", d.Spares, spare, d.Change.Now)
+	}
 	in.Run.Train.Stages = 2
-	if d, err := ShouldReplan(t.Context(), in, one); err != nil || !d.Replan || d.Pays(Outlook{}) != d {
+	if d, err := ShouldReplan(t.Context(), in, one); err != nil || !d.Replan || !d.Pays(Outlook{}).Replan || d.Change != (Change{}) {
 		t.Errorf("the asked cut does not come back: %v, %v", d, err)
 	}
 }

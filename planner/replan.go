@@ -25,6 +25,8 @@ type (
 	Outlook = change.Outlook
 	// Stop is how long an earlier change stopped them.
 	Stop = change.Stop
+	// Spare is a member without a stage in a plan that runs.
+	Spare = change.Spare
 )
 
 // ShouldReplan decides whether the current plan should be replaced, given the members of
@@ -45,7 +47,7 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 		}
 	}
 	in.Previous = &current
-	s, best, _, err := decide(ctx, in)
+	s, best, others, err := decide(ctx, in)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -67,10 +69,39 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	text := fmt.Sprintf("a new plan's step takes %s instead of %s, %s less", plan.Time(then), plan.Time(now.Step), plan.Permille(gain))
 	c := Change{Now: now.Step, Then: then}
 	c.Bytes, c.Move = s.moved(best.layout.Rows)
-	if gain >= ReplanPercent*10 {
-		return Decision{Replan: true, Reason: text, Change: c}, nil
+	d := Decision{Reason: text, Change: c, Spares: spares(s.problem, current, now.Step, append([]*candidate{best}, others...))}
+	if d.Replan = gain >= ReplanPercent*10; !d.Replan {
+		d.Reason += fmt.Sprintf("; a change needs %d%%", ReplanPercent)
 	}
-	return Decision{Reason: fmt.Sprintf("%s; a change needs %d%%", text, ReplanPercent), Change: c}, nil
+	return d, nil
+}
+
+// spares returns the members with devices that the current plan does without, each with the quickest candidates that use it and that do not.
+// A step of the current plan takes now.
+func spares(p *problem, current plan.Plan, now schedule.Nanos, found []*candidate) (all []Spare) {
+	own := map[plan.PeerID][]int{}
+	var peers []plan.PeerID
+	for d, device := range p.devices {
+		if !current.Places(device.peer) {
+			if own[device.peer] == nil {
+				peers = append(peers, device.peer)
+			}
+			own[device.peer] = append(own[device.peer], d)
+		}
+	}
+	for _, peer := range peers {
+		spare := Spare{Peer: peer, Without: now}
+		for _, k := range found {
+			switch step := k.step(); {
+			case !slices.ContainsFunc(own[peer], k.uses):
+				spare.Without = min(spare.Without, step)
+			case spare.With == 0 || step < spare.With:
+				spare.With = step
+			}
+		}
+		all = append(all, spare)
+	}
+	return all
 }
 
 // cutAsAsked reports whether a plan has the replicas and the stages that the run asks for; 0 asks for nothing. Copies of the

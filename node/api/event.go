@@ -35,6 +35,8 @@ const (
 	KindWaiting Kind = "waiting"
 	// KindMember is a change of the roster: who joined, leaves or is gone, and why, in Message.
 	KindMember Kind = "member"
+	// KindSpare says in Message what a member without a stage would add to the plan that runs.
+	KindSpare Kind = "spare"
 	// KindSubstitute says in Message who is lost, and who computes its part of the same generation. Step is the newest one
 	// that this node knew.
 	KindSubstitute Kind = "substitute"

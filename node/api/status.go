@@ -141,6 +141,8 @@ type Member struct {
 	// NotUsed says until when, and why, plans do without the member: a fault that others, or it, told of. It is
 	// empty for most.
 	NotUsed string `json:"not_used,omitempty"`
+	// Spare says what a member without a stage would add to the plan that runs, as the leader has found.
+	Spare string `json:"spare,omitempty"`
 }
 
 // StageStatus is one stage of the plan with its newest measured times per step; times

@@ -27,6 +27,11 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 		l := &b.Links[i]
 		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
 	}
+	if s := b.Spares; s != nil {
+		for i := range s.Members {
+			nanos = append(nanos, &s.Members[i].WithNanos, &s.Members[i].WithoutNanos)
+		}
+	}
 	if c := b.Cadence; c != nil {
 		nanos = append(nanos, &c.EveryNanos, &c.TookNanos, &c.LostNanos, &c.StepNanos, &c.SavingNanos)
 	}

@@ -70,6 +70,8 @@ type Heartbeat struct {
 	Cadence *holders.Cadence `json:"cadence,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.
 	Wish *ScheduleWish `json:"wanted,omitempty"`
+	// Spares says what members without a stage would add, as the leader has found; other members leave it nil.
+	Spares *Spares `json:"spares,omitempty"`
 	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.
 	Whole *plan.WholeCopy `json:"whole,omitempty"`
 }
@@ -79,6 +81,20 @@ type ScheduleWish struct {
 	Generation plan.Generation `json:"generation"`
 	Schedule   string          `json:"course"`
 	Why        string          `json:"why"`
+}
+
+// Spares says what members that have no stage in the plan of Generation would add to it. Times are predicted.
+type Spares struct {
+	Generation plan.Generation `json:"generation"`
+	Members    []Spare         `json:"members,omitempty"`
+}
+
+// Spare is a member without a stage. WithNanos is the step of the best plan that uses it, 0 where none comes close, and WithoutNanos that of
+// the best one that does not.
+type Spare struct {
+	Peer         plan.PeerID `json:"peer"`
+	WithNanos    int64       `json:"with_nanos,omitempty"`
+	WithoutNanos int64       `json:"without_nanos"`
 }
 
 // StageTimes says where one stage's newest step went.
@@ -118,6 +134,7 @@ const (
 	maxPhaseBytes     = 32
 	maxLineageBytes   = 32
 	maxStages         = 64
+	maxSpares         = 64
 )
 
 // Measured returns the times of a heartbeat of one of a plan's members: its own stages, each once, and its links to
@@ -160,6 +177,11 @@ func (b Heartbeat) Encode() []byte {
 		cadence := *b.Cadence
 		b.Cadence = &cadence
 	}
+	if b.Spares != nil {
+		spares := *b.Spares
+		spares.Members = slices.Clone(spares.Members[:min(len(spares.Members), maxSpares)])
+		b.Spares = &spares
+	}
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
 	b.Retained = b.Retained[:min(len(b.Retained), maxStages)]
 	texts, most := b.texts()
@@ -188,6 +210,9 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	}
 	if max(len(b.Stages), len(b.Retained)) > maxStages || len(b.Links) > maxRates {
 		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d stages, %d that are left and %d links, at most %d, %d and %d", errBadMessage, len(b.Stages), len(b.Retained), len(b.Links), maxStages, maxStages, maxRates)
+	}
+	if b.Spares != nil && len(b.Spares.Members) > maxSpares {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d members without a stage, at most %d", errBadMessage, len(b.Spares.Members), maxSpares)
 	}
 	if b.Fault != nil {
 		if err := b.Fault.Check(); err != nil {

@@ -25,7 +25,11 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 		}
 	}
 	links[0].Reason = "two\nlines"
-	full := Heartbeat{Peer: "a", Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: links}
+	spares := make([]Spare, maxSpares+1)
+	for i := range spares {
+		spares[i] = Spare{Peer: plan.PeerID(strings.Repeat("x", 52)), WithNanos: 1e12, WithoutNanos: 1e12}
+	}
+	full := Heartbeat{Peer: "a", Spares: &Spares{Members: spares}, Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: links}
 	b, err := decodeHeartbeat(full.Encode())
 	if err != nil || len(b.Stages) != maxStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReasonBytes {
 		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)

@@ -296,6 +296,14 @@ func (t *Tracker) Wish(leader plan.PeerID) ScheduleWish {
 	return ScheduleWish{}
 }
 
+// Spares returns what a leader's newest heartbeat says of members without a stage in the plan of a generation; zero where it says nothing.
+func (t *Tracker) Spares(leader plan.PeerID, g plan.Generation) Spares {
+	if b, ok := t.Last(leader); ok && b.Spares != nil && b.Spares.Generation == g {
+		return *b.Spares
+	}
+	return Spares{}
+}
+
 // Running returns a plan with the schedule of its coordinator's newest step, and that step.
 func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
 	t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -80,7 +81,11 @@ func (b *betterWatch) compare(m moment) string {
 		return "" // it is back soon, or gone
 	}
 	b.begin(m)
-	if d, ok := b.better.get(); ok && d.Replan && !b.decided.Replan {
+	d, ok := b.better.get()
+	if ok {
+		b.tellSpares(m.state.Plan.Generation, d)
+	}
+	if ok && d.Replan && !b.decided.Replan {
 		first := b.decided.Reason == ""
 		o := b.outlook(m.state, m.now, b.moves)
 		if b.decided = d.Pays(o); !d.Pays(b.whileSlow(m, o)).Replan {
@@ -95,6 +100,15 @@ func (b *betterWatch) compare(m moment) string {
 		return b.decided.Reason
 	}
 	return ""
+}
+
+// tellSpares has this node's heartbeats say what members without a stage would add to the plan that runs.
+func (b *betterWatch) tellSpares(g plan.Generation, d planner.Decision) {
+	s := gossip.Spares{Generation: g}
+	for _, spare := range d.Spares {
+		s.Members = append(s.Members, gossip.Spare{Peer: spare.Peer, WithNanos: int64(spare.With), WithoutNanos: int64(spare.Without)})
+	}
+	b.spares.Store(&s)
 }
 
 // whileSlow returns an outlook for a change that may follow from a device's speed: that is expected to last slowLasts times as long as it

@@ -80,6 +80,7 @@ type Leader struct {
 	blocked   atomic.Value  // a string: why there is no plan
 	wish      atomic.Pointer[gossip.ScheduleWish]
 	wishes    chan struct{} // receives a value when there is another wish
+	spares    atomic.Pointer[gossip.Spares]
 	ended     ended
 	clock     departures.Watch // belongs to Run
 	speeds    speeds           // belongs to Run
@@ -102,10 +103,10 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Fill puts into this node's heartbeat why there is no plan, and the schedule that is wanted.
+// Fill puts into this node's heartbeat why there is no plan, the schedule that is wanted, and what members without a stage would add.
 func (l *Leader) Fill(b *gossip.Heartbeat) {
 	b.Blocked, _ = l.blocked.Load().(string)
-	b.Wish = l.wish.Load()
+	b.Wish, b.Spares = l.wish.Load(), l.spares.Load()
 }
 
 // Wished receives a value when this node's next heartbeat asks for another schedule. It has one reader.
@@ -196,6 +197,7 @@ func (l *Leader) Run(ctx context.Context) {
 func (l *Leader) follow(state consensus.State, leader plan.PeerID, search spawn, losses *ahead) {
 	l.blocked.Store("")
 	l.wish.Store(nil)
+	l.spares.Store(nil)
 	if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished && l.Electable() {
 		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.speeds.search(l.Planner.Make))
 	}

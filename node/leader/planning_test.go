@@ -192,7 +192,7 @@ func TestABetterPlanWaitsForCopies(t *testing.T) {
 					return plan.Plan{}, plan.Reasons{}, nil
 				},
 				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
-					return planner.Decision{Replan: true, Reason: "new helps"}, nil
+					return planner.Decision{Replan: true, Reason: "new helps", Spares: []planner.Spare{{Peer: "new", With: 7, Without: 8}}}, nil
 				},
 				Reselect: func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error) {
 					return planner.Reselection{}, planner.ErrNotElastic
@@ -220,6 +220,10 @@ func TestABetterPlanWaitsForCopies(t *testing.T) {
 		time.Sleep(2 * decideEvery)
 		if !paused() {
 			t.Error("the copies are made, and the run is not paused")
+		}
+		var told gossip.Heartbeat
+		if l.Fill(&told); told.Spares == nil || told.Spares.Generation != 1 || !slices.Equal(told.Spares.Members, []gossip.Spare{{Peer: "new", WithNanos: 7, WithoutNanos: 8}}) {
+			t.Errorf("heartbeats say %+v of the newcomer", told.Spares)
 		}
 		cancel()
 		<-ended

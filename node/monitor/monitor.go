@@ -83,6 +83,8 @@ type Monitor struct {
 	logged       loggedState
 	// clocks belongs to whoever calls ShowClocks.
 	clocks clockWatch
+	// spares belongs to whoever calls ShowWaiting.
+	spares spareWatch
 
 	mu       sync.Mutex // guards what follows
 	phase    string

@@ -122,14 +122,14 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 
 func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Time) []api.Member {
 	var members []api.Member
-	claims := map[plan.PeerID]string{}
+	claims, spares := map[plan.PeerID]string{}, spareTexts(state, m.Beats.Spares(leader, state.Plan.Generation))
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: state.NameOf(r.Peer), State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
-			Leader: r.Peer == leader, Device: describeDevices(r.Profile), NotUsed: notUsed(state, r, now),
+			Leader: r.Peer == leader, Device: describeDevices(r.Profile), NotUsed: notUsed(state, r, now), Spare: spares[r.Peer],
 		}
 		if text := claims[r.Peer]; text != "" {
 			member.Device += "; " + text

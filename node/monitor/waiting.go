@@ -275,11 +275,16 @@ func StoppedText(state consensus.State, self plan.PeerID) string {
 	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there)", strings.Join(owners, " or "))
 }
 
-// ShowWaiting publishes why nothing moves, once, after that has been so for showAfter.
+// ShowWaiting publishes why nothing moves, once, after that has been so for showAfter, and what each member would add that waits without a
+// stage. Only one goroutine calls it.
 func (m *Monitor) ShowWaiting(now time.Time) {
 	state, _ := m.Known()
 	if why := m.waiting(state, now); m.mayShow(why, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
+	}
+	leader, _, _ := m.Consensus.Leader()
+	for _, text := range m.spares.news(state, m.Beats.Spares(leader, state.Plan.Generation), m.Self) {
+		m.Publish(api.Event{Kind: api.KindSpare, Generation: state.Plan.Generation, Message: text})
 	}
 }
 

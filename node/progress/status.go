@@ -83,7 +83,7 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	writePlan(p, st)
 }
 
-// writeRoster writes a row for each member, then why plans do without some.
+// writeRoster writes a row for each member, then why plans do without some, and what those would add that have no stage.
 func writeRoster(p printer, st api.Status, now time.Time) {
 	p.f("NODE\tSTATE\tLAST SEEN\tDEVICE\t\n")
 	for _, m := range st.Roster {
@@ -99,6 +99,8 @@ func writeRoster(p printer, st api.Status, now time.Time) {
 	for _, m := range st.Roster {
 		if m.NotUsed != "" {
 			p.f("NOT USED\t%s %s\n", name(st, m.Peer), clean(m.NotUsed))
+		} else if m.Spare != "" {
+			p.f("SPARE\t%s %s\n", name(st, m.Peer), clean(m.Spare))
 		}
 	}
 }

@@ -142,12 +142,22 @@ func (c Change) Pays(o Outlook) (pays bool, why string) {
 		plan.Duration(total), plan.Count(int(min(steps, math.MaxInt32)), "step"), until, because)
 }
 
+// Spare is a member without a stage in a plan that runs.
+type Spare struct {
+	Peer plan.PeerID
+	// With is the predicted step of the best plan that uses it, 0 where the search saw none. Without is that of the best one that does not,
+	// which may be the one that runs.
+	With, Without schedule.Nanos
+}
+
 // Decision is an answer with its reason.
 type Decision struct {
 	Replan bool
 	Reason string
 	// Change is what is gained and what moves, where the current plan could go on; else zero.
 	Change Change
+	// Spares are the members with devices and without a stage in the current plan, where it could go on.
+	Spares []Spare
 }
 
 // Pays returns the decision once the cost of a change is weighed: what is gained until the plan is of no more use must be
