@@ -235,6 +235,8 @@ func (e environment) benchPlannerCommand() *cobra.Command {
   kinds   pipelines of 2 to 6 stages on links of 1 to 150 ms with 1 to 4 times as many
           micro-batches, whose schedule the planner chooses, against each kind alone
   time    how long planning takes, and planning again after a node is lost
+  predictions  predicted steps against those of real workers on emulated devices and links of
+          1 to 150 ms, in real time: only where it is named
 
 A seed makes the same clusters and predicted steps on every machine. Times of planning are the
 machine's as it is. After an interrupt the rows so far are shown.`,
@@ -242,13 +244,14 @@ machine's as it is. After an interrupt the rows so far are shown.`,
   pnode bench planner --only chains --chains 50 --nodes 64                  hours
   pnode bench planner --only small,medium --small 1000 --medium 50          minutes
   pnode bench planner --only mixed --mixed 8,16,32,64
-  pnode bench planner --only time --times 8,16,32,64,128,256,512,1000 --json > times.json`,
+  pnode bench planner --only time --times 8,16,32,64,128,256,512,1000 --json > times.json
+  pnode bench planner --only predictions --predictions 40                   an hour`,
 	}
 	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
 		o.Progress = progress
 		return bench.Planner(ctx, o)
 	})
-	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.PlannerRows(), ", ")+" (default all)")
+	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.PlannerRows(), ", ")+" (default all but predictions)")
 	f.Uint64Var(&o.Seed, "seed", 1, "of the first cluster in each row; the others count up from it")
 	f.IntVar(&o.Chains, "chains", 3, "chains of nested clusters")
 	f.IntVar(&o.Nodes, "nodes", 12, "nodes of the largest cluster of a chain")
@@ -258,5 +261,6 @@ machine's as it is. After an interrupt the rows so far are shown.`,
 	f.IntVar(&o.Cells, "cells", 60, "pipelines whose kind of schedule the planner chooses")
 	f.IntSliceVar(&o.Times, "times", nil, "`SIZES` of clusters whose planning is timed (default 8,16,32,64)")
 	f.IntVar(&o.Layers, "layers", 96, "of the model whose planning is timed")
+	f.IntVar(&o.Predictions, "predictions", 4, "clusters whose plans are run")
 	return c
 }

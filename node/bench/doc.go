@@ -15,7 +15,7 @@
 //   - ScheduleReport: pipeline schedules on emulated devices and links, which have no peer
 //     but their bound and the simulator.
 //   - PlannerReport: predicted steps of random clusters beside those of other plans (package
-//     comparison), and how long planning takes.
+//     comparison), how long planning takes, and predicted steps beside those that workers take (Prediction).
 //
 // Whatever else the machine does falls on all sides alike, since their rounds alternate.
 // A figure is the median over the rounds, a ratio the median of the rounds' ratios.

@@ -23,16 +23,18 @@ const (
 	rowMixed  = "mixed"
 	rowKinds  = "kinds"
 	rowTime   = "time"
+	// rowPredictions runs in real time: it is compared where it is asked for.
+	rowPredictions = "predictions"
 )
 
 // PlannerRows returns the names of what Planner compares.
 func PlannerRows() []string {
-	return []string{rowChains, rowSmall, rowMedium, rowMixed, rowKinds, rowTime}
+	return []string{rowChains, rowSmall, rowMedium, rowMixed, rowKinds, rowTime, rowPredictions}
 }
 
 // PlannerOptions say what plans are compared with; the zero value takes few and small clusters.
 type PlannerOptions struct {
-	// Only names the rows that are wanted; none: all.
+	// Only names the rows that are wanted; none: all but predictions, which take as long as what they predict.
 	Only []string
 	// Seed is the first cluster's of each row; the others count up from it.
 	Seed uint64
@@ -47,6 +49,8 @@ type PlannerOptions struct {
 	// Times has the sizes of clusters whose planning is timed, with a model of Layers layers.
 	Times  []int
 	Layers int
+	// Predictions counts clusters whose plans workers run.
+	Predictions int
 	// Progress receives what is compared now; nil for nobody.
 	Progress func(string)
 }
@@ -55,13 +59,14 @@ func (o *PlannerOptions) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	o.Only, o.Mixed, o.Times = orElse(o.Only, PlannerRows()...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
+	quick := slices.DeleteFunc(PlannerRows(), func(row string) bool { return row == rowPredictions })
+	o.Only, o.Mixed, o.Times = orElse(o.Only, quick...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
 	o.Chains, o.Nodes, o.Small, o.Medium, o.Layers = cmp.Or(o.Chains, 3), cmp.Or(o.Nodes, 12), cmp.Or(o.Small, 100), cmp.Or(o.Medium, 10), cmp.Or(o.Layers, 96)
-	o.Cells = cmp.Or(o.Cells, comparison.KindCells)
+	o.Cells, o.Predictions = cmp.Or(o.Cells, comparison.KindCells), cmp.Or(o.Predictions, 4)
 	return cmp.Or(checkNames("only", PlannerRows(), o.Only...),
 		checkRange("chains", 1, 10_000, o.Chains), checkRange("nodes", 1, 1000, o.Nodes),
 		checkRange("small", 1, 1_000_000, o.Small), checkRange("medium", 1, 1_000_000, o.Medium), checkRange("layers", 1, 1000, o.Layers), checkRange("cells", 1, comparison.KindCells, o.Cells),
-		checkRange("mixed", 4, 1000, o.Mixed...), checkRange("times", 2, 1000, o.Times...))
+		checkRange("predictions", 1, 10_000, o.Predictions), checkRange("mixed", 4, 1000, o.Mixed...), checkRange("times", 2, 1000, o.Times...))
 }
 
 // PlannerReport is the result of Planner. A cluster's seed makes it again.
@@ -73,6 +78,8 @@ type PlannerReport struct {
 	Kinds  []comparison.Kinds `json:"kinds,omitempty"`
 	Times  []PlanTime         `json:"times,omitempty"`
 	Layers int                `json:"layers"`
+
+	Predictions Predictions `json:"predictions,omitempty"`
 }
 
 // PlanTime is how long planning took.
@@ -86,14 +93,14 @@ type PlanTime struct {
 
 // HasRows reports whether there is something to show, whatever ended the comparison.
 func (r PlannerReport) HasRows() bool {
-	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Kinds)+len(r.Times) > 0
+	return len(r.Chains)+len(r.Small)+len(r.Medium)+len(r.Mixed)+len(r.Kinds)+len(r.Times)+len(r.Predictions) > 0
 }
 
 // work bounds the proof of an optimum, as planner.Optimum counts it.
 const work = 1 << 24
 
 // Planner compares plans with those of fewer nodes, with the optimum of small clusters, with splits that people make by hand and with
-// those of one kind of schedule, all by predicted steps, and measures how long planning takes. It returns what it has when ctx ends.
+// those of one kind of schedule, all by predicted steps. It measures how long planning takes, and steps of plans. It returns what it has when ctx ends.
 func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench planner: %w: %w", ErrOptions, err)
@@ -130,6 +137,8 @@ func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error)
 			r.Times, err = clusters(o, row, len(o.Times), func(seed uint64) (PlanTime, error) {
 				return timePlans(ctx, o.Seed, o.Times[seed-o.Seed], o.Layers)
 			})
+		case rowPredictions:
+			r.Predictions, err = clusters(o, row, o.Predictions, func(seed uint64) (Prediction, error) { return Predict(ctx, seed) })
 		}
 	}
 	if err != nil {
@@ -185,6 +194,7 @@ func (r PlannerReport) Text() string {
 	r.mixedText(&w)
 	r.kindsText(&w)
 	r.timeText(&w)
+	r.Predictions.text(&w)
 	return w.String()
 }
 

@@ -33,9 +33,7 @@ type scheduleRig struct {
 }
 
 func newScheduleRig(stages int, shape link.LinkConditions) (*scheduleRig, error) {
-	roundTrip := int64(2*shape.Delay + 200*time.Millisecond)
-	shape.QueueBytes = max(1<<20, int(shape.BytesPerS/1000*roundTrip/int64(time.Millisecond)))
-	network, err := link.NewEmulated(link.EmulatedOptions{Peers: stages, Seed: 1, Conditions: shape})
+	network, err := link.NewEmulated(link.EmulatedOptions{Peers: stages, Seed: 1, Conditions: queued(shape)})
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func traced(ctx context.Context, steps int, configs []pipeline.Config) (t trace.
 	if err != nil {
 		return t, err
 	}
-	err = train(ctx, steps, configs, recorder)
+	err = train(ctx, steps, configs, recorder, func(plan.WorkerID, pipeline.StepResult) {})
 	if err = errors.Join(err, recorder.Close()); err != nil {
 		return t, err
 	}
@@ -89,7 +89,8 @@ func traced(ctx context.Context, steps int, configs []pipeline.Config) (t trace.
 	return trace.Read(file)
 }
 
-func train(ctx context.Context, steps int, configs []pipeline.Config, recorder *trace.Recorder) error {
+// train lets workers train some steps beside each other. Their goroutines call onStep after each.
+func train(ctx context.Context, steps int, configs []pipeline.Config, recorder *trace.Recorder, onStep func(plan.WorkerID, pipeline.StepResult)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var left atomic.Int64 // steps of workers
@@ -97,7 +98,8 @@ func train(ctx context.Context, steps int, configs []pipeline.Config, recorder *
 	group, ctx := errgroup.WithContext(ctx)
 	var workers []*pipeline.Worker
 	for _, c := range configs {
-		c.Trace, c.OnStep = recorder, func(pipeline.StepResult) {
+		c.Trace, c.OnStep = recorder, func(r pipeline.StepResult) {
+			onStep(c.Worker, r)
 			if left.Add(-1) == 0 {
 				cancel()
 			}
