@@ -158,7 +158,14 @@ func checkCost(k model.LayerCost) string {
 	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
 		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)
 	}
+	if min(k.ForwardElementwise, k.InputElementwise, k.WeightElementwise, k.ForwardFLOPs-k.ForwardAttention-k.ForwardElementwise,
+		k.InputFLOPs-k.InputAttention-k.InputElementwise, k.WeightFLOPs-k.WeightElementwise) < 0 {
+		return fmt.Sprintf("costs %+v, want the FLOPs that are bound by memory within the others of the pass", k)
+	}
 	for level, lean := range k.Lean {
+		if min(lean.RecomputeElementwise, lean.RecomputeFLOPs-lean.RecomputeAttention-lean.RecomputeElementwise) < 0 {
+			return fmt.Sprintf("costs %+v when it recomputes %v, want the FLOPs that are bound by memory within the others", lean, model.Recompute(level))
+		}
 		if min(lean.SavedBytes, lean.PassBytes, lean.RecomputeAttention, lean.RecomputeFLOPs-lean.RecomputeAttention) < 0 || lean.SavedBytes > k.SavedBytes || lean.PassBytes > most {
 			return fmt.Sprintf("costs %+v when it recomputes %v, want 0 or more, and at most what it saves otherwise, %d bytes", lean, model.Recompute(level), k.SavedBytes)
 		}

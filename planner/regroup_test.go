@@ -19,6 +19,7 @@ func wholeBackwards(in Input) Input {
 	in.Costs = slices.Clone(in.Costs)
 	for l := range in.Costs {
 		in.Costs[l].InputFLOPs, in.Costs[l].WeightFLOPs = in.Costs[l].InputFLOPs+in.Costs[l].WeightFLOPs-1, 1
+		in.Costs[l].InputElementwise, in.Costs[l].WeightElementwise = min(in.Costs[l].InputElementwise+in.Costs[l].WeightElementwise, in.Costs[l].InputFLOPs), 0
 	}
 	return in
 }

@@ -14,6 +14,9 @@ type LayerCost struct {
 	// ForwardAttention and InputAttention are the parts of ForwardFLOPs and InputFLOPs that
 	// attention does, which no device does at the speed of its products.
 	ForwardAttention, InputAttention int64
+	// ForwardElementwise, InputElementwise and WeightElementwise are the parts of them that neither products nor
+	// attention do: devices are bound by memory there, and take no time for operations.
+	ForwardElementwise, InputElementwise, WeightElementwise int64
 	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head.
 	SplitFLOPs int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
@@ -44,8 +47,9 @@ type LeanCost struct {
 	PassBytes      int64 // in place of LayerCost's
 	PassHalfBytes  int64 // in place of LayerCost's
 	RecomputeFLOPs int64 // of Backward, beyond LayerCost's
-	// RecomputeAttention is the part of RecomputeFLOPs that attention does.
-	RecomputeAttention int64
+	// RecomputeAttention is the part of RecomputeFLOPs that attention does, RecomputeElementwise what neither products
+	// nor attention do.
+	RecomputeAttention, RecomputeElementwise int64
 }
 
 // At is the cost under a level of recomputation. What is computed again counts as part of
@@ -55,6 +59,7 @@ func (c LayerCost) At(level Recompute) LayerCost {
 	c.SavedBytes, c.PassBytes, c.PassHalfBytes = lean.SavedBytes, lean.PassBytes, lean.PassHalfBytes
 	c.InputFLOPs += lean.RecomputeFLOPs
 	c.InputAttention += lean.RecomputeAttention
+	c.InputElementwise += lean.RecomputeElementwise
 	return c
 }
 
@@ -79,6 +84,7 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 				costs[i] = LayerCost{
 					ForwardFLOPs: forward.all, InputFLOPs: input.all, WeightFLOPs: whole.all - input.all,
 					ForwardAttention: forward.attention, InputAttention: input.attention,
+					ForwardElementwise: forward.elementwise, InputElementwise: input.elementwise, WeightElementwise: whole.elementwise - input.elementwise,
 					SplitFLOPs: input.all + countFLOPs(l.backwardWeight).all - whole.all,
 				}
 				costs[i].ParamBytes, costs[i].FrozenBytes = 4*int64(c.LayerLen(i)), 4*int64(c.FrozenLen(i))
@@ -95,21 +101,27 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 				PassHalfBytes:      f.sizes[i].half,
 				RecomputeFLOPs:     backward.all - costs[i].InputFLOPs - costs[i].WeightFLOPs,
 				RecomputeAttention: backward.attention - costs[i].InputAttention,
+
+				RecomputeElementwise: backward.elementwise - costs[i].InputElementwise - costs[i].WeightElementwise,
 			}
 		}
 	}
 	return costs
 }
 
-// flopCount sums the op table's figures over calls: those of all ops, and of attention's alone.
-type flopCount struct{ all, attention int64 }
+// flopCount sums the op table's figures over calls: of all ops, of attention alone, and of ops that are bound by memory.
+type flopCount struct{ all, attention, elementwise int64 }
 
 func (n *flopCount) Do(c kernels.Call) {
 	info := kernels.Info(c.Op)
 	flops := info.FLOPs(c)
 	n.all += flops
-	if info.Class == kernels.ClassAttention {
+	switch info.Class {
+	case kernels.ClassMatMul:
+	case kernels.ClassAttention:
 		n.attention += flops
+	default:
+		n.elementwise += flops
 	}
 }
 

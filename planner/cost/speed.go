@@ -30,17 +30,16 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 	return speed
 }
 
-// Layer returns the times of one layer per micro-batch, and of its update once a step. Attention runs
-// at its own speed, all other operations at that of the matrix product, which is nearly all of them.
-// Besides, memory is streamed. Forward writes what it saves. The input gradient reads that and writes
+// Layer returns the times of one layer per micro-batch, and of its update once a step. Products and attention run
+// at their own speeds. What else is computed takes as long as its memory is streamed. Forward writes what it saves. The input gradient reads that and writes
 // as much. The weight gradient is read and written once a micro-batch. The update reads parameter,
 // gradient and two moments, writes three of them, and the norm reads the gradient: 8 times the
 // parameters. A copy in halves is written from parameters of twice its size.
 func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
 	return schedule.StageTime{
-		Forward: s.compute(c.ForwardFLOPs, c.ForwardAttention, c.SavedBytes),
-		Input:   s.compute(c.InputFLOPs, c.InputAttention, 2*c.SavedBytes),
-		Weight:  s.compute(c.WeightFLOPs, 0, 2*(c.ParamBytes-c.FrozenBytes)),
+		Forward: s.compute(c.ForwardFLOPs-c.ForwardElementwise, c.ForwardAttention, c.SavedBytes),
+		Input:   s.compute(c.InputFLOPs-c.InputElementwise, c.InputAttention, 2*c.SavedBytes),
+		Weight:  s.compute(c.WeightFLOPs-c.WeightElementwise, 0, 2*(c.ParamBytes-c.FrozenBytes)),
 		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes),
 	}
 }
@@ -53,7 +52,7 @@ func (s Speed) compute(flops, attention, bytes int64) schedule.Nanos {
 // Again returns the time of recomputing a layer under a level: it writes what was dropped once more.
 func (s Speed) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
 	lean := c.Lean[level]
-	return s.compute(lean.RecomputeFLOPs, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes)
+	return s.compute(lean.RecomputeFLOPs-lean.RecomputeElementwise, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes)
 }
 
 // Link is the measured speed of one direction between two nodes. The zero value is no link.
