@@ -46,7 +46,7 @@ func (w *Worker) warmQueues() error {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	for _, h := range w.stages {
-		queues := []kernels.Queue{h.reductions, h.saves}
+		queues := []kernels.Queue{h.reductions.queue, h.saves}
 		for _, c := range h.copyQueues() {
 			queues = append(queues, c.queue)
 		}

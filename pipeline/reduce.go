@@ -1,9 +1,13 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"pnode/kernels"
 	"pnode/pipeline/collective"
@@ -19,7 +23,7 @@ import (
 // before it are computed, and while the rest of the schedule drains.
 //
 // A layer's gradient is summed over its holders in the order of plan.Sums: all of it, or this replica's
-// part. Every worker takes the layers of a stage from the last one on and does not wait for one stage
+// part. Every worker begins with the layers of a stage from the last one on, some at a time, and does not wait for one stage
 // before it begins with another, so that all come to their end however stages are cut and spread.
 func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 	h.added = append(h.added, micro)
@@ -40,32 +44,30 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 	s.group.Go(func() error {
 		begin := time.Now()
 		defer func() { s.time.span(h.action(schedule.Reduce, 0), begin, time.Now()) }()
+		room := semaphore.NewWeighted(exchangedBytes)
 		for range h.place.Layers.Len() {
 			select {
 			case g := <-gradients:
-				h.reductions.Wait(g.computed) // the sum of the tied embedding needs it, too
+				if err := g.computed.Sync(); err != nil { // the sum of the tied embedding needs it, too
+					return err
+				}
 				if len(s.plan.Replicas) == 1 || h.stack.Grads(g.layer).Len == 0 {
 					continue
 				}
-				reduce := collective.AllReduce
-				if h.inParts(g.layer) { // then only this replica's part is wanted
-					reduce = collective.ReduceScatter
-				}
-				group := s.holders(h.StageRuntime, s.step, g.layer)
-				group.Overflow = s.onOverflow()
-				var grads []kernels.View
-				for i := range apart - 1 {
-					grads = append(grads, h.stack.Partial(g.layer, i))
-				}
-				err := h.allOnHost(append(grads, h.stack.Grads(g.layer)), func(grads [][]float32) error {
-					return reduce(s.ctx, s.cfg.Exchange, group, grads)
-				})
-				if err != nil {
+				bytes := exchanged(h.stack.Grads(g.layer))
+				if err := room.Acquire(s.ctx, bytes); err != nil {
 					return err
 				}
+				s.group.Go(func() error {
+					defer room.Release(bytes)
+					return h.reduce(s, g.layer, apart)
+				})
 			case <-s.ctx.Done():
 				return s.ctx.Err()
 			}
+		}
+		if err := room.Acquire(s.ctx, exchangedBytes); err != nil { // until all layers are done
+			return err
 		}
 		if !s.tiedElsewhere(h.StageRuntime) {
 			return nil
@@ -85,6 +87,30 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 		gradients <- gradient{layer, s.queue.Record()}
 	}
 }
+
+// reduce adds a layer's gradient up over its holders: so many sums that only other replicas' complete.
+func (h *stageRun) reduce(s *stepRun, layer, apart int) error {
+	reduce := collective.AllReduce
+	if h.inParts(layer) { // then only this replica's part is wanted
+		reduce = collective.ReduceScatter
+	}
+	group := s.holders(h.StageRuntime, s.step, layer)
+	group.Overflow = s.onOverflow()
+	var grads []kernels.View
+	for i := range apart - 1 {
+		grads = append(grads, h.stack.Partial(layer, i))
+	}
+	return h.allOnHost(append(grads, h.stack.Grads(layer)), func(grads [][]float32) error {
+		return reduce(s.ctx, s.cfg.Exchange, group, grads)
+	})
+}
+
+// exchangedBytes bounds the layers of a stage that are exchanged at a time; a larger one goes alone. A stage waits for a few latencies of
+// its links that way, not for as many with each layer. What comes of so much fits into an inbox, in whatever order it is waited for.
+const exchangedBytes = 32 << 20
+
+// exchanged returns how much of that a vector takes.
+func exchanged(v kernels.View) int64 { return min(4*int64(v.Len), exchangedBytes) }
 
 // addGroup enqueues what completes a layer's gradient of a group of micro-batches: its scale is divided
 // out, and it is added to the sums that wait for it (plan.Sums). The result waits among the partial sums
@@ -183,19 +209,25 @@ func (s *stepRun) gather(ctx context.Context, h *stageRun, last bool) {
 		exchange = collective.GatherFirst
 	}
 	h.gathering.start(func() error {
+		work, ctx := errgroup.WithContext(ctx)
+		room := semaphore.NewWeighted(exchangedBytes)
 		for _, l := range layers {
 			frozen, params := s.spec.Model.FrozenLen(l), h.stack.Params(l)
 			if params.Len == frozen {
 				continue
 			}
-			err := h.onHost(params.Slice(frozen, params.Len-frozen), func(v []float32) error {
-				return exchange(ctx, s.cfg.Exchange, s.holders(h.StageRuntime, s.step, l), v)
-			})
-			if err != nil {
-				return err
+			params = params.Slice(frozen, params.Len-frozen)
+			if err := room.Acquire(ctx, exchanged(params)); err != nil {
+				return cmp.Or(work.Wait(), err)
 			}
+			work.Go(func() error {
+				defer room.Release(exchanged(params))
+				return h.onHost(params, func(v []float32) error {
+					return exchange(ctx, s.cfg.Exchange, s.holders(h.StageRuntime, s.step, l), v)
+				})
+			})
 		}
-		return nil
+		return work.Wait()
 	})
 }
 

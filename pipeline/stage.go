@@ -36,7 +36,8 @@ type StageRuntime struct {
 	// landing takes activations for which there is no slot yet; nil where none are expected.
 	landing kernels.Buffer
 	// saves and reductions read and write concurrently with the kernels.
-	saves, reductions kernels.Queue
+	saves             kernels.Queue
+	reductions        copyQueue
 	saving, gathering background
 	unread            *unread // by the save in progress
 	// sentForward and sentBack add up codec use since it was logged last.
@@ -63,12 +64,10 @@ func newStageRuntime(cfg *Config, p *program, at plan.StageID, donors map[int]*m
 	if h.offload, err = newOffloadEngine(cfg.Device, h.stack, h.updates); err != nil {
 		return h, err
 	}
-	for _, q := range []*kernels.Queue{&h.saves, &h.reductions} {
-		if *q, err = cfg.Device.NewQueue(); err != nil {
-			return h, err
-		}
+	if h.saves, err = cfg.Device.NewQueue(); err != nil {
+		return h, err
 	}
-	for _, c := range []*copyQueue{&h.activations, &h.gradients, &h.downloads} {
+	for _, c := range []*copyQueue{&h.activations, &h.gradients, &h.downloads, &h.reductions} {
 		if *c, err = newCopyQueue(cfg.Device); err != nil {
 			return h, err
 		}
@@ -157,19 +156,20 @@ func (h *StageRuntime) onHost(v kernels.View, f func([]float32) error) error {
 // allOnHost runs f on host copies of views and writes the last copy back, concurrently with the kernels.
 func (h *StageRuntime) allOnHost(views []kernels.View, f func([][]float32) error) error {
 	host := make([][]float32, len(views))
-	for i, v := range views {
-		host[i] = make([]float32, v.Len)
-		h.reductions.Read(kernels.Float32Bytes(host[i]), v)
+	read := func(q kernels.Queue) {
+		for i, v := range views {
+			host[i] = make([]float32, v.Len)
+			q.Read(kernels.Float32Bytes(host[i]), v)
+		}
 	}
-	if err := h.reductions.Sync(); err != nil {
+	if err := h.reductions.run(&transfer{do: read}); err != nil {
 		return err
 	}
 	if err := f(host); err != nil {
 		return err
 	}
 	last := len(views) - 1
-	h.reductions.Write(views[last], kernels.Float32Bytes(host[last]))
-	return h.reductions.Sync()
+	return h.reductions.run(&transfer{do: func(q kernels.Queue) { q.Write(views[last], kernels.Float32Bytes(host[last])) }})
 }
 
 // gathered blocks until the stage has all of its parameters, and enqueues their rounding where
@@ -216,7 +216,7 @@ func (h *StageRuntime) copyQueues() []*copyQueue {
 
 // close frees the device memory. No step, save or gather may be under way.
 func (h *StageRuntime) close() {
-	for _, q := range []kernels.Queue{h.saves, h.reductions} {
+	for _, q := range []kernels.Queue{h.saves, h.reductions.queue} {
 		if q != nil {
 			q.Close()
 		}

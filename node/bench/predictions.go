@@ -193,7 +193,7 @@ func queued(shape link.LinkConditions) link.LinkConditions {
 	return shape
 }
 
-// Predictions are those of several clusters.
+// Predictions holds the comparisons of several clusters.
 type Predictions []Prediction
 
 // Errors returns the mean distance of predicted from measured steps, as a part of the latter, and the cluster with the largest one.
