@@ -137,6 +137,8 @@ func (m membership) wholeElsewhere(dir string) string {
 	switch {
 	case len(others) > 0:
 		there = strings.Join(others, " or ") + ", which keeps it whole, has"
+	case own && m.Finished > 0 && len(m.Known) == 0:
+		return "no other node was in the run: bring this folder back from a backup, or train again in another one"
 	case own && m.Finished > 0:
 		return "this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here"
 	case own:

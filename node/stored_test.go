@@ -216,13 +216,16 @@ func TestWholeElsewhere(t *testing.T) {
 	desk, _, one := testMemberships(t, "desk")
 	_, lab, two := testMemberships(t, "desk", "lab")
 	ended, endedHere, nameless := two, desk, one
-	ended.Finished, endedHere.Finished, nameless.Finished, nameless.Owners, nameless.OwnerNames = 30, 30, 30, nil, nil
+	endedHere.Known = []string{"/ip4/10.0.0.2/udp/4001/quic-v1"}
+	alone := desk
+	alone.Finished, ended.Finished, endedHere.Finished, nameless.Finished, nameless.Owners, nameless.OwnerNames = 30, 30, 30, 30, nil, nil
 	for want, m := range map[string]membership{
 		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode join --dir /x`, and then `pnode fetch --dir /x` brings it":                                            one,
 		"desk or lab, which keeps it whole, has the model: there `pnode export OUT`":                                                                                                                          ended,
 		"this is an owner's folder, which lacks what it should keep: go on here with `pnode train --resume --dir /x`, which brings it from machines that have it, or goes back to a checkpoint that is whole": desk,
 		"desk, which keeps it whole, has the model: there `pnode export OUT`; or go on here with `pnode train --resume --dir /x`, and then `pnode fetch --dir /x` brings it":                                  lab,
 		"this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here":                                                                                         endedHere,
+		"no other node was in the run: bring this folder back from a backup, or train again in another one":                                                                                                   alone,
 		"the machine that began the run has the model: there `pnode export OUT`":                                                                                                                              nameless,
 	} {
 		if got := m.wholeElsewhere("/x"); got != want {

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrDamaged: a store does not hold what it should, or not as it was written.
-var ErrDamaged = errors.New("checkpoints are damaged: a running node fetches what it lacks from the others; a run of one node needs a node that holds a copy")
+var ErrDamaged = errors.New("checkpoints are damaged: while the run goes on a node fetches what it lacks from those that hold a copy; where there is none only a backup has it")
 
 // ErrIndexDamaged: what a store's node needs to go on is not whole, whatever its checkpoints are.
 var ErrIndexDamaged = errors.New("the index of the checkpoints is damaged")
