@@ -28,7 +28,7 @@ func cadenceOf(state consensus.State, beats *gossip.Tracker) (*api.Cadence, *api
 		said.Late = c.Late
 		said.Text += fmt.Sprintf("; before the last one was complete, %s went by", plan.Count(int(c.Late), "step"))
 		if state.Plan.Places(c.LateBy) {
-			said.Text += ": it waited for " + state.NameOf(c.LateBy)
+			said.Text += ": what is computed on " + state.NameOf(c.LateBy) + " was the last to be stored and copied"
 		}
 	}
 	return said, describeLeftOut(describeSaving(state, *b.Cadence), state, beats)

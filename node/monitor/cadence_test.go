@@ -79,7 +79,7 @@ func TestTheCheckpointUnderWayIsTold(t *testing.T) {
 	want(every, "step 43, for 3 s: it waits until what is computed on barn is stored and copied")
 	state.Checkpoint, state.Pending = consensus.Checkpoint{Step: 43}, nil
 	says(holders.Cadence{Saving: 43, SavingNanos: 4e9, Late: 8, LateBy: "b"})
-	want(every+"; before the last one was complete, 8 steps went by: it waited for barn", "")
+	want(every+"; before the last one was complete, 8 steps went by: what is computed on barn was the last to be stored and copied", "")
 	says(holders.Cadence{SavingNanos: 5e9, Late: 8, LateBy: "whoever"})
 	want(every+"; before the last one was complete, 8 steps went by", "")
 }

@@ -77,7 +77,7 @@ func (m *Monitor) Status() api.Status {
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}
-	if !returning { // then nothing is made
+	if !returning && !away(m.Beats, state.Substitute.Coordinator(state.Plan), now) { // else nothing is made
 		s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
 	}
 	s.Whole = m.whole(state, now).where()
@@ -227,11 +227,21 @@ func about(run plan.RunSpec) *api.About {
 	}
 }
 
+// away reports whether a member has been silent for so long that what it said last of work under way says nothing of now.
+func away(beats *gossip.Tracker, peer plan.PeerID, now time.Time) bool {
+	ago, heard := beats.Ago(peer, now)
+	return heard && ago > awayAfter
+}
+
 // whole returns the view of now. The caller holds no lock.
 func (m *Monitor) whole(state consensus.State, now time.Time) wholeView {
 	v := wholeView{State: state, Self: m.Self, Copies: map[plan.PeerID]plan.WholeCopy{}, Ages: map[plan.Step]time.Duration{}}
 	for _, r := range state.Members {
-		v.Copies[r.Peer] = m.Beats.Whole(r.Peer)
+		c := m.Beats.Whole(r.Peer)
+		if away(m.Beats, r.Peer, now) {
+			c.Next = 0 // nothing is on its way there
+		}
+		v.Copies[r.Peer] = c
 	}
 	for _, c := range consensus.Checkpoints(state) {
 		if at := c.Time(); !at.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,6 +128,26 @@ func TestTheStateOfMembersSaysWhoIsSilent(t *testing.T) {
 		}
 		if got.State != want[got.Peer] || !got.SilentSince.Equal(since) {
 			t.Errorf("%s is shown as %s since %v, want %s since %v", got.Peer, got.State, got.SilentSince, want[got.Peer], since)
+		}
+	}
+}
+
+// TestNothingIsUnderWayAtTheSilent: a status shows no checkpoint that only who coordinated the steps would end, nor a copy on its way to it.
+func TestNothingIsUnderWayAtTheSilent(t *testing.T) {
+	state := planned(t, "1f1b", 6)
+	state.Checkpoint.Step, state.Plan.Generation = 20, 3
+	state.Pending = []consensus.Checkpoint{{Step: 22, Generation: 3}}
+	coordinator := state.Plan.Coordinator().Peer
+	for age, under := range map[time.Duration]bool{time.Second: true, time.Minute: false} {
+		m := watcher()
+		m.Self, m.Consensus = "spare", &ownLog{applied: state}
+		m.Addrs, m.Kept, m.Recorded = func() []string { return nil }, func() plan.Step { return 0 }, func() ledger.Position { return ledger.Position{} }
+		m.Heard = func(plan.PeerID) time.Duration { return age }
+		m.Unheard = m.Heard
+		m.Beats.Note(gossip.Heartbeat{Peer: coordinator, Generation: 3, Whole: &plan.WholeCopy{Next: 22, DoneBytes: 1, SizeBytes: 2}}, time.Now().Add(-age))
+		s := m.Status()
+		if (s.Checkpoint.Saving != nil) != under || strings.Contains(s.Whole.Text, "on its way") != under {
+			t.Errorf("%v after its last heartbeat: %+v, %q", age, s.Checkpoint.Saving, s.Whole.Text)
 		}
 	}
 }
