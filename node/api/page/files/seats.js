@@ -149,6 +149,6 @@ function key() {
 function showOthers(status) {
   const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
   const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
-  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${memberState(m)}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'})`);
+  const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${memberState(m)}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'}${m.spare ? `; it ${m.spare}` : ''})`);
   tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }
