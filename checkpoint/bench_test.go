@@ -20,6 +20,21 @@ func BenchmarkPutChunk(b *testing.B) {
 	}
 }
 
+// BenchmarkPutBehind puts chunks as a change of plan does, which waits for no disk.
+func BenchmarkPutBehind(b *testing.B) {
+	s := openStore(b, b.TempDir(), Options{})
+	w := s.BeginBehind()
+	defer w.Abort()
+	data := noise(1, ChunkBytes)
+	b.SetBytes(ChunkBytes)
+	for i := uint64(0); b.Loop(); i++ {
+		binary.LittleEndian.PutUint64(data, i)
+		if _, err := w.PutChunk(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkPlainFile writes and syncs a file, as PutChunk does among other things.
 func BenchmarkPlainFile(b *testing.B) {
 	dir := b.TempDir()

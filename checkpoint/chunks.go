@@ -47,6 +47,28 @@ func (s *Store) putChunk(h plan.Hash, data []byte) error {
 	})
 }
 
+// Settle returns when those of some chunks are durable that are here.
+func (s *Store) Settle(hashes []plan.Hash) error {
+	return s.during("make chunks durable", func() error {
+		s.guard.hold(hashes...)
+		defer s.guard.release(hashes...)
+		for _, h := range hashes {
+			if err := s.chunks.settle(h); err != nil {
+				return fmt.Errorf("chunk %s: %w", h, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) putBehind(h plan.Hash, data []byte) error {
+	return s.during("put chunk "+h.String(), func() error {
+		s.guard.hold(h)
+		defer s.guard.release(h)
+		return s.chunks.putBehind(h, data)
+	})
+}
+
 // HasChunk reports whether a file of this name and a possible size is here; only Chunk and
 // Verify look at its bytes.
 func (s *Store) HasChunk(h plan.Hash) bool { return s.chunks.has(h) }
@@ -100,6 +122,7 @@ type chunkFolder struct {
 	log     *slog.Logger
 	writes  atomic.Uint64 // numbers files in tmp
 	renames sync.Mutex    // guards changes of the file with a chunk's name
+	behind  behind
 }
 
 // makeDirs creates the fixed directories and empties tmp. All fan-out directories are
@@ -144,7 +167,7 @@ func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 		return err
 	}
 	defer done()
-	tmp := filepath.Join(c.dir, "tmp", fmt.Sprintf("%s-%d", h, c.writes.Add(1)))
+	tmp := c.tmp(h)
 	if err = c.disk.WriteNew(tmp, data); err == nil {
 		c.renames.Lock()
 		err = c.disk.Rename(tmp, path)
@@ -166,6 +189,9 @@ func (c *chunkFolder) has(h plan.Hash) bool {
 
 // size returns the bytes of a chunk's file, -1 when there is none.
 func (c *chunkFolder) size(h plan.Hash) int64 {
+	if u := c.behind.get(h); u != nil {
+		return u.size
+	}
 	st, err := os.Stat(c.path(h))
 	if err != nil || !st.Mode().IsRegular() {
 		return -1
@@ -194,7 +220,7 @@ func (c *chunkFolder) get(h plan.Hash) ([]byte, error) {
 }
 
 func (c *chunkFolder) read(h plan.Hash) ([]byte, error) {
-	f, err := os.Open(c.path(h))
+	f, err := c.open(h)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
@@ -263,6 +289,11 @@ func (c *chunkFolder) sweepQuarantine(live map[plan.Hash]bool) error {
 		}
 	}
 	return nil
+}
+
+// tmp returns a new name for what is to be a chunk's file.
+func (c *chunkFolder) tmp(h plan.Hash) string {
+	return filepath.Join(c.dir, "tmp", fmt.Sprintf("%s-%d", h, c.writes.Add(1)))
 }
 
 func (c *chunkFolder) path(h plan.Hash) string { return chunkPath(c.dir, h) }

@@ -8,7 +8,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Commit stores a manifest durably. The chunks of layers that this node holds must be
+// Commit stores a manifest durably, after the chunks of layers that this node holds. These must be
 // here with their right sizes, or the error wraps ErrNotFound. A manifest of the same step
 // is replaced unless its generation is newer (ErrStale); one of another run gives
 // ErrForeign.
@@ -36,7 +36,8 @@ func (s *Store) Commit(m Manifest) error {
 	})
 }
 
-// missing says which chunk is the first that is not here, or which layer is not of its size, of the layers that this node holds.
+// missing says which chunk is the first that is not here, or which layer is not of its size, of the layers that this node holds. Those that
+// are here are durable then.
 func (s *Store) missing(m Manifest) error {
 	for _, l := range m.Layers {
 		if !s.holds(l) {
@@ -47,6 +48,9 @@ func (s *Store) missing(m Manifest) error {
 			size := s.chunks.size(h)
 			if size < 1 || size > ChunkBytes {
 				return fmt.Errorf("layer %d chunk %d of %d: %s: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, ErrNotFound, max(size, 0))
+			}
+			if err := s.chunks.settle(h); err != nil {
+				return fmt.Errorf("layer %d chunk %d of %d: %s: %w", l.Layer, i, len(l.Chunks), h, err)
 			}
 			found += size
 		}

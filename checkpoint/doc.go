@@ -8,7 +8,8 @@
 //   - Chunk: at most 4 MiB of bytes in a file named by its BLAKE3-256.
 //   - Cut: how a layer's state lies in chunks.
 //   - Manifest: which chunks make up the state of every layer after one step.
-//   - Writing: chunks on their way to a manifest, protected from the sweep.
+//   - Writing: chunks on their way to a manifest, protected from the sweep. Those that are put behind can be read at once and are
+//     durable after Settle, or with their manifest.
 //   - Pin: a named list of chunks that stay although no manifest names them (data, copies
 //     kept for other nodes).
 //   - Bucket: a named key-value space with atomic, durable batches.

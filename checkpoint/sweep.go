@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 
 	"pnode/planner/plan"
@@ -34,6 +35,11 @@ func (s *Store) Sweep() (freedBytes int64, err error) {
 			}
 			return ignoreMissing(err) // a damaged one is in the quarantine by now
 		})
+		for _, h := range s.chunks.behind.all() {
+			if err == nil && !live[h] {
+				_, err = s.guard.collect(h, func() error { return s.chunks.drop(h) })
+			}
+		}
 		if err == nil {
 			err = s.chunks.sweepQuarantine(live)
 		}
@@ -50,7 +56,9 @@ func (s *Store) Release(hashes []plan.Hash) error {
 			return ErrReadOnly
 		}
 		for _, h := range hashes {
-			if _, err := s.guard.collect(h, func() error { return ignoreMissing(s.chunks.disk.Remove(s.chunks.path(h))) }); err != nil {
+			if _, err := s.guard.collect(h, func() error {
+				return errors.Join(s.chunks.drop(h), ignoreMissing(s.chunks.disk.Remove(s.chunks.path(h))))
+			}); err != nil {
 				return err
 			}
 		}

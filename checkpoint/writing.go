@@ -15,7 +15,8 @@ import (
 // Writing protects the chunks put through it from every sweep until Abort.
 // It may be used from any number of goroutines.
 type Writing struct {
-	s *Store
+	s      *Store
+	behind bool // see BeginBehind
 
 	mu   sync.Mutex // guards held and done
 	held []plan.Hash
@@ -25,6 +26,10 @@ type Writing struct {
 // Begin starts a Writing; end it with Abort once a Pin or a manifest refers to its chunks. It lives in
 // memory only: chunks that must outlast the process before their manifest is known need a Pin.
 func (s *Store) Begin() *Writing { return &Writing{s: s} }
+
+// BeginBehind is Begin for chunks that can be read as soon as they are put, and are durable only after Settle. A crash of the process or the
+// machine before loses them.
+func (s *Store) BeginBehind() *Writing { return &Writing{s: s, behind: true} }
 
 // PutChunk is Store.PutChunk with protection, from before the first look at the chunk's file.
 func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
@@ -37,6 +42,9 @@ func (w *Writing) PutChunk(data []byte) (plan.Hash, error) {
 	w.s.guard.hold(h)
 	w.held = append(w.held, h)
 	w.mu.Unlock()
+	if w.behind {
+		return h, w.s.putBehind(h, data)
+	}
 	return h, w.s.putChunk(h, data)
 }
 

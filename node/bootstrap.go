@@ -92,7 +92,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	}
 	state = l.raft.State()
 	if l.kept = checkpointer.IDOf(state.Checkpoint); l.kept.Step > 0 {
-		l.keep(state, checkpointer.ID{}) // the process before may have ended before it did
+		l.keep(ctx, state, checkpointer.ID{}) // the process before may have ended before it did
 	}
 	chunks := l.chunks()
 	text, err := chunks.OpenText(ctx, *state.Run)

@@ -107,11 +107,11 @@ func heldByOthers(s consensus.State, self plan.PeerID) bool {
 	return keptByOthers(s, self) == s.Checkpoint.Step
 }
 
-// heldElsewhere reports whether a member that is there and stays has a layer.
+// heldElsewhere reports whether a member that is there and stays has stored a layer.
 func heldElsewhere(s consensus.State, l consensus.LayerRef, self plan.PeerID) bool {
 	return slices.ContainsFunc(l.Holders, func(p plan.PeerID) bool {
 		m, ok := s.Member(p)
-		return p != self && ok && m.State != consensus.Gone && m.State != consensus.Draining
+		return p != self && l.StoredBy(p) && ok && m.State != consensus.Gone && m.State != consensus.Draining
 	})
 }
 

@@ -245,7 +245,7 @@ func (l *loop) windUp(ctx context.Context) error {
 	if state.StopWanted && !state.Finished {
 		(&stopping{loop: l}).settle(ctx)
 		state = l.raft.State()
-		l.keep(state, checkpointer.ID{}) // with the holders of now
+		l.keep(ctx, state, checkpointer.ID{}) // with the holders of now
 		<-l.keeping
 	}
 	var d delivery

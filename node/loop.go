@@ -131,7 +131,7 @@ func (l *loop) follow(ctx context.Context) {
 		l.switchTo(ctx, state)
 	}
 	l.monitor.Follow(state)
-	l.followCheckpoint(state)
+	l.followCheckpoint(ctx, state)
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
 	l.heartbeats.Follow(state.Partings)
@@ -179,7 +179,7 @@ func (l *loop) watchProcesses(state consensus.State) {
 }
 
 // followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.
-func (l *loop) followCheckpoint(state consensus.State) {
+func (l *loop) followCheckpoint(ctx context.Context, state consensus.State) {
 	id, before := checkpointer.IDOf(state.Checkpoint), l.newest
 	if l.newest = state.Checkpoint; id == l.kept {
 		return
@@ -202,7 +202,7 @@ func (l *loop) followCheckpoint(state consensus.State) {
 	if l.generation != nil {
 		l.generation.Saved(id.Step)
 	}
-	l.keep(state, given)
+	l.keep(ctx, state, given)
 }
 
 // away names the holders of a checkpoint's layers of which no holder is here; empty for none.
@@ -234,11 +234,19 @@ func (l *loop) forget(state consensus.State) {
 	l.replayer.Forget(through)
 }
 
-// keep commits the state's checkpoint here on a goroutine of its own, after the one before. given is the newest
-// before, where the run has gone back from it.
-func (l *loop) keep(state consensus.State, given checkpointer.ID) {
+// keep commits the state's checkpoint here on a goroutine of its own, after the one before, and then has the log know what that made durable.
+// given is the newest before, where the run has gone back from it.
+func (l *loop) keep(ctx context.Context, state consensus.State, given checkpointer.ID) {
 	l.inOrder(func() error {
 		err := l.checkpointer.Commit(state)
+		if err == nil {
+			l.group.Go(func() error {
+				if err := l.checkpointer.Stored(ctx, state); err != nil && ctx.Err() == nil {
+					l.log.Warn("the others do not know yet what is stored here of a checkpoint", "step", state.Checkpoint.Step, "cause", err)
+				}
+				return nil
+			})
+		}
 		if given.Step != 0 {
 			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
 		}

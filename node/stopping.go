@@ -39,7 +39,7 @@ type stopView struct {
 // it.
 func (v stopView) awaited() (awaited []plan.PeerID, settled bool) {
 	for _, o := range v.State.Owners {
-		lacks := func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, o) }
+		lacks := func(l consensus.LayerRef) bool { return !l.StoredBy(o) }
 		m, _ := v.State.Member(o)
 		switch c := v.Copies[o]; {
 		case !v.Here[o] || m.State == "" || m.State == consensus.Gone:

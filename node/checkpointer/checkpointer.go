@@ -105,8 +105,8 @@ func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, t
 // log. A save for which the disk has no room is left out, unless it is the plan's last one. Without a copy the report
 // names this node as the only holder: a checkpoint on one node is better than none.
 //
-// Where another plan is to follow, all wait for it: the stage is reported as soon as it is here, and whoever
-// gets its layers next fetches them directly. The holder gets a copy only if no plan comes, and none of what is
+// Where another plan is to follow, all wait for it: the stage is reported as soon as it can be read here, before it is durable, and whoever
+// gets its layers next fetches them directly. It is made durable with the checkpoint's manifest, and the log told so: Commit and Stored. The holder gets a copy only if no plan comes, and none of what is
 // salvaged: the next plan's holders get theirs. The run's first checkpoint has copies in any case: there is none to go
 // back to.
 func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
@@ -117,7 +117,10 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	if !pause {
 		defer s.count()()
 	}
-	writing := s.Store.Begin()
+	writing, inMemory := s.Store.Begin(), pause && s.Consensus.State().Checkpoint.Step > 0
+	if inMemory {
+		writing = s.Store.BeginBehind()
+	}
 	defer writing.Abort()
 	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage}
 	var layers []consensus.LayerRef
@@ -152,8 +155,12 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		s.leftOut.CompareAndSwap(old, 0)
 	}
 	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
-	if pause && (s.salvages || s.Consensus.State().Checkpoint.Step > 0) {
+	if pause && (s.salvages || inMemory) {
+		if inMemory {
+			saved.Unstored = s.processEpoch()
+		}
 		err := s.report(ctx, saved, s.Self)
+		saved.Unstored = 0
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil
 		}
@@ -199,16 +206,47 @@ func (s PlanSaver) planFollows(ctx context.Context) bool {
 	}
 }
 
-// report has the log take a stage as saved, with its holders.
-func (s PlanSaver) report(ctx context.Context, saved consensus.StageSaved, holders ...plan.PeerID) error {
+// processEpoch returns the epoch of this process, as the log has it.
+func (c *Checkpointer) processEpoch() uint64 {
+	m, _ := c.Consensus.State().Member(c.Self)
+	return m.ProcessEpoch
+}
+
+// report has the log take a stage as saved, with its holders. What is to count as stored here is made durable first.
+func (c *Checkpointer) report(ctx context.Context, saved consensus.StageSaved, holders ...plan.PeerID) error {
 	saved.Layers = slices.Clone(saved.Layers)
-	for i := range saved.Layers {
-		saved.Layers[i].Holders, saved.Layers[i].Whole = holders, 0 // the log counts whole copies
+	for i, l := range saved.Layers {
+		saved.Layers[i].Holders, saved.Layers[i].Whole, saved.Layers[i].Unstored = holders, 0, nil // the log counts these
+		if saved.Unstored == 0 && slices.Contains(holders, c.Self) {
+			if err := c.Store.Settle(l.Chunks); err != nil {
+				return fmt.Errorf("checkpointer: store step %d: layer %d: %w", saved.Step, l.Layer, err)
+			}
+		}
 	}
-	if err := s.Consensus.Propose(ctx, saved); err != nil {
+	if err := c.Consensus.Propose(ctx, saved); err != nil {
 		return fmt.Errorf("checkpointer: report step %d as saved: %w", saved.Step, err)
 	}
 	return nil
+}
+
+// Stored makes those layers of a state's newest checkpoint durable that the log has in this node's memory alone, and tells the log so. What
+// an earlier process had in memory counts where it is here.
+func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) error {
+	made := state.Checkpoint
+	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation}
+	for _, l := range made.Layers {
+		if slices.Contains(l.Holders, c.Self) && !l.StoredBy(c.Self) && len(c.Fetcher.Missing(l.Chunks)) == 0 {
+			saved.Layers = append(saved.Layers, l)
+		}
+	}
+	if len(saved.Layers) == 0 {
+		return nil
+	}
+	err := c.report(ctx, saved, c.Self)
+	if errors.Is(err, consensus.ErrStale) { // the log keeps newer ones
+		return nil
+	}
+	return err
 }
 
 // Fetch brings the state of layers here, from several holders at the same time, so that none has much more to send to the plan's

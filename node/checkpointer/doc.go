@@ -4,6 +4,7 @@
 //
 //   - Checkpointer: this node's part. It saves the stages that run here, holds copies of
 //     other nodes' stages, and drops what a newer checkpoint replaces.
+//   - Stored: tells the log that what it has in this node's memory since a pause is durable by now.
 //   - PlanSaver: a Checkpointer as the workers of one plan use it (pipeline.Keeper).
 //   - Fetcher: brings chunks here from the members that have them.
 //   - ID: tells checkpoints apart; after a rollback a step is saved once more.

@@ -66,14 +66,14 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 
 // manifestOf returns the manifest of a state's newest checkpoint.
 func manifestOf(state consensus.State) checkpoint.Manifest {
-	return manifest(state.Run.Run, state.Checkpoint)
+	return manifest(state, state.Checkpoint)
 }
 
-// manifest returns that of a checkpoint of a run.
-func manifest(run plan.RunID, made consensus.Checkpoint) checkpoint.Manifest {
-	m := checkpoint.Manifest{Run: run, Step: made.Step, Generation: made.Generation}
+// manifest returns that of a checkpoint of a state's run. Its holders are those that have not lost it with their processes.
+func manifest(state consensus.State, made consensus.Checkpoint) checkpoint.Manifest {
+	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
 	for _, l := range made.Layers {
-		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
+		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Kept(state)})
 	}
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"lukechampine.com/blake3"
 
 	"pnode/checkpoint"
+	"pnode/checkpoint/disk"
 	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -33,7 +35,11 @@ func (t *told) Changed() <-chan struct{} { return nil }
 
 func (t *told) Propose(_ context.Context, e consensus.Entry) error {
 	saved := e.(consensus.StageSaved)
-	t.acts = append(t.acts, fmt.Sprintf("report %d of %d: %v", saved.Step, saved.Generation, saved.Layers[0].Holders))
+	act := fmt.Sprintf("report %d of %d: %v", saved.Step, saved.Generation, saved.Layers[0].Holders)
+	if saved.Unstored != 0 {
+		act += fmt.Sprintf(" in memory of process %d", saved.Unstored)
+	}
+	t.acts = append(t.acts, act)
 	if t.ended != nil {
 		t.ended()
 	}
@@ -58,14 +64,15 @@ func members(peers ...plan.PeerID) (all []consensus.Member) {
 	return all
 }
 
-// TestWhoSavesWaitsForAPlanBeforeItMakesCopies: in a pause each replica reports its state as soon as it is stored, and the
-// next plan fetches it there; else a copy comes first.
+// TestWhoSavesWaitsForAPlanBeforeItMakesCopies: in a pause each replica reports its state as soon as it can be read, and the
+// next plan fetches it there; else it is stored first, and a copy made.
 func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
 		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
 		{Stages: []plan.Placement{{Peer: "me", Holder: "c", Layers: plan.LayerRange{End: 1}}}},
 	}}
 	paused := consensus.State{Run: &plan.RunSpec{}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}, Members: members("b", "c", "me")}
+	paused.Members[2].ProcessEpoch = 5
 	first := paused
 	first.Checkpoint = consensus.Checkpoint{}
 	stopped := consensus.State{Run: &plan.RunSpec{}, Plan: current, StopWanted: true, Members: paused.Members}
@@ -82,11 +89,11 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 		{"which one replica saves", stopped, false, false, 1, 0, nil},
 		{"the last one of a run", stopped, true, false, 0, 0, []string{"copy of 23 to b", "report 23 of 3: [me b]"}},
 		{"which one replica saves", stopped, true, false, 1, 0, nil},
-		{"a pause", paused, true, false, 0, time.Second, []string{"report 23 of 3: [me]"}},
-		{"another replica has the same", paused, true, false, 1, time.Second, []string{"report 23 of 3: [me]"}},
+		{"a pause", paused, true, false, 0, time.Second, []string{"report 23 of 3: [me] in memory of process 5"}},
+		{"another replica has the same", paused, true, false, 1, time.Second, []string{"report 23 of 3: [me] in memory of process 5"}},
 		{"a pause before the first checkpoint", first, true, false, 0, 0, []string{"copy of 23 to b", "report 23 of 3: [me b]"}},
-		{"what is left after the plan's end", paused, false, true, 1, 0, []string{"report 23 of 3: [me]"}},
-		{"no plan comes", paused, true, false, 0, 0, []string{"report 23 of 3: [me]", "copy of 23 to b", "report 23 of 3: [me b]"}},
+		{"what is left after the plan's end", paused, false, true, 1, 0, []string{"report 23 of 3: [me] in memory of process 5"}},
+		{"no plan comes", paused, true, false, 0, 0, []string{"report 23 of 3: [me] in memory of process 5", "copy of 23 to b", "report 23 of 3: [me b]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,6 +120,61 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWhatAPauseKeepsInMemoryIsStoredBehind: no sync is waited for before the report of a pause. The log hears that the layers are stored once
+// they are, and not of those that have not come so far.
+func TestWhatAPauseKeepsInMemoryIsStoredBehind(t *testing.T) {
+	dir, syncs, broken := t.TempDir(), 0, false
+	store, err := checkpoint.Open(dir, checkpoint.Options{Self: "me", Disk: disk.Disk{Before: func(c disk.Change, path string) error {
+		switch {
+		case c != disk.Sync || !strings.HasPrefix(path, filepath.Join(dir, "tmp")):
+		case broken:
+			return errors.New("the disk is broken")
+		default:
+			syncs++
+		}
+		return nil
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	syncs = 0
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "me", Layers: plan.LayerRange{End: 1}}}}}}
+	state := consensus.State{Run: &plan.RunSpec{Run: "run"}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}, Members: members("b", "me")}
+	state.Members[1].ProcessEpoch = 5
+	log := &told{state: state}
+	made := New(Config{Self: "me", Store: store, Fetcher: Fetcher{Self: "me", Store: store}, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)})
+	ctx, end := context.WithCancel(t.Context())
+	log.ended = end // the next plan follows the report
+	err = made.For(current).Save(ctx, pipeline.State{Step: 23, Last: true, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}})
+	if want := []string{"report 23 of 3: [me] in memory of process 5"}; err != nil || !slices.Equal(log.acts, want) || syncs != 0 {
+		t.Fatalf("%v after %d syncs, %v; want %v", log.acts, syncs, err, want)
+	}
+	log.acts = nil
+	hash := plan.Hash(blake3.Sum256([]byte("state")))
+	layer := consensus.LayerRef{SizeBytes: 5, Chunks: []plan.Hash{hash}, Holders: []plan.PeerID{"me"}, Unstored: []consensus.Process{{Peer: "me", ProcessEpoch: 5}}}
+	log.state.Checkpoint = consensus.Checkpoint{Step: 23, Generation: 3, Layers: []consensus.LayerRef{layer}}
+	broken = true
+	if err := errors.Join(made.Commit(log.state), made.Stored(t.Context(), log.state)); err == nil || len(log.acts) > 0 {
+		t.Errorf("%v while the disk is broken, %v", log.acts, err)
+	}
+	broken = false
+	if err := made.Commit(log.state); err != nil || syncs == 0 {
+		t.Fatalf("%d syncs, %v", syncs, err)
+	}
+	err = made.Stored(t.Context(), log.state)
+	if want := []string{"report 23 of 3: [me]"}; err != nil || !slices.Equal(log.acts, want) {
+		t.Errorf("%v, %v; want %v", log.acts, err, want)
+	}
+	log.acts = nil
+	log.state.Checkpoint.Layers = append(log.state.Checkpoint.Layers, layer)
+	log.state.Checkpoint.Layers[0].Unstored = nil
+	log.state.Checkpoint.Layers[1].Layer, log.state.Checkpoint.Layers[1].Chunks = 1, []plan.Hash{{9}}
+	if err := made.Stored(t.Context(), log.state); err != nil || len(log.acts) > 0 {
+		t.Errorf("%v, %v: one layer is stored already, the other one is not here", log.acts, err)
 	}
 }
 
@@ -153,7 +215,7 @@ func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 				made.Layers[2].Chunks = []plan.Hash{{7}}
 			}
 			log := &told{state: consensus.State{Plan: next, Checkpoint: made, Members: members("b", "me")}}
-			saver := New(Config{Self: "me", Fetcher: Fetcher{Store: store}, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
+			saver := New(Config{Self: "me", Store: store, Fetcher: Fetcher{Store: store}, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(next)
 			waits, end := context.WithCancel(t.Context())
 			end()
 			stepped := make(chan struct{})
@@ -256,7 +318,7 @@ func TestAReportTheLogRefusesNamesNoHolder(t *testing.T) {
 		{fmt.Errorf("%w: %w", consensus.ErrRejected, consensus.ErrStale), []string{"report 7 of 3: [me b]"}},
 	} {
 		log := &told{refuses: c.refusal}
-		saver := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "me", Consensus: log, Log: slog.New(slog.DiscardHandler)}}}
+		saver := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "me", Store: emptyStore(t), Consensus: log, Log: slog.New(slog.DiscardHandler)}}}
 		err := saver.reportCopy(t.Context(), consensus.StageSaved{Step: 7, Generation: 3, Layers: make([]consensus.LayerRef, 1)}, "b")
 		if !slices.Equal(log.acts, c.want) || (err == nil) != (len(c.want) == 2) {
 			t.Errorf("%q, %v; want %q", log.acts, err, c.want)
@@ -391,7 +453,7 @@ func TestStateInMemoryAloneGetsACopy(t *testing.T) {
 			if c.gone != "" {
 				log.lose(c.gone)
 			}
-			saver := New(Config{Self: c.self, Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
+			saver := New(Config{Self: c.self, Store: emptyStore(t), Consensus: log, Peers: log, Log: slog.New(slog.DiscardHandler)}).For(current)
 			ctx, end := context.WithTimeout(t.Context(), time.Second)
 			defer end()
 			if err := saver.KeepCopies(ctx); err != nil || !slices.Equal(log.acts, c.want) {
@@ -539,7 +601,7 @@ func (l *sayings) Propose(_ context.Context, e consensus.Entry) error {
 // TestAReportSaysNothingOfWholeCopies: the log has counted one of the layers that a worker reports a copy of.
 func TestAReportSaysNothingOfWholeCopies(t *testing.T) {
 	log := &sayings{}
-	s := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "a", Consensus: log}}}
+	s := PlanSaver{Checkpointer: &Checkpointer{Config: Config{Self: "a", Store: emptyStore(t), Consensus: log}}}
 	saved := consensus.StageSaved{Step: 5, Layers: []consensus.LayerRef{{Holders: []plan.PeerID{"a", "b"}, Whole: 1}}}
 	if err := s.report(t.Context(), saved, "a", "c"); err != nil {
 		t.Fatal(err)

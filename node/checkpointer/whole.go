@@ -301,7 +301,7 @@ func (w *Whole) thin(state consensus.State) error {
 	for _, m := range stored {
 		at := slices.IndexFunc(logged, func(c consensus.Checkpoint) bool { return IDOf(c) == ID{m.Step, m.Generation} })
 		if at >= 0 { // with the holders of now
-			m = manifest(log.Run.Run, logged[at])
+			m = manifest(log, logged[at])
 			if err := w.Store.Commit(m); err != nil && !errors.Is(err, checkpoint.ErrNotFound) { // damaged ones stay as they are
 				return fmt.Errorf("checkpointer: note who holds the checkpoint of step %d: %w", m.Step, err)
 			}

@@ -44,7 +44,7 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 	if m.state.Plan.Generation == 0 || slices.ContainsFunc(m.state.Members, goesOn) {
 		return a
 	}
-	lacking := func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holders, here) }
+	lacking := func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holding(m.state), here) }
 	comes := func(p plan.PeerID) bool {
 		member, ok := m.state.Member(p)
 		return ok && (member.State != consensus.Gone || member.Reason != consensus.ReasonLeft)
@@ -53,7 +53,7 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 	for _, l := range m.state.Checkpoint.Layers {
 		if lacking(l) {
 			a.Layers = append(a.Layers, l)
-			left = left || !slices.ContainsFunc(l.Holders, comes)
+			left = left || !slices.ContainsFunc(l.Kept(m.state), comes)
 		}
 	}
 	if len(a.Layers) == 0 {

@@ -68,7 +68,7 @@ func (v wholeView) where() *api.Whole {
 // step returns the newest checkpoint that a member has whole, as it says or as the log knows before; 0 for none.
 func (v wholeView) step(p plan.PeerID) plan.Step {
 	c := v.State.Checkpoint
-	lacks := func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, p) }
+	lacks := func(l consensus.LayerRef) bool { return !l.StoredBy(p) }
 	if len(c.Layers) > 0 && !slices.ContainsFunc(c.Layers, lacks) {
 		return c.Step
 	}

@@ -18,13 +18,14 @@ func (e StageSaved) apply(s State) (State, error) {
 		return s, fmt.Errorf("stage saved, step %d: %w", e.Step, err)
 	}
 	older := slices.IndexFunc(s.Older, e.of)
-	if e.of(s.Checkpoint) || older >= 0 && e.of(Restore(s).Of) {
+	stores := func(l LayerRef) bool { return len(l.Holders) == 1 && e.stores(s, l.Layer, l.Holders[0]) }
+	if e.of(s.Checkpoint) || older >= 0 && (e.of(Restore(s).Of) || !slices.ContainsFunc(e.Layers, func(l LayerRef) bool { return !stores(l) })) {
 		into := &s.Checkpoint
 		if !e.of(*into) {
 			s.Older = slices.Clone(s.Older)
 			into = &s.Older[older]
 		}
-		merged, err := into.merge(s, e.Layers)
+		merged, err := into.merge(s, e)
 		if err != nil {
 			return s, fmt.Errorf("stage saved, step %d is committed: %w", e.Step, err)
 		}
@@ -70,7 +71,7 @@ func (s State) collect(e StageSaved) (State, error) {
 		piece = s.Pending[i]
 		piece.Last = piece.Last && e.Last
 	}
-	piece, err := piece.merge(s, e.Layers)
+	piece, err := piece.merge(s, e)
 	if err != nil {
 		return s, err
 	}
@@ -185,14 +186,17 @@ func (s State) back(to plan.Step) (State, error) {
 }
 
 // merge adds layers to a checkpoint. A layer that it has must be the same bytes; its
-// holders are joined in the order of their first appearance, up to MaxHolders.
-func (c Checkpoint) merge(s State, layers []LayerRef) (Checkpoint, error) {
+// holders are joined in the order of their first appearance, up to MaxHolders. Who has stored a layer has it stored from then on.
+func (c Checkpoint) merge(s State, e StageSaved) (Checkpoint, error) {
 	c.Layers = slices.Clone(c.Layers)
-	for _, l := range layers {
+	for _, l := range e.Layers {
 		i, found := slices.BinarySearchFunc(c.Layers, l.Layer, func(have LayerRef, layer int) int {
 			return cmp.Compare(have.Layer, layer)
 		})
 		if !found {
+			if e.Unstored != 0 {
+				l.Unstored = []Process{{l.Holders[0], e.Unstored}}
+			}
 			c.Layers = slices.Insert(c.Layers, i, l)
 			continue
 		}
@@ -201,12 +205,22 @@ func (c Checkpoint) merge(s State, layers []LayerRef) (Checkpoint, error) {
 			return c, fmt.Errorf("layer %d was saved with other contents", l.Layer)
 		}
 		own, copies := have.parts()
+		unstored := slices.Clone(have.Unstored)
 		for _, p := range l.Holders {
+			switch at := slices.IndexFunc(unstored, func(u Process) bool { return u.Peer == p }); {
+			case at >= 0 && e.Unstored == 0:
+				unstored = slices.Delete(unstored, at, at+1)
+			case at >= 0:
+				unstored[at].ProcessEpoch = e.Unstored
+			case e.Unstored != 0 && !slices.Contains(have.Holders, p):
+				unstored = append(unstored, Process{p, e.Unstored})
+			}
 			if !slices.Contains(own, p) {
 				own = append(own, p)
 				copies = slices.DeleteFunc(copies, func(c plan.PeerID) bool { return c == p })
 			}
 		}
+		have.Unstored = unstored
 		have.hold(s, own, copies)
 	}
 	chunks := 0
@@ -235,6 +249,28 @@ func (l *LayerRef) hold(s State, own, copies []plan.PeerID) {
 	own = own[:min(len(own), MaxHolders)]
 	copies = copies[:min(len(copies), MaxHolders-len(own))]
 	l.Holders, l.Whole = slices.Concat(own, copies), len(copies)
+	l.Unstored = slices.DeleteFunc(slices.Clone(l.Unstored), func(u Process) bool { return !slices.Contains(l.Holders, u.Peer) })
+	if len(l.Unstored) == 0 {
+		l.Unstored = nil
+	}
+}
+
+// StoredBy reports whether a holder has the layer on its disk, as far as is known.
+func (l LayerRef) StoredBy(peer plan.PeerID) bool {
+	return slices.Contains(l.Holders, peer) && !slices.ContainsFunc(l.Unstored, func(u Process) bool { return u.Peer == peer })
+}
+
+// has reports whether a holder has the layer, stored or in the memory of the process that runs.
+func (l LayerRef) has(s State, holder plan.PeerID) bool {
+	m, _ := s.Member(holder)
+	return !slices.ContainsFunc(l.Unstored, func(u Process) bool { return u.Peer == holder && u.ProcessEpoch != m.ProcessEpoch })
+}
+
+// Kept returns the holders of a layer, whether they are gone or not, but for those that had it in the memory of a process which has ended.
+func (l LayerRef) Kept(s State) []plan.PeerID {
+	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
+		return !l.has(s, p) || !l.StoredBy(p) && !here(s, p)
+	})
 }
 
 func (e KeptWhole) apply(s State) (State, error) {
@@ -282,8 +318,11 @@ func (e StageSaved) check(s State) error {
 		if l.SizeBytes < 1 || len(l.Chunks) > MaxCheckpointChunks || l.SizeBytes > int64(len(l.Chunks))*maxChunkBytes {
 			return fmt.Errorf("layer %d: %d bytes in %d chunks of at most %d bytes", l.Layer, l.SizeBytes, len(l.Chunks), maxChunkBytes)
 		}
-		if l.Whole != 0 {
-			return fmt.Errorf("layer %d: a worker reports no whole copies", l.Layer)
+		if l.Whole != 0 || len(l.Unstored) > 0 {
+			return fmt.Errorf("layer %d: a worker reports no whole copies, and of itself alone what is not stored", l.Layer)
+		}
+		if e.Unstored != 0 && len(l.Holders) != 1 {
+			return fmt.Errorf("layer %d is in memory alone: %d holders, want 1", l.Layer, len(l.Holders))
 		}
 		if len(l.Holders) < 1 || len(l.Holders) > MaxHolders {
 			return fmt.Errorf("layer %d: %d holders, want 1 to %d", l.Layer, len(l.Holders), MaxHolders)

@@ -198,7 +198,7 @@ func parsePipeline(t *testing.T, pipe plan.Pipeline, stages, holder string) plan
 
 // parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
 func parseSaved(t *testing.T, p map[string]string) Entry {
-	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Last: p["last"] != ""}
+	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Last: p["last"] != "", Unstored: number(t, p["unstored"])}
 	size := int64(1000)
 	if p["size"] != "" {
 		size = int64(number(t, p["size"]))
@@ -300,7 +300,7 @@ func describe(s State) string {
 		}
 	}
 	for _, o := range s.Older {
-		if strings.Contains(pieces(o), "+") {
+		if strings.ContainsAny(pieces(o), "+~") {
 			fmt.Fprintf(&b, "; older %s", pieces(o))
 		} else {
 			fmt.Fprintf(&b, "; older %d", o.Step)
@@ -335,6 +335,13 @@ func pieces(c Checkpoint) string {
 	fmt.Fprintf(&b, "%d", c.Step)
 	for _, l := range c.Layers {
 		own, copies := l.parts()
+		for i, p := range own {
+			for _, u := range l.Unstored {
+				if u.Peer == p {
+					own[i] = plan.PeerID(fmt.Sprintf("~%s/%d", p, u.ProcessEpoch))
+				}
+			}
+		}
 		for _, p := range copies {
 			own = append(own, "+"+p)
 		}

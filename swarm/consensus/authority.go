@@ -124,10 +124,13 @@ func (e StageSaved) alone(peer plan.PeerID) StageSaved {
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
 // to be with no others than that peer and the stage's holder, by the plan or now. A substitute is the worker in whose place it
-// is. Whom a salvage names, or who restores a layer, has it alone.
+// is. Whom a salvage names, who restores a layer, or who had it in memory, has it alone. Of what is in memory each speaks for itself.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
-		mine := (s.Salvage.has(e.Step, l.Layer, peer) || e.restores(s, l.Layer, peer)) && slices.Equal(l.Holders, []plan.PeerID{peer})
+		if e.Unstored != 0 && !slices.Equal(l.Holders, []plan.PeerID{peer}) {
+			return false
+		}
+		mine := (e.stores(s, l.Layer, peer) || s.Salvage.has(e.Step, l.Layer, peer) || e.restores(s, l.Layer, peer)) && slices.Equal(l.Holders, []plan.PeerID{peer})
 		for r, pipe := range s.Plan.Replicas {
 			for st, place := range pipe.Stages {
 				if s.Substitute.Carrier(place.Peer) != peer || !place.Layers.Contains(l.Layer) {

@@ -95,7 +95,7 @@ type SetPlan struct {
 	Reasons []string  `json:"reasons,omitempty"`
 }
 
-// StageSaved reports that the state of some layers after a step is stored. When every
+// StageSaved reports that the state of some layers after a step is stored, or in a process's memory. When every
 // layer of a step has been reported the checkpoint is committed. Reporting a layer again
 // with the same chunks adds holders, also to the committed checkpoint.
 type StageSaved struct {
@@ -104,6 +104,8 @@ type StageSaved struct {
 	// Last marks the last step of the generation: its workers wait for the next plan.
 	Last   bool       `json:"last,omitempty"`
 	Layers []LayerRef `json:"layers"`
+	// Unstored is the process of the one holder of the layers, by its epoch, where that has them in memory alone; 0 says that they are stored.
+	Unstored uint64 `json:"unstored,omitempty"`
 }
 
 // KeptWhole says that an owner's node has all layers of a complete checkpoint, and those of others no more but as a worker or its holder.
@@ -293,7 +295,9 @@ func DecodeState(r io.Reader) (State, error) {
 		err = s.Departures.Validate()
 	}
 	for _, c := range slices.Concat([]Checkpoint{s.Checkpoint}, s.Older, s.Pending) {
-		bad := func(l LayerRef) bool { return l.Whole < 0 || l.Whole >= len(l.Holders) || len(l.Holders) > MaxHolders }
+		bad := func(l LayerRef) bool {
+			return l.Whole < 0 || l.Whole >= len(l.Holders) || len(l.Holders) > MaxHolders || len(l.Unstored) > len(l.Holders)
+		}
 		if err == nil && slices.ContainsFunc(c.Layers, bad) {
 			err = fmt.Errorf("checkpoint of step %d: a layer with no holder but whole copies, or more than %d holders", c.Step, MaxHolders)
 		}

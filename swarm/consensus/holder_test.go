@@ -121,7 +121,7 @@ func TestGoneHoldersGiveUpTheirPlaces(t *testing.T) {
 		{"", "a", "abcdefgh", 1},
 	} {
 		have := Checkpoint{Step: 5, Layers: []LayerRef{full}}
-		merged, err := have.merge(s.without(by(c.gone)...), []LayerRef{{SizeBytes: 1, Holders: by(c.comes)}})
+		merged, err := have.merge(s.without(by(c.gone)...), StageSaved{Layers: []LayerRef{{SizeBytes: 1, Holders: by(c.comes)}}})
 		if err != nil {
 			t.Fatal(err)
 		}

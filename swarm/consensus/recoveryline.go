@@ -82,13 +82,13 @@ func RecoveryLine(s State) (line []Checkpoint) {
 	return line
 }
 
-// Secured reports whether each layer of a checkpoint is held by two members that are there and do not leave, or by one where the plan has
+// Secured reports whether each layer of a checkpoint is stored by two members that are there and do not leave, or by one where the plan has
 // no other that could. Before, a death may take the only copy of a layer along.
 func (c Checkpoint) Secured(s State) bool {
 	once := slices.DeleteFunc(slices.Clone(c.Layers), func(l LayerRef) bool {
 		held := 0
 		for _, p := range l.Holders {
-			if stays(s, p) {
+			if stays(s, p) && l.StoredBy(p) {
 				held++
 			}
 		}
@@ -111,7 +111,7 @@ func (c Checkpoint) Secured(s State) bool {
 			}
 			holder := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
 			lacks := func(l LayerRef) bool {
-				return of(l) && (!slices.Contains(l.Holders, place.Peer) || holder != "" && !slices.Contains(l.Holders, holder))
+				return of(l) && (!l.StoredBy(place.Peer) || holder != "" && !l.StoredBy(holder))
 			}
 			if stay > 1 && !stays(s, place.Peer) || slices.ContainsFunc(once, lacks) {
 				return false
@@ -211,6 +211,15 @@ func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
 	return e.of(r.Of) && slices.Contains(r.By, peer) && slices.Contains(r.Layers, layer)
 }
 
+// stores reports whether a peer stores a layer of a checkpoint that it is known to have, such as in memory.
+func (e StageSaved) stores(s State, layer int, peer plan.PeerID) bool {
+	return e.Unstored == 0 && slices.ContainsFunc(Checkpoints(s), func(c Checkpoint) bool {
+		return e.of(c) && slices.ContainsFunc(c.Layers, func(l LayerRef) bool {
+			return l.Layer == layer && slices.Contains(l.Holders[:len(l.Holders)-l.Whole], peer)
+		})
+	})
+}
+
 // maker returns who was the first to have a layer: who computed it.
 func (l LayerRef) maker() plan.PeerID {
 	if len(l.Holders) == 0 {
@@ -219,9 +228,9 @@ func (l LayerRef) maker() plan.PeerID {
 	return l.Holders[0]
 }
 
-// Holding returns the holders of a layer that are not gone.
+// Holding returns the holders of a layer that are not gone, nor the process in whose memory alone they had it.
 func (l LayerRef) Holding(s State) []plan.PeerID {
-	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool { return !here(s, p) })
+	return slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool { return !here(s, p) || !l.has(s, p) })
 }
 
 // here reports whether a peer is a member that is not gone.

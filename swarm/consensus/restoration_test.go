@@ -191,3 +191,54 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 		t.Errorf("%d older ones, at most %d", len(stay), MaxOlder)
 	}
 }
+
+// TestWhatIsInMemoryIsLostWithItsProcess: it counts for the checkpoint while the process runs, and for no death that is still to come.
+func TestWhatIsInMemoryIsLostWithItsProcess(t *testing.T) {
+	s := restorable()
+	for i := range s.Members {
+		s.Members[i].ProcessEpoch = 7
+	}
+	s.Checkpoint = checkpointOf(20, 2, by("ab"), by("bd"), by("cd"))
+	if line := RecoveryLine(s); len(line) != 1 {
+		t.Fatalf("the line goes back to step %d where all is stored twice", line[len(line)-1].Step)
+	}
+	of := StageSaved{Step: 20, Generation: 2}
+	s.Checkpoint.Layers[0] = LayerRef{Layer: 0, SizeBytes: 1, Chunks: []plan.Hash{{20, 0}}, Holders: by("ab"), Unstored: []Process{{"a", 7}}}
+	if line := RecoveryLine(s); len(line) == 1 || len(s.Checkpoint.Lost(s)) > 0 {
+		t.Errorf("a line of %d, %v lost: one member has the layer in memory", len(line), s.Checkpoint.Lost(s))
+	}
+	s.Checkpoint.Layers[0].Holders = by("a")
+	if got := Restore(s); len(got.Layers) > 0 {
+		t.Errorf("%+v while the process runs", got)
+	}
+	gone, again, back := s.without("a"), s, s
+	m, _ := s.Member("a")
+	m.ProcessEpoch, m.State = 8, Joining
+	again = again.withMember(m)
+	for name, s := range map[string]State{"gone": gone, "started again": again} {
+		l := s.Checkpoint.Layers[0]
+		if !slices.Equal(s.Checkpoint.Lost(s), []int{0}) || len(l.Kept(s)) > 0 || !slices.Equal(Restore(s).Layers, []int{0}) {
+			t.Errorf("%s: %v lost, kept by %v, restored: %+v", name, s.Checkpoint.Lost(s), l.Kept(s), Restore(s))
+		}
+	}
+	m.ProcessEpoch, m.State = 7, Active
+	if back = gone.withMember(m); len(back.Checkpoint.Lost(back)) > 0 {
+		t.Error("a member that was silent has lost its memory")
+	}
+	of.Layers = []LayerRef{{Layer: 0, SizeBytes: 1, Chunks: []plan.Hash{{20, 0}}, Holders: by("a")}}
+	if err := Authorize(again, Author{Peer: "b"}, of); err == nil {
+		t.Error("somebody else says that it is stored")
+	}
+	if err := Authorize(again, Author{Peer: "a"}, of); err != nil {
+		t.Errorf("who was started again has found it on its disk: %v", err)
+	}
+	of.Unstored = 8
+	of.Layers[0].Holders = by("b")
+	if err := Authorize(again, Author{Peer: "a"}, of); err == nil {
+		t.Error("one says what another one has in memory")
+	}
+	of.Unstored, of.Layers[0].Holders = 0, by("a")
+	if again, err := Apply(again, of); err != nil || len(again.Checkpoint.Lost(again)) > 0 || again.Checkpoint.Layers[0].Unstored != nil {
+		t.Errorf("%+v, %v after it was stored", again.Checkpoint.Layers[0], err)
+	}
+}

@@ -27,6 +27,8 @@ const (
 	laterSubstitute = "Substitute from a checkpoint"
 	coordinatorLost = "Substitute of the coordinator"
 	substituteEnds  = "Finish by the coordinator's substitute"
+	inMemoryAlone   = "StageSaved of what is in memory alone"
+	storedLater     = "StageSaved of what was in memory alone"
 )
 
 // besides returns what an entry is counted as besides its kind.
@@ -43,6 +45,12 @@ func besides(s State, e Entry) (as []string) {
 	case Finish:
 		if s.Substitute.Carrier(coordinator) != coordinator {
 			as = append(as, substituteEnds)
+		}
+	case StageSaved:
+		if e.Unstored != 0 {
+			as = append(as, inMemoryAlone)
+		} else if slices.ContainsFunc(e.Layers, func(l LayerRef) bool { return e.stores(s, l.Layer, l.Holders[0]) }) {
+			as = append(as, storedLater)
 		}
 	}
 	return as
@@ -71,7 +79,7 @@ func TestRandomHistories(t *testing.T) {
 	made := inventory()
 	accepted := map[string]int{}
 	all := eachSeed(t, func(seed uint64) error { return playHistory(seed, made, accepted) })
-	wanted := []string{laterSubstitute, coordinatorLost, substituteEnds}
+	wanted := []string{laterSubstitute, coordinatorLost, substituteEnds, inMemoryAlone, storedLater}
 	for _, kind := range kinds {
 		if kind != nil {
 			wanted = append(wanted, kind.Name())
@@ -223,7 +231,7 @@ func follows(s, next State, e Entry, refused error) error {
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
 		return fmt.Errorf("more than %d members", MaxMembers)
 	}
-	if err := errors.Join(followsSubstitute(s, next), followsDepartures(s, next)); err != nil {
+	if err := errors.Join(followsSubstitute(s, next), followsDepartures(s, next), followsStored(s, next)); err != nil {
 		return err
 	}
 	if next.Salvage != nil && next.Salvage != s.Salvage {
@@ -278,6 +286,37 @@ func followsSubstitute(s, next State) error {
 		return fmt.Errorf("%+v changes the plan or what is saved", *is)
 	case is.Replays && (is.From != s.Checkpoint.Step || is.From < s.Plan.Start):
 		return fmt.Errorf("%+v after the checkpoint of step %d", *is, s.Checkpoint.Step)
+	}
+	return nil
+}
+
+// followsStored returns what is wrong with what members have in memory alone: who has stored a layer has it stored from then on, and what
+// a process has in memory is lost with it, and makes no checkpoint secure.
+func followsStored(s, next State) error {
+	for _, c := range slices.Concat(Checkpoints(next), next.Pending) {
+		for _, l := range c.Layers {
+			for _, u := range l.Unstored {
+				m, _ := next.Member(u.Peer)
+				switch {
+				case !slices.Contains(l.Holders, u.Peer):
+					return fmt.Errorf("layer %d is in the memory of %s, which does not hold it", l.Layer, u.Peer)
+				case m.ProcessEpoch != u.ProcessEpoch && slices.Contains(l.Holding(next), u.Peer):
+					return fmt.Errorf("layer %d is held by process %d of %s, which is another one than %d", l.Layer, m.ProcessEpoch, u.Peer, u.ProcessEpoch)
+				}
+			}
+			for _, was := range slices.Concat(Checkpoints(s), s.Pending) {
+				if was.Step != c.Step || was.Generation != c.Generation {
+					continue
+				}
+				for _, old := range was.Layers {
+					for _, p := range old.Holders {
+						if old.Layer == l.Layer && old.StoredBy(p) && slices.Contains(l.Holders, p) && !l.StoredBy(p) {
+							return fmt.Errorf("layer %d of step %d was stored by %s", l.Layer, c.Step, p)
+						}
+					}
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -402,7 +441,19 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 		}
 		return KeptWhole{Peer: by, Step: of.Step, Generation: plan.Generation(near(uint64(of.Generation)) - 1)}
 	}
-	return layersSaved(s, s.Checkpoint.Step+plan.Step(r.IntN(2))+1, by)
+	return inMemory(r, s, layersSaved(s, s.Checkpoint.Step+plan.Step(r.IntN(2))+1, by), by)
+}
+
+// inMemory has a third of what is saved in memory alone, by this process or another one, and another third be what a checkpoint already has.
+func inMemory(r *rand.Rand, s State, saved StageSaved, by plan.PeerID) StageSaved {
+	switch m, _ := s.Member(by); r.IntN(3) {
+	case 0:
+		saved.Unstored = m.ProcessEpoch + r.Uint64N(8)/7
+	case 1:
+		of := Checkpoints(s)[r.IntN(1+len(s.Older))]
+		saved.Step, saved.Generation = of.Step, of.Generation
+	}
+	return saved
 }
 
 // nextEntry returns what comes next in a run that goes well: members, a plan, its checkpoints, and its end. It returns
@@ -438,7 +489,7 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 	case len(active) == 1 && s.Owner("a") && r.IntN(2) == 0:
 		return secondMember(s, made, epoch)
 	case s.Substitute != nil && r.IntN(2) == 0:
-		return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+		return worker, inMemory(r, s, layersSaved(s, s.Checkpoint.Step+1, worker), worker)
 	}
 	switch r.IntN(16) {
 	case 0:
@@ -461,7 +512,7 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 			return secondMember(s, made, epoch)
 		}
 	}
-	return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
+	return worker, inMemory(r, s, layersSaved(s, s.Checkpoint.Step+1, worker), worker)
 }
 
 // randomSubstitute has a member of the plan go on in the place of any other one.

@@ -103,6 +103,14 @@ type LayerRef struct {
 	Holders   []plan.PeerID `json:"holders"`
 	// Whole counts the last of Holders, which have the layer as part of a whole copy alone: until they have a newer one.
 	Whole int `json:"whole,omitempty"`
+	// Unstored are those of Holders that have the layer in memory, until they say that it is stored.
+	Unstored []Process `json:"unstored,omitempty"`
+}
+
+// Process is a member's process: what it has in memory ends with it.
+type Process struct {
+	Peer         plan.PeerID `json:"peer"`
+	ProcessEpoch uint64      `json:"boot"`
 }
 
 // Checkpoint is the saved state of the model after a step, layers in ascending order. A
