@@ -116,6 +116,8 @@ func (r reporter) Salvaging(replays plan.Step) {
 	r.monitor.Interruption.Salvage(replays, time.Now())
 }
 
+func (r reporter) Replaying(step plan.Step) { r.monitor.Interruption.Replaying(step) }
+
 func (r reporter) Replayed() { r.monitor.Interruption.Replayed(time.Now()) }
 
 func (r reporter) Substituted(s consensus.Substitute) {

@@ -165,6 +165,9 @@ func TestWhatIsLeftGoesOn(t *testing.T) {
 			r.apply(consensus.Salvage{Generation: 1, Step: newest, Parts: parts})
 			r.until("its checkpoint", func() bool { return r.now().Checkpoint.Step == newest })
 			r.until("that nobody needs to know of it", func() bool { return len(left.left()) == 0 })
+			if at := plan.Step(left.replaying.Load()); at != newest {
+				t.Errorf("its replay is told to have come to step %d, want %d", at, newest)
+			}
 
 			r.plan([]int{0})
 			r.wantDone()

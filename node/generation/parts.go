@@ -94,6 +94,8 @@ type Watch interface {
 	Released()
 	// Salvaging says that a salvage is carried out here, for which so many steps of lost members are computed again.
 	Salvaging(replays plan.Step)
+	// Replaying says that one of their workers has come to a step.
+	Replaying(plan.Step)
 	// Replayed says that this node has computed them again.
 	Replayed()
 	// Substituted says that another member goes on in a lost one's place, and that the links here know it.

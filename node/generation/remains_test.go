@@ -51,13 +51,13 @@ func TestWhatIsLeftCannotBeHad(t *testing.T) {
 			moved.Replicas[at.Replica].Stages = stages
 			lost := plan.WorkerID{Peer: other.Peer, Device: "a card that is not here"}
 			frames := replay.NewFrames(t.Context(), nil, []plan.PeerID{other.Peer}, 1, func(context.Context, plan.PeerID, plan.Step) ([]replay.Message, error) { return nil, nil })
-			if w, err := left.lostWorker(state, lost, moved, frames, nil); err != nil {
+			if w, err := left.lostWorker(state, lost, moved, frames, nil, func(plan.Step) {}); err != nil {
 				t.Errorf("a lost worker on another device: %v", err)
 			} else {
 				w.Close()
 			}
 			lost.Device = "neither in the plan"
-			if _, err := left.lostWorker(state, lost, moved, frames, nil); err == nil || !strings.Contains(err.Error(), "replay neither in the plan of node-1") {
+			if _, err := left.lostWorker(state, lost, moved, frames, nil, func(plan.Step) {}); err == nil || !strings.Contains(err.Error(), "replay neither in the plan of node-1") {
 				t.Errorf("a worker that the plan does not have: %v", err)
 			}
 

@@ -54,16 +54,17 @@ func (r *Remains) replay(ctx context.Context, s consensus.Salvage) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	return r.Parts.replay(ctx, again{of: r.plan, to: s.Step, parts: parts, lost: lostPeers(r.Consensus.State(), r.begun, parts), computed: r.Watch.Replayed})
+	return r.Parts.replay(ctx, again{of: r.plan, to: s.Step, parts: parts, lost: lostPeers(r.Consensus.State(), r.begun, parts), reached: r.Watch.Replaying, computed: r.Watch.Replayed})
 }
 
 // again says which steps are computed again: those of a plan's lost workers up to one, for parts of their state, which are saved after computed
-// was called.
+// was called. Before that reached is called with each step of a worker.
 type again struct {
 	of       plan.Plan
 	to       plan.Step
 	parts    []consensus.SalvagePart
 	lost     []plan.PeerID
+	reached  func(plan.Step)
 	computed func()
 }
 
@@ -100,7 +101,7 @@ func (r Parts) replay(ctx context.Context, a again) error {
 	}()
 	for _, id := range p.Workers() {
 		if slices.Contains(lost, id.Peer) {
-			w, err := r.lostWorker(state, id, p, frames, commits)
+			w, err := r.lostWorker(state, id, p, frames, commits, a.reached)
 			if err != nil {
 				return err
 			}
@@ -158,9 +159,14 @@ func layersOf(p plan.Plan, peers []plan.PeerID) (layers []int) {
 }
 
 // lostWorker makes the worker of a lost peer's device on a device of this node.
-func (r Parts) lostWorker(state consensus.State, id plan.WorkerID, p plan.Plan, frames *replay.Frames, commits []wire.Commit) (*pipeline.Worker, error) {
+func (r Parts) lostWorker(state consensus.State, id plan.WorkerID, p plan.Plan, frames *replay.Frames, commits []wire.Commit, reached func(plan.Step)) (*pipeline.Worker, error) {
 	c := r.config(state, job{id, p, r.device(id.Device), frames.For(id.Peer)})
 	c.Replay, c.Stop, c.OnLoaded = commits, func() bool { return false }, func() {}
+	record := c.OnStep
+	c.OnStep = func(r pipeline.StepResult) {
+		record(r)
+		reached(r.Step)
+	}
 	w, err := pipeline.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("generation: replay %s of %s: %w", id.Device, state.NameOf(id.Peer), hardware.ExplainMemory(err))

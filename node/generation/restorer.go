@@ -167,7 +167,7 @@ func (p Parts) restore(ctx context.Context, r restoration) error {
 			Replica: id.Replica, Stage: id.Stage, Layers: plan.LayerRange{First: l, End: l + 1}, By: p.Self, From: r.From.Step,
 		})
 	}
-	return p.replay(ctx, again{of: of, to: r.Of.Step, parts: parts, lost: lostPeers(r.log, r.made, parts), computed: func() {}})
+	return p.replay(ctx, again{of: of, to: r.Of.Step, parts: parts, lost: lostPeers(r.log, r.made, parts), reached: func(plan.Step) {}, computed: func() {}})
 }
 
 // stage returns the stage of the plan with a layer, of a member that has nothing of it any more where there is one.

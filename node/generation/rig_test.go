@@ -62,7 +62,8 @@ type member struct {
 	stoodIn     []plan.Step // steps that lost members' workers here came to
 	kept        [][2]int    // layers whose state stayed in memory, of how many, by generation
 	salvages    int
-	replays     atomic.Int32 // of salvages
+	replays     atomic.Int32  // of salvages
+	replaying   atomic.Uint64 // the newest step of one
 }
 
 // patience is how long a test waits, in virtual time.
@@ -382,6 +383,8 @@ func (m *member) Retained(stages []gossip.RetainedStage) {
 }
 
 func (m *member) Released() { m.Retained(nil) }
+
+func (m *member) Replaying(step plan.Step) { m.replaying.Store(uint64(step)) }
 
 func (m *member) Replayed() { m.replays.Add(1) }
 

@@ -67,8 +67,8 @@ func (b Heartbeat) check() error {
 			return fmt.Errorf("the text %.40q of %d bytes, want at most %d bytes of printable text", *text, len(*text), most[i])
 		}
 	}
-	if b.Step > maxStep || b.Slower > b.Step || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || b.NoRestore > maxStep || b.LeftOut > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
-		return fmt.Errorf("step %d, slower by %d, finished at %d, messages kept from %d on, step %d not restored, %d not saved, want at most %d", b.Step, b.Slower, b.Finished, b.Kept, b.NoRestore, b.LeftOut, maxStep)
+	if b.Step > maxStep || b.Slower > b.Step || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || max(b.NoRestore, b.LeftOut, b.Replayed) > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
+		return fmt.Errorf("step %d, slower by %d, finished at %d, messages kept from %d on, step %d not restored, %d not saved, %d replayed, want at most %d", b.Step, b.Slower, b.Finished, b.Kept, b.NoRestore, b.LeftOut, b.Replayed, maxStep)
 	}
 	if b.LacksLayer != nil && *b.LacksLayer < 0 {
 		return fmt.Errorf("layer %d is lacking, want none below 0", *b.LacksLayer)

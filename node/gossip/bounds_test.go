@@ -16,6 +16,7 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"step":-1`,
 		`"finished":18446744073709551615`,
 		`"no_restore":18446744073709551615`,
+		`"replayed":18446744073709551615`,
 		`"loss":-1`,
 		`"loss":1e300`,
 		`"tokens_per_s":-5`,

@@ -60,6 +60,8 @@ type Heartbeat struct {
 	// NoReplay says that it cannot replay another's workers.
 	Kept     plan.Step `json:"kept,omitempty"`
 	NoReplay bool      `json:"no_replay,omitempty"`
+	// Replayed is the newest step that the sender has computed again for members that are gone, as the log asks; 0 where it does not.
+	Replayed plan.Step `json:"replayed,omitempty"`
 	// NoRestore is the step of a checkpoint whose lost layers the sender cannot compute again; 0 is none.
 	NoRestore plan.Step `json:"no_restore,omitempty"`
 	// Copying says that checkpoints of the sender's stages of Generation, or copies of them, are under way.

@@ -26,6 +26,8 @@ type Interruption struct {
 	standIns map[plan.WorkerID]plan.Step
 	workers  int
 	again    plan.Step // the newest one that they have computed again
+	// salvaged is the newest step that this node has computed again for a salvage; 0 without one.
+	salvaged plan.Step
 	// newest is the newest step of a worker here, at the time that it was reported.
 	newest plan.Step
 	at     time.Time
@@ -148,10 +150,24 @@ func (i *Interruption) End(state consensus.State, orderly bool, now time.Time) {
 func (i *Interruption) Salvage(replays plan.Step, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.marks[agreed], i.told.Replayed = now, replays
+	i.marks[agreed], i.told.Replayed, i.salvaged = now, replays, 0
 	if i.told.Rung = api.RungMemory; replays > 0 {
 		i.told.Rung = api.RungReplay
 	}
+}
+
+// Replaying notes that a lost member's worker has come to a step that is computed again here for a salvage.
+func (i *Interruption) Replaying(step plan.Step) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.salvaged = max(i.salvaged, step)
+}
+
+// replaying returns the newest step that Replaying noted for the salvage that is under way; 0 without one.
+func (i *Interruption) replaying() plan.Step {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.salvaged
 }
 
 // Replayed notes that this node has computed the steps of a salvage again.
@@ -175,7 +191,7 @@ func (i *Interruption) save(now time.Time) {
 func (i *Interruption) plan(state consensus.State, self plan.PeerID, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.runs = state.Plan.Generation
+	i.runs, i.salvaged = state.Plan.Generation, 0
 	if i.on = i.on && state.Plan.Places(self); !i.on {
 		i.at = time.Time{}
 		return

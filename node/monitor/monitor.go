@@ -238,7 +238,7 @@ func (m *Monitor) NewestStep() plan.Step { return m.steps.current().Step }
 
 // Heartbeat returns what this node's next heartbeat reports of its work and the newest step.
 func (m *Monitor) Heartbeat() gossip.Heartbeat {
-	b := gossip.Heartbeat{Peer: m.Self, Links: m.Links()}
+	b := gossip.Heartbeat{Peer: m.Self, Links: m.Links(), Replayed: m.Interruption.replaying()}
 	m.steps.fillHeartbeat(&b)
 	m.slow.Fill(&b)
 	m.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/gossip"
 	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/clock"
@@ -180,25 +181,31 @@ func (v waitView) kept() string {
 }
 
 // replayText says who computes again what members that are gone had done, and for which steps; empty while nobody does.
-func replayText(state consensus.State) string {
+func replayText(state consensus.State, beats *gossip.Tracker) string {
 	s := state.Salvage
 	if s == nil || s.Step <= state.Checkpoint.Step {
 		return ""
 	}
 	var lost, by []string
-	from := s.Step
+	from, reached := s.Step, plan.Step(0)
 	for _, part := range s.Parts {
 		place, ok := state.Plan.Find(plan.StageID{Replica: part.Replica, Stage: part.Stage})
 		if !ok || place.Peer == part.By {
 			continue
 		}
 		lost, by, from = append(lost, state.NameOf(place.Peer)), append(by, state.NameOf(part.By)), min(from, part.From)
+		b, _ := beats.Last(part.By)
+		reached = max(reached, b.Replayed)
 	}
 	if len(lost) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s computes steps %d to %d of %s again, from the messages of the others; a new plan goes on from there",
-		names(by), from+1, s.Step, names(lost))
+	now := ""
+	if reached > from && reached <= s.Step {
+		now = fmt.Sprintf(", %d so far", reached-from)
+	}
+	return fmt.Sprintf("%s computes steps %d to %d of %s again%s, from the messages of the others; a new plan goes on from there",
+		names(by), from+1, s.Step, names(lost), now)
 }
 
 // names joins names, each once.
@@ -231,7 +238,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
-	v.Diverged, v.Replay = DivergenceText(state), replayText(state)
+	v.Diverged, v.Replay = DivergenceText(state), replayText(state, m.Beats)
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}

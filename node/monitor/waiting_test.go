@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -161,6 +162,7 @@ func TestReplaysAreTold(t *testing.T) {
 		Members:    []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "spot"}, {Peer: "c", Label: "lab"}},
 		Checkpoint: consensus.Checkpoint{Step: 4},
 	}
+	beats := gossip.NewTracker()
 	for _, c := range []struct {
 		name  string
 		parts []consensus.SalvagePart
@@ -172,12 +174,19 @@ func TestReplaysAreTold(t *testing.T) {
 		{"it is saved", []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "a", 4)}, 4, ""},
 	} {
 		state.Salvage = &consensus.Salvage{Step: c.step, Parts: c.parts}
-		if got := replayText(state); got != c.want {
+		if got := replayText(state, beats); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+	state.Salvage = &consensus.Salvage{Step: 9, Parts: []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "c", 9)}}
+	for step, want := range map[plan.Step]string{4: "", 6: ", 2 so far", 9: ", 5 so far", 10: ""} {
+		beats.Note(gossip.Heartbeat{Peer: "a", Replayed: step}, time.Now())
+		if got := replayText(state, beats); !strings.Contains(got, "of spot again"+want+", from the") {
+			t.Errorf("at step %d: %q", step, got)
+		}
+	}
 	state.Salvage = nil
-	if got := replayText(state); got != "" {
+	if got := replayText(state, beats); got != "" {
 		t.Errorf("without a salvage: %q", got)
 	}
 }
