@@ -83,8 +83,9 @@ type Monitor struct {
 	logged       loggedState
 	// clocks belongs to whoever calls ShowClocks.
 	clocks clockWatch
-	// spares belongs to whoever calls ShowWaiting.
+	// spares and shown belong to whoever calls ShowWaiting.
 	spares spareWatch
+	shown  shownWait
 
 	mu       sync.Mutex // guards what follows
 	phase    string
@@ -92,9 +93,6 @@ type Monitor struct {
 	stallWhy error
 	lacks    bool // chunks of the checkpoint, which is why
 	retained []gossip.RetainedStage
-	why      string    // nothing moves; empty while things do
-	whySince time.Time // of why
-	whyShown bool
 	deadline Deadline
 	serving  string // why a node of a finished run stays; empty while it does not
 }

@@ -71,9 +71,11 @@ func (m *Monitor) Status() api.Status {
 		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
 		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Copies: copiesOf(state, m.Kept())},
-		Roster:     m.members(state, leader, now), Plan: m.stages(state), Waiting: m.waiting(state, now),
+		Roster:     m.members(state, leader, now), Plan: m.stages(state),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}
+	why, done := m.waiting(state, now)
+	s.Waiting = why + done
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}

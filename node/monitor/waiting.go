@@ -20,8 +20,10 @@ const (
 	electionTime = 6 * time.Second
 	// awayAfter is how long a voter may be silent before it is named as away.
 	awayAfter = 3 * time.Second
-	// showAfter is how long nothing must move for one reason before people are told.
+	// showAfter is how long nothing must move for one reason before people are told, showAgain how long until they are told how far that has
+	// come.
 	showAfter = 2 * time.Second
+	showAgain = 10 * time.Second
 	// mostTried are how many of the members that are tried are named.
 	mostTried = 3
 )
@@ -180,11 +182,12 @@ func (v waitView) kept() string {
 	}
 }
 
-// replayText says who computes again what members that are gone had done, and for which steps; empty while nobody does.
-func replayText(state consensus.State, beats *gossip.Tracker) string {
+// replayText says who computes again what members that are gone had done, and for which steps, and how many of them are done; empty while
+// nobody does.
+func replayText(state consensus.State, beats *gossip.Tracker) (text, done string) {
 	s := state.Salvage
 	if s == nil || s.Step <= state.Checkpoint.Step {
-		return ""
+		return "", ""
 	}
 	var lost, by []string
 	from, reached := s.Step, plan.Step(0)
@@ -198,14 +201,13 @@ func replayText(state consensus.State, beats *gossip.Tracker) string {
 		reached = max(reached, b.Replayed)
 	}
 	if len(lost) == 0 {
-		return ""
+		return "", ""
 	}
-	now := ""
 	if reached > from && reached <= s.Step {
-		now = fmt.Sprintf(", %d so far", reached-from)
+		done = fmt.Sprintf(" (%d of %s so far)", reached-from, plan.Count(int(s.Step-from), "step"))
 	}
-	return fmt.Sprintf("%s computes steps %d to %d of %s again%s, from the messages of the others; a new plan goes on from there",
-		names(by), from+1, s.Step, names(lost), now)
+	return fmt.Sprintf("%s computes steps %d to %d of %s again, from the messages of the others; a new plan goes on from there",
+		names(by), from+1, s.Step, names(lost)), done
 }
 
 // names joins names, each once.
@@ -231,14 +233,16 @@ func (v waitView) wayOut() string {
 	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, plain.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
 }
 
-// waiting returns why nothing moves as far as this node knows; state is what Known returns.
-func (m *Monitor) waiting(state consensus.State, now time.Time) string {
+// waiting returns why nothing moves as far as this node knows, and what is done of the work that is waited for, where that is known; state is
+// what Known returns.
+func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done string) {
 	newest := m.steps.current()
 	v := waitView{Now: now, Finished: state.Finished, Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
 		v.NotUsed = notUsed(state, me, now)
 	}
-	v.Diverged, v.Replay = DivergenceText(state), replayText(state, m.Beats)
+	v.Diverged = DivergenceText(state)
+	v.Replay, done = replayText(state, m.Beats)
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
 	}
@@ -267,7 +271,10 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) string {
 			v.Deadline = m.deadline
 		}
 	}
-	return v.why()
+	if why = v.why(); why != v.Replay {
+		done = ""
+	}
+	return why, done
 }
 
 // StoppedText says whom a node waits for in a run that was stopped; empty where it need not wait for anybody to resume the run.
@@ -282,12 +289,12 @@ func StoppedText(state consensus.State, self plan.PeerID) string {
 	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there)", strings.Join(owners, " or "))
 }
 
-// ShowWaiting publishes why nothing moves, once, after that has been so for showAfter, and what each member would add that waits without a
+// ShowWaiting publishes why nothing moves, after that has been so for showAfter, and then how far it has come, where that is told, and what each member would add that waits without a
 // stage. Only one goroutine calls it.
 func (m *Monitor) ShowWaiting(now time.Time) {
 	state, _ := m.Known()
-	if why := m.waiting(state, now); m.mayShow(why, now) {
-		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why})
+	if why, done := m.waiting(state, now); m.shown.due(why, done, now) {
+		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why + done})
 	}
 	leader, _, _ := m.Consensus.Leader()
 	for _, text := range m.spares.news(state, m.Beats.Spares(leader, state.Plan.Generation), m.Self) {
@@ -303,16 +310,25 @@ func (m *Monitor) ShowClocks(off []clock.Astray) {
 	}
 }
 
-// mayShow takes in why nothing moves and reports whether it is time to show it.
-func (m *Monitor) mayShow(why string, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.why != why {
-		m.why, m.whySince, m.whyShown = why, now, false
+// shownWait knows what was shown of why nothing moves. It belongs to whoever calls ShowWaiting.
+type shownWait struct {
+	why   string    // nothing moves; empty while things do
+	since time.Time // of why
+	shown time.Time // when it was shown last, zero before
+	done  string    // as it was shown
+}
+
+// due takes in why nothing moves, and what of it is done, and reports whether it is time to show that.
+func (w *shownWait) due(why, done string, now time.Time) bool {
+	if w.why != why {
+		*w = shownWait{why: why, since: now}
 	}
-	if why == "" || m.whyShown || now.Sub(m.whySince) < showAfter {
+	switch {
+	case why == "" || now.Sub(w.since) < showAfter:
+		return false
+	case !w.shown.IsZero() && (done == w.done || now.Sub(w.shown) < showAgain):
 		return false
 	}
-	m.whyShown = true
+	w.shown, w.done = now, done
 	return true
 }

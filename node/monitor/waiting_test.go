@@ -131,22 +131,26 @@ func TestWhoIsTriedIsNamed(t *testing.T) {
 }
 
 func TestWaitingIsToldOnceAndNotAtOnce(t *testing.T) {
-	var s Monitor
+	var w shownWait
 	now := time.Unix(1000, 0)
 	for i, c := range []struct {
-		why   string
-		after time.Duration
-		want  bool
+		why, done string
+		after     time.Duration
+		want      bool
 	}{
-		{"lost b", 0, false},
-		{"lost b", showAfter, true},
-		{"lost b", 2 * showAfter, false},
-		{"lost c", 3 * showAfter, false},
-		{"", 4 * showAfter, false},
-		{"lost c", 5 * showAfter, false},
-		{"lost c", 6 * showAfter, true},
+		{"lost b", "", 0, false},
+		{"lost b", "", showAfter, true},
+		{"lost b", "", 2 * showAfter, false},
+		{"lost c", "", 3 * showAfter, false},
+		{"", "", 4 * showAfter, false},
+		{"lost c", "", 5 * showAfter, false},
+		{"lost c", "1 step", 6 * showAfter, true},
+		{"lost c", "2 steps", 7 * showAfter, false},
+		{"lost c", "3 steps", 6*showAfter + showAgain, true},
+		{"lost c", "3 steps", 6*showAfter + 2*showAgain, false},
+		{"lost c", "4 steps", 6*showAfter + 2*showAgain, true},
 	} {
-		if got := s.mayShow(c.why, now.Add(c.after)); got != c.want {
+		if got := w.due(c.why, c.done, now.Add(c.after)); got != c.want {
 			t.Errorf("look %d at %q: %v, want %v", i, c.why, got, c.want)
 		}
 	}
@@ -174,19 +178,19 @@ func TestReplaysAreTold(t *testing.T) {
 		{"it is saved", []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "a", 4)}, 4, ""},
 	} {
 		state.Salvage = &consensus.Salvage{Step: c.step, Parts: c.parts}
-		if got := replayText(state, beats); got != c.want {
+		if got, done := replayText(state, beats); got != c.want || done != "" {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 	state.Salvage = &consensus.Salvage{Step: 9, Parts: []consensus.SalvagePart{part(0, "a", 0), part(1, "a", 4), part(2, "c", 9)}}
-	for step, want := range map[plan.Step]string{4: "", 6: ", 2 so far", 9: ", 5 so far", 10: ""} {
+	for step, want := range map[plan.Step]string{4: "", 6: " (2 of 5 steps so far)", 9: " (5 of 5 steps so far)", 10: ""} {
 		beats.Note(gossip.Heartbeat{Peer: "a", Replayed: step}, time.Now())
-		if got := replayText(state, beats); !strings.Contains(got, "of spot again"+want+", from the") {
-			t.Errorf("at step %d: %q", step, got)
+		if got, done := replayText(state, beats); !strings.Contains(got, "of spot again") || done != want {
+			t.Errorf("at step %d: %q, %q", step, got, done)
 		}
 	}
 	state.Salvage = nil
-	if got := replayText(state, beats); got != "" {
+	if got, _ := replayText(state, beats); got != "" {
 		t.Errorf("without a salvage: %q", got)
 	}
 }
