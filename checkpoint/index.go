@@ -105,6 +105,10 @@ const remedy = "restore the folder from a copy, or enter the run anew with `pnod
 // openTree opens the tree as it was closed, or makes it again.
 func (x *index) openTree() {
 	wrong := checkTreeSeal(x.folder, x.journal.Position())
+	if disk.NoFiles(wrong) {
+		x.log.Warn("the index works from its journal alone until it can be opened", "cause", wrong)
+		return
+	}
 	if wrong != nil && !errors.Is(wrong, errUnsealed) {
 		x.log.Warn("the index was damaged: it is made again from its journal", "cause", wrong)
 	}

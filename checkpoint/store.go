@@ -201,7 +201,7 @@ func (s *Store) exists() error {
 }
 
 // IndexDamage returns what is damaged in the index of a store that is open to read alone, and what helps; nil for nothing. A
-// store that is open to write has set it right.
+// store that is open to write has set it right. The error does not wrap ErrCorrupt where no more files could be opened.
 func (s *Store) IndexDamage() error {
 	if !s.reads || s.catalog.broken != nil {
 		return s.catalog.broken
@@ -210,8 +210,12 @@ func (s *Store) IndexDamage() error {
 	if tree := checkTreeSeal(s.catalog.folder, s.catalog.journal.Position()); !errors.Is(tree, errUnsealed) {
 		err = errors.Join(err, tree)
 	}
-	if missing, unread := checkFormat(s.dir); missing || unread != nil {
+	missing, unread := checkFormat(s.dir)
+	if missing || unread != nil {
 		err = errors.Join(err, fmt.Errorf("the file %s does not say the store's format", formatFile))
+	}
+	if few := errors.Join(err, unread); disk.NoFiles(few) {
+		return fmt.Errorf("index: %w", few) // nothing is known of it
 	}
 	if err == nil {
 		return nil
