@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -50,6 +51,9 @@ func busyWithout(chunk link.ChunkFunc) link.ChunkFunc {
 		return data, err
 	}
 }
+
+// busy reports whether another one refused a chunk that it may well have.
+func busy(err error) bool { return errors.Is(err, link.ErrBusy) }
 
 // begin has chunks counted from now on.
 func (h *handover) begin() {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"pnode/pipeline/link"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -15,9 +14,9 @@ import (
 
 // TestWhoCanOpenNoFilesIsBusy: it does not say of a chunk that it has none.
 func TestWhoCanOpenNoFilesIsBusy(t *testing.T) {
-	for why, busy := range map[error]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOENT: false} {
+	for why, want := range map[error]bool{syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOENT: false} {
 		_, err := busyWithout(func(plan.Hash) ([]byte, error) { return nil, &fs.PathError{Op: "open", Path: "x", Err: why} })(plan.Hash{})
-		if errors.Is(err, link.ErrBusy) != busy || !errors.Is(err, why) {
+		if busy(err) != want || !errors.Is(err, why) {
 			t.Errorf("%v: %v", why, err)
 		}
 	}

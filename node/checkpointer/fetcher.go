@@ -25,6 +25,8 @@ type Fetcher struct {
 	Fetch func(ctx context.Context, peer plan.PeerID, hashes []plan.Hash, store func(plan.Hash, []byte) error) error
 	// Living returns the peers that may be asked.
 	Living func() []plan.PeerID
+	// Busy reports whether a peer that gave this error may well have what it was asked for, and give it soon. nil says that of none.
+	Busy func(error) bool
 	// Silent reports whether nothing has come from a peer lately: others are asked before, since asking it may cost a timeout. nil
 	// says that of nobody.
 	Silent func(plan.PeerID) bool
@@ -36,40 +38,50 @@ var ErrNoChunks = errors.New("chunks are damaged or missing here and cannot be h
 const (
 	// fetchBatch chunks are asked for at a time, so that another peer can take over early.
 	fetchBatch = 16
-	// awaitEvery is the time between two tries of Await.
+	// awaitEvery is the time between two tries of Await, or of who was busy.
 	awaitEvery = time.Second
+	// busyPatience bounds how long peers that are busy are asked again.
+	busyPatience = 30 * time.Second
 )
 
-// Ensure returns when every chunk is here, asking the likeliest peers first. The error wraps
+// Ensure returns when every chunk is here, asking the likeliest peers first, and those that are busy again for some time. The error wraps
 // ErrNoChunks when some cannot be had, unless this node lacks files or memory to get or store them.
 func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.PeerID) error {
-	missing := f.Missing(hashes)
-	var failures []error
-	for _, peer := range f.order(holders) {
-		for len(missing) > 0 {
-			err := f.Fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], f.Store.PutNamed)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			left := f.Missing(missing)
-			if err == nil && len(left) == len(missing) {
-				err = errors.New("sent nothing")
-			}
-			missing = left
-			if err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", peer, err))
-				break
+	missing, end := f.Missing(hashes), time.Now().Add(busyPatience)
+	for {
+		var failures []error
+		for _, peer := range f.order(holders) {
+			for len(missing) > 0 {
+				err := f.Fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], f.Store.PutNamed)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				left := f.Missing(missing)
+				if err == nil && len(left) == len(missing) {
+					err = errors.New("sent nothing")
+				}
+				missing = left
+				if err != nil {
+					failures = append(failures, fmt.Errorf("%s: %w", peer, err))
+					break
+				}
 			}
 		}
-	}
-	if len(missing) > 0 {
-		if i := slices.IndexFunc(failures, neterr.Exhausted); i >= 0 {
-			return fmt.Errorf("chunks cannot be fetched: %w", failures[i])
+		switch exhausted := slices.IndexFunc(failures, neterr.Exhausted); {
+		case len(missing) == 0:
+			return nil
+		case exhausted >= 0:
+			return fmt.Errorf("chunks cannot be fetched: %w", failures[exhausted])
+		case f.Busy == nil || !slices.ContainsFunc(failures, f.Busy) || time.Now().After(end):
+			lack := fmt.Errorf("%w: %d of %d chunks, first %s", ErrNoChunks, len(missing), len(hashes), missing[0])
+			return errors.Join(append([]error{lack}, failures...)...)
 		}
-		lack := fmt.Errorf("%w: %d of %d chunks, first %s", ErrNoChunks, len(missing), len(hashes), missing[0])
-		return errors.Join(append([]error{lack}, failures...)...)
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return nil
 }
 
 // gatherBatch chunks are asked of one of several sources at a time: few, so that a fast source takes over from a slow one.

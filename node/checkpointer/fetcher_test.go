@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lukechampine.com/blake3"
+
 	"pnode/checkpoint"
 	"pnode/planner/plan"
 )
@@ -85,6 +87,40 @@ func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
 		living, asked = nil, 0
 		if err := f.Await(t.Context(), []plan.Hash{{1}}, time.Hour); !errors.Is(err, ErrNoChunks) || asked != 0 {
 			t.Errorf("alone: asked %d times, then %v", asked, err)
+		}
+	})
+}
+
+// TestWhoIsBusyIsAskedAgainBeforeChunksAreGivenUp: it may well have them. The data comes with the sixth question, or never.
+func TestWhoIsBusyIsAskedAgainBeforeChunksAreGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	data, busy := []byte("state"), errors.New("busy")
+	there, never := plan.Hash(blake3.Sum256(data)), plan.Hash{1}
+	synctest.Test(t, func(t *testing.T) {
+		store, err := checkpoint.Open(dir, checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		asked := 0
+		f := Fetcher{Self: "me", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"b"} }, Busy: func(err error) bool { return errors.Is(err, busy) }}
+		f.Fetch = func(_ context.Context, _ plan.PeerID, hashes []plan.Hash, put func(plan.Hash, []byte) error) error {
+			if asked++; asked < 6 || hashes[0] == never {
+				return fmt.Errorf("fetch: %w", busy)
+			}
+			return put(hashes[0], data)
+		}
+		if err := f.Ensure(t.Context(), []plan.Hash{there}, nil); err != nil || asked != 6 {
+			t.Errorf("asked %d times, then %v", asked, err)
+		}
+		begin := time.Now()
+		if err := f.Ensure(t.Context(), []plan.Hash{never}, nil); !errors.Is(err, ErrNoChunks) || !errors.Is(err, busy) || time.Since(begin) < busyPatience {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*awaitEvery)
+		defer cancel()
+		if err := f.Ensure(ctx, []plan.Hash{never}, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("under a deadline: %v", err)
 		}
 	})
 }
