@@ -105,10 +105,14 @@ func (s *search) estimate(k *candidate) error {
 		k.layout = bare
 	}
 	rows := k.layout.Rows
-	gather := m.Exchange(rows, k.sharded(), nil)
+	gather, back := m.Exchange(rows, k.sharded(), nil), m.Exchange(rows, m.Memory.All(), nil)
+	forth, vectors := back, sharingOf(run.Train, k.order).vectors(k)
+	if slices.Max(vectors) > 1 {
+		forth = m.Exchange(rows, m.Memory.All(), vectors)
+	}
 	k.job = sim.Job{
 		// What is gathered need not be summed for all.
-		Reduce: max(0, m.Exchange(rows, m.Memory.All(), sharingOf(run.Train, k.order).vectors(k))+m.Exchange(rows, m.Memory.All(), nil)-gather),
+		Reduce: max(0, forth+back-gather),
 		Gather: gather, Commit: m.Commit(rows), Update: m.Updates(rows),
 		Tied: m.Tied(rows, 4*int64(run.Model.TiedGradLen())),
 	}

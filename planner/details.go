@@ -113,7 +113,7 @@ func MakeWithDetails(ctx context.Context, in Input) (Details, error) {
 		Commit: best.job.Commit, Update: best.job.Update, SumGroups: in.Run.Train.Sums().Groups,
 		Bound: boundText(s.problem, best), All: len(s.problem.devices), Unused: e.unused(others), Others: e.others(others),
 	}
-	if out.Plan, out.Reasons, err = finish(s, best, others); err != nil {
+	if out.Plan, out.Reasons, err = finish(s, best, others, func(*plan.Plan) {}); err != nil {
 		return Details{}, err
 	}
 	if out.Unlinked, err = best.unlinked(); err != nil {

@@ -15,7 +15,8 @@ const maxHolderLines = 8
 
 // assignHolders gives each placement another node that keeps a copy of its checkpoints, as package holders chooses
 // it: with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway. Without
-// another node there is no holder. The reasons name nodes that were passed over for their disks, or taken without room. Only replica 0 saves: its
+// another node there is no holder. Who is one already stays so. The reasons name nodes that were passed over for their disks, or taken
+// without room. Only replica 0 saves: its
 // checkpoints and their copies are what disks need room for, besides their reserve.
 func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	copies, left := map[plan.PeerID]int{}, map[plan.PeerID]int64{}
@@ -28,12 +29,20 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 			left[place.Peer] -= p.checkpointBytes(place.Layers)
 		}
 	}
+	for _, pipe := range of.Replicas {
+		for _, place := range pipe.Stages {
+			copies[place.Holder]++
+		}
+	}
 	share := holders.Share(of.StageCount(), len(p.in.Members))
 	var options, roomy []holders.Option // roomy: were disks no matter
 	for r := range of.Replicas {
 		stages := of.Replicas[r].Stages
 		for s := range stages {
 			id, place := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}, &stages[s]
+			if place.Holder != "" {
+				continue
+			}
 			need, state, ties := p.checkpointBytes(place.Layers), p.stateBytes(place.Layers), p.ties(place.Peer)
 			options, roomy = options[:0], roomy[:0]
 			for _, m := range p.in.Members {

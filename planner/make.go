@@ -16,15 +16,16 @@ func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
-	return finish(s, best, others)
+	return finish(s, best, others, func(*plan.Plan) {})
 }
 
-// finish returns the chosen candidate as a plan with holders and reasons.
-func finish(s *search, best *candidate, others []*candidate) (plan.Plan, plan.Reasons, error) {
+// finish returns the chosen candidate as a plan with reasons, and with holders, some of which hold says.
+func finish(s *search, best *candidate, others []*candidate, hold func(*plan.Plan)) (plan.Plan, plan.Reasons, error) {
 	p, err := s.write(best)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
+	hold(&p)
 	reasons := append(explain(s, best, others), s.assignHolders(&p)...)
 	reasons = append(reasons, s.copyReason(p, best.step())...)
 	if err := p.Validate(s.layers(), s.in.Run.Train.Sums()); err != nil {

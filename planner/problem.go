@@ -33,8 +33,9 @@ type problem struct {
 	members int   // of the input, all of them
 	devices []device
 	links   measure.Links
-	// lines has the links between devices where these are few, by number from and to.
+	// lines has the links between devices where these are few, by number from and to, table those of many.
 	lines [][]cost.Link
+	table measure.Table
 	// widest and narrowest are the codecs that messages of the run fit with; settled is the one of the plans before, empty
 	// where none was chosen.
 	widest, narrowest plan.Codec
@@ -98,6 +99,11 @@ func newProblem(in Input) (*problem, error) {
 	if len(p.devices) > schedule.MaxWorkers {
 		return nil, fmt.Errorf("%w: %d devices, at most %d are planned", plan.ErrBadInput, len(p.devices), schedule.MaxWorkers)
 	}
+	peers := make([]plan.PeerID, len(p.devices))
+	for d := range peers {
+		peers[d] = p.devices[d].peer
+	}
+	p.table = p.links.Table(peers)
 	if n := len(p.devices); n <= settleUpTo {
 		lines := make([][]cost.Link, n)
 		for from := range lines {
@@ -249,8 +255,7 @@ func (p *problem) link(from, to int) cost.Link {
 	if p.lines != nil {
 		return p.lines[from][to]
 	}
-	link, _ := p.links.Between(p.devices[from].peer, p.devices[to].peer)
-	return link
+	return p.table.Between(from, to)
 }
 
 // leastBytes returns the size of a tensor of so many bytes on a link in the narrowest codec.

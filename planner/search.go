@@ -74,7 +74,12 @@ func (s *search) of(p *problem) *search {
 		tried: map[orderKey]bool{}, waiting: map[int]int{},
 	}
 	out.budget.Actions = simulateActions
-	o, n := &out.orders, len(p.devices)
+	return out
+}
+
+// ordersOf returns what the order of a search's devices depends on.
+func ordersOf(s *search) (o order.Devices) {
+	p, n := s.problem, len(s.problem.devices)
 	o.Near, o.Measured, o.Prior = make([][]schedule.Nanos, n), p.links.Any(), p.prior
 	bytes := p.leastBytes(s.models.whole().Memory.Activation())
 	for u, d := range s.models.whole().Devices {
@@ -86,7 +91,7 @@ func (s *search) of(p *problem) *search {
 			o.Near[v][u] = o.Near[u][v]
 		}
 	}
-	return out
+	return o
 }
 
 // run collects candidates: over all devices, then, for few of them and measured links,
@@ -95,6 +100,7 @@ func (s *search) of(p *problem) *search {
 // planning again with the plan as the previous one finds the same. It looks at ctx before each order
 // of devices and each simulation.
 func (s *search) run(ctx context.Context) ([]*candidate, error) {
+	s.orders = ordersOf(s)
 	pool := s.roomy()
 	quicker := s.quicker(pool)
 	shapes, err := s.shapes(pool)
@@ -104,6 +110,10 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	var found []*candidate
 	if kept := s.keep(); kept != nil {
 		found = append(found, kept)
+	} else if s.in.Previous != nil { // what it can do without is no error
+		if r, err := newRepair(s); err == nil {
+			found, _ = r.candidates()
+		}
 	}
 	best := schedule.Nanos(math.MaxInt64)
 	clear(s.tried)
@@ -194,12 +204,16 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 	for i, d := range roomiest {
 		room[i+1] = room[i] + min(m.Devices[d].FreeBytes, 1<<48)
 	}
-	tried := 0
-	for _, b := range shapes {
-		if ctx.Err() != nil || len(found) > 0 && b.bound > best {
+	tried, spread := 0, 0
+	if len(pool) > settleUpTo {
+		shapes, spread = spreadOut(shapes)
+		most += spread
+	}
+	for i, b := range shapes {
+		if ctx.Err() != nil || len(found) > 0 && b.bound > best && i >= spread {
 			break
 		}
-		if len(found) > 0 && tried >= most && b.devices() > dropUpTo { // the bound prefers many devices
+		if len(found) > 0 && (b.bound > best || tried >= most && b.devices() > dropUpTo) { // the bound prefers many devices
 			continue
 		}
 		if fail := s.in.Run.CheckMessages(b.stages); fail != nil {
@@ -227,6 +241,39 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 		found = append(found, some...)
 	}
 	return found, cmp.Or(tooLong, err)
+}
+
+// spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the ones of the lowest bound
+// with any number of stages, with three quarters of these at most, and with half. The bound prefers many devices, all of which have to
+// reach each other. Of very many devices it is far from what can be done.
+func spreadOut(shapes []bounded) (out []bounded, front int) {
+	taken := map[shape]bool{}
+	for replicas := 1; ; replicas *= 2 {
+		stages, known := math.MaxInt, false
+		for _, part := range []int{4, 3, 2} {
+			i := slices.IndexFunc(shapes, func(b bounded) bool { return b.replicas == replicas && b.stages <= stages/4*part })
+			if i < 0 {
+				continue
+			}
+			if !known {
+				stages, known = shapes[i].stages, true
+			}
+			if !taken[shapes[i].shape] {
+				taken[shapes[i].shape] = true
+				out = append(out, shapes[i])
+			}
+		}
+		if !known {
+			break
+		}
+	}
+	front = len(out)
+	for _, b := range shapes {
+		if !taken[b.shape] {
+			out = append(out, b)
+		}
+	}
+	return out, front
 }
 
 // fill makes the candidates of one shape; where the usual ones do not fit or lack

@@ -1,8 +1,6 @@
 package cost
 
 import (
-	"slices"
-
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
@@ -109,15 +107,24 @@ func (m *Model) Updates(rows Rows) (slowest schedule.Nanos) {
 // to the part's owner, or its own to all. Messages of one device follow each other, devices work
 // at the same time. Of the vectors there is one, or by replica so many.
 func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) schedule.Nanos {
+	if len(layers) == 0 || len(rows) < 2 {
+		return 0
+	}
 	var slowest, latency schedule.Nanos
 	sums := make([]schedule.Nanos, len(m.Devices))
-	for r, row := range rows {
-		for _, s := range row {
+	at := make([]int, len(rows)) // by replica the stage that holds a layer
+	for r := range rows {
+		clear(at)
+		for i := range rows[r] {
+			s := &rows[r][i]
 			for r2, other := range rows {
 				if r2 == r {
 					continue
 				}
-				s2, _ := slices.BinarySearchFunc(other, s.First+1, func(o Stage, layer int) int { return o.End - layer }) // the stage that holds layer First
+				for other[at[r2]].End <= s.First {
+					at[r2]++
+				}
+				s2 := at[r2]
 				for from := s.First; from < s.End; s2++ {
 					to := min(s.End, other[s2].End)
 					bytes := m.paramBytes(from, to, layers)

@@ -46,6 +46,8 @@ const (
 	// ReasonHolder says how often copies are made, or names a node that keeps them because another one's disk has no
 	// room for them.
 	ReasonHolder ReasonKind = "holder"
+	// ReasonRepaired says that the plan is the one before with few changes.
+	ReasonRepaired ReasonKind = "repaired"
 	// ReasonMoved says how much state changes its node.
 	ReasonMoved ReasonKind = "moved"
 )
