@@ -14,6 +14,15 @@ func Int32Bytes(x []int32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
+// Blocks returns the whole blocks of 32 bytes at the start of b as little-endian words, without a copy. They may lie at any
+// address. The race detector counts a word as one access, and one that is put together of bytes as nine.
+func Blocks(b []byte) [][4]uint64 {
+	if len(b) < 32 {
+		return nil
+	}
+	return unsafe.Slice((*[4]uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/32)
+}
+
 // HostVisible is a Buffer in memory that the host sees as it is.
 type HostVisible interface {
 	// Floats are the n elements of an F32 buffer from off on; no call may be pending on them.

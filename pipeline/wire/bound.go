@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"pnode/kernels"
 	"pnode/kernels/quant"
 )
 
@@ -77,11 +78,9 @@ func beyond(b []byte, limit float32) int {
 	add := uint64(0x80000000 - math.Float32bits(limit))
 	add |= add << 32
 	rest := b
-	for ; len(rest) >= 32; rest = rest[32:] {
-		x := binary.LittleEndian.Uint64(rest)&magnitude + add
-		y := binary.LittleEndian.Uint64(rest[8:])&magnitude + add
-		z := binary.LittleEndian.Uint64(rest[16:])&magnitude + add
-		w := binary.LittleEndian.Uint64(rest[24:])&magnitude + add
+	for blocks := kernels.Blocks(b); len(blocks) > 0; blocks, rest = blocks[1:], rest[32:] {
+		block := &blocks[0]
+		x, y, z, w := block[0]&magnitude+add, block[1]&magnitude+add, block[2]&magnitude+add, block[3]&magnitude+add
 		if (x|y|z|w)&top != 0 {
 			break
 		}

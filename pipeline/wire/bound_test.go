@@ -33,6 +33,9 @@ func TestCheckElementsFindsEachPlace(t *testing.T) {
 					if err := CheckElements(b, limit); !errors.Is(err, ErrElement) || beyond(b, limit) != at {
 						t.Fatalf("element %d of %d is %v: %v", at, n, signed, err)
 					}
+					if odd := append([]byte{0}, b...)[1:]; beyond(odd, limit) != at {
+						t.Fatalf("element %d of %d at an odd address is %v", at, n, signed)
+					}
 				}
 			}
 			for _, x := range []float32{below, -below, 0, float32(math.Copysign(0, -1)), 1e-45} {

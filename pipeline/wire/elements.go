@@ -6,18 +6,13 @@ import (
 	"math"
 	"slices"
 
+	"pnode/kernels"
 	"pnode/kernels/quant"
 )
 
 // AppendF32 appends the elements of a tensor as little-endian float32, one behind the other.
 func AppendF32(dst []byte, xs []float32) []byte {
-	start := len(dst)
-	dst = append(dst, make([]byte, 4*len(xs))...)
-	b := dst[start:]
-	for i, x := range xs {
-		binary.LittleEndian.PutUint32(b[4*i:4*i+4], math.Float32bits(x))
-	}
-	return dst
+	return append(dst, kernels.Float32Bytes(xs)...)
 }
 
 // DecodeF32 fills dst from exactly 4*len(dst) bytes. NaN payloads survive.
@@ -25,9 +20,7 @@ func DecodeF32(dst []float32, b []byte) error {
 	if len(b) != 4*len(dst) {
 		return fmt.Errorf("%w: tensor of %d bytes, want %d for %d float32", ErrLength, len(b), 4*len(dst), len(dst))
 	}
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i : 4*i+4]))
-	}
+	copy(kernels.Float32Bytes(dst), b)
 	return nil
 }
 
