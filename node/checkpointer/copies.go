@@ -128,7 +128,7 @@ func (s PlanSaver) Settle(ctx context.Context, stepped <-chan struct{}) error {
 	}
 	own := s.own(start)
 	for _, st := range own {
-		if !heldBy(st.saved.Layers, s.Self) && len(s.Fetcher.Missing(st.request.Chunks)) == 0 { // some may be in memory alone
+		if !storedBy(st.saved.Layers, s.Self) && len(s.Fetcher.Missing(st.request.Chunks)) == 0 { // some may be in memory alone
 			if err := s.report(ctx, st.saved, s.Self); errors.Is(err, consensus.ErrStale) {
 				return nil // a newer checkpoint has its own copies
 			} else if err != nil {
@@ -175,13 +175,13 @@ type stage struct {
 // lacksCopies reports whether a stage's node has to see to copies of it: it has stored the state, or it has the state in
 // memory alone and fewer than two members that stay have stored it. Then the first replica's node does.
 func (st stage) lacksCopies(state consensus.State, self plan.PeerID) bool {
-	if heldBy(st.saved.Layers, self) {
+	if storedBy(st.saved.Layers, self) {
 		return true
 	}
 	return st.request.Replica == 0 && slices.ContainsFunc(st.saved.Layers, func(l consensus.LayerRef) bool {
 		stay := slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool {
 			m, _ := state.Member(p)
-			return m.State != consensus.Active && m.State != consensus.Joining
+			return m.State != consensus.Active && m.State != consensus.Joining || !l.StoredBy(p)
 		})
 		return len(stay) < 2
 	})
@@ -211,7 +211,7 @@ func (s PlanSaver) own(made consensus.Checkpoint) (own []stage) {
 func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
 	defer s.count()()
 	for _, st := range stages {
-		if holder := s.Consensus.State().Holder(st.request.stage()); holder == "" || heldBy(st.saved.Layers, holder) {
+		if holder := s.Consensus.State().Holder(st.request.stage()); holder == "" || storedBy(st.saved.Layers, holder) {
 			continue
 		}
 		if holder := s.copy(ctx, st.request, slowCopyTimeout); holder != "" {
@@ -225,7 +225,7 @@ func (s PlanSaver) copyAll(ctx context.Context, stages []stage) error {
 	return nil
 }
 
-// heldBy reports whether a peer is known to hold all of some layers.
-func heldBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
-	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !slices.Contains(l.Holders, peer) })
+// storedBy reports whether a peer is known to have stored all of some layers.
+func storedBy(layers []consensus.LayerRef, peer plan.PeerID) bool {
+	return !slices.ContainsFunc(layers, func(l consensus.LayerRef) bool { return !l.StoredBy(peer) })
 }

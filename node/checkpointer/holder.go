@@ -132,6 +132,9 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	if errors.Is(context.Cause(fetching), errPaused) {
 		return []byte(copyEnded), nil
 	}
+	if err == nil {
+		err = c.Store.Settle(r.Chunks) // a stage here may have the same ones in memory
+	}
 	return nil, err
 }
 

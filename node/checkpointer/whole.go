@@ -230,7 +230,12 @@ func (w *Whole) replaced(target consensus.Checkpoint) bool {
 // one needs.
 func (w *Whole) take(ctx context.Context, state consensus.State) error {
 	target := state.Checkpoint
-	if err := w.Store.Commit(manifestOf(state)); err != nil {
+	made := manifestOf(state)
+	err := w.Store.Settle(made.Hashes()) // also what replicas here had in memory, for which the log does not name this node
+	if err == nil {
+		err = w.Store.Commit(made)
+	}
+	if err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d whole: %w", target.Step, err)
 	}
 	told := w.tell(ctx, IDOf(target)) // first: whoever hears of the copy may go
@@ -257,7 +262,7 @@ func (w *Whole) tell(ctx context.Context, of ID) error {
 	if !known || m.State == consensus.Gone {
 		return nil // it is told when this node is back
 	}
-	if IDOf(now.Checkpoint) == of && heldBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
+	if IDOf(now.Checkpoint) == of && storedBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
 		w.told = of
 		return nil
 	}
