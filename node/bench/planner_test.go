@@ -22,7 +22,7 @@ func TestPlannerReport(t *testing.T) {
 	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Kinds) != 2 || len(r.Times) != 1 || len(told) != 11 {
 		t.Errorf("%+v, told %q", r, told)
 	}
-	if r.Small[2].Seed != 9 || r.Medium[0].Devices < 6 || r.Times[0].Seconds <= 0 || r.Times[0].AgainSeconds <= 0 {
+	if r.Small[2].Seed != 9 || r.Medium[0].Devices < 6 || r.Times[0].Seconds <= 0 || r.Times[0].AgainSeconds <= 0 || r.Times[0].RepairSeconds <= 0 {
 		t.Errorf("%+v", r)
 	}
 	for _, want := range []string{"Nested clusters, 1 chain of up to 3 nodes", "2 to 5 devices, seeds 7 to 9", "6 to 8 devices, seeds 7 to 7", "equal split", "2 cells: in 0 another kind alone is shorter", "Time of planning, 8 layers"} {

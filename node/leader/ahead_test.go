@@ -126,6 +126,86 @@ func TestOnlyWhoMayLeadPlansAhead(t *testing.T) {
 	}
 }
 
+// TestALossIsRepairedWhileASearchLooks: where the search for the plan without a lost member takes long, the plan of before goes on without it, and
+// is then compared with a better one. A short search is waited for, and so is one where nothing can be repaired.
+func TestALossIsRepairedWhileASearchLooks(t *testing.T) {
+	for name, c := range map[string]struct {
+		took   time.Duration // of a search
+		repair error
+		want   int // layers, of the plan that comes
+	}{
+		"a long search": {time.Minute, nil, 7},
+		"a short search, which ends a moment after its plan is needed": {3200 * time.Millisecond, nil, 1},
+		"no repair": {20 * time.Second, planner.ErrNoFit, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { lossDuringASearch(t, c.took, c.repair, c.want) })
+		})
+	}
+}
+
+func lossDuringASearch(t *testing.T, took time.Duration, fails error, layers int) {
+	run := rehearsedRun()
+	run.Train.Stages = 0
+	current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		{Peer: "a", Device: "cpu", Layers: plan.LayerRange{First: 0, End: 1}}, {Peer: "b", Device: "cpu", Layers: plan.LayerRange{First: 1, End: 2}},
+	}}}}
+	log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
+		{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
+	}}}
+	to := func(in planner.Input, end int) plan.Plan {
+		return plan.Plan{Generation: in.Generation, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu", Layers: plan.LayerRange{End: end}}}}}}
+	}
+	var mu sync.Mutex // guards compared
+	compared := 0
+	l := New(Config{
+		Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+		Planner: Planner{
+			Make: func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+				select {
+				case <-ctx.Done():
+					return plan.Plan{}, nil, ctx.Err()
+				case <-time.After(took):
+					return to(in, 1), plan.Reasons{}, nil
+				}
+			},
+			Repair: func(in planner.Input) (plan.Plan, plan.Reasons, error) {
+				if len(in.Members) != 1 || in.Previous == nil || in.Previous.Generation != 1 {
+					t.Errorf("repairs generation %d for %d members", in.Previous.Generation, len(in.Members))
+				}
+				return to(in, 7), plan.Reasons{}, fails
+			},
+			ShouldReplan: func(_ context.Context, _ planner.Input, p plan.Plan) (planner.Decision, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if p.Generation == 2 {
+					compared++
+				}
+				return planner.Decision{}, nil
+			},
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	l.Ended("b") // before any search ahead
+	time.Sleep(min(took, 5*repairAfter) + salvageGrace + 6*decideEvery)
+	if fails != nil {
+		time.Sleep(took)
+	}
+	synctest.Wait()
+	if now := log.State().Plan; now.Generation != 2 || now.Replicas[0].Stages[0].Layers.End != layers {
+		t.Errorf("generation %d with %v, want 2 with %d layers", now.Generation, now.Replicas, layers)
+	}
+	mu.Lock()
+	if compared != 1 {
+		t.Errorf("the plan that came was compared with a better one %d times", compared)
+	}
+	mu.Unlock()
+	cancel()
+	<-ended
+}
+
 // TestALossIsAnsweredWithoutASearch: the leader plans for a loss as soon as it knows of it, with the plan of before.
 func TestALossIsAnsweredWithoutASearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

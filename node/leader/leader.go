@@ -68,6 +68,8 @@ type Planner struct {
 	Make         func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error)
 	ShouldReplan func(context.Context, planner.Input, plan.Plan) (planner.Decision, error)
 	Reselect     func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error)
+	// Repair takes no time to speak of.
+	Repair func(planner.Input) (plan.Plan, plan.Reasons, error)
 }
 
 // Leader decides for the run while its node is elected, and does nothing else while it is not.
@@ -89,7 +91,7 @@ type Leader struct {
 // New returns a Leader whose duties begin with Run.
 func New(c Config) *Leader {
 	if c.Planner.Make == nil {
-		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect}
+		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect, planner.Repair}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -31,6 +31,9 @@ type nextPlan struct {
 	occasion occasion
 	left     string
 	made     *future[made]
+	begun    time.Time // when the look for it began
+	// repaired is the plan in force without what is lost of it, begun where the search for the next one takes long.
+	repaired *future[made]
 	// suspect is the process whose loss was prepared for last.
 	suspect process
 }
@@ -50,6 +53,22 @@ type made struct {
 	took  time.Duration
 }
 
+// repairAfter is how long a search may take before the plan in force is repaired instead: each change of plan costs some seconds, so a better
+// plan is worth a moment.
+const repairAfter = time.Second
+
+// repair returns the plan in force without what is lost, once the search that get began has taken long: the steps wait. Where nothing is
+// lost, or too much, there is nothing but the search.
+func (n *nextPlan) repair(m moment) (made, bool) {
+	if n.repaired == nil && n.schedule.Planner.Repair != nil && time.Since(n.begun) >= repairAfter {
+		rest, repair := without(m.state, m.silent), n.schedule.repairer()
+		out := leftOut(rest, n.now())
+		n.repaired = begin(n.search, func(ctx context.Context) made { return makePlan(ctx, rest, out, repair) })
+	}
+	next, ok := n.repaired.get()
+	return next, ok && next.err == nil
+}
+
 // get returns the next generation for a reason once a search has made it. It does not wait for the search. Members that
 // are silent for longer than they ever are have no part in it.
 func (n *nextPlan) get(m moment, why string) (made, bool) {
@@ -63,6 +82,7 @@ func (n *nextPlan) get(m moment, why string) (made, bool) {
 	// Of who is silent first, and then gone, the same plan is the answer.
 	same := n.made != nil && n.occasion.generation == o.generation && n.occasion.ratios == o.ratios && n.left == left && why != found && n.occasion.why != found
 	if n.occasion, n.left = o, left; !same {
+		n.begun, n.repaired = time.Now(), nil
 		if n.made = n.ahead.take(rest, out); n.made == nil {
 			search := n.schedule.planner(why)
 			n.made = begin(n.search, func(ctx context.Context) made { return makePlan(ctx, rest, out, search) })
@@ -72,7 +92,7 @@ func (n *nextPlan) get(m moment, why string) (made, bool) {
 }
 
 // drop forgets a plan that was proposed: a profile may change without the roster's epoch.
-func (n *nextPlan) drop() { n.made = nil }
+func (n *nextPlan) drop() { n.made, n.repaired = nil, nil }
 
 // prepare has the next plan looked for, as it will be once a suspect is gone, if there is one.
 func (n *nextPlan) prepare(m moment, why string, suspect plan.PeerID) {

@@ -186,3 +186,12 @@ func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input)
 		return search.Make(ctx, in)
 	})
 }
+
+// repairer returns the repair of the plan in force, with links and speeds as steps have shown them.
+func (s *scheduleWatch) repairer() searchFunc {
+	links, repair := s.links, s.Planner.Repair
+	return s.speeds.search(func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
+		in.Links = links
+		return repair(in)
+	})
+}

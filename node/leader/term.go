@@ -202,6 +202,9 @@ func (t *term) planAgain(ctx context.Context, state consensus.State, why string)
 func (t *term) proposePlan(ctx context.Context, m moment, why string) error {
 	next, ok := t.next.get(m, why)
 	if !ok {
+		next, ok = t.next.repair(m)
+	}
+	if !ok {
 		return nil
 	}
 	t.next.drop()
