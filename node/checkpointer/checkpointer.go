@@ -106,7 +106,7 @@ func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, t
 // names this node as the only holder: a checkpoint on one node is better than none.
 //
 // Where another plan is to follow, all wait for it: the stage is reported as soon as it can be read here, before it is durable, and whoever
-// gets its layers next fetches them directly. It is made durable with the checkpoint's manifest, and the log told so: Commit and Stored. The holder gets a copy only if no plan comes, and none of what is
+// gets its layers next fetches them directly. Where the run ends or stops it is durable before. Else it is made durable with the checkpoint's manifest, and the log told so: Commit and Stored. The holder gets a copy only if no plan comes, and none of what is
 // salvaged: the next plan's holders get theirs. The run's first checkpoint has copies in any case: there is none to go
 // back to.
 func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
@@ -117,7 +117,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	if !pause {
 		defer s.count()()
 	}
-	writing, inMemory := s.Store.Begin(), pause && s.Consensus.State().Checkpoint.Step > 0
+	now := s.Consensus.State()
+	run, writing, prompt := now.Run, s.Store.Begin(), pause && now.Checkpoint.Step > 0
+	inMemory := prompt && run != nil && !now.StopWanted && state.Step != run.Train.Steps // what nothing follows is lost with its process for good
 	if inMemory {
 		writing = s.Store.BeginBehind()
 	}
@@ -125,7 +127,6 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage}
 	var layers []consensus.LayerRef
 	var err error
-	run := s.Consensus.State().Run
 	ahead, stop := readAhead(ctx, state.Layers)
 	defer stop()
 	for _, l := range ahead {
@@ -155,7 +156,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		s.leftOut.CompareAndSwap(old, 0)
 	}
 	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
-	if pause && (s.salvages || inMemory) {
+	if pause && (s.salvages || prompt) {
 		if inMemory {
 			saved.Unstored = s.processEpoch()
 		}

@@ -75,6 +75,8 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 	paused.Members[2].ProcessEpoch = 5
 	first := paused
 	first.Checkpoint = consensus.Checkpoint{}
+	ending, stopping := paused, paused
+	ending.Run, stopping.StopWanted = &plan.RunSpec{Train: plan.TrainSpec{Steps: 23}}, true
 	stopped := consensus.State{Run: &plan.RunSpec{}, Plan: current, StopWanted: true, Members: paused.Members}
 	for _, c := range []struct {
 		name    string
@@ -93,6 +95,9 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 		{"another replica has the same", paused, true, false, 1, time.Second, []string{"report 23 of 3: [me] in memory of process 5"}},
 		{"a pause before the first checkpoint", first, true, false, 0, 0, []string{"copy of 23 to b", "report 23 of 3: [me b]"}},
 		{"what is left after the plan's end", paused, false, true, 1, 0, []string{"report 23 of 3: [me] in memory of process 5"}},
+		{"what is left of the run's last step", ending, true, true, 0, 0, []string{"report 23 of 3: [me]"}},
+		{"what is left of a run that stops", stopping, true, true, 0, 0, []string{"report 23 of 3: [me]"}},
+		{"the run's last step in a pause", ending, true, false, 0, time.Second, []string{"report 23 of 3: [me]"}},
 		{"no plan comes", paused, true, false, 0, 0, []string{"report 23 of 3: [me] in memory of process 5", "copy of 23 to b", "report 23 of 3: [me b]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

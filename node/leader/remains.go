@@ -254,7 +254,7 @@ func (w *salvageWatch) order(state consensus.State, peers []plan.PeerID, lost []
 	for _, id := range lost {
 		holds[state.Holder(id)]++
 		for _, l := range state.Checkpoint.Layers {
-			for _, h := range l.Holders {
+			for _, h := range l.Kept(state) {
 				if state.Plan.At(id).Layers.Contains(l.Layer) {
 					stored[h] += l.SizeBytes
 				}

@@ -46,12 +46,12 @@ const (
 // seems slower than it is.
 const mostSlowdown = 4
 
-// storedBy reports whether some members have stored the state of all layers of stages at the checkpoint, as the log knows.
+// storedBy reports whether some members have the state of all layers of stages at the checkpoint, as the log knows.
 func storedBy(state consensus.State, stages []plan.StageID, members []plan.PeerID) bool {
 	mine := func(p plan.PeerID) bool { return slices.Contains(members, p) }
 	return !slices.ContainsFunc(state.Checkpoint.Layers, func(l consensus.LayerRef) bool {
 		of := func(id plan.StageID) bool { return state.Plan.At(id).Layers.Contains(l.Layer) }
-		return slices.ContainsFunc(stages, of) && !slices.ContainsFunc(l.Holders, mine)
+		return slices.ContainsFunc(stages, of) && !slices.ContainsFunc(l.Kept(state), mine)
 	})
 }
 

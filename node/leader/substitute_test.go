@@ -180,6 +180,12 @@ func TestWhoCouldGoOnFromTheCheckpoint(t *testing.T) {
 		"a state that only one outside the plan has": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[0].Holders = []plan.PeerID{"a", "e"}
 		}, nil},
+		"who had it in the memory of a process that has ended": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[0].Unstored = []consensus.Process{{Peer: "d", ProcessEpoch: 9}}
+		}, nil},
+		"who has it in memory": {"a", 37, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
+			s.Checkpoint.Layers[0].Unstored = []consensus.Process{{Peer: "d"}}
+		}, []plan.PeerID{"d", "b", "c"}},
 		"another one loads from it": {"a", 30, func(s *consensus.State, _ map[plan.PeerID]*gossip.Heartbeat) {
 			s.Checkpoint.Layers[2].Holders = []plan.PeerID{"a"}
 		}, nil},

@@ -239,10 +239,11 @@ func (l LayerRef) parts() (own, copies []plan.PeerID) {
 	return slices.Clone(l.Holders[:n]), slices.Clone(l.Holders[n:])
 }
 
-// hold sets the holders. Where they are more than MaxHolders, members that are gone give up their places, but for who computed the layer.
+// hold sets the holders. Where they are more than MaxHolders, members that are gone give up their places, or that have lost it with their
+// process, but for who computed the layer.
 // Whole copies come last: they take nobody's place.
 func (l *LayerRef) hold(s State, own, copies []plan.PeerID) {
-	gone := func(p plan.PeerID) bool { return len(own) > 0 && p != own[0] && !here(s, p) }
+	gone := func(p plan.PeerID) bool { return len(own) > 0 && p != own[0] && (!here(s, p) || !l.has(s, p)) }
 	if len(own)+len(copies) > MaxHolders {
 		own, copies = slices.DeleteFunc(slices.Clone(own), gone), slices.DeleteFunc(slices.Clone(copies), gone)
 	}
@@ -287,6 +288,9 @@ func (e KeptWhole) apply(s State) (State, error) {
 			copies = slices.DeleteFunc(copies, func(p plan.PeerID) bool { return p == e.Peer })
 			if has && !slices.Contains(own, e.Peer) {
 				copies = append(copies, e.Peer)
+			}
+			if has {
+				c.Layers[i].Unstored = slices.DeleteFunc(slices.Clone(c.Layers[i].Unstored), func(u Process) bool { return u.Peer == e.Peer })
 			}
 			c.Layers[i].hold(s, own, copies)
 		}

@@ -38,7 +38,7 @@ type Author struct {
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
 //	WantStop, Resume       an owner; where no owner is active, any member
-//	Finish                 the plan's coordinator or its substitute, once the last step is saved
+//	Finish                 the plan's coordinator or its substitute, once the last step is stored
 //
 // Who was removed from the run proposes nothing.
 func Authorize(s State, by Author, e Entry) error {
@@ -91,9 +91,10 @@ func Authorize(s State, by Author, e Entry) error {
 		allowed, who = len(s.ActiveOwners()) == 0 || s.Owner(by.Peer), "an owner while one is active"
 	case Redeem:
 	case Finish:
-		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps
+		inMemory := func(l LayerRef) bool { return !slices.ContainsFunc(l.Holders, l.StoredBy) }
+		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps && !slices.ContainsFunc(s.Checkpoint.Layers, inMemory)
 		allowed = saved && s.Plan.Generation != 0 && s.Substitute.Coordinator(s.Plan) == by.Peer
-		who = "the coordinator of the plan, once the last step is saved"
+		who = "the coordinator of the plan, once the last step is stored"
 	}
 	if !allowed {
 		return by.refused(s, e, who)

@@ -242,3 +242,39 @@ func TestWhatIsInMemoryIsLostWithItsProcess(t *testing.T) {
 		t.Errorf("%+v, %v after it was stored", again.Checkpoint.Layers[0], err)
 	}
 }
+
+// TestWhatIsInMemoryEndsNoRun: the last step has to be stored, and who has lost a layer with its process gives up its place as a holder. A whole copy is stored.
+func TestWhatIsInMemoryEndsNoRun(t *testing.T) {
+	s := restorable()
+	s.Owners = by("b")
+	for _, p := range by("efghijk") {
+		s = s.withMember(Member{Peer: p, State: Active})
+	}
+	s.Run.Train.Steps = 20
+	author := Author{Peer: s.Substitute.Coordinator(s.Plan)}
+	if err := Authorize(s, author, Finish{}); err != nil {
+		t.Fatal(err)
+	}
+	l := &s.Checkpoint.Layers[1]
+	l.Unstored = []Process{{"b", 7}}
+	if err := Authorize(s, author, Finish{}); !errors.Is(err, ErrForbidden) {
+		t.Errorf("%v: one layer is in memory alone", err)
+	}
+	kept, err := Apply(s, KeptWhole{Peer: "b", Step: 20, Generation: 2})
+	if err != nil || !kept.Checkpoint.Layers[1].StoredBy("b") {
+		t.Errorf("%+v, %v after all of it was stored", kept.Checkpoint.Layers[1], err)
+	}
+	if err := Authorize(kept, author, Finish{}); err != nil {
+		t.Error(err)
+	}
+	l.Holders = by("abefghij")
+	saved := StageSaved{Layers: []LayerRef{{Layer: 1, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: by("k")}}}
+	merged, err := s.Checkpoint.merge(s, saved)
+	if got := merged.Layers[1]; err != nil || !slices.Equal(got.Holders, by("aefghijk")) || got.Unstored != nil {
+		t.Errorf("%+v, %v; want k in the place of b", got, err)
+	}
+	l.Unstored[0].ProcessEpoch = 0
+	if merged, err = s.Checkpoint.merge(s, saved); err != nil || !slices.Equal(merged.Layers[1].Holders, by("abefghij")) {
+		t.Errorf("%+v, %v while the process of b runs", merged.Layers[1], err)
+	}
+}
