@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"lukechampine.com/blake3"
@@ -88,8 +87,14 @@ func (c *chunkFolder) putBehind(h plan.Hash, data []byte) error {
 	if len(data) == 0 || len(data) > ChunkBytes {
 		return fmt.Errorf("%w: %d bytes, 1 to %d are accepted", ErrTooLarge, len(data), ChunkBytes)
 	}
-	if c.behind.get(h) != nil {
-		return nil
+	if u := c.behind.get(h); u != nil {
+		u.mu.Lock()
+		failed := u.failed
+		u.mu.Unlock()
+		if !failed {
+			return nil
+		}
+		return c.put(h, data)
 	}
 	if _, err := os.Stat(c.path(h)); err == nil {
 		return c.put(h, data) // it is there, or damaged
@@ -114,6 +119,9 @@ func (c *chunkFolder) putBehind(h plan.Hash, data []byte) error {
 // settle makes a chunk durable that is held; one that has no file in tmp is, or is not here. After a failed sync the bytes are written once
 // more: the operating system may have dropped them, and would not say so again.
 func (c *chunkFolder) settle(h plan.Hash) error {
+	if c.behind.get(h) == nil {
+		return c.syncName(h)
+	}
 	return c.behind.end(h, func(u *unsettled) error {
 		if u.failed {
 			return c.rewrite(h, u)
@@ -126,14 +134,12 @@ func (c *chunkFolder) settle(h plan.Hash) error {
 			if u.failed = err != nil; u.failed {
 				return c.space.explain(err, u.size)
 			}
-			c.renames.Lock()
-			err = c.disk.Rename(u.path, c.path(h))
-			c.renames.Unlock()
+			err = c.rename(u.path, h)
 			if u.named = err == nil; err != nil {
 				return c.space.explain(err, u.size)
 			}
 		}
-		return c.space.explain(c.disk.SyncFolder(filepath.Dir(c.path(h))), u.size)
+		return c.space.explain(c.syncName(h), u.size)
 	})
 }
 
@@ -144,7 +150,7 @@ func (c *chunkFolder) rewrite(h plan.Hash, u *unsettled) error {
 		err = fmt.Errorf("%w: its %d bytes were lost before they were durable", ErrCorrupt, len(data))
 	}
 	if err == nil {
-		err = c.put(h, data)
+		err = c.store(h, data)
 	}
 	if err == nil {
 		err = c.disk.Remove(u.path)

@@ -130,3 +130,63 @@ func TestAManifestMakesItsChunksDurable(t *testing.T) {
 		t.Errorf("%d bytes after a restart, %v", len(got), err)
 	}
 }
+
+// TestANameOfAProcessBeforeIsMadeDurable: that ended between a chunk's name and the flush of it. Who asks for the chunk to be durable gets that.
+func TestANameOfAProcessBeforeIsMadeDurable(t *testing.T) {
+	ends := false
+	c := &crasher{t: t, dir: t.TempDir(), every: 1, rest: -1, synced: map[string]int64{}}
+	o := Options{Disk: disk.Disk{Before: func(change disk.Change, path string) error {
+		if ends && change == disk.SyncFolder {
+			return errors.New("ended")
+		}
+		return c.before(change, path)
+	}}}
+	s := openStore(t, c.dir, o)
+	h, err := s.BeginBehind().PutChunk([]byte("state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends = true
+	if err := s.Settle([]plan.Hash{h}); err == nil {
+		t.Fatal("it is durable without a flush of its name")
+	}
+	ends = false
+	s.Close()
+	s = openStore(t, c.dir, o)
+	if !s.HasChunk(h) {
+		t.Fatal("it has no name")
+	}
+	if err := s.Settle([]plan.Hash{h}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.names {
+		if filepath.Base(r.path) == h.String() {
+			t.Error("a power cut takes a chunk that is said to be durable")
+		}
+	}
+}
+
+// TestADamagedChunkInMemoryIsReplaced by one that is fetched, before it was read or after.
+func TestADamagedChunkInMemoryIsReplaced(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		s := openStore(t, t.TempDir(), Options{})
+		h, err := s.BeginBehind().PutChunk([]byte("state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.chunks.behind.get(h).path, make([]byte, 5), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if read {
+			if _, err := s.Chunk(h); !errors.Is(err, ErrCorrupt) || s.HasChunk(h) {
+				t.Errorf("%v; it is here: %t", err, s.HasChunk(h))
+			}
+		}
+		if err := errors.Join(s.PutNamed(h, []byte("state")), s.Settle([]plan.Hash{h})); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := s.Chunk(h); string(data) != "state" || err != nil {
+			t.Errorf("%q, %v once it was put again", data, err)
+		}
+	}
+}

@@ -121,8 +121,15 @@ type chunkFolder struct {
 	space   *space
 	log     *slog.Logger
 	writes  atomic.Uint64 // numbers files in tmp
-	renames sync.Mutex    // guards changes of the file with a chunk's name
+	renames sync.Mutex    // guards changes of the file with a chunk's name, and names
+	names   [256]naming   // by folder
 	behind  behind
+}
+
+// naming counts what happened to the names in a folder of chunks since the store was opened.
+type naming struct {
+	changes uint64
+	durable uint64 // so many changes and one: those of the process before
 }
 
 // makeDirs creates the fixed directories and empties tmp. All fan-out directories are
@@ -149,16 +156,51 @@ func (c *chunkFolder) makeDirs() error {
 	return errors.Join(c.disk.SyncFolder(filepath.Join(c.dir, "chunks")), c.disk.SyncFolder(c.dir))
 }
 
-// put stores a chunk that is held. A file that is already there counts only if its bytes are
-// right, and its name is synced once more: the put that made it may not have got so far.
+// put stores a chunk that is held, also in place of one that is not durable yet.
 func (c *chunkFolder) put(h plan.Hash, data []byte) error {
+	err := c.store(h, data)
+	if err == nil {
+		err = c.drop(h)
+	}
+	return err
+}
+
+// rename gives a file a chunk's name, which is durable after syncName.
+func (c *chunkFolder) rename(file string, h plan.Hash) error {
+	c.renames.Lock()
+	defer c.renames.Unlock()
+	c.names[h[0]].changes++
+	return c.disk.Rename(file, c.path(h))
+}
+
+// syncName makes a chunk's name durable: whoever gave it, maybe a process before, may not have got so far.
+func (c *chunkFolder) syncName(h plan.Hash) error {
+	c.renames.Lock()
+	folder := &c.names[h[0]]
+	changes, durable := folder.changes, folder.durable
+	c.renames.Unlock()
+	if durable > changes {
+		return nil
+	}
+	err := c.disk.SyncFolder(filepath.Dir(c.path(h)))
+	if err == nil {
+		c.renames.Lock()
+		folder.durable = max(folder.durable, changes+1)
+		c.renames.Unlock()
+	}
+	return err
+}
+
+// store is put but for another file of the chunk. A file that is already there counts only if its bytes are
+// right, and its name is synced once more: the put that made it may not have got so far.
+func (c *chunkFolder) store(h plan.Hash, data []byte) error {
 	if len(data) == 0 || len(data) > ChunkBytes {
 		return fmt.Errorf("%w: %d bytes, 1 to %d are accepted", ErrTooLarge, len(data), ChunkBytes)
 	}
 	path := c.path(h)
 	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(data)) {
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-			return c.disk.SyncFolder(filepath.Dir(path))
+			return c.syncName(h)
 		}
 	}
 	size := int64(len(data))
@@ -169,12 +211,10 @@ func (c *chunkFolder) put(h plan.Hash, data []byte) error {
 	defer done()
 	tmp := c.tmp(h)
 	if err = c.disk.WriteNew(tmp, data); err == nil {
-		c.renames.Lock()
-		err = c.disk.Rename(tmp, path)
-		c.renames.Unlock()
+		err = c.rename(tmp, h)
 	}
 	if err == nil {
-		err = c.disk.SyncFolder(filepath.Dir(path))
+		err = c.syncName(h)
 	} else {
 		_ = os.Remove(tmp) // Open removes what is left
 	}
@@ -205,6 +245,9 @@ func (c *chunkFolder) get(h plan.Hash) ([]byte, error) {
 	data, err := c.read(h)
 	if c.reads || !errors.Is(err, ErrCorrupt) {
 		return data, err
+	}
+	if c.behind.get(h) != nil {
+		return nil, errors.Join(err, c.drop(h)) // it has no name yet that counts, and nothing to be learned from
 	}
 	c.renames.Lock()
 	defer c.renames.Unlock()
