@@ -69,6 +69,8 @@ type fleetSize struct {
 	RecoverAfter config.LostMajority
 	// Parts: nobody keeps checkpoints whole.
 	Parts bool
+	// Slow says that steps take 16 times as long.
+	Slow bool
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -126,7 +128,11 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 			t.Log("the nodes' last lines:\n" + strings.Join(f.recent.lines, "\n"))
 		}
 	})
-	f.write("device.yaml", "device:\n  model: toy\n  matmul: 0.004GFLOP/s\n  bandwidth: 1GB/s\n  memory: 100MB\n")
+	speed := "0.004GFLOP/s"
+	if size.Slow {
+		speed = "0.00025GFLOP/s"
+	}
+	f.write("device.yaml", "device:\n  model: toy\n  matmul: "+speed+"\n  bandwidth: 1GB/s\n  memory: 100MB\n")
 	f.write("text.txt", strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100))
 	return f
 }
@@ -422,13 +428,17 @@ func (f *fleet) explained() {
 	if at := f.truth.reached(); at != f.moved || f.movedAt.IsZero() {
 		f.moved, f.movedAt = at, time.Now()
 	}
-	if f.over() || time.Since(f.movedAt) < standsStill {
+	still := standsStill
+	if f.size.Slow {
+		still *= 4
+	}
+	if f.over() || time.Since(f.movedAt) < still {
 		return
 	}
 	f.movedAt = time.Now()
 	for _, m := range f.members {
 		if n := m.node(); n != nil && n.monitor.Status().Waiting == "" {
-			f.truth.fails("no step for %v, and %s does not say why:%s", standsStill, m.name(), f.standings())
+			f.truth.fails("no step for %v, and %s does not say why:%s", still, m.name(), f.standings())
 		}
 	}
 }

@@ -158,6 +158,39 @@ func TestALostNodesPartGoesOnElsewhere(t *testing.T) {
 	}
 }
 
+// TestALongStepIsGivenUp: of two replicas a node is lost right after a step began that takes long. Nobody computes its part besides their own: the
+// step begins again without it, from the one before, and nothing else is done twice.
+func TestALongStepIsGivenUp(t *testing.T) {
+	size := fleetSize{Steps: 12, Stages: 2, Replicas: 2, CheckpointEvery: 50, MinNodes: 4}
+	known := undisturbed(t, size)
+	size.Slow = true
+	synctest.Test(t, func(t *testing.T) {
+		l := choose(t, size, known, func(f *fleet, n *Node, s consensus.State) bool {
+			return f.truth.reached() >= 6 && len(s.Plan.Substitutes(n.self)) > 0 && at(places["a follower"], n, s)
+		})
+		step, begun := l.truth.reached(), time.Now()
+		l.until("the next step", time.Hour, func() bool { return l.truth.reached() > step })
+		took := time.Since(begun)
+		l.until("the leader to hear of it", time.Minute, func() bool {
+			for _, m := range l.members {
+				if _, _, leads := m.node().raft.Leader(); leads {
+					return m.node().heartbeats.Newest(l.before.Plan, time.Now()) > step
+				}
+			}
+			return false
+		})
+		l.kill()
+		l.until("a step after the loss", time.Hour, func() bool { return l.truth.reached() > l.newest })
+		t.Logf("steps of %v; %v from the loss after step %d to the next step", took.Round(time.Millisecond), time.Since(l.killed).Round(time.Millisecond), l.newest)
+		if s := l.substituted.Load(); s != nil {
+			t.Errorf("%+v takes its part over", *s.Substitute)
+		}
+		if redone := l.finish(); redone != 0 {
+			t.Errorf("%d steps were computed again", redone)
+		}
+	})
+}
+
 // betweenCheckpoints chooses who has a place in a run three steps after the checkpoint of step 6.
 func betweenCheckpoints(is func(leads, coordinates bool) bool) func(*fleet, *Node, consensus.State) bool {
 	return func(f *fleet, n *Node, s consensus.State) bool {

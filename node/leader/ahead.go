@@ -86,6 +86,16 @@ func (a *ahead) take(state consensus.State, out []consensus.Member) *future[made
 	return found
 }
 
+// ready reports whether the answer to the loss of a member is there, and is a plan.
+func (a *ahead) ready(state consensus.State, out []consensus.Member, lost plan.PeerID) bool {
+	found, ok := a.answers[remaining(state, out, lost)]
+	if !ok || a.generation != state.Plan.Generation {
+		return false
+	}
+	next, ok := found.next.get()
+	return ok && next.err == nil
+}
+
 // remaining names the members that are left without one, as far as a plan depends on them: their processes, their devices,
 // and who is left out.
 func remaining(state consensus.State, out []consensus.Member, lost plan.PeerID) string {

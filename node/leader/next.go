@@ -108,6 +108,17 @@ func (n *nextPlan) foresee(state consensus.State, self plan.PeerID) {
 	n.ahead.look(state, leftOut(state, n.now()), others, n.search, n.schedule.planner(""))
 }
 
+// foreseen returns the members whose process has ended and for whose loss there is a plan.
+func (n *nextPlan) foreseen(state consensus.State, members []memberView) map[plan.PeerID]bool {
+	ready := map[plan.PeerID]bool{}
+	for _, m := range members {
+		if m.Ended {
+			ready[m.Peer] = n.ahead.ready(state, leftOut(state, n.now()), m.Peer)
+		}
+	}
+	return ready
+}
+
 // stateWithout returns the state that the log comes to when it marks a suspected member gone next.
 func (n *nextPlan) stateWithout(state consensus.State, suspect plan.PeerID) consensus.State {
 	m, _ := state.Member(suspect)

@@ -10,7 +10,7 @@ import (
 
 // substitute returns who goes on in the place of a member that is lost, so that nobody ends the generation, and whether from the
 // newest checkpoint; empty where that is no way. Members that have given the generation up are past it, and a plan that ends anyway
-// needs nobody. Of those that have the layers in memory the one with the fewest stages computes them twice.
+// needs nobody, nor does a step that is better begun again. Of those that have the layers in memory the one with the fewest stages computes them twice.
 func (v view) substitute(lost plan.PeerID) (by plan.PeerID, replays bool) {
 	if v.Carried.Lost != "" || v.Paused || v.Saved || v.Ending || v.Ended != "" || v.Salvage != nil || v.Stall.For > 0 || len(v.Trial.Accusations) > 0 {
 		return "", false
@@ -19,7 +19,12 @@ func (v view) substitute(lost plan.PeerID) (by plan.PeerID, replays bool) {
 		return "", false
 	}
 	if able := slices.DeleteFunc(v.Plan.Substitutes(lost), v.away); len(able) > 0 {
-		return slices.MinFunc(able, func(a, b plan.PeerID) int { return v.stagesOf(a) - v.stagesOf(b) }), false
+		by = slices.MinFunc(able, func(a, b plan.PeerID) int { return v.stagesOf(a) - v.stagesOf(b) })
+		mine := slices.DeleteFunc(v.Plan.Workers(), func(w plan.WorkerID) bool { return w.Peer != lost })
+		if v.UnderWay.gives(lost, by, len(mine)) {
+			return "", false
+		}
+		return by, false
 	}
 	others := slices.DeleteFunc(slices.Clone(v.Plan.Peers()), func(p plan.PeerID) bool { return p == lost })
 	if able := v.Replayers[lost]; len(able) > 0 && !slices.ContainsFunc(others, v.away) {

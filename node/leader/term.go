@@ -25,6 +25,7 @@ type term struct {
 	salvages salvageWatch
 	next     nextPlan
 	growth   growth
+	steps    stepWatch
 }
 
 // newTerm begins a leader's term. The plans for losses were looked for before.
@@ -39,6 +40,7 @@ func newTerm(l *Leader, number plan.Term, search spawn, losses *ahead) *term {
 		salvages: salvageWatch{beats: l.Heartbeats},
 		next:     nextPlan{search: search, ahead: losses, schedule: schedule, now: l.Now, log: l.Log},
 		growth:   growth{Leader: l, spawn: search},
+		steps:    stepWatch{beats: l.Heartbeats},
 	}
 }
 
@@ -92,6 +94,8 @@ func (t *term) view(m moment) view {
 		v.Names[in.Peer] = state.NameOf(in.Peer)
 	}
 	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
+	v.UnderWay = t.steps.look(state, v.Newest, m.now)
+	v.UnderWay.Ready = t.next.foreseen(state, v.Members)
 	v.charges = t.court.look(m, v.Carried)
 	v.remains = t.salvages.look(state, v.Newest, v.broken(), m.now)
 	v.Absent = t.salvages.absent(m, t.Self, t.AwaitHolders)

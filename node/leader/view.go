@@ -33,6 +33,7 @@ type view struct {
 	// Replayers says who could go on from the newest checkpoint in the place of a member whose process has ended, best first.
 	Replayers map[plan.PeerID][]plan.PeerID
 	Stall     stall
+	UnderWay  underWay
 	wish
 	pause
 	charges

@@ -117,7 +117,7 @@ func (r *run) lossOf(slots []int) Loss {
 	if s == nil {
 		s = r.next
 	}
-	l := Loss{Facts: s.facts, Machines: len(slots), InStep: r.phase == stepping, Carried: r.carried, Since: r.progress.done - r.progress.newest.step, Whole: s.whole}
+	l := Loss{Facts: s.facts, Of: len(s.at), Machines: len(slots), InStep: r.phase == stepping, Carried: r.carried, Since: r.progress.done - r.progress.newest.step, Whole: s.whole}
 	if l.InStep {
 		l.ElapsedNanos, l.StepNanos = r.now-r.since, r.took+r.extended
 	}

@@ -279,3 +279,30 @@ func TestTracesOfAFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestALongStepIsGivenUp where that costs less than the longer step, as a run's leader has it.
+func TestALongStepIsGivenUp(t *testing.T) {
+	c, err := ConstantsNamed("measured")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := func(step, busy, elapsed int64, of int) Loss {
+		return Loss{
+			Facts: Facts{StepNanos: step * second}, Of: of, Machines: 1, InStep: true, ElapsedNanos: elapsed * second, BusyNanos: busy * second,
+			DonorNanos: busy * second, Donor: true, InMemory: true, Stored: true, Whole: true,
+		}
+	}
+	for name, one := range map[string]struct {
+		loss Loss
+		ends bool
+	}{
+		"it has just begun":     {loss(23, 20, 1, 29), true},
+		"nearly all is done":    {loss(23, 20, 19, 29), false},
+		"a short one":           {loss(1, 1, 0, 29), false},
+		"few machines are left": {loss(23, 20, 1, 2), false},
+	} {
+		if got := (pnode{}).Lost(c, one.loss); got.Ends != one.ends || got.Ends == (got.Extends > 0) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

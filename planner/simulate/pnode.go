@@ -29,13 +29,14 @@ func (pnode) Lost(c Constants, l Loss) Answer {
 	if l.InStep && l.Machines == 1 && !l.Carried && l.Whole {
 		replay := l.Since * l.BusyNanos
 		switch {
+		case l.Donor && c.gives(l):
 		case l.Donor:
 			return Answer{Extends: l.carry(notice+c.LoadedNanos, l.DonorNanos)}
 		case l.Stored && replay <= max(longestCatchUp, stepsCatchUp*l.StepNanos):
 			return Answer{Extends: l.carry(notice+c.LoadedNanos+replay, l.BusyNanos)}
 		}
 	}
-	a := Answer{Ends: true, StopNanos: notice + c.given(l)}
+	a := Answer{Ends: true, StopNanos: notice + c.SalvagedNanos + c.given(l)}
 	switch {
 	case l.InMemory:
 	case l.Stored:
@@ -46,6 +47,21 @@ func (pnode) Lost(c Constants, l Loss) Answer {
 	return a
 }
 
+// giveUpStop is by how much steps are believed to stop for longer where a step is given up: node/leader's constant.
+const giveUpStop = 3 * second
+
+// gives reports whether a step is given up although another machine has the lost one's layers in memory: node/leader's rule, without
+// the time until a loss is noticed.
+func (c Constants) gives(l Loss) bool {
+	if l.Machines >= l.Of {
+		return false
+	}
+	fewer := mulDiv(l.StepNanos, int64(l.Machines), int64(l.Of-l.Machines))
+	own := l
+	own.BusyNanos = l.DonorNanos
+	return own.carry(0, l.DonorNanos) > l.ElapsedNanos+c.given(l)+fewer+giveUpStop
+}
+
 // carry returns how much longer a step takes where a machine does a lost one's part of all of it beside its own, from some
 // time after the loss on.
 func (l Loss) carry(after, ownNanos int64) int64 {
@@ -54,7 +70,9 @@ func (l Loss) carry(after, ownNanos int64) int64 {
 	return max(0, ends-max(l.StepNanos, l.ElapsedNanos))
 }
 
-// Change saves all stages, since a plan starts from a complete checkpoint, and loads what moves.
+// Change saves all stages, since a plan starts from a complete checkpoint, and loads what moves: parameters before the first step,
+// and moments, which are two thirds of the state, while that computes.
 func (pnode) Change(c Constants, f Facts, moveNanos int64) int64 {
-	return c.change() + c.save(f.SaveBytes) + c.move(moveNanos)
+	moments := mulDiv(c.move(moveNanos), 2, 3)
+	return c.change() + c.save(f.SaveBytes) + c.move(moveNanos) - min(moments, f.StepNanos)
 }

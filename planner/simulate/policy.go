@@ -50,9 +50,9 @@ type Saving struct {
 // Loss describes machines that are lost together, at least one of them with a part in the plan.
 type Loss struct {
 	Facts
-	// Machines counts those with a part. Neighbours reports that two of them were next to each other.
-	Machines   int
-	Neighbours bool
+	// Of counts the machines of the plan. Machines counts those of them that are lost. Neighbours reports that two of them were next to each other.
+	Of, Machines int
+	Neighbours   bool
 	// InStep reports that a step was under way, for ElapsedNanos by now.
 	InStep       bool
 	ElapsedNanos int64
@@ -119,12 +119,18 @@ func ConstantsNamed(name string) (Constants, error) {
 // change is how long a change of plan takes besides the state that is saved and moved.
 func (c Constants) change() int64 { return c.AgreedNanos + c.PlannedNanos + c.LoadedNanos }
 
-// save returns how long a machine takes to save so many bytes.
-func (c Constants) save(bytes int64) int64 {
-	if c.DiskBytesPerS == 0 {
-		return c.SavedNanos
+// save returns how long a machine takes until others can read so many bytes of its state.
+func (c Constants) save(bytes int64) int64 { return atLeast(c.SavedNanos, bytes, c.SaveBytesPerS) }
+
+// store returns how long a machine takes until so many bytes of its state are on its disk.
+func (c Constants) store(bytes int64) int64 { return atLeast(c.StoredNanos, bytes, c.DiskBytesPerS) }
+
+// atLeast returns how long bytes take at a rate, and no less than some time; that alone where there is no rate.
+func atLeast(nanos, bytes, bytesPerS int64) int64 {
+	if bytesPerS == 0 {
+		return nanos
 	}
-	return max(c.SavedNanos, timeOf(bytes, c.DiskBytesPerS))
+	return max(nanos, timeOf(bytes, bytesPerS))
 }
 
 // move returns what the time for state on lines counts.

@@ -19,7 +19,7 @@ func (checkpointRestart) Saves(c Constants, f Facts, losses holders.Rate) Saving
 	if c.CheckpointSteps > 0 {
 		return Saving{EverySteps: c.CheckpointSteps, StopNanos: c.CheckpointNanos}
 	}
-	stop := c.save(f.SaveBytes)
+	stop := c.store(f.SaveBytes)
 	return Saving{EveryNanos: root(2*(stop/milli)*(losses.Between()/milli)) * milli, StopNanos: stop}
 }
 
