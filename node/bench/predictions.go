@@ -55,7 +55,7 @@ type predictionCluster struct {
 }
 
 // newPredictionCluster returns the cluster of a seed: two to eight unlike devices, lines of 1 to 150 ms and of 10 to 1000 Mbit/s between
-// any two of them, and 2 to 64 micro-batches a step. Most devices have room for a part of the model. A micro-batch of the
+// any two of them, over uplinks of the fastest one's rate, and 2 to 64 micro-batches a step. Most devices have room for a part of the model. A micro-batch of the
 // whole model takes the fastest device 0.1 to 1 s.
 func newPredictionCluster(seed uint64) predictionCluster {
 	const ofPredictions = 41
@@ -129,11 +129,14 @@ func Predict(ctx context.Context, seed uint64) (out Prediction, err error) {
 	defer rig.close()
 	c.join(rig.peers)
 	for i, row := range c.links {
+		fastest := int64(0)
 		for j, shape := range row {
 			if i != j {
 				rig.network.SetConditions(rig.peers[i], rig.peers[j], queued(shape))
+				fastest = max(fastest, shape.BytesPerS)
 			}
 		}
+		rig.network.SetUplink(rig.peers[i], fastest)
 	}
 	p, reasons, err := planner.Make(ctx, c.in)
 	if err != nil {

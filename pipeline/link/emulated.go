@@ -44,7 +44,9 @@ type Emulated struct {
 
 	mu    sync.Mutex // guards the rest
 	lines map[direction]*line
-	conns map[netip.AddrPort]*packetConn
+	// uplinks are by sender; all lines of limited rates share it.
+	uplinks map[netip.AddrPort]*uplink
+	conns   map[netip.AddrPort]*packetConn
 }
 
 // direction names a link.
@@ -55,7 +57,7 @@ func NewEmulated(opt EmulatedOptions) (*Emulated, error) {
 	if opt.Peers < 1 || opt.Peers > 1<<16-2 {
 		return nil, fmt.Errorf("link: emulated cluster of %d peers, 1 to %d are accepted", opt.Peers, 1<<16-2)
 	}
-	em := &Emulated{opt: opt, lines: map[direction]*line{}, conns: map[netip.AddrPort]*packetConn{}}
+	em := &Emulated{opt: opt, lines: map[direction]*line{}, uplinks: map[netip.AddrPort]*uplink{}, conns: map[netip.AddrPort]*packetConn{}}
 	book := map[plan.PeerID]net.Addr{}
 	var ids []identity
 	for i := range opt.Peers {
@@ -101,6 +103,19 @@ func (em *Emulated) SetConditions(from, to plan.PeerID, s LinkConditions) {
 	em.change(em.addr(from), em.addr(to), func(l *line) { l.conditions = s })
 }
 
+// SetUplink has a peer send no more than so many bytes a second over all of its links together.
+func (em *Emulated) SetUplink(from plan.PeerID, bytesPerS int64) {
+	at := em.addr(from)
+	em.mu.Lock()
+	defer em.mu.Unlock()
+	em.uplinks[at] = &uplink{bytesPerS: float64(bytesPerS)}
+	for d, l := range em.lines {
+		if d.from == at {
+			l.uplink = em.uplinks[at]
+		}
+	}
+}
+
 // LinkCounts returns what happened to the packets from one peer to another.
 func (em *Emulated) LinkCounts(from, to plan.PeerID) (n LinkCounts) {
 	em.change(em.addr(from), em.addr(to), func(l *line) { n = l.counts })
@@ -131,7 +146,7 @@ func (em *Emulated) change(from, to netip.AddrPort, f func(*line)) {
 	if em.lines[d] == nil {
 		a, b := from.Addr().As4(), to.Addr().As4()
 		l := newLine(em.opt.Seed, uint64(a[2])<<24|uint64(a[3])<<16|uint64(b[2])<<8|uint64(b[3]))
-		l.conditions = em.opt.Conditions
+		l.conditions, l.uplink = em.opt.Conditions, em.uplinks[from]
 		em.lines[d] = l
 	}
 	f(em.lines[d])

@@ -48,11 +48,18 @@ func addressOf(a net.Addr) netip.AddrPort {
 // line is the state of one direction.
 type line struct {
 	conditions LinkConditions
+	uplink     *uplink // nil: the sender has none that could hold packets up
 	cut        bool
 	free       time.Time // when the line has sent everything that waits
 	last       time.Time // when the newest packet comes out
 	random     *rand.Rand
 	counts     LinkCounts
+}
+
+// uplink is what all packets of a sender pass before their lines.
+type uplink struct {
+	bytesPerS float64
+	free      time.Time // when it has sent everything that waits
 }
 
 // newLine makes a line whose losses and jitter follow from a seed and a number of its own.
@@ -81,7 +88,15 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 			l.counts.Overflowed++
 			return due, false
 		}
-		l.free = l.free.Add(time.Duration(float64(size) / rate * float64(time.Second)))
+		took := time.Duration(float64(size) / rate * float64(time.Second))
+		if up := l.uplink; up != nil {
+			if up.free.Before(now) {
+				up.free = now
+			}
+			l.free = later(l.free, up.free) // it leaves the uplink while it enters the line
+			up.free = up.free.Add(time.Duration(float64(size) / up.bytesPerS * float64(time.Second)))
+		}
+		l.free = l.free.Add(took)
 	}
 	if l.conditions.LossPerMillion > 0 && l.random.IntN(1_000_000) < l.conditions.LossPerMillion {
 		l.counts.Lost++
@@ -96,6 +111,14 @@ func (l *line) pass(now time.Time, size int) (due time.Time, ok bool) {
 	}
 	l.last = due
 	return due, true
+}
+
+// later returns the second time, but not one before the first.
+func later(first, second time.Time) time.Time {
+	if second.Before(first) {
+		return first
+	}
+	return second
 }
 
 // maxOnTheWay bounds the bytes of packets on their way; what comes on top is dropped.

@@ -81,6 +81,24 @@ func TestAirDelayAndRate(t *testing.T) {
 	})
 }
 
+// TestUplinkIsShared by all lines of a sender: packets to a second peer come as much later as those to the first one take.
+func TestUplinkIsShared(t *testing.T) {
+	now := time.Unix(0, 0)
+	up := &uplink{bytesPerS: 2000}
+	a, b := newLine(1, 1), newLine(1, 2)
+	for _, l := range []*line{a, b} {
+		l.conditions, l.uplink = LinkConditions{BytesPerS: 1000, Delay: time.Second}, up
+	}
+	for i, c := range []struct {
+		line *line
+		want time.Duration
+	}{{a, 2 * time.Second}, {b, 2500 * time.Millisecond}, {a, 3 * time.Second}, {b, 3500 * time.Millisecond}} {
+		if due, ok := c.line.pass(now, 1000); !ok || due.Sub(now) != c.want {
+			t.Errorf("packet %d comes after %v, want %v", i, due.Sub(now), c.want)
+		}
+	}
+}
+
 func TestAirQueueDropsTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, from, to := pair(LinkConditions{BytesPerS: 100_000, QueueBytes: 3000})
