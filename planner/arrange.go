@@ -106,18 +106,21 @@ func (s *search) estimate(k *candidate) error {
 	}
 	rows := k.layout.Rows
 	gather, back := m.Exchange(rows, k.sharded(), nil), m.Exchange(rows, m.Memory.All(), nil)
-	forth, vectors := back, sharingOf(run.Train, k.order).vectors(k)
-	if slices.Max(vectors) > 1 {
-		forth = m.Exchange(rows, m.Memory.All(), vectors)
+	k.tied, k.vectors = 4*int64(run.Model.TiedGradLen()), sharingOf(run.Train, k.order).vectors(k)
+	forth := back
+	if slices.Max(k.vectors) > 1 {
+		forth = m.Exchange(rows, m.Memory.All(), k.vectors)
 	}
 	k.job = sim.Job{
 		// What is gathered need not be summed for all.
 		Reduce: max(0, forth+back-gather),
 		Gather: gather, Commit: m.Commit(rows), Update: m.Updates(rows),
-		Tied: m.Tied(rows, 4*int64(run.Model.TiedGradLen())),
+		Tied: m.Tied(rows, k.tied),
 	}
 	if k.programmed() {
-		k.job.Pipelines = []sim.Pipeline{{End: k.layout.End}}
+		for _, passes := range k.layout.Passes {
+			k.job.Pipelines = append(k.job.Pipelines, sim.Pipeline{Passes: passes})
+		}
 	} else {
 		for r, p := range k.pipes {
 			k.job.Pipelines = append(k.job.Pipelines, p.simulated(k.shares[r]))
@@ -127,7 +130,7 @@ func (s *search) estimate(k *candidate) error {
 	for _, p := range k.job.Pipelines {
 		k.estimate = max(k.estimate, p.Estimate())
 	}
-	k.estimate += k.job.Tail()
+	k.ended, k.estimate = k.estimate, k.estimate+k.job.Serial()
 	k.movedBytes = s.movedBytes(rows)
 	return nil
 }

@@ -48,8 +48,13 @@ type candidate struct {
 	instead *candidate
 	proven  bool
 
+	// job is a step without its tail, of which tied are the bytes that the model's ends exchange, and vectors are by replica the sums
+	// of gradients that it sends.
 	job      sim.Job
+	tied     int64
+	vectors  []int
 	estimate schedule.Nanos
+	ended    schedule.Nanos // when the passes end, by the estimate
 	// result is there once the candidate has been simulated.
 	result     sim.Result
 	simulated  bool
@@ -74,7 +79,7 @@ func (k *candidate) step() schedule.Nanos {
 }
 
 // passes returns the time of a candidate's pipelines.
-func (k *candidate) passes() schedule.Nanos { return k.estimate - k.job.Tail() }
+func (k *candidate) passes() schedule.Nanos { return k.ended }
 
 // devices lists the devices, replica group by replica group.
 func (k *candidate) devices() (all []int) {
@@ -112,19 +117,20 @@ func (k *candidate) simulate() error {
 	if !k.programmed() { // other candidates may have the same pipes
 		job.Pipelines = slices.Clone(job.Pipelines)
 		for r, p := range k.pipes {
-			job.Pipelines[r].End = p.makespans[k.shares[r]]
+			job.Pipelines[r].Passes = p.passes[k.shares[r]]
 		}
 	}
+	job.Tail = k.tail()
 	result, err := sim.Run(job)
 	if err != nil {
 		return fmt.Errorf("planner: simulate %v: %w", k.shape, err)
 	}
 	if !k.programmed() {
 		for r, p := range k.pipes {
-			if p.makespans == nil {
-				p.makespans = map[int]schedule.Nanos{}
+			if p.passes == nil {
+				p.passes = map[int][]schedule.Interval{}
 			}
-			p.makespans[k.shares[r]] = result.Pipelines[r]
+			p.passes[k.shares[r]] = result.Passes[r]
 		}
 	}
 	k.result, k.simulated = result, true
@@ -154,5 +160,5 @@ func (k *candidate) unlinked() (schedule.Nanos, error) {
 		return k.layout.Unlinked(k.model)
 	}
 	result, err := sim.Run(k.job.Unlinked())
-	return result.Step - k.job.Tail(), err
+	return result.Step, err
 }

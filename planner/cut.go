@@ -23,8 +23,8 @@ type pipe struct {
 	// problem is what the decision answers.
 	problem elastic.Problem
 	elastic.Decision
-	// makespans has by how many micro-batches it takes when their last backward ends, where that was simulated.
-	makespans map[int]schedule.Nanos
+	// passes has by how many micro-batches it takes those of its stages, where that was simulated.
+	passes map[int][]schedule.Interval
 }
 
 // layers returns the range of a stage.

@@ -27,10 +27,11 @@ func TestCutsAreSharedAndNotMadeAgain(t *testing.T) {
 	if err := k.simulate(); err != nil {
 		t.Fatal(err)
 	}
-	if made := k.pipes[0].makespans[k.shares[0]]; made != k.result.Pipelines[0] || made <= 0 {
-		t.Fatalf("a makespan of %d is kept as %d", k.result.Pipelines[0], made)
+	made := k.pipes[0].passes[k.shares[0]]
+	if made[0].End != k.result.Pipelines[0] || made[0].End <= 0 {
+		t.Fatalf("passes until %d are kept as %v", k.result.Pipelines[0], made)
 	}
-	k.pipes[0].makespans[k.shares[0]]++
+	made[0].End++
 	if err := again.simulate(); err != nil || again.step() != k.step()+1 {
 		t.Errorf("the same pipe was simulated again: %v", err)
 	}

@@ -109,8 +109,8 @@ func MakeWithDetails(ctx context.Context, in Input) (Details, error) {
 	e := explainer{s, best}
 	out := Details{
 		Replicas: best.shape.replicas, Stages: best.shape.stages,
-		Step: best.step(), Passes: best.step() - best.job.Tail(), Exchange: best.job.Reduce + best.job.Tied + best.job.Gather,
-		Commit: best.job.Commit, Update: best.job.Update, SumGroups: in.Run.Train.Sums().Groups,
+		Step: best.step(), Passes: best.result.Pipelines[best.result.Slowest], Exchange: best.result.Exchange,
+		Commit: best.result.Commit, Update: best.result.Update, SumGroups: in.Run.Train.Sums().Groups,
 		Bound: boundText(s.problem, best), All: len(s.problem.devices), Unused: e.unused(others), Others: e.others(others),
 	}
 	if out.Plan, out.Reasons, err = finish(s, best, others, func(*plan.Plan) {}); err != nil {

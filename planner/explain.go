@@ -106,9 +106,9 @@ func (e explainer) fewGroups() []plan.Reason {
 
 // boundText says what a step spends its time on.
 func boundText(of *problem, k *candidate) string {
-	exchange, update := k.job.Reduce+k.job.Tied+k.job.Gather, k.job.Commit+k.job.Update
+	exchange, update := k.result.Exchange, k.result.Commit+k.result.Update
 	if k.programmed() {
-		if rest := k.job.Tail(); rest > k.layout.End {
+		if rest := exchange + update; rest > k.layout.End {
 			return fmt.Sprintf("bound by what follows the pipelines: reductions, commit and update take %s, the passes %s", plan.Time(rest), plan.Time(k.layout.End))
 		}
 		busiest, computes := k.layout.Busiest(k.model)

@@ -80,6 +80,11 @@ func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate) []*candi
 		if other != nil {
 			others = append(others, other)
 		}
+		if two := s.twoEach(k); two != nil && s.order.open {
+			if other, _ := s.otherKind(two, reach); other != nil {
+				others = append(others, other)
+			}
+		}
 	}
 	slices.SortStableFunc(others, byStep)
 	if len(others) > 0 && reach > enough {
@@ -101,6 +106,31 @@ func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate) []*candi
 	return all
 }
 
+// twoEach returns a pipeline with two layers or more on each device where a candidate has less, for kinds of two chunks; nil where it
+// has as many, or the model has not.
+func (s kindSearch) twoEach(k *candidate) *candidate {
+	n := k.shape.stages
+	if len(k.pipes) != 1 || 2*n > s.layers() || slices.Min(k.pipes[0].lengths()) > 1 {
+		return nil
+	}
+	a := k.arrangement()
+	a.Ends = slices.Clone(a.Ends)
+	for i := range n - 1 {
+		a.Ends[i] = max(a.Ends[i], 2*(i+1))
+		if i > 0 {
+			a.Ends[i] = max(a.Ends[i], a.Ends[i-1]+2)
+		}
+	}
+	for i := n - 2; i >= 0; i-- {
+		a.Ends[i] = min(a.Ends[i], a.Ends[i+1]-2)
+	}
+	two, err := s.arranged(k, a)
+	if err != nil {
+		return nil
+	}
+	return two
+}
+
 // passes counts the passes of a step on so many stages.
 func (p *problem) passes(stages int) int { return 2 * p.in.Run.Train.Micros * stages }
 
@@ -120,7 +150,7 @@ func (s kindSearch) otherKind(k *candidate, most schedule.Nanos) (best *candidat
 	if s.order.open {
 		last = maxChunks
 		for _, spec := range fixedKinds {
-			if s.passes(k.shape.stages*spec.Chunks()) <= kindActions && leastPasses(k) <= most-k.job.Reduce-k.job.Update-k.job.Gather {
+			if s.passes(k.shape.stages*spec.Chunks()) <= kindActions && leastPasses(k) <= most {
 				take(s.inKind(k, spec))
 			}
 		}
@@ -130,7 +160,7 @@ func (s kindSearch) otherKind(k *candidate, most schedule.Nanos) (best *candidat
 		if !ok || s.passes(len(p.Costs.Stages)) > groupActions {
 			break
 		}
-		if orderBound(p) <= most-k.job.Tail() {
+		if orderBound(p) <= most {
 			take(s.fitGroups(k, p))
 		}
 	}

@@ -51,7 +51,7 @@ func (e explainer) sharedText(groups []sharding.Group) string {
 		whose = fmt.Sprintf(" of layers %s, whole of layers %s, which have the memory", sharded, rest)
 	}
 	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
-		e.k.copies(), whose, plan.Size(least), plan.Time(e.k.job.Gather))
+		e.k.copies(), whose, plan.Size(least), plan.Time(e.k.model.Exchange(e.k.layout.Rows, sharded, nil)))
 }
 
 // lackText says of a group of stages what would have to be in parts for memory not to bind;

@@ -59,7 +59,7 @@ func TestRepairedPlansHold(t *testing.T) {
 			}
 		}
 	}
-	if repaired*10 < searched*7 || searched < n {
+	if repaired*2 < searched || searched < n {
 		t.Errorf("%d of %d losses were repaired", repaired, searched)
 	}
 }

@@ -56,7 +56,7 @@ type line struct {
 	counts     LinkCounts
 }
 
-// uplink is what all packets of a sender pass before their lines.
+// uplink holds up all packets of a sender on the way to their lines.
 type uplink struct {
 	bytesPerS float64
 	free      time.Time // when it has sent everything that waits

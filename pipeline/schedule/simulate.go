@@ -133,3 +133,27 @@ func (t Timing) check(l *layout) error {
 	}
 	return nil
 }
+
+// Interval is from when something begins until it ends.
+type Interval struct{ Begin, End Nanos }
+
+// Intervals returns by replica and stage when the first pass begins and the last one ends.
+func Intervals(s Schedule, t Timing) ([][]Interval, error) {
+	out := make([][]Interval, len(t.Replicas))
+	for r, c := range t.Replicas {
+		out[r] = make([]Interval, len(c.Stages))
+		for i := range out[r] {
+			out[r][i].Begin = -1
+		}
+	}
+	err := t.simulate(s, nil, func(_ int, a Action, start, end Nanos) {
+		if a.Op == Step {
+			return
+		}
+		at := &out[a.Replica][a.Stage]
+		if at.End = max(at.End, end); at.Begin < 0 && a.Op == Forward {
+			at.Begin = start
+		}
+	})
+	return out, err
+}

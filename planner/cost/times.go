@@ -83,19 +83,20 @@ func (m *Model) Update(device, first, end int) schedule.Nanos {
 	return sum
 }
 
+// UpdateOf returns the optimizer's time for a stage, as it was measured where it was.
+func (m *Model) UpdateOf(s Stage) schedule.Nanos {
+	if s.Measured != nil && s.Measured.Update > 0 {
+		return s.Measured.Update
+	}
+	return m.Update(s.Device, s.First, s.End)
+}
+
 // Updates returns the optimizer's time on the device with the most to update.
 func (m *Model) Updates(rows Rows) (slowest schedule.Nanos) {
 	sums := make([]schedule.Nanos, len(m.Devices))
 	for _, row := range rows {
 		for _, s := range row {
-			update := schedule.Nanos(0)
-			if s.Measured != nil {
-				update = s.Measured.Update
-			}
-			if update <= 0 {
-				update = m.Update(s.Device, s.First, s.End)
-			}
-			sums[s.Device] += update
+			sums[s.Device] += m.UpdateOf(s)
 			slowest = max(slowest, sums[s.Device])
 		}
 	}
@@ -127,7 +128,7 @@ func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) sche
 				s2 := at[r2]
 				for from := s.First; from < s.End; s2++ {
 					to := min(s.End, other[s2].End)
-					bytes := m.paramBytes(from, to, layers)
+					bytes := Among(m.Memory, from, to, layers)
 					if vectors != nil {
 						bytes *= int64(vectors[r])
 					}
@@ -145,11 +146,11 @@ func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) sche
 	return min(slowest+latency, Longest/2)
 }
 
-// paramBytes returns the bytes of parameters of the layers [first,end) that are among layers.
-func (m *Model) paramBytes(first, end int, layers plan.LayerRanges) (bytes int64) {
+// Among returns the bytes of parameters of the layers [first,end) that are among layers.
+func Among(m *MemoryModel, first, end int, layers plan.LayerRanges) (bytes int64) {
 	for _, r := range layers {
 		if from, to := max(first, r.First), min(end, r.End); from < to {
-			bytes += m.Memory.Params(from, to)
+			bytes += m.Params(from, to)
 		}
 	}
 	return bytes

@@ -18,6 +18,7 @@ type Layout struct {
 	Micros   []int          // by replica
 	Need     []int64        // by device, bytes besides the node's own
 	End      schedule.Nanos // of the last backward
+	Passes   [][]schedule.Interval
 	// Exposed holds by boundary what the passes take with the next more exact codec there: the end,
 	// or the period of a pipeline that has one.
 	Exposed map[Boundary]schedule.Nanos
@@ -36,9 +37,15 @@ func (l *Layout) clone() *Layout {
 	return &other
 }
 
-// Time runs the programs and sets when the last backward ends.
+// Time runs the programs and sets when passes begin and end.
 func (l *Layout) Time(m *cost.Model) (err error) {
-	l.End, err = schedule.Makespan(l.recomputing(), m.Timing(l.Rows, l.Codecs))
+	l.End = 0
+	l.Passes, err = schedule.Intervals(l.recomputing(), m.Timing(l.Rows, l.Codecs))
+	for _, row := range l.Passes {
+		for _, p := range row {
+			l.End = max(l.End, p.End)
+		}
+	}
 	return err
 }
 

@@ -28,7 +28,7 @@ type Devices struct {
 //     as long as some device needs to its nearest other one and back. The others share all speed there is.
 //   - No period is shorter than the longest layer on the device that is best for it, nor than the messages of a micro-batch over
 //     the slowest boundary.
-//   - What replicas send each other of gradients and parameters leaves each device at its best rate.
+//   - What replicas send each other of gradients and parameters leaves each device at its best rate. It may go on beside passes.
 type Lower struct {
 	micros   int
 	first    schedule.Nanos
@@ -89,7 +89,7 @@ func (b Lower) Of(replicas, stages int) schedule.Nanos {
 	most := (b.micros + replicas - 1) / replicas
 	period := max(b.layer, b.transfer[stages-1])
 	step := b.first + b.hopSum[stages-1] + max(shared, schedule.Nanos(most-1)*period)
-	return step + b.exchange(replicas, stages)
+	return max(step, b.exchange(replicas, stages)) // which goes on beside other stages' passes
 }
 
 // exchange bounds from below what replicas send each other of gradients and parameters.

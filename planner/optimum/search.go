@@ -71,17 +71,16 @@ type replica[P any] struct {
 // prefix bounds the step of a replica by the stages that have been placed.
 type prefix struct {
 	// fill is when the next stage begins at the earliest, drain how long it takes from its last gradient to the first
-	// stage's.
+	// stage's. The first stage begins when it is updated.
 	fill, drain schedule.Nanos
 	slowest     schedule.Nanos // forward pass, backward pass or transfer
-	bound       schedule.Nanos // of the passes of this replica and of those before
-	// Of all replicas so far: the slowest update, the longest time that a device sends gradients and parameters, and the longest way to
-	// the last stage of the first replica and back.
-	update, exchange, commit schedule.Nanos
+	begin       schedule.Nanos // of this replica's first stage, after the commit
+	passes      schedule.Nanos // of this replica, from the commit on
+	bound       schedule.Nanos // of all else
 }
 
 // step bounds the step of a plan that begins so.
-func (p prefix) step() schedule.Nanos { return p.bound + p.update + p.exchange + p.commit }
+func (p prefix) step() schedule.Nanos { return max(p.passes, p.bound) }
 
 // New begins a search on some devices, for a step shorter than a known one and with so much work.
 func New[P any](on Devices, calls Calls[P], known schedule.Nanos, work int) *Search[P] {
@@ -96,7 +95,7 @@ func New[P any](on Devices, calls Calls[P], known schedule.Nanos, work int) *Sea
 func (s *Search[P]) Look(at Shape) {
 	s.shape, s.known = at, map[string]replica[P]{}
 	s.used, s.devices, s.ends, s.placed = make([]bool, len(s.on.Model.Devices)), nil, nil, nil
-	s.place(prefix{exchange: s.lower.exchange(at.Replicas, at.Stages)})
+	s.place(prefix{bound: s.lower.exchange(at.Replicas, at.Stages)})
 }
 
 // placement is a stage with the prefix that ends there.
@@ -171,6 +170,13 @@ func (s *Search[P]) extend(p prefix, first, end int) prefix {
 	d, micros := s.devices[i], schedule.Nanos(s.shape.Micros[len(s.placed)])
 	t := m.Devices[d].Time(first, end)
 	backward := t.Input + t.Weight
+	update := m.Update(d, first, end)
+	if i == 0 {
+		if p.begin = update; len(s.placed) > 0 {
+			p.begin += s.way(d)
+		}
+		p.fill, p.drain = p.begin, 0
+	}
 	p.slowest = max(p.slowest, t.Forward, backward)
 	if i > 0 {
 		bytes := s.on.Bytes(m.Memory.Boundary(first - 1))
@@ -178,16 +184,18 @@ func (s *Search[P]) extend(p prefix, first, end int) prefix {
 		p.fill, p.drain = p.fill+forth.Transfer+forth.Latency, p.drain+back.Transfer+back.Latency
 		p.slowest = max(p.slowest, forth.Transfer, back.Transfer)
 	}
-	p.bound = max(p.bound, p.fill+micros*t.Micro()+p.drain)
-	p.update = max(p.update, m.Update(d, first, end))
+	p.passes = max(p.passes, p.fill+micros*t.Micro()+p.drain)
+	p.bound = max(p.bound, update+micros*t.Micro())
+	// All that it sends to other replicas follows the last backward pass, or goes on beside that.
+	p.bound = max(p.bound, max(p.fill, update)+micros*t.Micro()-backward+s.exchange(first, end))
 	p.fill, p.drain = p.fill+t.Forward, p.drain+backward
 	round, slowest := p.fill+p.drain, p.slowest
 	if after := s.shape.Stages - i - 1; after > 0 {
-		p.bound = max(p.bound, round+s.lower.hopSum[1]+micros*s.micro.least(end, after, s.used))
+		p.passes = max(p.passes, round+s.lower.hopSum[1]+micros*s.micro.least(end, after, s.used))
 		round += s.micro.least(end, 1, s.used) + s.lower.hopSum[after]
 		slowest = max(slowest, s.backward.least(end, after, s.used))
 	}
-	p.bound = max(p.bound, round+(micros-1)*slowest)
+	p.passes = max(p.passes, round+(micros-1)*slowest)
 	return s.among(p, first, end)
 }
 
@@ -200,22 +208,29 @@ func (s *Search[P]) among(p prefix, first, end int) prefix {
 		micros, devices := schedule.Nanos(slices.Min(s.shape.Micros[len(s.placed):])), more*s.shape.Stages
 		p.bound = max(p.bound, micros*s.micro.leastOf(end, more, after+devices, s.used), micros*s.micro.leastOf(m.Memory.Layers(), more, devices, s.used))
 	}
-	if replicas > 1 {
-		others := int64(replicas - 1)
-		sent := m.Memory.Params(first, end)/int64(replicas)*others - int64(end-first)*others // messages are rounded down
-		took := min(cost.Duration(sent, s.best(s.devices[i])), cost.Longest/2)
-		p.exchange = max(p.exchange, 2*(took-1)) // within a node it takes no time
-	}
 	switch {
-	case len(s.placed) > 0:
-		p.commit = max(p.commit, s.way(s.devices[i]))
-	case after == 0:
+	case len(s.placed) == 0 && after == 0:
 		s.last = s.devices[i]
-		for _, d := range s.devices {
-			p.commit = max(p.commit, s.way(d))
-		}
+		p.begin, p.passes = p.begin+s.way(s.devices[0]), p.passes+s.way(s.devices[0])
+	case len(s.placed) > 0:
+		p.bound = max(p.bound, schedule.Nanos(s.shape.Micros[len(s.placed)])*m.Devices[s.devices[i]].Time(first, end).Micro()+m.Update(s.devices[i], first, end)+s.way(s.devices[i]))
 	}
 	return p
+}
+
+// exchange bounds the time that the stage which was placed last sends gradients and parameters to other replicas: summed ones
+// follow its passes, updated ones do not where the replicas have the optimizer state in parts.
+func (s *Search[P]) exchange(first, end int) schedule.Nanos {
+	m, replicas := s.shape.Model, int64(s.shape.Replicas)
+	if replicas == 1 {
+		return 0
+	}
+	sent := m.Memory.Params(first, end)/replicas*(replicas-1) - int64(end-first)*(replicas-1)       // messages are rounded down
+	took := max(0, min(cost.Duration(sent, s.best(s.devices[len(s.devices)-1])), cost.Longest/2)-1) // within a node it takes no time
+	if len(m.Memory.Parts().Layers) > 0 {
+		return took
+	}
+	return 2 * took
 }
 
 // way returns the time from a device to the last one of the first replica and back: it decides on the commit.
@@ -237,7 +252,7 @@ func (s *Search[P]) best(d int) (rate int64) {
 // finish goes on with the next replica, or times the plan.
 func (s *Search[P]) finish(before prefix) {
 	r := s.cut()
-	before.bound = max(before.bound, r.passes)
+	before.passes = max(before.passes, before.begin+r.passes)
 	if !r.fits || before.step() >= s.Step {
 		return
 	}
@@ -246,7 +261,7 @@ func (s *Search[P]) finish(before prefix) {
 	if len(s.placed) < s.shape.Replicas {
 		devices, ends := s.devices, s.ends
 		s.devices, s.ends = nil, nil
-		s.place(prefix{bound: before.bound, update: before.update, exchange: before.exchange, commit: before.commit})
+		s.place(prefix{bound: before.step()})
 		s.devices, s.ends = devices, ends
 		return
 	}
