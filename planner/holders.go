@@ -14,7 +14,7 @@ import (
 const maxHolderLines = 8
 
 // assignHolders gives each placement another node that keeps a copy of its checkpoints, as package holders chooses
-// it: with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway. Without
+// it: with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway where a spare has room. Without
 // another node there is no holder. Who is one already stays so. The reasons name nodes that were passed over for their disks, or taken
 // without room. Only replica 0 saves: its
 // checkpoints and their copies are what disks need room for, besides their reserve.
@@ -50,7 +50,7 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 					continue
 				}
 				o := holders.Option{
-					Peer: m.Peer, Near: of.Near(id, m.Peer), Whole: m.Whole, Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
+					Peer: m.Peer, Near: of.Near(id, m.Peer), Whole: m.Whole, Spare: !of.Places(m.Peer), Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
 				}
 				o.Shared, o.Networks = holders.Common(ties, m.Ties)
 				link, _ := p.links.Between(place.Peer, m.Peer)

@@ -24,6 +24,8 @@ type Option struct {
 	Whole bool
 	// Near reports that it computes the stage or a neighbour of it: what takes one away may take its neighbours too.
 	Near bool
+	// Spare reports that it computes nothing.
+	Spare bool
 	// Copies counts those that it keeps already.
 	Copies int
 }
@@ -43,13 +45,14 @@ func number(b bool) int {
 	return 0
 }
 
-// relieves reports whether o may keep the copy instead of a member that keeps all layers anyway. It is in as few networks of the
-// stage's node: with one in another network, a copy is there as soon as a checkpoint is committed, and not only once it is whole.
+// relieves reports whether o may keep the copy instead of a member that keeps all layers anyway: it would keep nothing else. It is in as few
+// networks of the stage's node: with one in another network, a copy is there as soon as a checkpoint is committed, and not only once it is whole.
+// Where all compute, the copies stay together, so that an owner started alone goes on from them even where it keeps nothing whole.
 func (o Option) relieves(whole Option) bool {
-	return !o.Whole && !o.Full && !o.Slow && !o.Near && !o.Laden && o.Networks <= whole.Networks
+	return o.Spare && !o.Whole && !o.Full && !o.Slow && !o.Laden && o.Networks <= whole.Networks
 }
 
-// Best returns the member that keeps the copy; not ok without one. It is none that keeps all layers anyway where another one relieves it.
+// Best returns the member that keeps the copy; not ok without one. It is none that keeps all layers anyway where a spare relieves it.
 func Best(options []Option) (best Option, ok bool) {
 	best, ok = first(options, func(Option) bool { return true })
 	if best.Whole {

@@ -307,7 +307,7 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 		shared, networks := holders.Common(ties, s.Ties(m.Peer))
 		options = append(options, holders.Option{
 			Peer: m.Peer, Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
-			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Copies: copies[m.Peer],
+			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Spare: !s.Plan.Places(m.Peer), Copies: copies[m.Peer],
 		})
 	}
 	return options
