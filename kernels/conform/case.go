@@ -125,6 +125,8 @@ func (t *trial) solve(call kernels.Call) {
 }
 
 // fill gives inputs normal values; what is only written starts as NaN.
+//
+//go:norace
 func fill(rng *rand.Rand, x []float64, o kernels.Operand, c kernels.Call) {
 	written := o.Role == kernels.Scratch || o.Role == kernels.Out && c.Flags&kernels.Accumulate == 0
 	for i := range x {

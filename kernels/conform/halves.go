@@ -41,6 +41,8 @@ func nearestF16(x float32) float32 {
 }
 
 // roundTo rounds values as they will be stored, so that what is made from them fits to them.
+//
+//go:norace
 func roundTo(dtype kernels.DType, x []float64) {
 	for i, v := range x {
 		x[i] = float64(nearest(dtype, float32(v)))

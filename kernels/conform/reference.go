@@ -74,6 +74,10 @@ func absolute(x []float64) {
 	}
 }
 
+// matMul multiplies in the order of the rows. Its numbers belong to one trial, as do those of fill and roundTo, and one goroutine
+// has a trial: the race detector, which would find nothing, takes most of their time.
+//
+//go:norace
 func matMul(c kernels.Call, args [][]float64) {
 	m, n, k := c.Dims[0], c.Dims[1], c.Dims[2]
 	out, a, b, bias := args[0], args[1], args[2], args[3]
