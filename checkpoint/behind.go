@@ -136,14 +136,14 @@ func (c *chunkFolder) settle(h plan.Hash) error {
 			}
 			err = c.rename(u.path, h)
 			if u.named = err == nil; err != nil {
-				return c.space.explain(err, u.size)
+				return c.rewrite(h, u) // Windows renames no file that is being read
 			}
 		}
 		return c.space.explain(c.syncName(h), u.size)
 	})
 }
 
-// rewrite puts a chunk whose file could not be synced.
+// rewrite puts a chunk whose file could not be synced or renamed.
 func (c *chunkFolder) rewrite(h plan.Hash, u *unsettled) error {
 	data, err := os.ReadFile(u.path)
 	if err == nil && plan.Hash(blake3.Sum256(data)) != h {
@@ -153,7 +153,7 @@ func (c *chunkFolder) rewrite(h plan.Hash, u *unsettled) error {
 		err = c.store(h, data)
 	}
 	if err == nil {
-		err = c.disk.Remove(u.path)
+		_ = c.disk.Remove(u.path) // Open removes what is left
 	}
 	return err
 }

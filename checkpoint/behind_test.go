@@ -190,3 +190,30 @@ func TestADamagedChunkInMemoryIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestAChunkThatIsReadIsMadeDurable also where a file that is open gets no other name and cannot be removed.
+func TestAChunkThatIsReadIsMadeDurable(t *testing.T) {
+	dir, renames := t.TempDir(), 0
+	o := Options{Disk: disk.Disk{Before: func(change disk.Change, path string) error {
+		chunk := filepath.Base(filepath.Dir(filepath.Dir(path))) == "chunks"
+		if change == disk.Rename && chunk {
+			renames++
+		}
+		if change == disk.Rename && chunk && renames == 1 || change == disk.Remove {
+			return errors.New("it is open")
+		}
+		return nil
+	}}}
+	s := openStore(t, dir, o)
+	h, err := s.BeginBehind().PutChunk([]byte("state"))
+	if err == nil {
+		err = s.Settle([]plan.Hash{h})
+	}
+	if err != nil || renames != 2 {
+		t.Fatalf("%v after %d renames", err, renames)
+	}
+	s.Close()
+	if s = openStore(t, dir, Options{}); !s.HasChunk(h) {
+		t.Error("it is lost with the process")
+	}
+}
