@@ -48,8 +48,8 @@ type exitView struct {
 	// Newest is the newest step this node knows to be committed in the current plan.
 	Newest plan.Step
 	// Running: a generation runs here. Stalled: it was given up, here or elsewhere.
-	// Completed: the workers here finished it.
-	Running, Stalled, Completed bool
+	// Completed: the workers here finished it. Salvaging: members save what is left of it.
+	Running, Stalled, Completed, Salvaging bool
 }
 
 // exitVerdict is the result of wayOut. Over and Left end the loop, the others are wishes
@@ -72,7 +72,7 @@ func wayOut(v exitView) exitVerdict {
 	}
 	if s.StopWanted {
 		saved := s.Checkpoint.Step >= v.Newest && !last
-		return exitVerdict{Over: !v.Running && (saved || v.Stalled)}
+		return exitVerdict{Over: !v.Running && (saved || v.Stalled && !v.Salvaging)}
 	}
 	if !v.Leaving {
 		return exitVerdict{}

@@ -52,6 +52,7 @@ func TestWayOut(t *testing.T) {
 		{"and for the checkpoint", exitView{State: with(base(50), stop), Self: "a", Newest: 60}, exitVerdict{}},
 		{"then it is over", exitView{State: with(base(60), stop), Self: "a", Newest: 60}, exitVerdict{Over: true}},
 		{"a stalled stop keeps what there is", exitView{State: with(base(50), stop), Self: "a", Newest: 60, Stalled: true}, exitVerdict{Over: true}},
+		{"but not what is being saved", exitView{State: with(base(50), stop), Self: "a", Newest: 60, Stalled: true, Salvaging: true}, exitVerdict{}},
 		{"leaving drains", exitView{State: base(50), Self: "a", Leaving: true, Running: true}, exitVerdict{Drain: true}},
 		{"and waits for the next plan", exitView{State: with(base(50, "b"), set(0, consensus.Draining)), Self: "a", Leaving: true, Running: true}, exitVerdict{}},
 		{"a drained spare leaves", exitView{State: with(base(50, "b", "c"), set(2, consensus.Draining)), Self: "c", Leaving: true}, exitVerdict{Over: true, Left: true}},
@@ -65,6 +66,33 @@ func TestWayOut(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestASalvageIsUnderWay: until its step is saved, while all are there who have a part in it.
+func TestASalvageIsUnderWay(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	salvage := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "a"}, {By: "b"}}}
+	for name, c := range map[string]struct {
+		of     *consensus.Salvage
+		saved  plan.Step
+		state  consensus.MemberState // of b
+		silent time.Duration         // b is
+		want   bool
+	}{
+		"none is wanted": {nil, 4, consensus.Active, 0, false},
+		"under way":      {salvage, 4, consensus.Active, leader.DeadAfter, true},
+		"done":           {salvage, 9, consensus.Active, 0, false},
+		"without b":      {salvage, 4, consensus.Gone, 0, false},
+		"b is silent":    {salvage, 4, consensus.Active, leader.DeadAfter + time.Second, false},
+	} {
+		heard, now := gossip.NewTracker(), begin.Add(c.silent)
+		heard.Note(gossip.Heartbeat{Peer: "a"}, now)
+		heard.Note(gossip.Heartbeat{Peer: "b"}, begin)
+		state := consensus.State{Salvage: c.of, Checkpoint: consensus.Checkpoint{Step: c.saved}, Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: c.state}}}
+		if got := salvaging(heard, state, begin, now); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 

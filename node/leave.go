@@ -157,7 +157,8 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	v := wayOut(exitView{
 		State: state, Self: l.self, Leaving: l.exit.leaving, Newest: l.monitor.NewestStep(),
 		Running: l.generation != nil, Completed: l.completed,
-		Stalled: l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
+		Stalled:   l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
+		Salvaging: salvaging(l.heartbeats, state, l.exit.since, time.Now()),
 	})
 	switch {
 	case v.Over:
@@ -186,6 +187,18 @@ func planGivenUp(heard *gossip.Tracker, state consensus.State, self plan.PeerID,
 	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == self })
 	silent := func(p plan.PeerID) bool { return heard.Silent(p, since, now) > limit }
 	return heard.Stalled(others, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(others, silent)
+}
+
+// salvaging reports whether all members that the log asks to save what is left of a generation are there to do so, and have not all done it.
+func salvaging(heard *gossip.Tracker, state consensus.State, since, now time.Time) bool {
+	s := state.Salvage
+	if s == nil || state.Checkpoint.Step >= s.Step {
+		return false
+	}
+	return !slices.ContainsFunc(s.Parts, func(part consensus.SalvagePart) bool {
+		m, ok := state.Member(part.By)
+		return !ok || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter
+	})
 }
 
 // wish proposes an entry in the background. Refused or lost, it is proposed again when the

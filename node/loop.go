@@ -34,6 +34,7 @@ type loop struct {
 	kept        checkpointer.ID      // newest checkpoint acted upon
 	newest      consensus.Checkpoint // with its holders, as last seen
 	keeping     chan struct{}        // closed when the last change of what is kept is done
+	stops       bool                 // the run was to stop when the state was acted upon last
 	rosterEpoch uint64               // of the roster at the last save of the membership
 	exit        exit
 	completion  completion // owned by the task finish
@@ -132,6 +133,7 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	l.monitor.Follow(state)
 	l.followCheckpoint(ctx, state)
+	l.storeForStop(ctx, state)
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
 	l.heartbeats.Follow(state.Partings)
@@ -240,12 +242,7 @@ func (l *loop) keep(ctx context.Context, state consensus.State, given checkpoint
 	l.inOrder(func() error {
 		err := l.checkpointer.Commit(state)
 		if err == nil {
-			l.group.Go(func() error {
-				if err := l.checkpointer.Stored(ctx, state); err != nil && ctx.Err() == nil {
-					l.log.Warn("the others do not know yet what is stored here of a checkpoint", "step", state.Checkpoint.Step, "cause", err)
-				}
-				return nil
-			})
+			l.group.Go(func() error { return l.tellStored(ctx, state) })
 		}
 		if given.Step != 0 {
 			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
@@ -256,6 +253,23 @@ func (l *loop) keep(ctx context.Context, state consensus.State, given checkpoint
 		}
 		return err
 	})
+}
+
+// storeForStop has the log know, once the run stops, that this node has stored what it had in memory: that is lost with its process else.
+func (l *loop) storeForStop(ctx context.Context, state consensus.State) {
+	before := l.stops
+	if l.stops = state.StopWanted; before || !state.StopWanted {
+		return
+	}
+	l.inOrder(func() error { return l.tellStored(ctx, state) })
+}
+
+// tellStored has the log know what is durable here of what it has in this node's memory.
+func (l *loop) tellStored(ctx context.Context, state consensus.State) error {
+	if err := l.checkpointer.Stored(ctx, state); err != nil && ctx.Err() == nil {
+		l.log.Warn("the others do not know yet what is stored here of a checkpoint", "step", state.Checkpoint.Step, "cause", err)
+	}
+	return nil
 }
 
 // inOrder changes the checkpoints that are kept here, on a goroutine of its own, after the changes before.

@@ -69,6 +69,8 @@ type fleetSize struct {
 	RecoverAfter config.LostMajority
 	// Parts: nobody keeps checkpoints whole.
 	Parts bool
+	// SlowDisk is how long it takes until the log knows that is stored what was in memory.
+	SlowDisk time.Duration
 	// Slow says that steps take 16 times as long.
 	Slow bool
 }
@@ -248,6 +250,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 					n.announcer.Network = knownLines{n.announcer.Network}
 				}
 				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.uncopied}
+				n.checkpointer.Consensus = slowDisk{n.checkpointer.Consensus, m.size.SlowDisk}
 				p.node.Store(n)
 			},
 		},

@@ -161,7 +161,10 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 			saved.Unstored = s.processEpoch()
 		}
 		err := s.report(ctx, saved, s.Self)
-		saved.Unstored = 0
+		refused := inMemory && errors.Is(err, consensus.ErrRejected) && !errors.Is(err, consensus.ErrStale)
+		if saved.Unstored = 0; refused { // a stop came before the report, of which this node may not know yet
+			err = s.report(ctx, saved, s.Self)
+		}
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil
 		}
@@ -230,10 +233,16 @@ func (c *Checkpointer) report(ctx context.Context, saved consensus.StageSaved, h
 	return nil
 }
 
-// Stored makes those layers of a state's newest checkpoint durable that the log has in this node's memory alone, and tells the log so. What
-// an earlier process had in memory counts where it is here.
-func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) error {
-	made := state.Checkpoint
+// Stored makes those layers of a state's newest checkpoint durable that the log has in this node's memory alone, and tells the log so, and of
+// one that is not complete yet as well. What an earlier process had in memory counts where it is here.
+func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) (err error) {
+	for _, made := range append([]consensus.Checkpoint{state.Checkpoint}, state.Pending...) {
+		err = errors.Join(err, c.stored(ctx, made))
+	}
+	return err
+}
+
+func (c *Checkpointer) stored(ctx context.Context, made consensus.Checkpoint) error {
 	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation}
 	for _, l := range made.Layers {
 		if slices.Contains(l.Holders, c.Self) && !l.StoredBy(c.Self) && len(c.Fetcher.Missing(l.Chunks)) == 0 {
@@ -243,6 +252,13 @@ func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) error 
 	if len(saved.Layers) == 0 {
 		return nil
 	}
+	for _, l := range saved.Layers {
+		if err := c.Store.Settle(l.Chunks); err != nil {
+			return fmt.Errorf("checkpointer: store step %d: layer %d: %w", made.Step, l.Layer, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, storedPatience)
+	defer cancel()
 	err := c.report(ctx, saved, c.Self)
 	if errors.Is(err, consensus.ErrStale) { // the log keeps newer ones
 		return nil

@@ -31,6 +31,8 @@ const (
 	slowCopyTimeout = time.Duration(holders.SlowNanos)
 	// planPatience bounds the holder's wait for what the asking node has read of the log already.
 	planPatience = 5 * time.Second
+	// storedPatience bounds the wait for the log to know what is stored: after a stop the voters may be gone.
+	storedPatience = 10 * time.Second
 )
 
 var (

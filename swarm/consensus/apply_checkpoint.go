@@ -313,6 +313,9 @@ func (e StageSaved) check(s State) error {
 	if len(e.Layers) == 0 {
 		return errors.New("no layers")
 	}
+	if e.Unstored != 0 && s.StopWanted {
+		return errors.New("layers in memory alone: the run stops, and they are lost with its processes unless they are stored")
+	}
 	previous := -1
 	for _, l := range e.Layers {
 		if l.Layer <= previous || l.Layer >= s.Run.Model.Layers() {

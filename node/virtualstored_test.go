@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pnode/node/checkpointer"
+	"pnode/swarm/consensus"
+)
+
+// slowDisk tells the log of what was in memory a while after the checkpoint was made, as where a disk is slow.
+type slowDisk struct {
+	checkpointer.Consensus
+	takes time.Duration
+}
+
+func (s slowDisk) Propose(ctx context.Context, e consensus.Entry) error {
+	saved, ok := e.(consensus.StageSaved)
+	made := s.State().Checkpoint
+	if s.takes > 0 && ok && saved.Unstored == 0 && saved.Step == made.Step && slices.ContainsFunc(made.Layers, inMemory) {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.Consensus.Propose(ctx, e)
+}
+
+// inMemory reports whether a holder of a layer has it in memory alone.
+func inMemory(l consensus.LayerRef) bool { return l.Unstored != nil }
+
+// TestAStopWaitsUntilAllIsStored: the run is stopped when what is left of a generation is in their memories alone. They end with it stored, and
+// the next start goes on from there: no step is done again.
+func TestAStopWaitsUntilAllIsStored(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 3, Replicas: 1, CheckpointEvery: 10, MinNodes: 3, Parts: true, SlowDisk: 4 * time.Second}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, size, known.again())
+		invite := f.add().found()
+		for range 3 {
+			f.add().join(invite)
+		}
+		f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 13 })
+		var lost *member
+		for _, m := range f.members[1:] {
+			if f.state().Plan.Places(m.self) {
+				lost = m
+			}
+		}
+		lost.kill()
+		f.until("state in memory", time.Hour, func() bool {
+			return slices.ContainsFunc(append(slices.Clone(f.state().Pending), f.checkpoint()), func(c consensus.Checkpoint) bool { return slices.ContainsFunc(c.Layers, inMemory) })
+		})
+		if err := f.members[0].node().Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range f.untilEnded(time.Minute) {
+			if err != nil && f.members[i] != lost {
+				f.Errorf("node %d stops with %v", i, err)
+			}
+		}
+		made := f.members[0].process.node.Load().raft.State().Checkpoint
+		f.Logf("stopped with the checkpoint of step %d of generation %d", made.Step, made.Generation)
+		if made.Step < 13 || slices.ContainsFunc(made.Layers, func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holders, l.StoredBy) }) {
+			f.Errorf("the checkpoint of step %d after the stop: %+v", made.Step, made.Layers)
+		}
+		for _, m := range f.members {
+			m.join("")
+		}
+		for i, err := range f.untilEnded(time.Hour) {
+			if err != nil {
+				f.Errorf("node %d: %v", i, err)
+			}
+		}
+		if redone := f.check(); redone > 0 {
+			f.Errorf("%d steps were computed again", redone)
+		}
+	})
+}
