@@ -217,3 +217,25 @@ func TestAChunkThatIsReadIsMadeDurable(t *testing.T) {
 		t.Error("it is lost with the process")
 	}
 }
+
+// TestALayerThatIsMissingHoldsUpNoOther: where the chunks of one are lost, those of the others are durable all the same.
+func TestALayerThatIsMissingHoldsUpNoOther(t *testing.T) {
+	dir := t.TempDir()
+	store := openStore(t, dir, Options{Self: "me"})
+	w := store.BeginBehind()
+	data := bytes.Repeat([]byte{1}, 1000)
+	hashes, size, err := w.WriteLayer(t.Context(), bytes.NewReader(data), Cut{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := LayerState{SizeBytes: 3, Chunks: []plan.Hash{plan.Hash(blake3.Sum256([]byte("not here")))}, Holders: []plan.PeerID{"me"}}
+	if err := store.Commit(Manifest{Run: "run", Step: 5, Generation: 1, Layers: []LayerState{lost, {Layer: 1, SizeBytes: size, Chunks: hashes, Holders: []plan.PeerID{"me"}}}}); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("a manifest was stored whose first layer is missing: %v", err)
+	}
+	w.Abort()
+	store.Close()
+	store = openStore(t, dir, Options{Self: "me"})
+	if got, err := store.Chunk(hashes[0]); !bytes.Equal(got, data) || err != nil {
+		t.Errorf("%d bytes after a restart, %v", len(got), err)
+	}
+}

@@ -37,26 +37,33 @@ func (s *Store) Commit(m Manifest) error {
 }
 
 // missing says which chunk is the first that is not here, or which layer is not of its size, of the layers that this node holds. Those that
-// are here are durable then.
-func (s *Store) missing(m Manifest) error {
+// are here are durable then, whatever is missing of others.
+func (s *Store) missing(m Manifest) (first error) {
 	for _, l := range m.Layers {
-		if !s.holds(l) {
-			continue
-		}
-		var found int64
-		for i, h := range l.Chunks {
-			size := s.chunks.size(h)
-			if size < 1 || size > ChunkBytes {
-				return fmt.Errorf("layer %d chunk %d of %d: %s: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, ErrNotFound, max(size, 0))
+		if s.holds(l) {
+			if err := s.settle(l); first == nil {
+				first = err
 			}
-			if err := s.chunks.settle(h); err != nil {
-				return fmt.Errorf("layer %d chunk %d of %d: %s: %w", l.Layer, i, len(l.Chunks), h, err)
-			}
-			found += size
 		}
-		if found != l.SizeBytes {
-			return fmt.Errorf("layer %d of %d bytes: %w (found %d bytes)", l.Layer, l.SizeBytes, ErrNotFound, found)
+	}
+	return first
+}
+
+// settle makes a layer durable whose chunks are all here.
+func (s *Store) settle(l LayerState) error {
+	var found int64
+	for i, h := range l.Chunks {
+		size := s.chunks.size(h)
+		if size < 1 || size > ChunkBytes {
+			return fmt.Errorf("layer %d chunk %d of %d: %s: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, ErrNotFound, max(size, 0))
 		}
+		if err := s.chunks.settle(h); err != nil {
+			return fmt.Errorf("layer %d chunk %d of %d: %s: %w", l.Layer, i, len(l.Chunks), h, err)
+		}
+		found += size
+	}
+	if found != l.SizeBytes {
+		return fmt.Errorf("layer %d of %d bytes: %w (found %d bytes)", l.Layer, l.SizeBytes, ErrNotFound, found)
 	}
 	return nil
 }

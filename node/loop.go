@@ -241,9 +241,7 @@ func (l *loop) forget(state consensus.State) {
 func (l *loop) keep(ctx context.Context, state consensus.State, given checkpointer.ID) {
 	l.inOrder(func() error {
 		err := l.checkpointer.Commit(state)
-		if err == nil {
-			l.group.Go(func() error { return l.tellStored(ctx, state) })
-		}
+		l.group.Go(func() error { return l.tellStored(ctx, state) }) // also where layers of others are missing
 		if given.Step != 0 {
 			err = errors.Join(err, l.checkpointer.GiveUp(state.Checkpoint.Step, given.Generation))
 		}

@@ -69,11 +69,16 @@ func manifestOf(state consensus.State) checkpoint.Manifest {
 	return manifest(state, state.Checkpoint)
 }
 
-// manifest returns that of a checkpoint of a state's run. Its holders are those that have not lost it with their processes.
+// manifest returns that of a checkpoint of a state's run. A layer's holders are those that have not lost it with their processes; where all
+// have, they are those that had it: a layer without any would count as this node's.
 func manifest(state consensus.State, made consensus.Checkpoint) checkpoint.Manifest {
 	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
 	for _, l := range made.Layers {
-		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Kept(state)})
+		holders := l.Kept(state)
+		if len(holders) == 0 {
+			holders = l.Holders
+		}
+		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: holders})
 	}
 	return m
 }

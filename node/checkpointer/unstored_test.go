@@ -111,3 +111,18 @@ func TestWhatWasLostWithAProcessIsToldAgain(t *testing.T) {
 		t.Errorf("%q, %v; want %q", log.acts, err, want)
 	}
 }
+
+// TestALostLayerIsNotOfAllNodes: one that was lost with the only process that had it is still that node's in a manifest, and nobody else's.
+func TestALostLayerIsNotOfAllNodes(t *testing.T) {
+	state := consensus.State{Run: &plan.RunSpec{Run: "r"}, Members: []consensus.Member{{Peer: "b", ProcessEpoch: 4, State: consensus.Gone}, {Peer: "me", ProcessEpoch: 5, State: consensus.Active}}}
+	state.Checkpoint.Layers = []consensus.LayerRef{
+		{Holders: []plan.PeerID{"b"}, Unstored: []consensus.Process{{Peer: "b", ProcessEpoch: 4}}},
+		{Layer: 1, Holders: []plan.PeerID{"b", "me"}, Unstored: []consensus.Process{{Peer: "b", ProcessEpoch: 4}}},
+	}
+	m := manifestOf(state)
+	for i, want := range [][]plan.PeerID{{"b"}, {"me"}} {
+		if got := m.Layers[i].Holders; !slices.Equal(got, want) {
+			t.Errorf("layer %d is held by %v, want %v", i, got, want)
+		}
+	}
+}
