@@ -134,7 +134,7 @@ func playHistory(seed uint64, made []Entry, accepted map[string]int) error {
 			p.counter -= min(counter, r.Uint64N(100)) // late, or repeated
 		}
 		p.entry = randomEntry(r, s, p.author, term, made, event, &epoch)
-		if r.IntN(2) == 0 && event > 1 {
+		if goesOn := r.IntN(2) == 0 || s.Substitute != nil && r.IntN(4) > 0; goesOn && event > 1 {
 			p.author, p.entry = nextEntry(r, s, p.author, p.entry, term, made, &epoch)
 		}
 		at = at.Add(time.Duration(r.Int64N(int64(20*time.Second))) - 2*time.Second) // a clock may be set back
@@ -480,6 +480,8 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 	}
 	worker := s.Substitute.Coordinator(s.Plan)
 	switch { // few histories come so far by chance
+	case s.Substitute != nil && s.Checkpoint.Step == s.Run.Train.Steps && slices.ContainsFunc(s.Checkpoint.Layers, func(l LayerRef) bool { return !l.StoredBy(l.Holders[0]) }):
+		return worker, layersSaved(s, s.Checkpoint.Step, worker)
 	case s.Substitute != nil && s.Checkpoint.Step == s.Run.Train.Steps:
 		return worker, Finish{}
 	case s.Substitute == nil && len(s.Plan.Replicas) > 1 && r.IntN(2) == 0:
@@ -488,8 +490,8 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 		return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
 	case len(active) == 1 && s.Owner("a") && r.IntN(2) == 0:
 		return secondMember(s, made, epoch)
-	case s.Substitute != nil && r.IntN(2) == 0:
-		return worker, inMemory(r, s, layersSaved(s, s.Checkpoint.Step+1, worker), worker)
+	case s.Substitute != nil && r.IntN(8) > 0:
+		return worker, layersSaved(s, s.Checkpoint.Step+1, worker)
 	}
 	switch r.IntN(16) {
 	case 0:
@@ -512,7 +514,11 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 			return secondMember(s, made, epoch)
 		}
 	}
-	return worker, inMemory(r, s, layersSaved(s, s.Checkpoint.Step+1, worker), worker)
+	saved := layersSaved(s, s.Checkpoint.Step+1, worker)
+	if r.IntN(8) == 0 {
+		saved = inMemory(r, s, saved, worker)
+	}
+	return worker, saved
 }
 
 // randomSubstitute has a member of the plan go on in the place of any other one.
