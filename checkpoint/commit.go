@@ -41,7 +41,7 @@ func (s *Store) Commit(m Manifest) error {
 func (s *Store) missing(m Manifest) (first error) {
 	for _, l := range m.Layers {
 		if s.holds(l) {
-			if err := s.settle(l); first == nil {
+			if err := s.chunks.settleLayer(l); first == nil {
 				first = err
 			}
 		}
@@ -49,15 +49,15 @@ func (s *Store) missing(m Manifest) (first error) {
 	return first
 }
 
-// settle makes a layer durable whose chunks are all here.
-func (s *Store) settle(l LayerState) error {
+// settleLayer makes a layer durable whose chunks are all here.
+func (c *chunkFolder) settleLayer(l LayerState) error {
 	var found int64
 	for i, h := range l.Chunks {
-		size := s.chunks.size(h)
+		size := c.size(h)
 		if size < 1 || size > ChunkBytes {
 			return fmt.Errorf("layer %d chunk %d of %d: %s: %w (found %d bytes)", l.Layer, i, len(l.Chunks), h, ErrNotFound, max(size, 0))
 		}
-		if err := s.chunks.settle(h); err != nil {
+		if err := c.settle(h); err != nil {
 			return fmt.Errorf("layer %d chunk %d of %d: %s: %w", l.Layer, i, len(l.Chunks), h, err)
 		}
 		found += size

@@ -133,7 +133,10 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	l.monitor.Follow(state)
 	l.followCheckpoint(ctx, state)
-	l.storeForStop(ctx, state)
+	if state.StopWanted && !l.stops { // what is in memory alone is lost with this process
+		l.inOrder(func() error { return l.tellStored(ctx, state) })
+	}
+	l.stops = state.StopWanted
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
 	l.heartbeats.Follow(state.Partings)
@@ -251,15 +254,6 @@ func (l *loop) keep(ctx context.Context, state consensus.State, given checkpoint
 		}
 		return err
 	})
-}
-
-// storeForStop has the log know, once the run stops, that this node has stored what it had in memory: that is lost with its process else.
-func (l *loop) storeForStop(ctx context.Context, state consensus.State) {
-	before := l.stops
-	if l.stops = state.StopWanted; before || !state.StopWanted {
-		return
-	}
-	l.inOrder(func() error { return l.tellStored(ctx, state) })
 }
 
 // tellStored has the log know what is durable here of what it has in this node's memory.
