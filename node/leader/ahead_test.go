@@ -145,14 +145,7 @@ func TestALossIsRepairedWhileASearchLooks(t *testing.T) {
 }
 
 func lossDuringASearch(t *testing.T, took time.Duration, fails error, layers int) {
-	run := rehearsedRun()
-	run.Train.Stages = 0
-	current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
-		{Peer: "a", Device: "cpu", Layers: plan.LayerRange{First: 0, End: 1}}, {Peer: "b", Device: "cpu", Layers: plan.LayerRange{First: 1, End: 2}},
-	}}}}
-	log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
-		{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
-	}}}
+	log := twoStages()
 	to := func(in planner.Input, end int) plan.Plan {
 		return plan.Plan{Generation: in.Generation, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu", Layers: plan.LayerRange{End: end}}}}}}
 	}
@@ -206,17 +199,22 @@ func lossDuringASearch(t *testing.T, took time.Duration, fails error, layers int
 	<-ended
 }
 
+// twoStages returns the log of a run of two nodes, which a leads, with a stage each.
+func twoStages() *oneLeader {
+	run := rehearsedRun()
+	run.Train.Stages = 0
+	current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+		{Peer: "a", Device: "cpu", Layers: plan.LayerRange{First: 0, End: 1}}, {Peer: "b", Device: "cpu", Layers: plan.LayerRange{First: 1, End: 2}},
+	}}}}
+	return &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
+		{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
+	}}}
+}
+
 // TestALossIsAnsweredWithoutASearch: the leader plans for a loss as soon as it knows of it, with the plan of before.
 func TestALossIsAnsweredWithoutASearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := rehearsedRun()
-		run.Train.Stages = 0
-		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
-			{Peer: "a", Device: "cpu", Layers: plan.LayerRange{First: 0, End: 1}}, {Peer: "b", Device: "cpu", Layers: plan.LayerRange{First: 1, End: 2}},
-		}}}}
-		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{
-			{Peer: "a", State: consensus.Active, Profile: withDevices(1)}, {Peer: "b", State: consensus.Active, Profile: withDevices(1)},
-		}}}
+		log := twoStages()
 		var mu sync.Mutex // guards searches
 		searches := 0
 		l := New(Config{
