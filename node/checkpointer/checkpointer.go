@@ -243,7 +243,7 @@ func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) (err e
 }
 
 func (c *Checkpointer) stored(ctx context.Context, made consensus.Checkpoint) error {
-	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation}
+	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation, Last: made.Last} // as reported: the checkpoint may not be complete
 	for _, l := range made.Layers {
 		if slices.Contains(l.Holders, c.Self) && !l.StoredBy(c.Self) && len(c.Fetcher.Missing(l.Chunks)) == 0 {
 			saved.Layers = append(saved.Layers, l)

@@ -26,6 +26,7 @@ import (
 type told struct {
 	state   consensus.State
 	acts    []string
+	last    bool   // the newest report is of the generation's last step
 	refuses error  // reports with a holder
 	ended   func() // nil, or called after a report
 }
@@ -35,6 +36,7 @@ func (t *told) Changed() <-chan struct{} { return nil }
 
 func (t *told) Propose(_ context.Context, e consensus.Entry) error {
 	saved := e.(consensus.StageSaved)
+	t.last = saved.Last
 	act := fmt.Sprintf("report %d of %d: %v", saved.Step, saved.Generation, saved.Layers[0].Holders)
 	if saved.Unstored != 0 {
 		act += fmt.Sprintf(" in memory of process %d", saved.Unstored)
@@ -173,6 +175,12 @@ func TestWhatAPauseKeepsInMemoryIsStoredBehind(t *testing.T) {
 	err = made.Stored(t.Context(), log.state)
 	if want := []string{"report 23 of 3: [me]"}; err != nil || !slices.Equal(log.acts, want) {
 		t.Errorf("%v, %v; want %v", log.acts, err, want)
+	}
+	log.acts = nil
+	pending := consensus.Checkpoint{Step: 23, Generation: 3, Last: true, Layers: []consensus.LayerRef{layer}}
+	err = made.Stored(t.Context(), consensus.State{Pending: []consensus.Checkpoint{pending}})
+	if want := []string{"report 23 of 3: [me]"}; err != nil || !slices.Equal(log.acts, want) || !log.last {
+		t.Errorf("%v, %v; want %v of the last step, which the others have yet to report", log.acts, err, want)
 	}
 	log.acts = nil
 	log.state.Checkpoint.Layers = append(log.state.Checkpoint.Layers, layer)
