@@ -26,7 +26,7 @@
 // resume.go goes on with one. Each of them has open.go bring the parts up. bootstrap.go takes the
 // node into the roster, then loop.go follows the replicated state: generations.go has plans carried
 // out, exit.go is the pure rule of the way out, leave.go acts on it, handover.go follows what goes to
-// others meanwhile, completion.go ends the run, and delivery.go keeps its nodes until an owner has the
+// others meanwhile, farewell.go gives the vote away, completion.go ends the run, and delivery.go keeps its nodes until an owner has the
 // model. invites.go makes and revokes invites, removal.go
 // acts on removals. membership.go holds what a node must keep to come back, stored.go reads the folders of
 // nodes that do not run. requests.go and consensus.go put requests and raft on swarm's streams.
@@ -98,7 +98,7 @@
 //   - whole.Run: has all layers of the newest checkpoint here, on owners' nodes (checkpointer).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
-//   - Single tasks of the loop: rejoin, wish, finish, check of devices.
+//   - Single tasks of the loop: rejoin, wish, finish, check of devices, and giving the vote away (farewell.go).
 //   - api.Run: the local HTTP server.
 //   - notice.Watch, with one for each thing that it asks a cloud for; none where there is no cloud (bootstrap.go).
 //   - followRemovals: cuts off the peers that owners remove from the run (removal.go).

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,7 +21,7 @@ type exit struct {
 	moved   time.Time     // when the last of them were
 	shown   string        // to people, of how far that is
 	over    bool          // the loop ends
-	left    bool          // the run goes on without this node
+	left    bool          // the run goes on without this node, which gives its vote away
 	lost    error         // what could not be handed over; nil where all is
 }
 
@@ -38,6 +40,19 @@ func (e *exit) ask(why notice.Notice, now time.Time) {
 // overdue reports whether the time to hand anything over has passed, where one is known.
 func (e *exit) overdue(now time.Time) bool {
 	return !e.notice.At.IsZero() && now.After(e.notice.At.Add(-e.parting))
+}
+
+// gave takes in whether the vote was given away. A run whose majority depends on this node does not go on without it.
+func (e *exit) gave(err error) {
+	e.over = true
+	if err != nil {
+		e.lost = errors.Join(e.lost, fmt.Errorf("%w of this node's vote: the others may have to wait until it is started again: %w", ErrNotHandedOver, err))
+	}
+}
+
+// continues reports whether a run goes on without a member that leaves. Where nobody stays it stops, with all that leave.
+func continues(s consensus.State, without plan.PeerID) bool {
+	return !s.Finished && !s.StopWanted && othersActive(s, without)
 }
 
 // exitView is the input to wayOut, all of it plain values.

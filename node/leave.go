@@ -29,15 +29,8 @@ const (
 	lonelyTimeout = 7 * time.Second
 	// lingerSilence is the silence after which a finished node waits for another no longer.
 	lingerSilence = 3 * time.Second
-	// farewellTimeout bounds giving the vote away: a node that could take it may be silent, for
-	// leader.UnreachableAfter until it counts as gone.
-	farewellTimeout = 2 * leader.UnreachableAfter
-	// leastFarewell is for how long a node tries to give its vote away even when its time is over.
-	leastFarewell = time.Second
 	// quickStop is how long a stop may take before people are told what it waits for.
 	quickStop = time.Second
-	// readyTimeout bounds telling the platform that this node is ready to go.
-	readyTimeout = 2 * time.Second
 )
 
 // ErrNotHandedOver says that a node left before its state was safe with others, or the
@@ -54,13 +47,17 @@ const maxWhyBytes = 128
 func (l *loop) startLeaving(why notice.Notice, now time.Time) {
 	state := l.raft.State()
 	l.exit.ask(why, now)
+	if l.exit.left {
+		return
+	}
 	if !l.exit.leaving {
 		l.exit.leaving, l.exit.moved = true, now
 		l.enter(Draining)
 		l.handover.begin()
 	}
 	if state.Plan.Generation == 0 { // nothing has begun that could be saved
-		l.exit.over, l.exit.left = true, othersActive(state, l.self)
+		l.exit.left = othersActive(state, l.self)
+		l.exit.over = !l.exit.left
 		return
 	}
 	if v := l.drain(now); othersActive(state, l.self) && v.tooLate(l.exit.parting) {
@@ -105,7 +102,7 @@ func needsVote(voters []plan.PeerID, self plan.PeerID, up func(plan.PeerID) bool
 // showDrain tells people how far the way out has come.
 func (l *loop) showDrain(now time.Time) {
 	state := l.raft.State()
-	if !l.exit.leaving || l.exit.over || state.Finished {
+	if !l.exit.leaving || l.exit.over || l.exit.lost != nil || state.Finished {
 		return
 	}
 	var text string
@@ -141,7 +138,7 @@ func stopText(why string, newest plan.Step, running bool, took time.Duration) st
 
 // giveUp ends the way out though not all is handed over: the others go on without it.
 func (l *loop) giveUp(state consensus.State, why string) {
-	l.exit.over, l.exit.left = true, true
+	l.exit.left = true
 	l.exit.lost = fmt.Errorf("%w (%s): %s; nothing committed is lost: the others go on from the newest state that they have, the checkpoint of step %d at the oldest",
 		ErrNotHandedOver, l.exit.notice.Why, why, keptByOthers(state, l.self))
 }
@@ -160,9 +157,11 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 		Stalled:   l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
 		Salvaging: salvaging(l.heartbeats, state, l.exit.since, time.Now()),
 	})
+	l.exit.left = l.exit.left || v.Left
+	l.followFarewell(ctx, state)
 	switch {
-	case v.Over:
-		l.exit.over, l.exit.left = true, v.Left
+	case v.Over && !v.Left:
+		l.exit.over = true
 	case v.Drain:
 		e := consensus.SetMemberState{Peer: l.self, ProcessEpoch: l.epoch, State: consensus.Draining, Reason: plan.Clip(l.exit.notice.Why, maxWhyBytes)}
 		if at := l.exit.notice.At; !at.IsZero() {
@@ -216,7 +215,7 @@ func (l *loop) wish(ctx context.Context, e consensus.Entry) {
 // checkDeadline ends a leave or stop that takes too long, or that no majority is there to
 // agree to; what is lost then is the time back to the last checkpoint, never the run.
 func (l *loop) checkDeadline(now time.Time) error {
-	if l.exit.since.IsZero() || l.exit.over {
+	if l.exit.since.IsZero() || l.exit.over || l.exit.left {
 		return nil
 	}
 	state := l.raft.State()
@@ -237,8 +236,8 @@ func (l *loop) checkDeadline(now time.Time) error {
 	return nil
 }
 
-// windUp ends this node's part: it tells the others, stays until they have what they
-// need of it, and gives its vote away where the run goes on.
+// windUp ends this node's part: it tells the others, and stays until they have what they
+// need of it where the run does not go on without it.
 func (l *loop) windUp(ctx context.Context) error {
 	l.stopGeneration(generation.ErrReplaced)
 	if l.keeping != nil {
@@ -251,9 +250,14 @@ func (l *loop) windUp(ctx context.Context) error {
 	}
 	if l.exit.left {
 		l.machine.to(Stopped)
-		err := errors.Join(l.exit.lost, l.farewell(ctx, state))
-		l.sayReady(ctx)
-		return err
+		if l.exit.lost == nil {
+			l.monitor.Publish(api.Event{
+				Kind: api.KindDone, Generation: state.Plan.Generation, Step: l.monitor.NewestStep(), Settled: true,
+				Message: fmt.Sprintf("left the run, which goes on without this node; come back with `%s`", config.WayBack(l.dir, state.Owner(l.self))),
+			})
+		}
+		sayReady(ctx, l.exit.notice, l.log)
+		return l.exit.lost
 	}
 	if state.StopWanted && !state.Finished {
 		(&stopping{loop: l}).settle(ctx)
@@ -283,40 +287,6 @@ func (l *loop) windUp(ctx context.Context) error {
 		return marked{errors.New("node: " + text), ErrDiverged}
 	}
 	return nil
-}
-
-// farewell gives the vote away. It reports success only then: a run whose majority depends on
-// this node does not go on without it.
-func (l *loop) farewell(ctx context.Context, state consensus.State) error {
-	patience := farewellTimeout
-	if at := l.exit.notice.At; !at.IsZero() {
-		patience = min(patience, max(leastFarewell, time.Until(at)-l.exit.parting/2))
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := l.raft.Leave(ctx); err != nil {
-		return fmt.Errorf("%w of this node's vote: the others may have to wait until it is started again: %w", ErrNotHandedOver, err)
-	}
-	if l.exit.lost != nil {
-		return nil
-	}
-	l.monitor.Publish(api.Event{
-		Kind: api.KindDone, Generation: state.Plan.Generation, Step: l.monitor.NewestStep(), Settled: true,
-		Message: fmt.Sprintf("left the run, which goes on without this node; come back with `%s`", config.WayBack(l.dir, state.Owner(l.self))),
-	})
-	return nil
-}
-
-// sayReady tells the platform that it need not wait for this node any more, where it does.
-func (l *loop) sayReady(ctx context.Context) {
-	if l.exit.notice.Ready == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := l.exit.notice.Ready(ctx); err != nil { // it takes the machine away later, that is all
-		l.log.Info("the platform was not told that this node is ready to go", "cause", err)
-	}
 }
 
 // linger keeps this node up until every other member has stopped or is silent: they may

@@ -37,6 +37,7 @@ type loop struct {
 	stops       bool                 // the run was to stop when the state was acted upon last
 	rosterEpoch uint64               // of the roster at the last save of the membership
 	exit        exit
+	farewell    farewell
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
 	cutOff      cutOff
@@ -97,6 +98,9 @@ func (l *loop) run(ctx context.Context) error {
 			kept, layers := l.generation.Kept()
 			l.monitor.Interruption.Load(kept, layers, time.Now())
 			l.enter(Training)
+		case err := <-l.farewell.done:
+			l.farewell.done = nil
+			l.exit.gave(err)
 		case <-changed:
 		case <-l.heartbeats.Ends():
 		case err := <-done:

@@ -203,6 +203,9 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 			return err
 		}
 	}
+	if m, _ := n.State().Member(a.Peer); a.Kind == Promote && (m.State == Gone || !m.stays() && !AllGo(n.State())) {
+		return fmt.Errorf("it is %s by now", m.State)
+	}
 	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
 	switch a.Kind {
 	case Add:
@@ -242,10 +245,32 @@ func (n *Node) Leave(ctx context.Context) error {
 	if err := n.Propose(ctx, drain); err != nil {
 		return fmt.Errorf("consensus: leave: %w", err)
 	}
+	if err := voteless(ctx, n); err != nil {
+		return err
+	}
+	err := n.Propose(ctx, SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: ReasonLeft})
+	if err != nil && !errors.Is(err, ErrStale) {
+		return fmt.Errorf("consensus: leave: %w", err)
+	}
+	known, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	// A leader that saw this node active gave it a vote before the log had that it is gone: what came before that entry is here with it.
+	own := func(s Server) bool { return s.Peer == n.self }
+	if err := Await(known, n, func(s State) bool {
+		m, _ := s.Member(n.self)
+		return m.State == Gone || !slices.ContainsFunc(n.Servers(), own)
+	}); err != nil {
+		n.config.Logger.Debug("consensus: nobody showed this node that it is gone", "err", err)
+	}
+	return voteless(ctx, n)
+}
+
+// voteless blocks until a node that leaves has no vote by the newest configuration that came there.
+func voteless(ctx context.Context, n *Node) error {
 	for {
 		changed := n.Changed()
 		if !slices.Contains(n.Servers(), Server{Peer: n.self, Voter: true}) {
-			break
+			return nil
 		}
 		select {
 		case <-changed:
@@ -255,11 +280,6 @@ func (n *Node) Leave(ctx context.Context) error {
 			return fmt.Errorf("consensus: leave: no other node could take over the vote: %s: %w", n.unheard(), ctx.Err())
 		}
 	}
-	err := n.Propose(ctx, SetMemberState{Peer: n.self, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: ReasonLeft})
-	if err != nil && !errors.Is(err, ErrStale) {
-		return fmt.Errorf("consensus: leave: %w", err)
-	}
-	return nil
 }
 
 // unheard describes whose answer a change of the servers waits for.

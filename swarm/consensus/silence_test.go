@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,39 @@ func TestLeaveWhileAnotherIsCutOff(t *testing.T) {
 		}
 		c.must(l, WantPause{Count: 2})
 	})
+}
+
+// A node without a vote leaves while the leader is about to give it one, in place of another that leaves: it ends with no vote.
+func TestWhoHasLeftHasNoVote(t *testing.T) {
+	for after := time.Duration(0); after < 150*time.Millisecond; after += 5 * time.Millisecond {
+		inBubble(t, 4, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			c.must(l, testRun())
+			var voter, spare *Node
+			for _, s := range l.Servers() {
+				if !s.Voter {
+					spare = c.nodes[s.Peer]
+				} else if s.Peer != l.self {
+					voter = c.nodes[s.Peer]
+				}
+			}
+			m, _ := l.State().Member(voter.self)
+			go voter.Propose(t.Context(), SetMemberState{Peer: voter.self, ProcessEpoch: m.ProcessEpoch, State: Draining})
+			time.Sleep(after)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := spare.Leave(ctx); err != nil {
+				t.Fatal(err)
+			}
+			c.crash(spare.self)
+			for range 30 {
+				if slices.Contains(l.Servers(), Server{Peer: spare.self, Voter: true}) {
+					t.Fatalf("%s, which left %v after another one began to, has a vote: %v", spare.self, after, l.Servers())
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
 }
 
 // A leader that hears from nobody for a second, as on a machine that is busy, stays in office.
