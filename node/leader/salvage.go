@@ -80,10 +80,19 @@ func (o offer) compare(b offer) int {
 	return cmp.Or(cmp.Compare(o.Replica, b.Replica), cmp.Compare(o.Stage, b.Stage))
 }
 
-// partsOf returns who saves which layers of a step, as far as possible those that nobody has to bring there, and from
-// as many members as possible; replays fill what is left.
+// partsOf returns who saves which layers of a step, as far as possible those that nobody has to bring there. Members that have the same layers
+// share them, since all wait until the last one is saved; replays fill what is left.
 func partsOf(p plan.Plan, layers int, step plan.Step, own, replays []offer) (parts []consensus.SalvagePart, ok bool) {
 	given := map[plan.PeerID]int{} // layers
+	give := func(o offer, layers plan.LayerRange) {
+		part := consensus.SalvagePart{Replica: o.Replica, Stage: o.Stage, Layers: layers, By: o.By, From: o.From}
+		given[o.By] += layers.Len()
+		if last := len(parts) - 1; last >= 0 && parts[last].Replica == o.Replica && parts[last].Stage == o.Stage && parts[last].By == o.By {
+			part.Layers.First = parts[last].Layers.First
+			parts = parts[:last]
+		}
+		parts = append(parts, part)
+	}
 	for next := 0; next < layers; next = parts[len(parts)-1].Layers.End {
 		has := func(o offer) bool { return !o.reaches(step) || !p.At(o.StageID).Layers.Contains(next) }
 		able := slices.DeleteFunc(slices.Clone(own), has)
@@ -93,9 +102,10 @@ func partsOf(p plan.Plan, layers int, step plan.Step, own, replays []offer) (par
 		if len(able) == 0 {
 			return nil, false
 		}
-		best := slices.MinFunc(able, func(a, b offer) int {
+		slices.SortFunc(able, func(a, b offer) int {
 			return cmp.Or(cmp.Compare(a.lag(step), b.lag(step)), cmp.Compare(given[a.By], given[b.By]), a.compare(b))
 		})
+		best := able[0]
 		end := p.At(best.StageID).Layers.End
 		if best.Replay { // as far as nobody has the layers
 			for l := next + 1; l < end; l++ {
@@ -103,11 +113,27 @@ func partsOf(p plan.Plan, layers int, step plan.Step, own, replays []offer) (par
 					end = l
 				}
 			}
+			give(best, plan.LayerRange{First: next, End: end})
+			continue
 		}
-		parts = append(parts, consensus.SalvagePart{
-			Replica: best.Replica, Stage: best.Stage, Layers: plan.LayerRange{First: next, End: end}, By: best.By, From: best.From,
-		})
-		given[best.By] += end - next
+		var alike []offer // of members that have these layers as early as the best
+		for _, o := range able {
+			if o.lag(step) == best.lag(step) && !slices.ContainsFunc(alike, func(have offer) bool { return have.By == o.By }) {
+				alike = append(alike, o)
+				end = min(end, p.At(o.StageID).Layers.End)
+			}
+		}
+		for _, o := range own { // where one more can share
+			if first := p.At(o.StageID).Layers.First; o.reaches(step) && o.lag(step) == best.lag(step) && next < first {
+				end = min(end, first)
+			}
+		}
+		for i, o := range alike {
+			if left := len(alike) - i; next < end {
+				give(o, plan.LayerRange{First: next, End: next + (end-next+left-1)/left})
+				next = parts[len(parts)-1].Layers.End
+			}
+		}
 	}
 	return parts, true
 }

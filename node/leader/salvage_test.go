@@ -66,16 +66,17 @@ func TestSalvageOf(t *testing.T) {
 		want   string
 	}{
 		{"nobody has anything", nil, "nothing"},
-		{"everybody has everything", all, "37; 0/0 [0,3) a; 0/1 [3,6) b"},
-		{"one is dead", all[1:], "37; 1/0 [0,2) c; 1/1 [2,6) d"},
-		{"another is dead", []offer{all[0], all[2], all[3]}, "37; 0/0 [0,3) a; 1/1 [3,6) d"},
+		{"members that have the same layers share them", all, "37; 0/0 [0,1) a; 1/0 [1,2) c; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d"},
+		{"one is dead", all[1:], "37; 1/0 [0,2) c; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d"},
+		{"another is dead", []offer{all[0], all[2], all[3]}, "37; 0/0 [0,1) a; 1/0 [1,2) c; 1/1 [2,6) d"},
+		{"one can share a part of what another has", []offer{left("a", 0, 0, 37), left("b", 0, 1, 37), left("d", 1, 1, 37)}, "37; 0/0 [0,2) a; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d"},
 		{"a whole replica is dead", all[:2], "37; 0/0 [0,3) a; 0/1 [3,6) b"},
 		{"one stage is dead in each", all[1:3], "nothing"},
 		{"the checkpoint has all", []offer{left("a", 0, 0, 30), left("b", 0, 1, 30)}, "nothing"},
-		{"one has the commit that all others lack", []offer{pending("a", 0, 0, 36), left("b", 0, 1, 37), pending("c", 1, 0, 36)}, "37; 0/0 [0,3) a; 0/1 [3,6) b"},
+		{"one has the commit that all others lack", []offer{pending("a", 0, 0, 36), left("b", 0, 1, 37), pending("c", 1, 0, 36)}, "37; 0/0 [0,1) a; 1/0 [1,2) c; 0/0 [2,3) a; 0/1 [3,6) b"},
 		{"nobody has the commit", []offer{pending("a", 0, 0, 36), pending("b", 0, 1, 36)}, "36; 0/0 [0,3) a; 0/1 [3,6) b"},
 		{"who has the commit goes first", []offer{pending("a", 0, 0, 36), pending("b", 0, 1, 36), left("c", 1, 0, 37), left("d", 1, 1, 37)}, "37; 1/0 [0,2) c; 1/1 [2,6) d"},
-		{"one says that it is further than anybody can be", []offer{left("a", 0, 0, 99), left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)}, "37; 1/0 [0,2) c; 1/1 [2,6) d"},
+		{"one says that it is further than anybody can be", []offer{left("a", 0, 0, 99), left("b", 0, 1, 37), left("c", 1, 0, 37), left("d", 1, 1, 37)}, "37; 1/0 [0,2) c; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d"},
 		{"steps are not mixed", []offer{left("a", 0, 0, 36), left("b", 0, 1, 37)}, "nothing"},
 		{"a stage that no plan has", append([]offer{left("a", 7, 0, 50), left("a", 0, -1, 50)}, all[:2]...), "37; 0/0 [0,3) a; 0/1 [3,6) b"},
 		{"a copy of the lost stage can be brought to the step", []offer{all[0], replayed("a", 0, 1, 30)}, "37; 0/0 [0,3) a; 0/1 [3,6) a from 30"},
@@ -139,7 +140,7 @@ func TestSalvageRule(t *testing.T) {
 		{"nor for want of chunks", broken(func(v *view) { v.Stall.Lacks = true }), planned},
 		{"what does not cover all layers is of no use", broken(func(v *view) { v.Offers = v.Offers[:1] }), planned},
 		{"the plan is looked for meanwhile", asked(func(*view) {}), verdict{Prepare: true, Why: "a is gone"}},
-		{"whoever has saved need not offer any more", asked(func(v *view) { v.Offers, v.Stored = v.Offers[2:], map[int]bool{0: true, 1: true} }), verdict{Prepare: true, Why: "a is gone"}},
+		{"whoever has saved need not offer any more", asked(func(v *view) { v.Offers, v.Stored = v.Offers[2:], map[int]bool{0: true, 3: true} }), verdict{Prepare: true, Why: "a is gone"}},
 		{"the dead are marked meanwhile", asked(func(v *view) {
 			v.Members = append(v.Members, memberView{Peer: "a", Active: true, Silent: UnreachableAfter + time.Second})
 		}), verdict{Gone: "a", Why: "no sign of life for 16 s"}},
@@ -163,7 +164,7 @@ func TestSalvageRule(t *testing.T) {
 			v.Offers = []offer{left("a", 0, 0, 37), left("b", 0, 1, 37), left("d", 1, 1, 37)}
 			v.Stall.By = []plan.PeerID{"a", "b", "d"}
 		})
-		if got := decide(v); got.Salvage == nil || told(*got.Salvage, true) != "37; 0/0 [0,3) a; 0/1 [3,6) b" {
+		if got := decide(v); got.Salvage == nil || told(*got.Salvage, true) != "37; 0/0 [0,2) a; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d" {
 			t.Errorf("got %+v", got)
 		}
 	})
