@@ -9,7 +9,7 @@ type Constants struct {
 	// who takes over has its state in place, PlannedNanos until a plan is there.
 	NoticedNanos, AgreedNanos, LoadedNanos, PlannedNanos int64
 	// SavedNanos is how long it takes at least at a change of plan until the state can be read; else it is what SaveBytesPerS allows. With 0 it costs
-	// no time beside the rest. SalvagedNanos is by how much that of a plan that has ended takes longer. StoredNanos and DiskBytesPerS are the same of
+	// no time beside the rest. SalvagedNanos passes until the others have agreed on who saves what of a plan that has ended. StoredNanos and DiskBytesPerS are the same of
 	// a checkpoint that steps wait for, until it is on disks.
 	SavedNanos, SaveBytesPerS, SalvagedNanos, StoredNanos, DiskBytesPerS int64
 	// WholeStep charges a whole step where a step is given up, not the part of it that was done.
@@ -31,9 +31,9 @@ var ConstantsSets = []Constants{
 	{
 		Name: "measured",
 		Source: "pnode's own times (docs/recovery.md): 0.66 s until a loss is noticed, 0.11 s to agree, 0.14 s to load, 0.16 s to plan, " +
-			"0.9 s or 330 MB/s until the state of a pause can be read, 1.5 s more where no pause was asked for, 2.77 s or 228 MB/s until it is on a disk; state over the lines of the cluster",
+			"0.9 s or 330 MB/s until the state of a pause can be read, and where no pause was asked for the pass under way and one more agreement before, 2.77 s or 228 MB/s until it is on a disk; state over the lines of the cluster",
 		ReadyNanos: 45e9, NoticedNanos: 660e6, AgreedNanos: 110e6, LoadedNanos: 140e6, PlannedNanos: 160e6,
-		SavedNanos: 900e6, SaveBytesPerS: 330e6, SalvagedNanos: 1500e6, StoredNanos: 2770e6, DiskBytesPerS: 228e6,
+		SavedNanos: 900e6, SaveBytesPerS: 330e6, SalvagedNanos: 110e6, StoredNanos: 2770e6, DiskBytesPerS: 228e6,
 	},
 	{
 		Name: "oobleck",

@@ -182,6 +182,7 @@ func (r *run) answer(l Loss) {
 		r.result.GivenUp++
 	}
 	r.owed += a.StopNanos
+	r.ended = true
 	if a.Back {
 		r.result.Rollbacks++
 		r.progress.back(a.Older)

@@ -135,6 +135,7 @@ func (p *plans) search(counts []int) (*planned, error) {
 			out.posts[i].layers.add(place.Layers)
 			t := timing.Replicas[r].Stages[s]
 			out.posts[i].busyNanos += int64(t.Micro()+t.Recompute) * int64(pipe.Micros)
+			out.facts.PassNanos = max(out.facts.PassNanos, int64(t.Micro()+t.Recompute))
 			out.whole = out.whole && !place.Offload
 		}
 	}

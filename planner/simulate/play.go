@@ -79,6 +79,7 @@ type run struct {
 	carried, replan        bool
 	joined                 bool
 	owed                   int64 // stop of an answer, before the next change
+	ended                  bool  // the plan has, for a loss: what is left of it is saved
 	progress               progress
 	result                 Result
 }
@@ -200,7 +201,7 @@ func (r *run) pays(best *planned) bool {
 	}
 	s := seat(best, r.living, r.held)
 	bytes, move := r.plans.moves(s, r.held)
-	stop := r.policy.Change(r.Constants, s.facts, move)
+	stop := r.policy.Change(r.Constants, r.saved(s), move)
 	d := planner.Decision{Replan: true, Change: planner.Change{Now: now, Then: then, Bytes: bytes, Move: schedule.Nanos(r.Constants.move(move))}}
 	r.clock()
 	return d.Pays(planner.Outlook{Left: forever, Lasts: schedule.Nanos(r.history.Lasts(0)), Stops: []planner.Stop{{Load: schedule.Nanos(stop)}}}).Replan
@@ -214,16 +215,23 @@ func (r *run) change(to *planned) {
 	}
 	s := seat(to, r.living, r.held)
 	bytes, move := r.plans.moves(s, r.held)
-	stop := r.owed + r.policy.Change(r.Constants, s.facts, move)
+	stop := r.owed + r.policy.Change(r.Constants, r.saved(s), move)
 	if r.result.StartNanos < 0 {
 		stop = 0 // the run has not begun
 	} else {
 		r.result.Changes++
 		r.result.MovedBytes += bytes
 	}
-	r.owed, r.next, r.joined, r.replan = 0, s, false, false
+	r.owed, r.next, r.joined, r.replan, r.ended = 0, s, false, false, false
 	r.enter(changing)
 	r.until(stop)
+}
+
+// saved returns what policies know of a plan that takes over what machines have in memory.
+func (r *run) saved(next *seated) Facts {
+	f := next.facts
+	f.SaveBytes = r.plans.saveBytes(r.held, r.ended)
+	return f
 }
 
 // beginStep begins a step of the plan.

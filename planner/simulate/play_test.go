@@ -306,3 +306,31 @@ func TestALongStepIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoSavesWhat: at a pause each machine saves all that it has, and the first one counts. After a plan has ended those with the same
+// layers share them, so that the last layer can be read sooner.
+func TestWhoSavesWhat(t *testing.T) {
+	p := simulatorOf(t, fleetOf(gpu), Trace{}, "measured").plans
+	layers := len(p.input.Costs)
+	of := func(first, end int) layerSet {
+		s := newLayerSet(layers)
+		s.add(plan.LayerRange{First: first, End: end})
+		return s
+	}
+	all, block := p.stateBytes(of(0, layers)), p.stateBytes(of(1, 2))
+	for _, c := range []struct {
+		name          string
+		held          map[int]layerSet
+		pause, shared int64
+	}{
+		{"one has all", map[int]layerSet{0: of(0, layers)}, all, all},
+		{"another has one layer as well", map[int]layerSet{0: of(0, layers), 1: of(1, 2)}, all, all - p.stateBytes(of(1, 2))},
+		{"two have the same", map[int]layerSet{0: of(1, 5), 1: of(1, 5)}, 4 * block, 2 * block},
+		{"four have the same", map[int]layerSet{0: of(1, 5), 1: of(1, 5), 2: of(1, 5), 3: of(1, 5)}, 4 * block, block},
+		{"two stages", map[int]layerSet{0: of(1, 3), 1: of(3, 4)}, 2 * block, 2 * block},
+	} {
+		if pause, shared := p.saveBytes(c.held, false), p.saveBytes(c.held, true); pause != c.pause || shared != c.shared {
+			t.Errorf("%s: %d at a pause and %d shared, want %d and %d", c.name, pause, shared, c.pause, c.shared)
+		}
+	}
+}

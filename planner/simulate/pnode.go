@@ -36,7 +36,7 @@ func (pnode) Lost(c Constants, l Loss) Answer {
 			return Answer{Extends: l.carry(notice+c.LoadedNanos+replay, l.BusyNanos)}
 		}
 	}
-	a := Answer{Ends: true, StopNanos: notice + c.SalvagedNanos + c.given(l)}
+	a := Answer{Ends: true, StopNanos: notice + l.PassNanos + c.SalvagedNanos + c.given(l)}
 	switch {
 	case l.InMemory:
 	case l.Stored:

@@ -34,6 +34,8 @@ type Habits struct {
 // Facts describe the plan that runs.
 type Facts struct {
 	StepNanos, CopyNanos, SaveBytes int64
+	// PassNanos is how long a machine computes at most before it looks up: a micro-batch through all that it has.
+	PassNanos int64
 	// LoadNanos is how long the machine with the largest state takes to get it over its line.
 	LoadNanos int64
 	// ForwardPermille is which share of the work forwards are, in thousandths.

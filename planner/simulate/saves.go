@@ -1,6 +1,9 @@
 package simulate
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // runOfSteps counts steps that are of equal use.
 type runOfSteps struct{ steps, usefulNanos int64 }
@@ -100,4 +103,51 @@ func copiesOf(s *seated, withHolders bool) (parts []storedPart) {
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// saveBytes returns how much a machine has to save at most until all layers that machines have in memory can be read. At a pause each saves
+// all that it has, and the first that is done with a layer counts. Those that go on after a plan has ended share what they have alike: node/leader's rule.
+func (p *plans) saveBytes(held map[int]layerSet, shared bool) (most int64) {
+	given := map[int]int64{} // by slot
+	layers := map[int]int{}
+	if !shared {
+		for slot, has := range held {
+			given[slot] = p.stateBytes(has)
+		}
+	}
+	slots := slices.Sorted(maps.Keys(held))
+	for l := 0; l < len(p.input.Costs); {
+		var able []int
+		for _, slot := range slots {
+			if held[slot].has(l) {
+				able = append(able, slot)
+			}
+		}
+		if len(able) == 0 || !shared {
+			first := int64(0)
+			for i, slot := range able {
+				if i == 0 || given[slot] < first {
+					first = given[slot]
+				}
+			}
+			most = max(most, first)
+			l++
+			continue
+		}
+		slices.SortStableFunc(able, func(a, b int) int { return layers[a] - layers[b] })
+		end := l + 1
+		same := func(slot int) bool { return held[slot].has(end) == slices.Contains(able, slot) }
+		for end < len(p.input.Costs) && !slices.ContainsFunc(slots, func(slot int) bool { return !same(slot) }) {
+			end++
+		}
+		for i, slot := range able {
+			for n := (end - l + len(able) - i - 1) / (len(able) - i); n > 0; n-- {
+				given[slot] += p.stateBytes(oneLayer(len(p.input.Costs), l))
+				layers[slot]++
+				l++
+			}
+			most = max(most, given[slot])
+		}
+	}
+	return most
 }
