@@ -124,10 +124,18 @@ func TestAStartOfAllWaitsForWhoHasTheLayers(t *testing.T) {
 				began := time.Now()
 				founder.join("")
 				f.until("a leader", time.Minute, func() bool { n := founder.node(); return n != nil && n.raft.State().Checkpoint.Step == 14 })
-				f.until("a word of who is waited for", 3*time.Second, func() bool {
+				named := func() string {
 					waiting := founder.node().monitor.Status().Waiting
-					return strings.Contains(waiting, "node-1 has (layer") && strings.Contains(waiting, "node-2 has (layer") && strings.Contains(waiting, "--await-holders 0s")
-				})
+					if !strings.Contains(waiting, "node-1 has (layer") || !strings.Contains(waiting, "node-2 has (layer") {
+						return ""
+					}
+					return waiting
+				}
+				f.until("a word of who is waited for", 3*time.Second, func() bool { return named() != "" })
+				if waiting := named(); !strings.Contains(waiting, "not back yet") || strings.Contains(waiting, "--await-holders") {
+					f.Errorf("a way on with loss is named before the others had the time to come: %s", waiting)
+				}
+				f.until("a way on without them", time.Minute, func() bool { return strings.Contains(named(), "--await-holders 0s") })
 				f.Log(founder.node().monitor.Status().Waiting)
 				if saved := founder.node().monitor.Status().Checkpoint.Time; saved.IsZero() || !saved.Before(began) {
 					f.Errorf("the checkpoint is of %v, before the start at %v", saved, began)

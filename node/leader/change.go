@@ -80,6 +80,8 @@ func (v view) unheld() (verdict, bool) {
 	switch {
 	case v.restoring():
 		return verdict{Blocked: fmt.Sprintf("%s: %s computes it again from step %d on", lost, v.nameOf(v.Restorer), v.RestoredFrom)}, true
+	case v.Stall.Fallback == 0 && v.BrokenFor <= waits:
+		return verdict{Blocked: lost + ", and no older one is whole here: waiting for a node that holds a copy"}, true
 	case v.Stall.Fallback == 0:
 		return verdict{Blocked: lost + ", and no older one is whole here; start a node that holds a copy. " + anew}, true
 	case v.BrokenFor <= waits:

@@ -154,6 +154,15 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		}
 		return v
 	}
+	coming := starting(10, false)
+	coming.Absent.Coming = true
+	comingAlone := starting(0, true)
+	comingAlone.Absent.Coming = true
+	comingTooLate := starting(10, true)
+	comingTooLate.Absent.Coming = true
+	hadItself := starting(10, true)
+	hadItself.Absent.Layers = []consensus.LayerRef{{Layer: 1, Holders: []plan.PeerID{"a"}}, {Layer: 2, Holders: []plan.PeerID{"a", "b"}}}
+	const notBack = "waiting since 05:30:00 for members that are not back yet: lab has (layers 1-2, 4) and c or d has (layer 3) of the checkpoint of step 30, and nobody here has. Start them in their folders (`pnode join --dir FOLDER`) if they do not run"
 	decisions{
 		{"waits after a crash of all for who was not heard of yet", crashed(time.Second), waitsFor("lab")},
 		{"also when nothing else is to come", crashed(unheardFor), waitsFor("lab")},
@@ -167,6 +176,10 @@ func TestDecideAfterACrashOfAll(t *testing.T) {
 		{"but for a while where another one is back", twoBack(againFor), verdict{Blocked: "the run begins again: waiting up to 10 s for lab; the plan does without who is not back by then"}},
 		{"waits for nobody in a run of one node", single, verdict{Plan: true, Why: "a was started again"}},
 		{"waits where all are started again for who alone has layers", starting(10, false), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00 until 05:35:00. Start them in their folders (`pnode join --dir FOLDER`) to go on from it; else the run goes back to step 10, at once where desk is started with `--await-holders 0s`"}},
+		{"names no way on without them before they had the time to come", coming, verdict{Blocked: notBack}},
+		{"also where nothing older is there", comingAlone, verdict{Blocked: notBack}},
+		{"but is not to wait for them", comingTooLate, verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3)"}},
+		{"nor for itself", hadItself, verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what desk had in memory (layer 1) and lab has (layer 2)"}},
 		{"and then goes back", starting(10, true), verdict{Rollback: 10, Why: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3)"}},
 		{"but not where nothing older is there", starting(0, true), verdict{Blocked: "of the checkpoint of step 30 nobody here has what lab has (layers 1-2, 4) and c or d has (layer 3): waited for since 05:30:00, as no older checkpoint is whole here. Start them in their folders (`pnode join --dir FOLDER`) to go on from it. " + anew}},
 	}.check(t)
@@ -205,6 +218,7 @@ func TestDecideWithoutAState(t *testing.T) {
 		{"nor than a minute", unheld(remains{BrokenFor: mostReturn + 1, RedoTime: time.Hour}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
 		{"longer while another one computes the layer again", unheld(remains{BrokenFor: time.Hour, Restorer: "c", RestoredFrom: 10, RestoringFor: mostReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: c computes it again from step 10 on"}},
 		{"but no longer than a minute, either", unheld(remains{BrokenFor: mostReturn + 1, Restorer: "c", RestoringFor: mostReturn + 1}, 20), verdict{Rollback: 20, Why: "nobody who is up has layer 1 of the checkpoint of step 30, which b had"}},
+		{"gives it the time to come where there is no older one", unheld(remains{BrokenFor: leastReturn}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is whole here: waiting for a node that holds a copy"}},
 		{"but without end where there is no older one", unheld(remains{BrokenFor: time.Hour}, 0), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had, and no older one is whole here; start a node that holds a copy. " + anew}},
 		{"goes back at once when who had the checkpoint has left", view{Plan: running, Members: alive("a", "b"), Orphaned: true, Stall: stall{Fallback: 20}}, verdict{Rollback: 20, Why: "who had the checkpoint of step 30 left before others had all of it"}},
 		{"but not while another one computes it again", orphan(mostReturn), verdict{Blocked: "who had the checkpoint of step 30 left before others had all of it: c computes it again from step 20 on"}},

@@ -16,6 +16,9 @@ const (
 	mostNamed = 4
 	// againFor bounds the wait of a run that begins again for the rest of its plan's members once two of them are back. A single one waits for unheardFor.
 	againFor = 10 * time.Second
+	// comeFor is how long members that are started with this node have to come before a way on without what they have is named to people, or
+	// taken where a process that has ended had it in memory: it may have stored it, and not told the log.
+	comeFor = 30 * time.Second
 )
 
 // absentHolders tells of layers of the newest checkpoint that no member has which is here, where the run as a whole is started again: all
@@ -28,6 +31,8 @@ type absentHolders struct {
 	// those of a layer have left the run.
 	Since, Until time.Time
 	Over         bool
+	// Coming: the holders may be started just now, and come.
+	Coming bool
 	// Self waits.
 	Self plan.PeerID
 }
@@ -44,16 +49,16 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 	if m.state.Plan.Generation == 0 || slices.ContainsFunc(m.state.Members, goesOn) {
 		return a
 	}
-	lacking := func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holding(m.state), here) }
+	lacking := func(l consensus.LayerRef) bool {
+		return !slices.Contains(l.Kept(m.state), self) && !slices.ContainsFunc(l.Holding(m.state), here)
+	}
 	comes := func(p plan.PeerID) bool {
 		member, ok := m.state.Member(p)
 		return ok && (member.State != consensus.Gone || member.Reason != consensus.ReasonLeft)
 	}
-	left := false
 	for _, l := range m.state.Checkpoint.Layers {
 		if lacking(l) {
 			a.Layers = append(a.Layers, l)
-			left = left || !slices.ContainsFunc(l.Kept(m.state), comes)
 		}
 	}
 	if len(a.Layers) == 0 {
@@ -62,13 +67,18 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 	if w.starting = began; began.IsZero() {
 		w.starting = m.now
 	}
+	early := m.now.Before(w.starting.Add(comeFor))
+	entering := func(p plan.PeerID) bool { return early && p != self && comes(p) && !here(p) }
+	lost := slices.ContainsFunc(a.Layers, func(l consensus.LayerRef) bool {
+		return !slices.ContainsFunc(l.Kept(m.state), comes) && !slices.ContainsFunc(l.Holders, entering)
+	})
 	for _, older := range m.state.Older {
 		if a.Back == 0 && !slices.ContainsFunc(older.Layers, lacking) {
 			a.Back = older.Step
 		}
 	}
 	a.Self, a.Since, a.Until = self, w.starting, w.starting.Add(patience)
-	a.Over = left || !m.now.Before(a.Until)
+	a.Over, a.Coming = lost || !m.now.Before(a.Until), early && !lost
 	return a
 }
 
@@ -130,10 +140,13 @@ func awaitHolders(v view) (verdict, bool) {
 	waited := fmt.Sprintf("%s: waited for since %s", lacks, plain.Moment(a.Since, a.Until, time.TimeOnly))
 	const start = "Start them in their folders (`pnode join --dir FOLDER`)"
 	switch {
+	case a.Over && a.Back != 0:
+		return verdict{Rollback: a.Back, Why: lacks}, true
+	case a.Coming:
+		return verdict{Blocked: fmt.Sprintf("waiting since %s for members that are not back yet: %s of the checkpoint of step %d, and nobody here has. %s if they do not run",
+			a.Since.Format(time.TimeOnly), a.whose(v), v.Checkpoint, start)}, true
 	case a.Back == 0:
 		return verdict{Blocked: fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it. %s", waited, start, anew)}, true
-	case a.Over:
-		return verdict{Rollback: a.Back, Why: lacks}, true
 	}
 	return verdict{Blocked: fmt.Sprintf("%s until %s. %s to go on from it; else the run goes back to step %d, at once where %s is started with `--await-holders 0s`",
 		waited, plain.Moment(a.Until, a.Since, time.TimeOnly), start, a.Back, v.nameOf(a.Self))}, true
@@ -141,10 +154,19 @@ func awaitHolders(v view) (verdict, bool) {
 
 // text says which layers are lacking, and who has them.
 func (a absentHolders) text(v view) string {
+	return fmt.Sprintf("of the checkpoint of step %d nobody here has what %s", v.Checkpoint, a.whose(v))
+}
+
+// whose says who has which of the layers that are lacking: this node had those that were in the memory of its process before.
+func (a absentHolders) whose(v view) string {
 	var whose []string
 	layers := map[string][]int{}
 	for _, l := range a.Layers {
-		who := v.names(l.Holders, "or")
+		others := slices.DeleteFunc(slices.Clone(l.Holders), func(p plan.PeerID) bool { return p == a.Self })
+		who := v.names(others, "or") + " has"
+		if len(others) == 0 {
+			who = v.names(l.Holders, "or") + " had in memory"
+		}
 		if layers[who] == nil {
 			whose = append(whose, who)
 		}
@@ -156,9 +178,9 @@ func (a absentHolders) text(v view) string {
 			has = append(has, plan.Count(len(whose)-i, "other"))
 			break
 		}
-		has = append(has, fmt.Sprintf("%s has (%s)", who, layersText(layers[who])))
+		has = append(has, fmt.Sprintf("%s (%s)", who, layersText(layers[who])))
 	}
-	return fmt.Sprintf("of the checkpoint of step %d nobody here has what %s", v.Checkpoint, strings.Join(has, " and "))
+	return strings.Join(has, " and ")
 }
 
 // layersText names ascending layers: "layers 2, 4-6".

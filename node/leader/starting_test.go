@@ -27,15 +27,27 @@ func TestNobodyIsWaitedForWhoHadLayersInMemory(t *testing.T) {
 			seen.of[process{p, epoch}] = &sighting{heard: time.Unix(999, 0)}
 		}
 	}
-	look := func() absentHolders {
-		return (&salvageWatch{}).absent(moment{state: state, now: time.Unix(1000, 0), seen: seen}, "a", time.Minute)
+	lookAfter := func(waited time.Duration) absentHolders {
+		began := time.Unix(1000, 0)
+		return (&salvageWatch{starting: began}).absent(moment{state: state, now: began.Add(waited), seen: seen}, "a", time.Minute)
 	}
-	if got := look(); len(got.Layers) != 1 || got.Over || got.Back != 10 {
+	look := func() absentHolders { return lookAfter(0) }
+	if got := look(); len(got.Layers) != 1 || got.Over || !got.Coming || got.Back != 10 {
 		t.Errorf("%+v: b has stored layer 1", got)
 	}
+	if got := lookAfter(comeFor); got.Over || got.Coming {
+		t.Errorf("%+v: b had the time to come", got)
+	}
 	state.Checkpoint.Layers[1].Unstored = []consensus.Process{{Peer: "b", ProcessEpoch: 4}}
-	if got := look(); len(got.Layers) != 1 || !got.Over || got.Back != 10 {
-		t.Errorf("%+v: b had layer 1 in memory", got)
+	if got := look(); len(got.Layers) != 1 || got.Over || !got.Coming || got.Back != 10 {
+		t.Errorf("%+v: b had layer 1 in memory, and may have stored it before it ended", got)
+	}
+	if got := lookAfter(comeFor); len(got.Layers) != 1 || !got.Over || got.Back != 10 {
+		t.Errorf("%+v: b had layer 1 in memory, and does not come", got)
+	}
+	state.Members[1].Reason = consensus.ReasonLeft
+	if got := look(); !got.Over || got.Coming {
+		t.Errorf("%+v: b left the run", got)
 	}
 	state.Members[1] = consensus.Member{Peer: "b", State: consensus.Active, Since: 6, ProcessEpoch: 5}
 	if got := look(); len(got.Layers) != 1 || !got.Over {
@@ -44,5 +56,9 @@ func TestNobodyIsWaitedForWhoHadLayersInMemory(t *testing.T) {
 	state.Checkpoint.Layers[0].Unstored = []consensus.Process{{Peer: "a", ProcessEpoch: 9}}
 	if got := look(); len(got.Layers) != 1 || got.Layers[0].Layer != 1 {
 		t.Errorf("%+v: the process of a has layer 0 still", got)
+	}
+	state.Checkpoint.Layers[0].Unstored, state.Members[0].State = nil, consensus.Joining
+	if got := look(); len(got.Layers) != 1 || got.Layers[0].Layer != 1 {
+		t.Errorf("%+v: a has stored layer 0, and is about to enter", got)
 	}
 }
