@@ -45,6 +45,9 @@ func (v wholeView) where() *api.Whole {
 		off = off && (c.Off || !owner)
 	}
 	text := "no node has all layers of a checkpoint yet"
+	if c, ok := consensus.NewestWhole(v.State); ok && len(c.Layers) > 0 {
+		text = fmt.Sprintf("no node has all layers of a checkpoint yet: those of step %d are with several nodes", c.Step)
+	}
 	switch {
 	case best != "":
 		step := v.step(best)
@@ -67,10 +70,11 @@ func (v wholeView) where() *api.Whole {
 
 // step returns the newest checkpoint that a member has whole, as it says or as the log knows before; 0 for none.
 func (v wholeView) step(p plan.PeerID) plan.Step {
-	c := v.State.Checkpoint
 	lacks := func(l consensus.LayerRef) bool { return !l.StoredBy(p) }
-	if len(c.Layers) > 0 && !slices.ContainsFunc(c.Layers, lacks) {
-		return c.Step
+	for _, c := range consensus.Checkpoints(v.State) {
+		if len(c.Layers) > 0 && !slices.ContainsFunc(c.Layers, lacks) {
+			return max(c.Step, v.Copies[p].Step)
+		}
 	}
 	return v.Copies[p].Step
 }

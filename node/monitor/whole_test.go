@@ -56,3 +56,21 @@ func TestTheLogKnowsAWholeCopyFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOlderCheckpointIsWhole: a new one that nobody has whole does not hide it, nor that several nodes together have all of its layers.
+func TestAnOlderCheckpointIsWhole(t *testing.T) {
+	layer := func(holders ...plan.PeerID) consensus.LayerRef { return consensus.LayerRef{Holders: holders} }
+	for want, older := range map[string][]consensus.LayerRef{
+		"whole on desk at step 40; the newest checkpoint, of step 50, is with several nodes":  {layer("a", "o"), layer("o")},
+		"no node has all layers of a checkpoint yet: those of step 40 are with several nodes": {layer("a"), layer("o")},
+	} {
+		state := consensus.State{
+			Checkpoint: consensus.Checkpoint{Step: 50, Layers: []consensus.LayerRef{layer("a"), layer("gone")}},
+			Older:      []consensus.Checkpoint{{Step: 40, Layers: older}}, Owners: []plan.PeerID{"o"},
+			Members: []consensus.Member{{Peer: "a", Label: "ada", State: consensus.Active}, {Peer: "o", Label: "desk", State: consensus.Active}},
+		}
+		if got := (wholeView{State: state, Self: "a"}).where(); got.Text != want {
+			t.Errorf("got  %s\nwant %s", got.Text, want)
+		}
+	}
+}
