@@ -139,7 +139,8 @@ type Config struct {
 	Grace Grace `yaml:"grace"`
 	// OnLostMajority is what this node does when a majority of the run's voters is lost.
 	OnLostMajority LostMajority `yaml:"on_lost_majority"`
-	// AwaitHolders is how long a start of the whole run waits, where this node leads, for nodes that alone have layers of the newest checkpoint.
+	// AwaitHolders is how long a start of the whole run waits, where this node leads, for nodes that alone have layers of the newest checkpoint. For
+	// one that is lost while others go on they wait as long as it takes to do the steps again, 5 s to 1 min.
 	AwaitHolders Moment `yaml:"await_holders"`
 	// Threads is how many cores to compute on; 0 is all.
 	Threads int `yaml:"threads"`
