@@ -160,6 +160,7 @@ type tally struct {
 	stopgaps   []plan.PeerID // those that may vote only in place of one that leaves or is dead
 	returning  int           // those that fell silent a moment ago
 	doubted    int           // dead voters that fell silent a moment ago
+	vacated    int           // 1 where a dead voter's vote has gone, and whoever is to replace it has none yet
 	// enough, tooMany: fewer voters that stay than enough are too few; more than tooMany
 	// too many. They differ by the nodes that fell silent a moment ago, so that those do
 	// not move votes to and fro.
@@ -167,7 +168,7 @@ type tally struct {
 }
 
 func (v Servers) tally() tally {
-	t, last := tally{Servers: v}, v.last()
+	t, last, gone := tally{Servers: v}, v.last(), 0
 	for _, s := range v.inOrder() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
@@ -188,6 +189,8 @@ func (v Servers) tally() tally {
 			}
 		case !s.Voter && known && m.State == Active && silent < DeadAfter && v.eligible(s.Peer):
 			t.returning++
+		case !s.Voter && known && silent > 0 && (m.State == Gone || silent >= DeadAfter):
+			gone++
 		case !s.Voter:
 		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
 			t.dead = append(t.dead, s.Peer)
@@ -206,7 +209,10 @@ func (v Servers) tally() tally {
 			t.answering++
 		}
 	}
-	nodes := len(t.keep) + t.doubted + len(t.candidates) + min(len(t.stopgaps), len(t.dead)+len(t.leaving))
+	if t.voters%2 == 0 {
+		t.vacated = min(gone, 1)
+	}
+	nodes := len(t.keep) + t.doubted + len(t.candidates) + min(len(t.stopgaps), len(t.dead)+len(t.leaving)+t.vacated)
 	if owners := t.ownersNodes(); v.Rule == plan.VotersOwners && owners > 0 {
 		nodes = owners
 	}
@@ -264,13 +270,14 @@ func (v Servers) member(p plan.PeerID) (Member, bool) {
 func safe(answering, voters int) bool { return answering >= voters/2+1 }
 
 // grow promotes when there are too few voters that stay, and enough candidates that have
-// the log to reach the next odd number: from one voter to three it is two or none.
+// the log to reach the next odd number: from one voter to three it is two or none. Where the new voter's own vote would be needed at
+// once, a dead voter's vote goes first: of an odd number that leaves as many needed as before, and should the new one fail, nothing is lost.
 func (t tally) grow() (Action, bool) {
 	if len(t.keep) >= t.enough || !safe(t.answering+1, t.voters+1) {
 		return Action{}, false
 	}
 	need, candidates := 1, t.candidates
-	if len(t.dead)+len(t.leaving) > 0 {
+	if len(t.dead)+len(t.leaving)+t.vacated > 0 {
 		candidates = slices.Concat(candidates, t.stopgaps)
 	} else if len(t.keep)%2 == 1 {
 		need = 2
@@ -281,7 +288,12 @@ func (t tally) grow() (Action, bool) {
 			ready = append(ready, p)
 		}
 	}
-	if len(ready) < need {
+	switch needed := t.voters > 1 && !safe(t.answering, t.voters+1); {
+	case len(ready) < need:
+		return Action{}, false
+	case needed && len(t.dead) > 0:
+		return t.demote(t.dead[0], "it is dead, and is replaced")
+	case needed: // a voter is silent for the moment
 		return Action{}, false
 	}
 	return Action{Promote, ready[0], "too few voters for the number of nodes"}, true
@@ -293,7 +305,7 @@ func (t tally) swap() (Action, bool) {
 		return Action{}, false
 	}
 	best, last := t.candidates[0], t.keep[len(t.keep)-1]
-	if t.standing(best) >= t.standing(last) || t.Silent(last) > 0 || !safe(t.answering+1, t.voters+1) || !t.Ready(best) {
+	if t.standing(best) >= t.standing(last) || t.Silent(last) > 0 || t.voters > 1 && !safe(t.answering, t.voters+1) || !t.Ready(best) {
 		return Action{}, false
 	}
 	return Action{Promote, best, "it votes before others"}, true

@@ -221,12 +221,13 @@ func (w *world) votes(p plan.PeerID) bool {
 	return slices.Contains(w.Servers.Servers, Server{Peer: p, Voter: true})
 }
 
-func (w *world) majority() bool {
+// majority reports whether a majority of the voters answers, though some fail.
+func (w *world) majority(fail ...plan.PeerID) bool {
 	voters, answering := 0, 0
 	for _, s := range w.Servers.Servers {
 		if s.Voter {
 			voters++
-			if w.silent[s.Peer] == 0 {
+			if w.silent[s.Peer] == 0 && !slices.Contains(fail, s.Peer) {
 				answering++
 			}
 		}
@@ -244,7 +245,11 @@ func (w *world) toRest(t *testing.T, seed uint64) {
 		if a.Peer == w.Self && a.Kind != Transfer {
 			t.Fatalf("seed %d: %v changes the leader itself", seed, a)
 		}
+		alone := !slices.ContainsFunc(w.Servers.Servers, func(s Server) bool { return s.Voter && s.Peer != w.Self })
 		w.carryOut(a)
+		if a.Kind == Promote && !alone && !w.majority(a.Peer) {
+			t.Fatalf("seed %d: %v would leave no majority if it failed: %v silent %v", seed, a, w.Servers.Servers, w.silent)
+		}
 		if !w.majority() {
 			t.Fatalf("seed %d: %v leaves no majority: %v silent %v", seed, a, w.Servers.Servers, w.silent)
 		}
