@@ -79,7 +79,8 @@ func (y *notary) commit(ctx context.Context, v Voucher) error {
 	return nil
 }
 
-// gather asks the voters before and the owners to sign, and returns what came within their answerTimeout.
+// gather asks the voters before and the owners to sign, and returns what came within their answerTimeout. Those that the roster says
+// are gone are not waited for where a majority of the voters has signed without them.
 func (y *notary) gather(ctx context.Context, v Voucher, owners []plan.PeerID) []VoterMark {
 	v.Signatures = nil
 	body, err := json.Marshal(v)
@@ -91,10 +92,15 @@ func (y *notary) gather(ctx context.Context, v Voucher, owners []plan.PeerID) []
 	asked = slices.Compact(asked)
 	ctx, cancel := context.WithTimeout(ctx, y.node.timing.answerTimeout(asked...))
 	defer cancel()
-	marks := make([]VoterMark, len(asked))
-	var asking sync.WaitGroup
+	marks, late := make([]VoterMark, len(asked)), make([]VoterMark, len(asked))
+	var asking, rest sync.WaitGroup
+	state := y.node.State()
 	for i, p := range asked {
-		asking.Go(func() {
+		group, mark := &asking, &marks[i]
+		if m, ok := state.Member(p); ok && m.State == Gone {
+			group, mark = &rest, &late[i]
+		}
+		group.Go(func() {
 			m, err := VoterMark{}, error(nil)
 			if p == y.node.self {
 				m, err = y.node.author.mark(v)
@@ -115,11 +121,15 @@ func (y *notary) gather(ctx context.Context, v Voucher, owners []plan.PeerID) []
 				return
 			}
 			m.Peer = p
-			marks[i] = m
+			*mark = m
 		})
 	}
 	asking.Wait()
-	return chosen(v, marks, y.node.State().Owners)
+	if v.Signatures = chosen(v, marks, state.Owners); v.byVoters() {
+		cancel()
+	}
+	rest.Wait()
+	return chosen(v, append(marks, late...), y.node.State().Owners)
 }
 
 // chosen leaves, of the marks that came, those of the voters and one proof of an owner: the owner's is enough for who
