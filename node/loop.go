@@ -201,8 +201,10 @@ func (l *loop) followCheckpoint(ctx context.Context, state consensus.State) {
 		why := "is damaged"
 		if n := len(state.Blames); n > 0 && state.Blames[n-1].GoesBack() {
 			why = "may be spoilt"
-		} else if away := l.away(state, before); away != "" {
+		} else if away, lacks := l.away(state, before); away != "" {
 			why = "is not whole here, and " + away + " with its other layers cannot be reached"
+		} else if lacks {
+			why = "was in part in the memory of this node's process before alone"
 		}
 		e.Message = fmt.Sprintf("the checkpoint of step %d %s: going back to the one of step %d", l.kept.Step, why, id.Step)
 	}
@@ -214,8 +216,9 @@ func (l *loop) followCheckpoint(ctx context.Context, state consensus.State) {
 	l.keep(ctx, state, given)
 }
 
-// away names the holders of a checkpoint's layers of which no holder is here; empty for none.
-func (l *loop) away(state consensus.State, c consensus.Checkpoint) string {
+// away names the holders of a checkpoint's layers of which no holder is here, nor the process in whose memory it had them. lacks reports
+// whether there are such layers: this node may have been the only holder itself.
+func (l *loop) away(state consensus.State, c consensus.Checkpoint) (holders string, lacks bool) {
 	here := func(p plan.PeerID) bool {
 		m, known := state.Member(p)
 		ago, heard := l.heartbeats.Ago(p, time.Now())
@@ -223,14 +226,17 @@ func (l *loop) away(state consensus.State, c consensus.Checkpoint) string {
 	}
 	var names []string
 	for _, layer := range c.Layers {
-		if !slices.ContainsFunc(layer.Holders, here) {
+		if !slices.ContainsFunc(layer.Holding(state), here) {
+			lacks = true
 			for _, p := range layer.Holders {
-				names = append(names, state.NameOf(p))
+				if p != l.self {
+					names = append(names, state.NameOf(p))
+				}
 			}
 		}
 	}
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), " and ")
+	return strings.Join(slices.Compact(names), " and "), lacks
 }
 
 // forget drops the messages that no replay needs any more: those of before the newest checkpoint that is held twice.

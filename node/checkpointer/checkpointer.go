@@ -367,21 +367,26 @@ func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.
 	return nil
 }
 
-// LackError says that chunks of a layer are damaged or missing here, and that no node that is up gives them. It wraps ErrNoChunks, and why each
+// LackError says that a layer is not whole here, and that no node that is up gives what is missing. It wraps ErrNoChunks, and why each
 // node that was asked gave none.
 type LackError struct {
 	Layer int
-	// Holders are the names of the others that have had a copy.
+	// Held: this node is to have the layer, as the log knows, so that its copy is damaged or missing.
+	Held bool
+	// Holders are the names of the others that have had a copy, and which of them are leaving or gone.
 	Holders []string
 	cause   error
 }
 
 func (e LackError) Error() string {
-	from := "any node that is up"
+	is, from := "is not here", "any node that is up"
+	if e.Held {
+		is = "is damaged or missing here"
+	}
 	if len(e.Holders) > 0 {
 		from = strings.Join(e.Holders, ", ") + " or another node that is up"
 	}
-	return fmt.Sprintf("checkpointer: the state of layer %d is damaged or missing here and cannot be had from %s; start a node that holds a copy", e.Layer, from)
+	return fmt.Sprintf("checkpointer: the state of layer %d %s and cannot be had from %s; start a node that holds a copy", e.Layer, is, from)
 }
 
 // LackedLayer returns the layer.
@@ -396,13 +401,25 @@ func (c *Checkpointer) unread(l consensus.LayerRef, err error) error {
 		return fmt.Errorf("checkpointer: state of layer %d: %w", l.Layer, err)
 	}
 	c.Log.Info("chunks of a layer cannot be had", "layer", l.Layer, "cause", err)
-	lack := LackError{Layer: l.Layer, cause: err}
+	return LackError{Layer: l.Layer, Held: l.StoredBy(c.Self), Holders: c.others(l), cause: err}
+}
+
+// others returns the names of the other holders of a layer, and which of them are leaving or gone.
+func (c *Checkpointer) others(l consensus.LayerRef) (names []string) {
+	state := c.Consensus.State()
 	for _, h := range l.Holders {
-		if h != c.Self {
-			lack.Holders = append(lack.Holders, c.Consensus.State().NameOf(h))
+		name := state.NameOf(h)
+		switch m, _ := state.Member(h); {
+		case h == c.Self:
+			continue
+		case m.State == consensus.Draining:
+			name += " (which is leaving)"
+		case m.State == consensus.Gone:
+			name += " (which is gone)"
 		}
+		names = append(names, name)
 	}
-	return lack
+	return names
 }
 
 // layersAt returns the layers saved at a step: by the replicated state, or by a local manifest

@@ -37,7 +37,7 @@ func TestALayerThatNobodyHasIsTold(t *testing.T) {
 	defer store.Close()
 	refused := errors.New("refused")
 	var logged bytes.Buffer
-	log := &told{state: consensus.State{Members: []consensus.Member{{Peer: "12D3KooWbob", Label: "bob"}, {Peer: "me", Label: "here"}}}}
+	log := &told{state: consensus.State{Members: []consensus.Member{{Peer: "12D3KooWbob", Label: "bob"}, {Peer: "me", Label: "here"}, {Peer: "off", Label: "van", State: consensus.Gone}, {Peer: "way", Label: "wim", State: consensus.Draining}}}}
 	c := New(Config{Self: "me", Consensus: log, Peers: log, Log: slog.New(slog.NewTextHandler(&logged, nil)), Store: store, Fetcher: Fetcher{
 		Self: "me", Store: store, Living: func() []plan.PeerID { return nil },
 		Fetch: func(context.Context, plan.PeerID, []plan.Hash, func(plan.Hash, []byte) error) error { return refused },
@@ -49,6 +49,10 @@ func TestALayerThatNobodyHasIsTold(t *testing.T) {
 		if lack := (LackError{}); err == nil || err.Error() != want || !errors.As(err, &lack) || lack.LackedLayer() != 3 || !errors.Is(err, ErrNoChunks) {
 			t.Errorf("told %v, want %s", err, want)
 		}
+	}
+	err = c.Read(t.Context(), consensus.LayerRef{Layer: 4, SizeBytes: 1, Chunks: []plan.Hash{{1}}, Holders: []plan.PeerID{"off", "way"}}, make([]byte, 1))
+	if want := "checkpointer: the state of layer 4 is not here and cannot be had from van (which is gone), wim (which is leaving) or another node that is up; start a node that holds a copy"; err == nil || err.Error() != want {
+		t.Errorf("told %v, want %s", err, want)
 	}
 	if !strings.Contains(logged.String(), plan.Hash{1}.String()) || !strings.Contains(logged.String(), "12D3KooWbob: refused") {
 		t.Errorf("logged %s", &logged)

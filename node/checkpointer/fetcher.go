@@ -33,7 +33,7 @@ type Fetcher struct {
 }
 
 // ErrNoChunks says that no node of the run has what is needed.
-var ErrNoChunks = errors.New("chunks are damaged or missing here and cannot be had from any node that is up; start a node that holds a copy")
+var ErrNoChunks = errors.New("chunks are lacking here and cannot be had from any node that is up; start a node that holds a copy")
 
 const (
 	// fetchBatch chunks are asked for at a time, so that another peer can take over early.

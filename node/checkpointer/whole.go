@@ -1,10 +1,12 @@
 package checkpointer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +56,8 @@ const (
 	ownSaves = 2
 	// tellTimeout bounds telling the log of a copy, which is tried again.
 	tellTimeout = 10 * time.Second
+	// mostLacksTold bounds the layers that are named to people.
+	mostLacksTold = 3
 	// wholePin keeps what has come of a checkpoint from being swept.
 	wholePin = "whole"
 )
@@ -187,13 +191,40 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 	if w.replaced(target) {
 		err = errReplaced
 	}
+	why := ""
+	if ctx.Err() == nil && !errors.Is(err, errReplaced) {
+		why = w.why(target, err)
+	}
 	w.set(func(c *plan.WholeCopy) {
 		c.Next, c.DoneBytes, c.SizeBytes = 0, 0, 0
-		if ctx.Err() == nil && !errors.Is(err, errReplaced) {
-			c.Why = plain.Text(err)
-		}
+		c.Why = cmp.Or(why, c.Why)
 	})
 	return err
+}
+
+// why tells people why a checkpoint could not be brought: by layers and machines where chunks of it cannot be had, which the log of this
+// node names.
+func (w *Whole) why(target consensus.Checkpoint, err error) string {
+	if !errors.Is(err, ErrNoChunks) {
+		return plain.Text(err)
+	}
+	w.Log.Info("chunks of the checkpoint cannot be had", "step", target.Step, "cause", err)
+	var lacks []string
+	for _, l := range target.Layers {
+		if len(w.Fetcher.Missing(l.Chunks)) == 0 {
+			continue
+		}
+		if len(lacks) == mostLacksTold {
+			lacks = append(lacks, "others")
+			break
+		}
+		from := "any node that is up"
+		if others := w.others(l); len(others) > 0 {
+			from = strings.Join(others, " or ")
+		}
+		lacks = append(lacks, fmt.Sprintf("layer %d from %s", l.Layer, from))
+	}
+	return fmt.Sprintf("of step %d it cannot get %s; it tries again", target.Step, strings.Join(lacks, ", "))
 }
 
 // room returns an error unless a checkpoint that lacks so many bytes here fits. The last one may take the place of the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,7 +97,7 @@ func newWholeRig(t *testing.T, store *checkpoint.Store) *wholeRig {
 		data: map[plan.Hash][]byte{}, sent: map[plan.PeerID]int{},
 		state: consensus.State{Run: &plan.RunSpec{Run: "r", Model: m, Train: plan.TrainSpec{Steps: rigSteps, CheckpointEvery: 10, KeepCheckpoints: 1}}, Members: members("a", "b", "me"), Owners: []plan.PeerID{"me"}},
 	}
-	c := New(Config{Self: "me", Store: store, Consensus: r.log, Peers: deafPeers{}, Fetcher: Fetcher{
+	c := New(Config{Self: "me", Store: store, Consensus: r.log, Peers: deafPeers{}, Log: slog.New(slog.DiscardHandler), Fetcher: Fetcher{
 		Self: "me", Store: store, Fetch: r.fetch, Living: func() []plan.PeerID { return []plan.PeerID{"a", "b", "me"} },
 	}})
 	r.whole = &Whole{Checkpointer: c, Keeps: func(consensus.State) bool { return true }}
@@ -221,8 +222,9 @@ func TestWhyThereIsNoWholeCopyIsTold(t *testing.T) {
 	if err := r.whole.look(t.Context(), r.log.State(), 0); !errors.Is(err, ErrNoChunks) {
 		t.Fatalf("got %v, want a lack of chunks", err)
 	}
-	if got := r.whole.Copy(); got.Why == "" || got.Next != 0 || got.Step != 0 {
-		t.Errorf("told is %+v, want the reason", got)
+	const want = "of step 10 it cannot get layer 0 from a, layer 1 from b, layer 2 from a, others; it tries again"
+	if got := r.whole.Copy(); got.Why != want || got.Next != 0 || got.Step != 0 {
+		t.Errorf("told is %+v, want the reason: %s", got, want)
 	}
 	r.data = data
 	r.look(t, 10, nil)
