@@ -21,10 +21,10 @@ func (s shape) String() string {
 	return fmt.Sprintf("%s of %s", plan.Count(s.replicas, "replica"), plan.Count(s.stages, "stage"))
 }
 
-// bounded is a shape with a step time that it cannot beat.
+// bounded is a shape with a step time that it cannot beat, and one that it may come near to.
 type bounded struct {
 	shape
-	bound schedule.Nanos
+	bound, likely schedule.Nanos
 }
 
 // candidate is a plan under consideration: a cut, and the stages that follow from it under a

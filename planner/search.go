@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// At most maxShapes shapes are cut, the lowest bounds first; of many devices fewer,
+	// At most maxShapes shapes are cut, the likely shortest steps first; of many devices fewer,
 	// maxShapeDevices in all.
 	maxShapes       = 24
 	maxShapeDevices = 2048
@@ -117,12 +117,15 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 	}
 	best := schedule.Nanos(math.MaxInt64)
 	clear(s.tried)
-	for range maxRounds {
+	for round := range maxRounds {
 		more, fail := s.explore(ctx, pool, shapes)
 		if err := ended(ctx); err != nil {
 			return nil, err
 		}
 		found = append(found, more...)
+		if n := len(pool); round == 0 && n > dropUpTo && n <= settleUpTo {
+			found = append(found, exact{s}.splits(pool, shapes, found)...)
+		}
 		for _, some := range quicker { // what does not fit there is no error
 			more, _ := s.explore(ctx, some, within(shapes, len(some)))
 			found = append(found, more...)
@@ -205,12 +208,16 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 		room[i+1] = room[i] + min(m.Devices[d].FreeBytes, 1<<48)
 	}
 	tried, spread := 0, 0
-	if len(pool) > settleUpTo {
+	if len(pool) > dropUpTo {
+		if len(pool) <= settleUpTo {
+			shapes = slices.Clone(shapes)
+			slices.SortStableFunc(shapes, func(a, b bounded) int { return cmp.Compare(a.likely, b.likely) })
+		}
 		shapes, spread = spreadOut(shapes)
 		most += spread
 	}
-	for i, b := range shapes {
-		if ctx.Err() != nil || len(found) > 0 && b.bound > best && i >= spread {
+	for _, b := range shapes {
+		if ctx.Err() != nil {
 			break
 		}
 		if len(found) > 0 && (b.bound > best || tried >= most && b.devices() > dropUpTo) { // the bound prefers many devices
@@ -243,9 +250,9 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 	return found, cmp.Or(tooLong, err)
 }
 
-// spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the ones of the lowest bound
-// with any number of stages, with three quarters of these at most, and with half. The bound prefers many devices, all of which have to
-// reach each other. Of very many devices it is far from what can be done.
+// spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the most likely ones
+// with any number of stages, with three quarters of these at most, and with half. What is likely counts on the quickest lines
+// there are: of many devices, or several sites, it is far from what can be done.
 func spreadOut(shapes []bounded) (out []bounded, front int) {
 	taken := map[shape]bool{}
 	for replicas := 1; ; replicas *= 2 {
@@ -375,7 +382,7 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 	for r := asked.replicas; r <= min(n, t.Sums().Groups/s.order.copies); r++ {
 		for st := asked.stages; st <= min(n/r, s.layers()); st++ {
 			if err := s.order.fits(shape{r, st}, s.layers(), t.Sums()); err == nil {
-				shapes = append(shapes, bounded{shape{r, st}, lower.Of(r, st)})
+				shapes = append(shapes, bounded{shape{r, st}, lower.Of(r, st), lower.Likely(r, st)})
 			} else if unfit == nil {
 				unfit = err
 			}

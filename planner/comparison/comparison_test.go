@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 
 	"pnode/pipeline/schedule"
@@ -150,21 +149,6 @@ func TestSameSeedSameFigures(t *testing.T) {
 // TestSplitsByHand: a split that somebody makes by hand takes the time of the plan that is the same, and is refused where it does
 // not fit.
 func TestSplitsByHand(t *testing.T) {
-	for _, tc := range []struct {
-		layers  int
-		weights []int64
-		want    []int
-	}{
-		{12, []int64{1, 1, 1}, []int{4, 4, 4}},
-		{13, []int64{1, 1, 1}, []int{5, 4, 4}},
-		{10, []int64{70, 20, 10}, []int{7, 2, 1}},
-		{4, []int64{97, 1, 1, 1}, []int{1, 1, 1, 1}},
-		{6, []int64{97, 1, 1, 1}, []int{3, 1, 1, 1}},
-	} {
-		if got := apportion(tc.layers, tc.weights); !slices.Equal(got, tc.want) {
-			t.Errorf("%d layers by %d: %d, want %d", tc.layers, tc.weights, got, tc.want)
-		}
-	}
 	in := mixed(1, 8, mixedLines[0])
 	groups := split(in.Members, 2, len(in.Costs), func(plan.DeviceProfile) int64 { return 1 })
 	if len(groups) != 2 || len(groups[0].Workers) != 4 {

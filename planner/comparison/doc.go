@@ -5,5 +5,5 @@
 // It computes predicted steps alone, in integers, and judges none of them. How long planning takes is measured by its
 // caller, node/bench, on clusters that Large makes.
 //
-// It imports pipeline/model and pipeline/schedule, and package planner with its nouns. Nothing of the planner knows it.
+// It imports pipeline/model and pipeline/schedule, and package planner with its nouns and its partition. Nothing of the planner knows it.
 package comparison

@@ -8,6 +8,7 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner"
+	"pnode/planner/partition"
 	"pnode/planner/plan"
 )
 
@@ -129,36 +130,8 @@ func split(order []planner.Member, replicas, layers int, weight func(plan.Device
 			g.Workers = append(g.Workers, plan.WorkerID{Peer: m.Peer, Device: m.Profile.Devices[0].Name})
 			weights = append(weights, weight(m.Profile.Devices[0]))
 		}
-		g.Layers = apportion(layers, weights)
+		g.Layers = partition.Apportion(layers, weights)
 		groups = append(groups, g)
 	}
 	return groups
 }
-
-// apportion divides layers by weights, one at least for each, the largest remainders first.
-func apportion(layers int, weights []int64) []int {
-	sum := int64(0)
-	for _, w := range weights {
-		sum += w
-	}
-	out, left := make([]int, len(weights)), layers
-	for i, w := range weights {
-		out[i] = max(1, int(int64(layers)*w/sum))
-		left -= out[i]
-	}
-	for ; left != 0; left -= sign(left) {
-		best := -1
-		for i, w := range weights { // who is furthest from its part
-			if left < 0 && out[i] == 1 {
-				continue
-			}
-			if best < 0 || int64(sign(left))*(w*int64(layers)-int64(out[i])*sum) > int64(sign(left))*(weights[best]*int64(layers)-int64(out[best])*sum) {
-				best = i
-			}
-		}
-		out[best] += sign(left)
-	}
-	return out
-}
-
-func sign(n int) int { return cmp.Compare(n, 0) }

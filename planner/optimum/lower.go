@@ -85,11 +85,20 @@ func NewLower(d Devices) Lower {
 
 // Of returns a step that no plan of so many replicas and stages beats.
 func (b Lower) Of(replicas, stages int) schedule.Nanos {
+	return max(b.passes(replicas, stages), b.exchange(replicas, stages)) // which goes on beside other stages' passes
+}
+
+// Likely returns a step that such plans come closer to, though not all: few of their exchanges go on beside passes.
+func (b Lower) Likely(replicas, stages int) schedule.Nanos {
+	return b.passes(replicas, stages) + b.exchange(replicas, stages)
+}
+
+// passes bounds the passes of a step.
+func (b Lower) passes(replicas, stages int) schedule.Nanos {
 	shared := schedule.Nanos((int64(max(b.micros-replicas, 0)) << rateBits) / b.rateSum[replicas*stages])
 	most := (b.micros + replicas - 1) / replicas
 	period := max(b.layer, b.transfer[stages-1])
-	step := b.first + b.hopSum[stages-1] + max(shared, schedule.Nanos(most-1)*period)
-	return max(step, b.exchange(replicas, stages)) // which goes on beside other stages' passes
+	return b.first + b.hopSum[stages-1] + max(shared, schedule.Nanos(most-1)*period)
 }
 
 // exchange bounds from below what replicas send each other of gradients and parameters.

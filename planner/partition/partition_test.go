@@ -269,3 +269,22 @@ func TestPeriodsWithTheSameCuts(t *testing.T) {
 		t.Errorf("of 500 probes %d have bounds, and %d spare any other", narrow, far)
 	}
 }
+
+// TestApportion divides layers by weights that do not go into them.
+func TestApportion(t *testing.T) {
+	for _, tc := range []struct {
+		layers  int
+		weights []int64
+		want    []int
+	}{
+		{12, []int64{1, 1, 1}, []int{4, 4, 4}},
+		{13, []int64{1, 1, 1}, []int{5, 4, 4}},
+		{10, []int64{70, 20, 10}, []int{7, 2, 1}},
+		{4, []int64{97, 1, 1, 1}, []int{1, 1, 1, 1}},
+		{6, []int64{97, 1, 1, 1}, []int{3, 1, 1, 1}},
+	} {
+		if got := Apportion(tc.layers, tc.weights); !slices.Equal(got, tc.want) {
+			t.Errorf("%d layers by %d: %d, want %d", tc.layers, tc.weights, got, tc.want)
+		}
+	}
+}
