@@ -17,6 +17,7 @@ type exit struct {
 	notice  notice.Notice // why, and until when
 	parting time.Duration // before that time: what is not handed over then stays here
 	since   time.Time     // leaving or stopping is wanted since; zero while neither is
+	unsaved time.Time     // since then a stop waits for what members of a broken plan may save; zero while it does not
 	done    int64         // bytes that have been handed over
 	moved   time.Time     // when the last of them were
 	shown   string        // to people, of how far that is
@@ -24,6 +25,10 @@ type exit struct {
 	left    bool          // the run goes on without this node, which gives its vote away
 	lost    error         // what could not be handed over; nil where all is
 }
+
+// salvageTimeout bounds the wait of a stop until the log says who saves what a broken plan has left: the dead are marked before, which may take a
+// vote for each, and an election.
+const salvageTimeout = 10 * time.Second
 
 // mostParting bounds the time that a node keeps for giving its vote away and for closing, or a quarter of a short time.
 const mostParting = 3 * time.Second
@@ -63,7 +68,7 @@ type exitView struct {
 	// Newest is the newest step this node knows to be committed in the current plan.
 	Newest plan.Step
 	// Running: a generation runs here. Stalled: it was given up, here or elsewhere.
-	// Completed: the workers here finished it. Salvaging: members save what is left of it.
+	// Completed: the workers here finished it. Salvaging: members save what is left of it, or may yet.
 	Running, Stalled, Completed, Salvaging bool
 }
 
@@ -87,7 +92,7 @@ func wayOut(v exitView) exitVerdict {
 	}
 	if s.StopWanted {
 		saved := s.Checkpoint.Step >= v.Newest && !last
-		return exitVerdict{Over: !v.Running && (saved || v.Stalled && !v.Salvaging)}
+		return exitVerdict{Over: !v.Running && !v.Salvaging && (saved || v.Stalled)}
 	}
 	if !v.Leaving {
 		return exitVerdict{}

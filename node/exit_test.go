@@ -72,24 +72,30 @@ func TestWayOut(t *testing.T) {
 // TestASalvageIsUnderWay: until its step is saved, while all are there who have a part in it.
 func TestASalvageIsUnderWay(t *testing.T) {
 	begin := time.Unix(1000, 0)
-	salvage := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "a"}, {By: "b"}}}
+	pipe := plan.Pipeline{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}
+	salvage := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "a"}, {By: "b", Stage: 1}}}
+	replay := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "b", From: 4}, {By: "b", Stage: 1}}}
 	for name, c := range map[string]struct {
 		of     *consensus.Salvage
 		saved  plan.Step
 		state  consensus.MemberState // of b
 		silent time.Duration         // b is
+		failed bool                  // b cannot compute a's part again
 		want   bool
 	}{
-		"none is wanted": {nil, 4, consensus.Active, 0, false},
-		"under way":      {salvage, 4, consensus.Active, leader.DeadAfter, true},
-		"done":           {salvage, 9, consensus.Active, 0, false},
-		"without b":      {salvage, 4, consensus.Gone, 0, false},
-		"b is silent":    {salvage, 4, consensus.Active, leader.DeadAfter + time.Second, false},
+		"none is wanted":   {nil, 4, consensus.Active, 0, false, false},
+		"under way":        {salvage, 4, consensus.Active, leader.DeadAfter, false, true},
+		"done":             {salvage, 9, consensus.Active, 0, false, false},
+		"without b":        {salvage, 4, consensus.Gone, 0, false, false},
+		"b is silent":      {salvage, 4, consensus.Active, leader.DeadAfter + time.Second, false, false},
+		"a replay":         {replay, 4, consensus.Active, 0, false, true},
+		"a replay in vain": {replay, 4, consensus.Active, 0, true, false},
+		"none by b":        {salvage, 4, consensus.Active, 0, true, true},
 	} {
 		heard, now := gossip.NewTracker(), begin.Add(c.silent)
 		heard.Note(gossip.Heartbeat{Peer: "a"}, now)
-		heard.Note(gossip.Heartbeat{Peer: "b"}, begin)
-		state := consensus.State{Salvage: c.of, Checkpoint: consensus.Checkpoint{Step: c.saved}, Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: c.state}}}
+		heard.Note(gossip.Heartbeat{Peer: "b", NoReplay: c.failed}, begin)
+		state := consensus.State{Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{pipe}}, Salvage: c.of, Checkpoint: consensus.Checkpoint{Step: c.saved}, Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: c.state}}}
 		if got := salvaging(heard, state, begin, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}

@@ -151,12 +151,13 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	case l.exit.since.IsZero():
 		l.exit.since = time.Now()
 	}
-	v := wayOut(exitView{
+	view := exitView{
 		State: state, Self: l.self, Leaving: l.exit.leaving, Newest: l.monitor.NewestStep(),
 		Running: l.generation != nil, Completed: l.completed,
-		Stalled:   l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
-		Salvaging: salvaging(l.heartbeats, state, l.exit.since, time.Now()),
-	})
+		Stalled: l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
+	}
+	view.Salvaging = l.exit.saves(l.heartbeats, view, time.Now())
+	v := wayOut(view)
 	l.exit.left = l.exit.left || v.Left
 	l.followFarewell(ctx, state)
 	switch {
@@ -188,6 +189,22 @@ func planGivenUp(heard *gossip.Tracker, state consensus.State, self plan.PeerID,
 	return heard.Stalled(others, state.Plan.Generation, now).For > 0 || slices.ContainsFunc(others, silent)
 }
 
+// saves reports whether what is left of a generation is being saved, or may yet be where the run stops.
+func (e *exit) saves(heard *gossip.Tracker, v exitView, now time.Time) bool {
+	s := v.State
+	if salvaging(heard, s, e.since, now) {
+		e.unsaved = time.Time{}
+		return true
+	}
+	if !s.StopWanted || v.Running || !v.Stalled || s.Checkpoint.Step >= v.Newest || !leader.MaySave(heard, s, now) {
+		return false
+	}
+	if e.unsaved.IsZero() {
+		e.unsaved = now
+	}
+	return now.Sub(e.unsaved) <= salvageTimeout
+}
+
 // salvaging reports whether all members that the log asks to save what is left of a generation are there to do so, and have not all done it.
 func salvaging(heard *gossip.Tracker, state consensus.State, since, now time.Time) bool {
 	s := state.Salvage
@@ -196,7 +213,9 @@ func salvaging(heard *gossip.Tracker, state consensus.State, since, now time.Tim
 	}
 	return !slices.ContainsFunc(s.Parts, func(part consensus.SalvagePart) bool {
 		m, ok := state.Member(part.By)
-		return !ok || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter
+		b, _ := heard.Last(part.By)
+		failed := b.NoReplay && !state.Plan.Has(part.By, plan.StageID{Replica: part.Replica, Stage: part.Stage})
+		return !ok || failed || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter
 	})
 }
 

@@ -81,3 +81,63 @@ func TestAStopWaitsUntilAllIsStored(t *testing.T) {
 		}
 	})
 }
+
+// TestAStopJustAfterTwoDeathsWaitsForTheReplay: two nodes die, and the others are interrupted before the steps of the dead are computed again.
+// The stop waits for that: the next start goes on from the newest step.
+func TestAStopJustAfterTwoDeathsWaitsForTheReplay(t *testing.T) {
+	size := fleetSize{Steps: 24, Stages: 5, Replicas: 1, CheckpointEvery: 10, MinNodes: 5}
+	known := undisturbed(t, size)
+	apiStop := func(f *fleet) {
+		if err := f.members[0].node().Stop(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		after time.Duration
+		stop  func(*fleet)
+	}{
+		"before anybody knows":         {0, interruptAll},
+		"before anything is asked for": {100 * time.Millisecond, interruptAll},
+		"by the API":                   {100 * time.Millisecond, apiStop},
+		"during the replay":            {time.Second, apiStop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, size, known.again())
+				invite := f.add().found()
+				for range 4 {
+					f.add().join(invite)
+				}
+				f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 13 })
+				dead, living := f.members[3:], f.members[:3]
+				for _, m := range dead {
+					m.kill(living...)
+				}
+				time.Sleep(c.after)
+				reached, stopped := f.truth.reached(), time.Now()
+				c.stop(f)
+				for i, err := range f.untilEnded(leaveTimeout)[:3] {
+					if err != nil {
+						f.Errorf("node %d stops with %v", i, err)
+					}
+				}
+				made := f.members[0].process.node.Load().raft.State().Checkpoint
+				f.Logf("stopped %v after step %d with the checkpoint of step %d", time.Since(stopped).Round(time.Millisecond), reached, made.Step)
+				if made.Step < reached {
+					f.Error("the stop gave steps up that the living had")
+				}
+				for _, m := range f.members {
+					m.join("")
+				}
+				for i, err := range f.untilEnded(time.Hour) {
+					if err != nil {
+						f.Errorf("node %d: %v", i, err)
+					}
+				}
+				if redone := f.check(); redone > 0 {
+					f.Errorf("%d steps were computed again", redone)
+				}
+			})
+		})
+	}
+}

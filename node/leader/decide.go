@@ -42,7 +42,7 @@ type rule struct {
 // rules are the cases of decide in their order, cheapest loss first: when the running plan cannot go on, what the living have
 // in memory is saved, the dead are marked, and a plan follows; otherwise the state is saved and a plan follows from there.
 var rules = []rule{
-	{"over", "a run that ends needs no other plan, whoever is dead", view.over},
+	{"over", "a run that ends needs no other plan, whoever is dead: at most its newest step is saved", view.over},
 	{"parted", "who is left out for a dead link can give others nothing: what is saved depends on it", view.parted},
 	{"salvage", "the next death may take what the living have in memory, whoever is dead already", view.salvaged},
 	{"dead", "all that follows counts on the members that the log has", view.dead},
@@ -76,8 +76,17 @@ func decide(v view) verdict {
 	return verdict{}
 }
 
-// over rests once the run is stopping or finished.
-func (v view) over() (verdict, bool) { return verdict{}, v.Ending && !v.Returning }
+// over rests once the run is stopping or finished. A stop has what the living have in memory saved before: it is lost with their processes.
+func (v view) over() (verdict, bool) {
+	if !v.Ending || v.Returning {
+		return verdict{}, false
+	}
+	next, waits := v.salvage()
+	if dead, ok := v.dead(); waits && ok && next.Salvage == nil {
+		return dead, true
+	}
+	return verdict{Salvage: next.Salvage}, true
+}
 
 // stopped rests after the dead were marked for a member that came back to a stopped run.
 func (v view) stopped() (verdict, bool) { return verdict{}, v.Ending }

@@ -30,7 +30,7 @@
 // decide asks them one after the other; the first that applies has the last word. The list in decide.go says why each stands
 // where it does.
 //
-//  1. over: the run is stopping or finished, and nobody came back to it
+//  1. over: the run is stopping or finished, and nobody came back to it; before it stops, its newest step is saved from memory
 //  2. parted: a link is dead whose ends live; one of the two is left out
 //  3. salvage: members that live have newer steps in memory than the checkpoint
 //  4. dead: a process has ended, or is silent for longer than it ever is; a substitute goes on in its place, if there is one

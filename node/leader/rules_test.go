@@ -111,6 +111,7 @@ func randomView(r *rand.Rand) view {
 		v.Absent = absentHolders{Layers: []consensus.LayerRef{{Layer: 1, Holders: []plan.PeerID{"e"}}}, Back: plan.Step(r.IntN(2) * 10), Over: one(2), Self: "a"}
 	}
 	v.Ending, v.Returning, v.Orphaned = one(8), one(2), one(3)
+	v.Finished = v.Ending && !v.Returning && one(2)
 	if odd(4) {
 		v.Carried = carried{peers[r.IntN(5)], peers[r.IntN(5)]}
 	}

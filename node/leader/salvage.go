@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -165,7 +166,7 @@ func (v view) salvaging() (verdict, bool) {
 // starts from there. It is not ok where there is no more to be had: then the newest checkpoint is where plans start.
 // A member that ends the generation late may have a newer step than the one that is saved by then.
 func (v view) salvage() (verdict, bool) {
-	if !v.broken() || v.Ending || v.Ended != "" || v.spoilt() || v.Stall.Lacks {
+	if !v.broken() || v.Finished || v.Ended != "" || v.spoilt() || v.Stall.Lacks {
 		return verdict{}, false
 	}
 	why, saved := v.absence(), v.Salvage != nil && v.Checkpoint >= v.Salvage.Step
@@ -197,5 +198,24 @@ func (v view) undertaken(s consensus.Salvage) bool {
 			return o.By == p.By && o.Replica == p.Replica && o.Stage == p.Stage && o.reaches(s.Step)
 		})
 		return !offered && !v.Stored[p.Layers.First]
+	})
+}
+
+// MaySave reports whether the members of a plan that was given up may have a newer step than the checkpoint's in memory, as far as another one
+// knows: together they have all of it, or one that lives has not said what it has.
+func MaySave(beats *gossip.Tracker, state consensus.State, now time.Time) bool {
+	if state.Plan.Generation == 0 || state.Finished {
+		return false
+	}
+	offers := (&salvageWatch{beats: beats}).offers(state)
+	if _, ok := salvageOf(state.Plan, state.Run.Model.Layers(), state.Checkpoint.Step, offers); ok {
+		return true
+	}
+	return slices.ContainsFunc(state.Plan.Peers(), func(p plan.PeerID) bool {
+		m, known := state.Member(p)
+		b, _ := beats.Last(p)
+		ago, heard := beats.Ago(p, now)
+		away := !known || m.State == consensus.Gone || state.Reborn(m) || !heard || ago > DeadAfter
+		return !away && b.Stalled != state.Plan.Generation && !slices.ContainsFunc(offers, func(o offer) bool { return o.By == p })
 	})
 }

@@ -136,7 +136,14 @@ func TestSalvageRule(t *testing.T) {
 		{"though a worker was mute", broken(says(plan.NoProgress)), save},
 		{"but not what somebody calls wrong", broken(says(plan.BadTensor)), planned},
 		{"nor when the run goes back", broken(func(v *view) { v.Ended = "the loss jumped" }), verdict{Plan: true, Why: "the loss jumped"}},
-		{"nor when it ends", broken(func(v *view) { v.Ending = true }), wait},
+		{"a stop waits for it", broken(func(v *view) { v.Ending = true }), save},
+		{"and has the dead marked before", broken(func(v *view) {
+			v.Ending, v.Offers, v.Stall.By = true, v.Offers[:2], v.Stall.By[:2]
+			v.Members[2].Ended = true
+		}), verdict{Gone: "d", Ended: true, Why: "its process has ended"}},
+		{"but plans nothing while it is saved", asked(func(v *view) { v.Ending = true }), wait},
+		{"nor after it", asked(func(v *view) { v.Ending, v.Checkpoint = true, 37 }), wait},
+		{"a finished run needs it no more", broken(func(v *view) { v.Ending, v.Finished = true, true }), wait},
 		{"nor for want of chunks", broken(func(v *view) { v.Stall.Lacks = true }), planned},
 		{"what does not cover all layers is of no use", broken(func(v *view) { v.Offers = v.Offers[:1] }), planned},
 		{"the plan is looked for meanwhile", asked(func(*view) {}), verdict{Prepare: true, Why: "a is gone"}},
@@ -283,5 +290,52 @@ func TestWhoHasStoredTheStateReplays(t *testing.T) {
 	}
 	if !slices.Equal(by, []plan.PeerID{"d"}) {
 		t.Errorf("%v replay, want d", by)
+	}
+}
+
+// TestWhatMayBeSavedIsWaitedFor: a stop goes on at once where the living cannot save any newer step, and not before they have said so.
+func TestWhatMayBeSavedIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   consensus.MemberState // of b
+		holders []plan.PeerID         // of its layers
+		quiet   bool                  // c has not given the generation up
+		step    plan.Step             // that a and c have in memory
+		after   time.Duration
+		want    bool
+	}{
+		"b is replayed":                 {consensus.Gone, []plan.PeerID{"b", "a"}, false, 37, 0, true},
+		"nobody else has its layers":    {consensus.Gone, []plan.PeerID{"b"}, false, 37, 0, false},
+		"nobody has a newer step":       {consensus.Gone, []plan.PeerID{"b", "a"}, false, 30, 0, false},
+		"b may live":                    {consensus.Active, []plan.PeerID{"b"}, false, 37, 0, true},
+		"c has yet to say what it has":  {consensus.Gone, []plan.PeerID{"b"}, true, 37, 0, true},
+		"c has been silent for as long": {consensus.Gone, []plan.PeerID{"b"}, true, 37, DeadAfter + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}
+			state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Checkpoint: consensus.Checkpoint{Step: 30}}
+			state.Run.Model.Blocks = 1
+			tracker, begin := gossip.NewTracker(), time.Unix(1000, 0)
+			for i, peer := range []plan.PeerID{"a", "b", "c"} {
+				p.Replicas[0].Stages = append(p.Replicas[0].Stages, plan.Placement{Peer: peer, Device: "cpu", Layers: plan.LayerRange{First: i, End: i + 1}})
+				m, b := consensus.Member{Peer: peer, State: consensus.Active}, gossip.Heartbeat{Peer: peer, Generation: 3}
+				holders := []plan.PeerID{peer}
+				if peer == "b" {
+					m.State, holders = c.state, c.holders
+				} else if peer == "a" || !c.quiet {
+					b.Stalled, b.Kept, b.Retained = 3, 31, []gossip.RetainedStage{{Stage: plan.Stage(i), Step: c.step}}
+				}
+				tracker.Note(b, begin)
+				state.Members = append(state.Members, m)
+				state.Checkpoint.Layers = append(state.Checkpoint.Layers, consensus.LayerRef{Layer: i, SizeBytes: 1, Holders: holders})
+			}
+			state.Plan = p
+			if got := MaySave(tracker, state, begin.Add(c.after)); got != c.want {
+				t.Errorf("may be saved: %t", got)
+			}
+			state.Finished = true
+			if MaySave(tracker, state, begin.Add(c.after)) {
+				t.Error("a finished run waits for more")
+			}
+		})
 	}
 }

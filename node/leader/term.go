@@ -86,7 +86,7 @@ func (t *term) view(m moment) view {
 		Members: m.members(t.Self, &t.ended), Names: map[plan.PeerID]string{},
 		MinNodes: train.MinNodes, MinDevices: devicesAsked(train),
 		Entering: m.seen.entering(),
-		Ending:   state.StopWanted || state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
+		Ending:   state.StopWanted || state.Finished, Finished: state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
 		Orphaned: orphaned(state), Carried: carriedOf(state), Stall: t.stall(m),
 		wish: t.better.look(m), pause: t.pauses.look(state, m.now),
 	}

@@ -22,7 +22,7 @@ type view struct {
 	Names   map[plan.PeerID]string // for people
 	// The run begins with at least MinNodes and MinDevices.
 	MinNodes, MinDevices int
-	Ending               bool // the run is stopping or finished
+	Ending, Finished     bool // the run is stopping or finished
 	// Returning: a member is back after the run was stopped. It may have to wait for an owner that is gone.
 	Returning bool
 	// Entering is for how long there have been members that measure their lines and fetch the text, without a break; 0: there is none.

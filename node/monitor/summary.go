@@ -56,6 +56,7 @@ func (m *Monitor) Done(state consensus.State) { m.Publish(m.doneEvent(state)) }
 
 func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	e := m.steps.finish()
+	newest := e.Step
 	e.Kind, e.Step, e.Steps = api.KindDone, state.Checkpoint.Step, state.Run.Train.Steps
 	_, diverged := state.Diverged()
 	e.Settled = !diverged
@@ -80,7 +81,40 @@ func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	case e.Step == 0:
 		e.Message = fmt.Sprintf("stopped before the first checkpoint; begin again from step 0 with `%s`", config.WayBack(m.Dir, state.Owner(m.Self)))
 	default:
-		e.Message = fmt.Sprintf("stopped; the checkpoint of step %d is safe, go on with `%s`", e.Step, config.WayBack(m.Dir, state.Owner(m.Self)))
+		e.Message = fmt.Sprintf("stopped; %s, go on with `%s`", restText(state, newest), config.WayBack(m.Dir, state.Owner(m.Self)))
 	}
 	return e
+}
+
+// restText says what a stopped run goes on from, whose layers members that are gone alone have, and which steps are computed again then.
+func restText(state consensus.State, newest plan.Step) string {
+	made, again := state.Checkpoint, ""
+	switch first := made.Step + 1; {
+	case newest == first:
+		again = fmt.Sprintf("step %d is computed again", first)
+	case newest > first:
+		again = fmt.Sprintf("steps %d to %d are computed again", first, newest)
+	}
+	var gone []string
+	for _, l := range made.Layers {
+		if len(l.Holding(state)) == 0 {
+			for _, p := range l.Holders {
+				gone = append(gone, state.NameOf(p))
+			}
+		}
+	}
+	switch {
+	case len(gone) > 0:
+		text := fmt.Sprintf("the checkpoint of step %d needs layers that %s alone had: start one that has them, too", made.Step, names(gone))
+		if older, ok := consensus.NewestWhole(state); ok {
+			text += fmt.Sprintf(", or the run goes back to step %d", older.Step)
+		}
+		if again != "" {
+			text += "; " + again
+		}
+		return text
+	case again != "":
+		return fmt.Sprintf("the checkpoint of step %d is stored, and %s", made.Step, again)
+	}
+	return fmt.Sprintf("the checkpoint of step %d is safe", made.Step)
 }

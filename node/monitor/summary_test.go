@@ -47,3 +47,34 @@ func TestAStoppedRunSaysHowThisNodeGoesOn(t *testing.T) {
 		state.Owners = append(state.Owners, "b")
 	}
 }
+
+// TestAStoppedRunSaysWhatItGivesUp: steps that are computed again, and layers that nobody has who is left.
+func TestAStoppedRunSaysWhatItGivesUp(t *testing.T) {
+	layer := func(l int, holders ...plan.PeerID) consensus.LayerRef {
+		return consensus.LayerRef{Layer: l, Holders: holders}
+	}
+	state := consensus.State{
+		Run:        &plan.RunSpec{},
+		Members:    []consensus.Member{{Peer: "a", Label: "n0", State: consensus.Gone}, {Peer: "b", Label: "n1"}, {Peer: "c", Label: "n2", State: consensus.Gone}},
+		Checkpoint: consensus.Checkpoint{Step: 3, Layers: []consensus.LayerRef{layer(0, "b", "a"), layer(1, "b")}},
+	}
+	lost := state
+	lost.Checkpoint.Layers = []consensus.LayerRef{layer(0, "b"), layer(1, "c", "a")}
+	older := lost
+	older.Older = []consensus.Checkpoint{{Step: 2, Layers: []consensus.LayerRef{layer(0, "b"), layer(1, "b")}}}
+	for _, c := range []struct {
+		state  consensus.State
+		newest plan.Step
+		want   string
+	}{
+		{state, 3, "the checkpoint of step 3 is safe"},
+		{state, 4, "the checkpoint of step 3 is stored, and step 4 is computed again"},
+		{state, 9, "the checkpoint of step 3 is stored, and steps 4 to 9 are computed again"},
+		{lost, 3, "the checkpoint of step 3 needs layers that n0 and n2 alone had: start one that has them, too"},
+		{older, 9, "the checkpoint of step 3 needs layers that n0 and n2 alone had: start one that has them, too, or the run goes back to step 2; steps 4 to 9 are computed again"},
+	} {
+		if got := restText(c.state, c.newest); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

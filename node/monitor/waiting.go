@@ -206,8 +206,12 @@ func replayText(state consensus.State, beats *gossip.Tracker) (text, done string
 	if reached > from && reached <= s.Step {
 		done = fmt.Sprintf(" (%d of %s so far)", reached-from, plan.Count(int(s.Step-from), "step"))
 	}
-	return fmt.Sprintf("%s computes steps %d to %d of %s again, from the messages of the others; a new plan goes on from there",
-		names(by), from+1, s.Step, names(lost)), done
+	then := "a new plan goes on from there"
+	if state.StopWanted {
+		then = "the run stops once that is saved"
+	}
+	return fmt.Sprintf("%s computes steps %d to %d of %s again, from the messages of the others; %s",
+		names(by), from+1, s.Step, names(lost), then), done
 }
 
 // names joins names, each once.

@@ -189,6 +189,10 @@ func TestReplaysAreTold(t *testing.T) {
 			t.Errorf("at step %d: %q, %q", step, got, done)
 		}
 	}
+	state.StopWanted = true
+	if got, _ := replayText(state, beats); !strings.HasSuffix(got, "; the run stops once that is saved") {
+		t.Errorf("at a stop: %q", got)
+	}
 	state.Salvage = nil
 	if got, _ := replayText(state, beats); got != "" {
 		t.Errorf("without a salvage: %q", got)
