@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/pipeline/link/silence"
+	"pnode/swarm/transport"
 )
 
 // TestASilentPeerIsMissedSoon: one whose traffic was regular is lost after LeastTimeout, and a shorter silence costs nothing. Its
@@ -62,6 +63,44 @@ func TestAnEndedConnectionIsNoSignOfLife(t *testing.T) {
 		}
 		if r.use(listed) || len(r.connections) > 0 {
 			t.Error("an ended connection counts as a new one")
+		}
+	})
+}
+
+// TestOneConnectionThatIsRefusedIsNoLoss: after a line was cut, data comes through again before libp2p has connected. A peer that takes no
+// connection is lost.
+func TestOneConnectionThatIsRefusedIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := emulated(t, 2, LinkConditions{}, Options{})
+		defer c.close()
+		for i := range c.endpoints {
+			c.spread(i, 1-i, 3)
+		}
+		sessions := c.sessions(1)
+		everybody(t, c, sessions, 1, 10)
+		for c.connections(0, 1) < 3 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		for _, s := range sessions {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := newSession(c.endpoints[0], 2, c.ids, nil) // nobody else looks at its connections
+		defer s.Close()
+		r := s.remotes[c.ids[1]]
+		listed, _ := c.endpoints[0].connections(c.ids[1])
+		if len(listed) < 2 || !r.use(listed) {
+			t.Fatalf("%d connections", len(listed))
+		}
+		theirs, _ := c.endpoints[1].connections(c.ids[0])
+		for i, conn := range theirs {
+			conn.Close(transport.CodeNotMember, "not an admitted member")
+			synctest.Wait()
+			r.use(nil)
+			if lost := len(s.Lost()) > 0; lost != (i == len(theirs)-1) {
+				t.Errorf("%d of %d connections refused: lost %t", i+1, len(theirs), lost)
+			}
 		}
 	})
 }

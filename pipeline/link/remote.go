@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -302,7 +303,11 @@ func (r *remote) judge(err error) bool {
 			return true
 		}
 	}
-	if closed, ok := transport.ClosedBy(err); ok && closed.Code != codeSilent && closed.Code != codeReplaced {
+	switch closed, ok := transport.ClosedBy(err); {
+	case !ok, closed.Code == codeSilent, closed.Code == codeReplaced:
+	case closed.Code == transport.CodeNotMember && r.connected():
+		return false // libp2p has yet to connect anew: one that was removed has all of its connections closed
+	default:
 		r.lose(fmt.Errorf("link: the peer closed the connection, saying %q", closed.Reason))
 		return true
 	}
@@ -312,6 +317,13 @@ func (r *remote) judge(err error) bool {
 	r.session.endpoint.log.Error("acknowledgements make no sense", "peer", r.id, "reason", err)
 	r.lose(r.unreadable(err))
 	return true
+}
+
+// connected reports whether one of the connections to the peer lives.
+func (r *remote) connected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.connections, func(c *connection) bool { return !ended(c.conn) })
 }
 
 // lose reports the peer, once, and cuts everything that belongs to it: after each call its outboxes take nothing.

@@ -414,7 +414,7 @@ func (t *Transport) dialQUIC(ctx context.Context, p peer.ID, a ma.Multiaddr) (tr
 		return nil, err
 	}
 	if !proved {
-		conn.Close(CodeNotMember, "no proof of identity")
+		conn.Close(transport.CodeNotMember, "no proof of identity")
 		return nil, errNoProof(p)
 	}
 	t.track(conn, p)

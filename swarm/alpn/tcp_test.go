@@ -209,7 +209,7 @@ func TestStrangerOverTCP(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the connection of a stranger stays open")
 	}
-	if closed, ok := transport.ClosedBy(refused.Err()); !ok || closed.Code != CodeNotMember {
+	if closed, ok := transport.ClosedBy(refused.Err()); !ok || closed.Code != transport.CodeNotMember {
 		t.Errorf("a stranger is told %v", refused.Err())
 	}
 	if len(b.queue) > 0 || len(b.conns) > 0 {
@@ -339,7 +339,7 @@ func TestDropOverTCP(t *testing.T) {
 			t.Fatal("a connection of a removed peer stays open")
 		}
 	}
-	if closed, ok := transport.ClosedBy(conn.Err()); !ok || closed.Code != CodeNotMember {
+	if closed, ok := transport.ClosedBy(conn.Err()); !ok || closed.Code != transport.CodeNotMember {
 		t.Errorf("the removed peer is told %v", conn.Err())
 	}
 }

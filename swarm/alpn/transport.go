@@ -36,10 +36,7 @@ const (
 	// maxQueued bounds the admitted connections that wait for Accept.
 	maxQueued = 16
 
-	// CodeNotMember closes a connection of a peer that is no member, CodeBusy one too many.
-	CodeNotMember transport.Code = 1
-	CodeBusy      transport.Code = 2
-	codeClosed    transport.Code = 3
+	codeClosed transport.Code = 3
 
 	removed = "removed from the run"
 )
@@ -338,9 +335,9 @@ func (t *Transport) refuse(conn transport.Conn, p peer.ID, err error) {
 // refusal returns what a peer is told that is not let in.
 func refusal(err error) (transport.Code, string) {
 	if errors.Is(err, errBusy) {
-		return CodeBusy, "too many connections at once"
+		return transport.CodeBusy, "too many connections at once"
 	}
-	return CodeNotMember, "not an admitted member"
+	return transport.CodeNotMember, "not an admitted member"
 }
 
 // remotePeer returns the peer ID that the connection's handshake proved.
@@ -364,13 +361,13 @@ func (t *Transport) track(conn transport.Conn, p peer.ID) {
 		delete(t.conns, conn)
 	})
 	if t.Peers.Blocked(p) {
-		conn.Close(CodeNotMember, removed)
+		conn.Close(transport.CodeNotMember, removed)
 	}
 }
 
 // Drop closes the connections with p, which is no member any more.
 func (t *Transport) Drop(p peer.ID) {
-	closeAll(t.open(func(_ transport.Conn, owner peer.ID) bool { return owner == p }), CodeNotMember, removed)
+	closeAll(t.open(func(_ transport.Conn, owner peer.ID) bool { return owner == p }), transport.CodeNotMember, removed)
 }
 
 // Moved ends the connections over TCP that have an address which this machine has no longer: nothing comes over them any more.

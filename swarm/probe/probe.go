@@ -269,9 +269,9 @@ func probeError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case ok && (closed.Code == codeProbe || closed.Code == alpn.CodeBusy):
+	case ok && (closed.Code == codeProbe || closed.Code == transport.CodeBusy):
 		return ErrBusy
-	case ok && closed.Code == alpn.CodeNotMember:
+	case ok && closed.Code == transport.CodeNotMember:
 		return admission.ErrNotMember
 	}
 	return err

@@ -66,6 +66,13 @@ type Stream interface {
 // Code says to the peer why a connection or a stream was ended. Each user of a protocol has codes of its own.
 type Code uint64
 
+// Reasons of a connection's end that no user of a protocol has: CodeNotMember that its peer is no member, or not known as one yet, CodeBusy
+// that it is one too many.
+const (
+	CodeNotMember Code = 1<<8 + iota
+	CodeBusy
+)
+
 // Stats are a connection's measurements. A time is 0 until it was measured.
 type Stats struct {
 	// MinRTT is the least round trip, LatestRTT the newest, SmoothedRTT and MeanDeviation as in RFC 9002, section 5.3.
