@@ -250,9 +250,9 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 	return found, cmp.Or(tooLong, err)
 }
 
-// spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the most likely ones
-// with any number of stages, with three quarters of these at most, and with half. What is likely counts on the quickest lines
-// there are: of many devices, or several sites, it is far from what can be done.
+// spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the first ones in
+// their order with any number of stages, with three quarters of these at most, and with half. The order counts on the quickest lines there
+// are: of many devices, or several sites, it is far from what can be done.
 func spreadOut(shapes []bounded) (out []bounded, front int) {
 	taken := map[shape]bool{}
 	for replicas := 1; ; replicas *= 2 {

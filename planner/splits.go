@@ -16,7 +16,7 @@ const (
 )
 
 // splits returns the plans that people make by hand with all devices of a pool: as many layers for each, or as many as suit its speed, in
-// the devices' own order and from fast to slow. So no plan is longer than these. It leaves out shapes that cannot be shorter than what
+// the devices' own order and from fast to slow. So no first plan is longer than these. It leaves out shapes that cannot be shorter than what
 // was found.
 func (e exact) splits(pool []int, shapes []bounded, found []*candidate) (out []*candidate) {
 	s := e.search
