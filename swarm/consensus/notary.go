@@ -125,7 +125,8 @@ func (y *notary) gather(ctx context.Context, v Voucher, owners []plan.PeerID) []
 		})
 	}
 	asking.Wait()
-	if v.Signatures = chosen(v, marks, state.Owners); v.byVoters() {
+	signed := v // which the others still read
+	if signed.Signatures = chosen(v, marks, state.Owners); signed.byVoters() {
 		cancel()
 	}
 	rest.Wait()
