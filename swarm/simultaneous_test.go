@@ -11,6 +11,7 @@ import (
 
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/neterr"
 	"pnode/swarm/streams"
 )
 
@@ -24,18 +25,36 @@ func serveEcho(s *Swarm) {
 // call wants an echo from one member to another.
 func call(t *testing.T, ctx context.Context, from, to *Swarm) {
 	t.Helper()
-	st, err := from.Open(ctx, to.ID(), echoProtocol)
+	if err := echo(ctx, from, to); err != nil {
+		t.Error(err)
+	}
+}
+
+// callOnEither wants an echo just after both dialed. A stream may be cut with the connection it was on: a side that
+// gives up its own dial does so without a word, though the other sees it done. The connection that stays takes the next.
+func callOnEither(t *testing.T, ctx context.Context, from, to *Swarm) {
+	t.Helper()
+	err := echo(ctx, from, to)
+	for neterr.Cut(err) && ctx.Err() == nil {
+		err = echo(ctx, from, to)
+	}
 	if err != nil {
 		t.Error(err)
-		return
+	}
+}
+
+// echo sends a byte to a member and waits until it is back.
+func echo(ctx context.Context, from, to *Swarm) error {
+	st, err := from.Open(ctx, to.ID(), echoProtocol)
+	if err != nil {
+		return err
 	}
 	defer st.Close()
 	if _, err := st.Write([]byte("x")); err != nil {
-		t.Error(err)
+		return err
 	}
-	if _, err := io.ReadFull(st, make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
+	_, err = io.ReadFull(st, make([]byte, 1))
+	return err
 }
 
 // connectAtOnce has each of the nodes dial the other at the same time.
@@ -69,15 +88,15 @@ func TestConnectAtOnce(t *testing.T) {
 			serveEcho(a)
 			serveEcho(b)
 			connectAtOnce(t, ctx, a, b)
-			call(t, ctx, a, b)
-			call(t, ctx, b, a)
+			callOnEither(t, ctx, a, b)
+			callOnEither(t, ctx, b, a)
 			b.tasks.Close() // as after a crash: it does nothing more, and a still holds its connection
 			t.Cleanup(func() { b.host.Close() })
 			again := start(t, cfg)
 			serveEcho(again)
 			connectAtOnce(t, ctx, a, again)
 			waitMembers(t, ctx, a, 1)
-			call(t, ctx, again, a)
+			callOnEither(t, ctx, again, a)
 		})
 	}
 }
