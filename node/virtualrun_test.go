@@ -59,6 +59,20 @@ func TestThreeNodesInVirtualTime(t *testing.T) {
 	})
 }
 
+// completes starts members again, waits until all end without an error, and returns how many steps were computed again.
+func (f *fleet) completes(stopped ...*member) (redone int) {
+	f.Helper()
+	for _, m := range stopped {
+		m.join("")
+	}
+	for i, err := range f.untilEnded(time.Hour) {
+		if err != nil {
+			f.Errorf("node %d: %v", i, err)
+		}
+	}
+	return f.check()
+}
+
 // check audits a fleet whose nodes have ended, and returns how many steps were computed again.
 func (f *fleet) check() (redone int) {
 	f.Helper()

@@ -64,15 +64,7 @@ func goesOnAlone(t *testing.T, size fleetSize, known *truth, waits string, stop 
 		if p := founder.node().raft.State().Plan; p.Start != stopped {
 			f.Errorf("it goes on from step %d, want the last one, %d", p.Start, stopped)
 		}
-		for _, m := range f.members[1:] {
-			m.join("")
-		}
-		for i, err := range f.untilEnded(time.Hour) {
-			if err != nil {
-				f.Errorf("node %d: %v", i, err)
-			}
-		}
-		if redone := f.check(); redone != 0 {
+		if redone := f.completes(f.members[1:]...); redone != 0 {
 			f.Errorf("%d steps were computed again", redone)
 		}
 	})
@@ -162,12 +154,7 @@ func TestAStartOfAllWaitsForWhoHasTheLayers(t *testing.T) {
 						m.join("")
 					}
 				}
-				for i, err := range f.untilEnded(time.Hour) {
-					if err != nil {
-						f.Errorf("node %d: %v", i, err)
-					}
-				}
-				if redone := f.check(); (redone != 0) == come {
+				if redone := f.completes(); (redone != 0) == come {
 					f.Errorf("%d steps were computed again", redone)
 				}
 			})

@@ -68,15 +68,7 @@ func TestAStopWaitsUntilAllIsStored(t *testing.T) {
 		if made.Step < 13 || slices.ContainsFunc(made.Layers, func(l consensus.LayerRef) bool { return !slices.ContainsFunc(l.Holders, l.StoredBy) }) {
 			f.Errorf("the checkpoint of step %d after the stop: %+v", made.Step, made.Layers)
 		}
-		for _, m := range f.members {
-			m.join("")
-		}
-		for i, err := range f.untilEnded(time.Hour) {
-			if err != nil {
-				f.Errorf("node %d: %v", i, err)
-			}
-		}
-		if redone := f.check(); redone > 0 {
+		if redone := f.completes(f.members...); redone > 0 {
 			f.Errorf("%d steps were computed again", redone)
 		}
 	})
@@ -126,15 +118,7 @@ func TestAStopJustAfterTwoDeathsWaitsForTheReplay(t *testing.T) {
 				if made.Step < reached {
 					f.Error("the stop gave steps up that the living had")
 				}
-				for _, m := range f.members {
-					m.join("")
-				}
-				for i, err := range f.untilEnded(time.Hour) {
-					if err != nil {
-						f.Errorf("node %d: %v", i, err)
-					}
-				}
-				if redone := f.check(); redone > 0 {
+				if redone := f.completes(f.members...); redone > 0 {
 					f.Errorf("%d steps were computed again", redone)
 				}
 			})
