@@ -142,7 +142,7 @@ func (m *Monitor) Begin(state consensus.State) {
 	m.SetStalled(0, nil, false, nil)
 	m.Publish(api.Event{
 		Kind: api.KindPlan, Generation: state.Plan.Generation, Step: state.Plan.Start,
-		Message: summarize(state.Plan, state.Reasons),
+		Message: summarize(state.Plan, reasonOf(state)),
 	})
 	m.Interruption.plan(state, m.Self, time.Now())
 	m.steps.begin(state.Plan, state.Partings, state.Run.Train.Steps)

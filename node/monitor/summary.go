@@ -12,8 +12,16 @@ import (
 	"pnode/swarm/consensus"
 )
 
+// reasonOf returns why a plan was made, in the words of who asked for it, with members by their names.
+func reasonOf(state consensus.State) string {
+	if len(state.Reasons) == 0 {
+		return ""
+	}
+	return withNames(state.Reasons[0], state.NameOf)
+}
+
 // summarize describes a plan in one line, with the reason it was made for.
-func summarize(p plan.Plan, reasons []string) string {
+func summarize(p plan.Plan, reason string) string {
 	var counts []int // of the replicas' stages, each once
 	stages := 0
 	for _, pipe := range p.Replicas {
@@ -45,8 +53,8 @@ func summarize(p plan.Plan, reasons []string) string {
 	if precision := p.PrecisionText(); precision != "" {
 		text += ", " + precision
 	}
-	if len(reasons) > 0 {
-		text += " (" + reasons[0] + ")"
+	if reason != "" {
+		text += " (" + reason + ")"
 	}
 	return text
 }

@@ -20,10 +20,10 @@ func TestSummaryCounts(t *testing.T) {
 		{[]plan.Pipeline{pipe(3), pipe(2)}, "generation 3 from step 40: 2 replicas of 2 and 3 stages"},
 	} {
 		p := plan.Plan{Generation: 3, Start: 40, Schedule: plan.ScheduleName, Replicas: tt.pipes}
-		if got := summarize(p, nil); got != tt.want {
+		if got := summarize(p, ""); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
-		if got := summarize(p, []string{"first plan", "more"}); got != tt.want+" (first plan)" {
+		if got := summarize(p, "first plan"); got != tt.want+" (first plan)" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -31,7 +31,7 @@ func TestSummaryCounts(t *testing.T) {
 	for i := range p.Replicas[0].Stages {
 		p.Replicas[0].Stages[i].Device = []string{"cpu", "cuda:0", "cuda:0", "cpu"}[i]
 	}
-	if got, want := summarize(p, nil), "generation 3 from step 0: 1 replica of 4 stages on 2 devices, 2 stages each, under zb-v"; got != want {
+	if got, want := summarize(p, ""), "generation 3 from step 0: 1 replica of 4 stages on 2 devices, 2 stages each, under zb-v"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -76,5 +76,20 @@ func TestAStoppedRunSaysWhatItGivesUp(t *testing.T) {
 		if got := restText(c.state, c.newest); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+// TestReasonsCallMembersByName: a member's error names others by their IDs, which tell people nothing.
+func TestReasonsCallMembersByName(t *testing.T) {
+	const known, unknown = "12D3KooWRZTNUeSeJEJ5711hQbo7Q2tECPPFaB2Q6Y4YEAqqdZek", "12D3KooWQHdMMVLSLpVKVsY2ppbmZuUxzsLSjTZYQ3rCeNMpCYKB"
+	state := consensus.State{
+		Members: []consensus.Member{{Peer: known, Label: "attic"}},
+		Reasons: []string{"a member gave the generation up: receive gradient from " + known + ", not from " + unknown, "older"},
+	}
+	if got, want := reasonOf(state), "a member gave the generation up: receive gradient from attic, not from …eNMpCYKB"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := reasonOf(consensus.State{}); got != "" {
+		t.Errorf("%q without a reason", got)
 	}
 }
