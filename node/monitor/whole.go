@@ -32,9 +32,11 @@ func (v wholeView) where() *api.Whole {
 	off := true
 	for _, m := range v.State.Members {
 		c, owner := v.Copies[m.Peer], v.State.Owner(m.Peer)
-		step := v.step(m.Peer)
-		if step > 0 && (best == "" || owner && !v.State.Owner(best) || owner == v.State.Owner(best) && step > v.step(best)) {
+		if v.step(m.Peer) > 0 && (best == "" || v.better(m.Peer, best)) {
 			best = m.Peer
+		}
+		if m.State == consensus.Gone {
+			continue // what it said of work under way says nothing of now
 		}
 		if owner && c.Why != "" {
 			notes = append(notes, fmt.Sprintf("%s cannot keep it: %s", v.name(m.Peer), c.Why))
@@ -52,6 +54,9 @@ func (v wholeView) where() *api.Whole {
 	case best != "":
 		step := v.step(best)
 		text = fmt.Sprintf("whole on %s at step %d", v.name(best), step)
+		if v.gone(best) {
+			text = fmt.Sprintf("whole on %s alone, which is gone, at step %d", v.name(best), step)
+		}
 		if age, known := v.Ages[step]; known {
 			text += fmt.Sprintf(", saved %s ago", plan.Duration(age.Round(time.Second)))
 		}
@@ -77,6 +82,22 @@ func (v wholeView) step(p plan.PeerID) plan.Step {
 		}
 	}
 	return v.Copies[p].Step
+}
+
+// better prefers who lives, then owners, then the newer copy.
+func (v wholeView) better(a, b plan.PeerID) bool {
+	if v.gone(a) != v.gone(b) {
+		return v.gone(b)
+	}
+	if v.State.Owner(a) != v.State.Owner(b) {
+		return v.State.Owner(a)
+	}
+	return v.step(a) > v.step(b)
+}
+
+func (v wholeView) gone(p plan.PeerID) bool {
+	m, known := v.State.Member(p)
+	return !known || m.State == consensus.Gone
 }
 
 func (v wholeView) name(p plan.PeerID) string {

@@ -74,3 +74,20 @@ func TestAnOlderCheckpointIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestAWholeCopyOnAMachineThatIsGone counts where no living one has any, and is told as what it is.
+func TestAWholeCopyOnAMachineThatIsGone(t *testing.T) {
+	state := consensus.State{
+		Checkpoint: consensus.Checkpoint{Step: 50}, Owners: []plan.PeerID{"o"},
+		Members: []consensus.Member{{Peer: "a", Label: "ada", State: consensus.Active}, {Peer: "o", Label: "desk", State: consensus.Gone}},
+	}
+	const behind = "; the newest checkpoint, of step 50, is with several nodes"
+	for want, copies := range map[string]map[plan.PeerID]plan.WholeCopy{
+		"whole on desk alone, which is gone, at step 40" + behind: {"o": {Step: 40, Next: 50, SizeBytes: 100}},
+		"whole on ada at step 30" + behind:                        {"a": {Step: 30}, "o": {Step: 40, Why: "the disk is full"}},
+	} {
+		if got := (wholeView{State: state, Self: "b", Copies: copies}).where(); got.Text != want {
+			t.Errorf("got  %s\nwant %s", got.Text, want)
+		}
+	}
+}
