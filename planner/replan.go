@@ -192,6 +192,12 @@ func (r Reselection) asPromised() bool {
 	return max(r.Measured-r.Promised, r.Promised-r.Measured)*100 < r.Promised*DriftPercent
 }
 
+// AsPredicted reports whether a step takes about as long as was predicted. One that takes longer has to do so by its model with measured times, too.
+func (r Reselection) AsPredicted() bool {
+	usual := r.usual()
+	return max(usual-r.Promised, r.Promised-usual)*100 < r.Promised*GainPercent
+}
+
 // usual returns what a step of the schedule that runs counts as: the time that it took where that is
 // less than its model says. A model that is off promises too much.
 func (r Reselection) usual() schedule.Nanos { return min(r.Now, r.Measured) }

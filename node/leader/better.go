@@ -18,7 +18,7 @@ import (
 // rememberedMoves is for how many generations the predicted time of state on the way is remembered.
 const rememberedMoves = 64
 
-// slowLasts is how many times as long as it has lasted a device's speed is expected to last: a change that pays no sooner can wait.
+// slowLasts is how many times as long as it has lasted the speed of a device or a line is expected to last: a change that pays no sooner can wait.
 const slowLasts = 4
 
 // wish is a change of plan that can wait.
@@ -52,12 +52,13 @@ type roster struct {
 	epoch      uint64
 	generation plan.Generation
 	ratios     string // of devices' speeds
+	lines      int    // changes of what is known of them
 	without    string // who is left out, which ends without a change of the state
 }
 
 // rosterOf returns the roster of a moment without some members.
 func (l *Leader) rosterOf(m moment, out []consensus.Member) roster {
-	return roster{m.state.Epoch, m.state.Plan.Generation, fmt.Sprint(l.speeds.ratios), namesOf(out)}
+	return roster{m.state.Epoch, m.state.Plan.Generation, fmt.Sprint(l.speeds.ratios), l.lines.changes, namesOf(out)}
 }
 
 // look returns the change that is wanted. While a substitute computes two parts steps show nothing, and another plan follows
@@ -111,11 +112,14 @@ func (b *betterWatch) tellSpares(g plan.Generation, d planner.Decision) {
 	b.spares.Store(&s)
 }
 
-// whileSlow returns an outlook for a change that may follow from a device's speed: that is expected to last slowLasts times as long as it
-// has lasted.
+// whileSlow returns an outlook for a change that may follow from the speed of a device or a line: that is expected to last slowLasts times as
+// long as it has lasted.
 func (b *betterWatch) whileSlow(m moment, o planner.Outlook) planner.Outlook {
-	if n := b.speeds.lasted(m.state.Plan, b.Heartbeats.Newest(m.state.Plan, m.now)); n > 0 {
-		o.Left = min(o.Left, slowLasts*n)
+	newest := b.Heartbeats.Newest(m.state.Plan, m.now)
+	for _, n := range []plan.Step{b.speeds.lasted(m.state.Plan, newest), b.lines.lasted(m.state.Plan, newest)} {
+		if n > 0 {
+			o.Left = min(o.Left, slowLasts*n)
+		}
 	}
 	return o
 }
@@ -138,7 +142,7 @@ func (b *betterWatch) begin(m moment) {
 	}
 	b.decided = planner.Decision{}
 	in := NextInput(without(m.state, out))
-	in.Links, in.Ratios = b.schedule.links, b.speeds.ratios
+	in.Links, in.Ratios = b.lines.with(b.schedule.links), b.speeds.ratios
 	current := b.withOwnShares(m.state.Plan)
 	b.better = begin(b.search, func(ctx context.Context) planner.Decision {
 		d, err := b.Planner.ShouldReplan(ctx, in, current)

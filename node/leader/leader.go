@@ -88,6 +88,7 @@ type Leader struct {
 	ended     ended
 	clock     departures.Watch // belongs to Run
 	speeds    speeds           // belongs to Run
+	lines     lines            // belongs to Run
 }
 
 // New returns a Leader whose duties begin with Run.

@@ -87,7 +87,7 @@ func (s *scheduleWatch) look(state consensus.State, o planner.Outlook) string {
 	}
 	if c, ok := s.compare.get(); ok {
 		s.window, s.compare = nil, nil
-		s.conclude(c, o)
+		s.conclude(state, c, o)
 	}
 	return s.why
 }
@@ -109,7 +109,7 @@ func (s *scheduleWatch) answer(state consensus.State, seen planner.Measured) {
 // compareWith has the best schedule searched for with measured times.
 func (s *scheduleWatch) compareWith(state consensus.State, seen planner.Measured, urgent bool) {
 	in, running := NextInput(state), s.running
-	in.Ratios = s.speeds.ratios
+	in.Ratios, in.Links = s.speeds.ratios, s.lines.with(nil)
 	s.links = seen.Links
 	s.compare = begin(s.spawn, func(context.Context) comparison {
 		best, err := s.Planner.Reselect(in, running, seen)
@@ -134,7 +134,7 @@ func (s *scheduleWatch) follow(p plan.Plan) plan.Step {
 }
 
 // conclude ends a window.
-func (s *scheduleWatch) conclude(c comparison, o planner.Outlook) {
+func (s *scheduleWatch) conclude(state consensus.State, c comparison, o planner.Outlook) {
 	if c.err != nil {
 		s.Log.Debug("schedule not compared", "cause", c.err)
 		return
@@ -148,6 +148,7 @@ func (s *scheduleWatch) conclude(c comparison, o planner.Outlook) {
 	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
 	if !d.Replan {
+		s.lines.note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
 		return
 	}
 	s.Log.Info("the schedule is to change", "why", d.Reason)
@@ -175,7 +176,7 @@ func (l *Leader) want(w *gossip.ScheduleWish) {
 // planner returns the search for a next generation that is wanted for a reason: the same devices
 // with the schedule that the watch found, if that is the reason, else a plan from the beginning.
 func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
-	found, links, search := s.watched, s.links, s.Planner
+	found, links, search := s.watched, s.lines.with(s.links), s.Planner
 	return s.speeds.search(func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		if why != "" && why == found.why {
 			if r, err := search.Reselect(in, found.running, found.seen); err == nil {
@@ -189,7 +190,7 @@ func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input)
 
 // repairer returns the repair of the plan in force, with links and speeds as steps have shown them.
 func (s *scheduleWatch) repairer() searchFunc {
-	links, repair := s.links, s.Planner.Repair
+	links, repair := s.lines.with(s.links), s.Planner.Repair
 	return s.speeds.search(func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		in.Links = links
 		return repair(in)

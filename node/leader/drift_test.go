@@ -1,0 +1,277 @@
+package leader
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/pipeline/schedule"
+	"pnode/planner"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+)
+
+// drifting is a run of three owners' devices whose leader hears in heartbeats what devices and lines make of its plan. Speeds and rates differ
+// from those of the profiles by up to a tenth, anew in each step, and some by more.
+type drifting struct {
+	*testing.T
+	better   *betterWatch
+	schedule scheduleWatch
+	state    consensus.State
+	rng      *rand.Rand
+	step     plan.Step
+	now      time.Time
+	// slow has by peer how long it computes, in thousandths of what its profile says; line has that of messages between the first two stages.
+	slow map[plan.PeerID]int64
+	line int64
+	// changes has the first step of each plan or schedule after the first plan.
+	changes []plan.Step
+}
+
+const driftingRate = 300_000 // bytes a second of each line
+
+func newDrifting(t *testing.T, steps plan.Step) *drifting {
+	t.Helper()
+	run := rehearsedRun()
+	run.Model.Blocks, run.Train.Steps, run.Train.Schedule, run.Train.Stages = 22, steps, plan.ScheduleName, 3
+	d := &drifting{T: t, rng: rand.New(rand.NewPCG(uint64(steps), 4)), now: time.Unix(1e9, 0), slow: map[plan.PeerID]int64{}, line: 1000}
+	l := New(Config{Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return d.now }})
+	inline := func(search func(context.Context)) bool { search(t.Context()); return true }
+	d.schedule = scheduleWatch{Leader: l, spawn: inline}
+	d.better = &betterWatch{Leader: l, search: inline, schedule: &d.schedule}
+	peers := []plan.PeerID{"a", "b", "c"}
+	d.state = consensus.State{Run: &run, Owners: peers}
+	for _, peer := range peers {
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: plan.Profile{Devices: []plan.DeviceProfile{
+			{Name: "cpu", MatMulFLOPS: 1e9, AttentionFLOPS: 1e9, MemoryBytesPerS: 1e11, MemoryFreeBytes: 1 << 30},
+		}}}
+		for _, other := range peers {
+			if other != peer {
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: other, BytesPerS: driftingRate, RTTNanos: 10e6})
+			}
+		}
+		d.state.Members = append(d.state.Members, m)
+	}
+	d.plan("")
+	return d
+}
+
+// plan makes the next generation as the leader does for a reason.
+func (d *drifting) plan(why string) {
+	d.Helper()
+	in := NextInput(d.state)
+	in.NodeBytes, in.Start = 0, d.step
+	p, _, err := d.schedule.planner(why)(d.Context(), in)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.state.Plan = p
+}
+
+// shown returns what a plan shows in a step, with noise of so many percent.
+func (d *drifting) shown(p plan.Plan, percent int64) (m planner.Measured) {
+	d.Helper()
+	noisy := func(n int64) int64 { return n * (100 - percent + d.rng.Int64N(2*percent+1)) / 100 }
+	computing, err := planner.Computing(NextInput(d.state), p)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for s, at := range p.Replicas[0].Stages {
+		n := noisy(computing[at.Worker()] * max(d.slow[at.Peer], 1000) / 1000)
+		m.Stages = append(m.Stages, planner.MeasuredStage{Stage: plan.Stage(s), ForwardNanos: n / 3, BackwardNanos: n - n/3})
+		for _, next := range p.Replicas[0].Stages[s+1 : min(s+2, len(p.Replicas[0].Stages))] {
+			rate := int64(driftingRate)
+			if at.Peer != "c" && next.Peer != "c" {
+				rate = rate * 1000 / d.line
+			}
+			m.Links = append(m.Links, planner.MeasuredLink{From: at.Peer, To: next.Peer, BytesPerS: noisy(rate), RTTNanos: noisy(10e6)},
+				planner.MeasuredLink{From: next.Peer, To: at.Peer, BytesPerS: noisy(rate), RTTNanos: noisy(10e6)})
+		}
+	}
+	m.StepNanos = 1
+	r, err := planner.Reselect(NextInput(d.state), p, m)
+	if err != nil {
+		d.Fatal(err)
+	}
+	m.StepNanos = int64(r.Now)
+	return m
+}
+
+// took returns how long a step of a plan takes without noise.
+func (d *drifting) took(p plan.Plan) schedule.Nanos { return schedule.Nanos(d.shown(p, 0).StepNanos) }
+
+// running returns the plan with the schedule that its steps have.
+func (d *drifting) running() plan.Plan {
+	p := d.state.Plan
+	if w := d.better.wish.Load(); w != nil && w.Generation == p.Generation {
+		choice, err := plan.ParseScheduleChoice(w.Schedule)
+		if err == nil {
+			p, err = p.WithSchedule(choice)
+		}
+		if err != nil {
+			d.Fatal(err)
+		}
+	}
+	return p
+}
+
+// steps goes on for so many steps.
+func (d *drifting) steps(n int) {
+	d.Helper()
+	for range n {
+		d.step++
+		p := d.running()
+		shown := d.shown(p, 10)
+		d.now = d.now.Add(time.Duration(shown.StepNanos))
+		before := p.ScheduleChoice().String()
+		for _, peer := range p.Peers() {
+			b := gossip.Heartbeat{Peer: peer, Generation: p.Generation, Step: d.step, StepNanos: shown.StepNanos, Schedule: before}
+			for _, s := range shown.Stages {
+				if p.Replicas[0].Stages[s.Stage].Peer == peer {
+					b.Stages = append(b.Stages, gossip.StageTimes{Stage: s.Stage, ForwardNanos: s.ForwardNanos, BackwardNanos: s.BackwardNanos})
+				}
+			}
+			for _, l := range shown.Links {
+				if l.From == peer {
+					b.Links = append(b.Links, gossip.LinkRate{Peer: l.To, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos})
+				}
+			}
+			d.better.Heartbeats.Note(b, d.now)
+		}
+		d.better.speeds.look(d.state, d.now)
+		if why := d.better.look(moment{state: d.state, now: d.now}).Better; why != "" {
+			d.plan(why)
+			d.Log(d.step, why, layersAt(d.state.Plan), d.state.Plan.ScheduleChoice())
+			d.changes = append(d.changes, d.step)
+		} else if d.running().ScheduleChoice().String() != before {
+			d.Log(d.step, before, d.running().ScheduleChoice())
+			d.changes = append(d.changes, d.step)
+		}
+	}
+}
+
+// TestDriftIsAnsweredWhereThatPays: while speeds and rates go up and down by a tenth no plan changes. A device that becomes a little slower, or a line that
+// carries less, has another plan made exactly where a change needs no more than that gains, by what a step takes before and after it, and only one.
+func TestDriftIsAnsweredWhereThatPays(t *testing.T) {
+	t.Parallel()
+	const quiet, long = 40, 5000
+	for _, c := range []struct {
+		slow, line int64
+		steps      plan.Step // of the run
+		changes    bool
+		back       bool // another change once all is as before
+	}{
+		{slow: 1200, line: 1000, steps: long}, // gains less than ReplanPercent
+		{slow: 1400, line: 1000, steps: long, changes: true, back: true},
+		{slow: 1500, line: 1000, steps: long, changes: true, back: true},
+		{slow: 1500, line: 1000, steps: quiet + 25}, // too late in the run
+		{slow: 1000, line: 1200, steps: long},
+		{slow: 1000, line: 1500, steps: long, changes: true}, // other neighbours, which are as good later
+		{slow: 1000, line: 1500, steps: quiet + 20},
+		{slow: 1000, line: 10000, steps: long, changes: true},
+	} {
+		d := newDrifting(t, c.steps)
+		d.steps(quiet)
+		if d.changes != nil {
+			t.Fatalf("%+v: changes with steps %v before anything drifts", c, d.changes)
+		}
+		d.slow["b"], d.line = c.slow, c.line
+		before := d.took(d.running())
+		best := before - d.took(d.best())
+		d.steps(int(min(250, c.steps-quiet)))
+		after, stop := d.took(d.running()), 1e9+before
+		t.Logf("%+v: a step of %s, then %s, at best %s; changes with steps %v", c, plan.Time(before), plan.Time(after), plan.Time(before-best), d.changes)
+		switch {
+		case !c.changes && d.changes != nil, c.changes && len(d.changes) != 1:
+			t.Errorf("%+v: changes with steps %v", c, d.changes)
+		case c.changes:
+			if gain, left := before-after, schedule.Nanos(c.steps-d.changes[0]); gain*100 < before*planner.ReplanPercent || gain*left <= stop || gain*2 < best {
+				t.Errorf("%+v: changed for %s less of %s in %d steps, possible were %s", c, plan.Time(gain), plan.Time(before), left, plan.Time(best))
+			}
+		case best*100 >= before*planner.ReplanPercent && best*schedule.Nanos(c.steps-quiet-agreed) > stop:
+			t.Errorf("%+v: %s less of %s in %d steps are not taken", c, plan.Time(best), plan.Time(before), c.steps-quiet)
+		}
+		if c.steps < long {
+			continue
+		}
+		d.slow["b"], d.line, d.changes = 1000, 1000, nil
+		d.steps(150)
+		if len(d.changes) > 1 || (len(d.changes) == 1) != c.back {
+			t.Errorf("%+v: changes with steps %v when all is as before", c, d.changes)
+		}
+	}
+}
+
+// agreed is how many steps have to show a drift.
+const agreed = 12
+
+// best returns the best plan for devices and lines as they are.
+func (d *drifting) best() plan.Plan {
+	d.Helper()
+	in := NextInput(d.state)
+	in.NodeBytes, in.Links = 0, d.shown(d.running(), 0).Links
+	for peer, slow := range d.slow {
+		in.Ratios = append(in.Ratios, planner.Ratio{Worker: plan.WorkerID{Peer: peer, Device: "cpu"}, Permille: slow})
+	}
+	p, _, err := planner.Make(d.Context(), in)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return p
+}
+
+// TestSlowLinesAreForgotten where no plan has used them for long, later each time, and where they are as fast as before.
+func TestSlowLinesAreForgotten(t *testing.T) {
+	state := consensus.State{Members: []consensus.Member{{Peer: "a", Profile: plan.Profile{Links: []plan.LinkProfile{{Peer: "b", BytesPerS: 1e6, RTTNanos: 10e6}}}}}}
+	off, same := planner.Reselection{Promised: 100, Measured: 150, Now: 150}, planner.Reselection{Promised: 100, Measured: 105, Now: 105}
+	window := func(rate int64) planner.Measured {
+		return planner.Measured{Links: []planner.MeasuredLink{{From: "a", To: "b", BytesPerS: rate, RTTNanos: 10e6}, {From: "b", To: "a", BytesPerS: 1e6, RTTNanos: 9e6}}}
+	}
+	var l lines
+	now, step := time.Unix(1e9, 0), plan.Step(0)
+	windows := func(n int, r planner.Reselection, rate int64) {
+		for range n {
+			step, now = step+windowSteps, now.Add(time.Second)
+			l.note(state, r, window(rate), step, now, false)
+		}
+	}
+	expect := func(what string, changes, slow int) {
+		t.Helper()
+		if known := l.with(nil); l.changes != changes || len(known) != slow || slow > 0 && (known[0].From != "a" || known[0].BytesPerS != 5e5) {
+			t.Errorf("%s: %d changes, known are %v", what, l.changes, known)
+		}
+	}
+	windows(2, off, 5e5)
+	windows(1, same, 5e5)
+	windows(2, off, 5e5)
+	expect("never three windows in a row", 0, 0)
+	windows(1, off, 5e5)
+	expect("three windows", 1, 1)
+	if n := l.lasted(plan.Plan{}, step); n != 2*windowSteps+1 {
+		t.Errorf("for %d steps", n)
+	}
+	windows(6, off, 5e5)
+	expect("no news", 1, 1)
+	windows(3, off, 0)
+	expect("too little was sent to know", 1, 1)
+	windows(3, off, 9e5)
+	expect("nearly as fast as before", 2, 0)
+	changes := 2
+	for turn := range 7 {
+		l.note(state, off, window(5e5), step, now, true)
+		changes++
+		expect("said to be slower", changes, 1)
+		idle := lineIdle << min(turn+1, mostSlow)
+		elsewhere := planner.Measured{Links: window(0).Links[1:]}
+		now = now.Add(idle)
+		l.note(state, same, elsewhere, step, now, false)
+		expect("idle", changes, 1)
+		now = now.Add(time.Second)
+		changes++
+		l.note(state, same, elsewhere, step, now, false)
+		expect("idle for long", changes, 0)
+	}
+}
