@@ -185,3 +185,26 @@ func TestMoreCardsOnSlowLines(t *testing.T) {
 		t.Errorf("16 cards: %s, 8 of them need %s: %v", text, plan.Time(few), err)
 	}
 }
+
+// TestMoreCardsOfFiveKindsOnSlowLines: the first cards of a roster on lines of 1 Gbit/s have no longer step with more of them.
+func TestMoreCardsOfFiveKindsOnSlowLines(t *testing.T) {
+	const nodes = 64
+	in, line := presetInput("gpt3-1.3b", plan.TrainSpec{Micros: 128, MicroBatch: 1}), mixedLines[1].within
+	for i := range nodes {
+		in.Members = append(in.Members, member(i, nodes, cards[i%len(cards)], func(int) plan.LinkProfile { return line }))
+	}
+	least := schedule.Nanos(0)
+	for _, n := range []int{8, 16, 24, 32, 48, nodes} {
+		step, text, err := predicted(t.Context(), in, in.Members[:n]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(n, text)
+		if least > 0 && Over(least, step) > 1000 {
+			t.Errorf("%d cards: %s, fewer of them need %s", n, text, plan.Time(least))
+		}
+		if least == 0 || step < least {
+			least = step
+		}
+	}
+}
