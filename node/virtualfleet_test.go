@@ -57,8 +57,9 @@ type fleet struct {
 type fleetSize struct {
 	Steps, Stages, Replicas, CheckpointEvery int
 	MinNodes                                 int
-	// Packets says that connections are those of QUIC, over simulated sockets.
-	Packets bool
+	// Packets says that connections are those of QUIC, over simulated sockets; Circuits that members relay control messages for
+	// each other, too.
+	Packets, Circuits bool
 	// Lines says that nodes know what their lines carry: measuring them fills the lines for a second each, and bytes are
 	// what virtual time costs.
 	Lines bool
@@ -168,6 +169,7 @@ func (f *fleet) add() *member {
 		host = f.net.Host
 	}
 	m := &member{fleet: f, number: len(f.members), network: host()}
+	m.network.NATs = f.size.Circuits
 	m.dir = filepath.Join(f.dir, m.name())
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		f.Fatal(err)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +117,60 @@ func loseThird(w *faults) { w.mute[virtual.Addr(2)], w.deaf[virtual.Addr(2)] = t
 // oneDirection has nothing get from one node to another.
 func oneDirection(from, to int) func(*faults) {
 	return func(w *faults) { w.cut[[2]netip.Addr{virtual.Addr(from), virtual.Addr(to)}] = true }
+}
+
+// TestCopiesGoThroughAnotherMember: while the node of a stage does not get to the stage's holder, the founder of the run, which has
+// dialed nobody, checkpoints are whole with copies there, and no step is lost.
+func TestCopiesGoThroughAnotherMember(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds of processor time")
+	}
+	size := fleetSize{Steps: 40, Stages: 3, Replicas: 1, CheckpointEvery: 4, MinNodes: 3, Packets: true, Circuits: true}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, size, known.again())
+		var at plan.StageID
+		s := fallsSilent(f, func(w *faults) {
+			var owner int
+			owner, at = f.heldBy(f.members[0].self)
+			oneDirection(owner, 0)(w)
+		}, 25*time.Second)
+		holder, current, last := f.members[0].self, f.state().Plan, f.state().Checkpoint.Step
+		whole := 0
+		for began := s.began; time.Since(began) < 25*time.Second; time.Sleep(100 * time.Millisecond) {
+			f.look()
+			c := f.state().Checkpoint
+			if c.Step == last {
+				continue
+			}
+			last = c.Step
+			holders := c.Layers[current.At(at).Layers.First].Holders
+			t.Logf("%v after the fault: the checkpoint of step %d, of which %d nodes have the stage", time.Since(began), c.Step, len(holders))
+			if slices.Contains(holders, holder) {
+				whole++
+			}
+		}
+		if whole < 2 {
+			t.Errorf("%d checkpoints with a copy at the holder", whole)
+		}
+		if g := f.state().Plan.Generation; g != s.generation {
+			t.Errorf("another plan: generation %d after %d", g, s.generation)
+		}
+		s.finish()
+	})
+}
+
+// heldBy returns a stage that a peer holds copies of, and the number of the member that computes it.
+func (f *fleet) heldBy(holder plan.PeerID) (owner int, at plan.StageID) {
+	f.Helper()
+	for i := range f.state().Plan.Replicas[0].Stages {
+		at = plan.StageID{Stage: plan.Stage(i)}
+		for n, m := range f.members {
+			if m.node().self == f.state().Plan.At(at).Peer && f.state().Holder(at) == holder {
+				return n, at
+			}
+		}
+	}
+	f.Fatal("nobody's holder")
+	return 0, at
 }

@@ -106,3 +106,55 @@ func TestVirtualOneWayLink(t *testing.T) {
 		}
 	})
 }
+
+// TestVirtualOneWayQuestions: who does not get to the first member of a run any more, which has dialed nobody, asks it through the
+// third one while that lasts, and directly again after it.
+func TestVirtualOneWayQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		t.Cleanup(cancel)
+		n, dead := newVirtualNet(t), atomic.Bool{}
+		n.Loses = func(from, to netip.Addr, _ []byte) bool {
+			return dead.Load() && from == virtual.Addr(2) && to == virtual.Addr(0)
+		}
+		o := testOwner(t)
+		var all []*Swarm
+		for i := range 3 {
+			cfg := testMember(t, o, testRun)
+			cfg.Listen, cfg.Simulated, cfg.RelayBytesPerS = []string{"0.0.0.0:0"}, n.Host(), relayedBytesPerS
+			cfg.Simulated.NATs = true
+			if i > 0 {
+				cfg.Bootstrap = all[0].Addrs()
+			}
+			all = append(all, start(t, cfg))
+		}
+		first, third := all[0], all[2]
+		serveEcho(first)
+		for _, s := range all {
+			waitMembers(t, ctx, s, 2)
+		}
+		time.Sleep(5 * time.Second) // until reservations are made and told
+		dead.Store(true)
+		began, last := time.Now(), time.Duration(0)
+		for time.Since(began) < 25*time.Second {
+			asking, cancel := context.WithTimeout(ctx, 3*time.Second)
+			err := echo(asking, third, first)
+			cancel()
+			if now := time.Since(began); err == nil {
+				last = now
+			} else if now > 10*time.Second {
+				t.Errorf("no answer after %v, the last one after %v: %v", now, last, err)
+			}
+			time.Sleep(time.Second)
+		}
+		dead.Store(false)
+		for !third.host.Direct(first.host.ID()) {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				t.Fatal("never connected without a relay again")
+			}
+		}
+		call(t, ctx, third, first)
+	})
+}

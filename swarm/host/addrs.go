@@ -28,8 +28,10 @@ const (
 type ownAddrs struct {
 	announced []ma.Multiaddr
 	only      bool
-	// mu guards bridges, the addresses of interfaces that lead to containers of this machine alone, and when they were read.
+	// mu guards bridges, the addresses of interfaces that lead to containers of this machine alone, and when they were read,
+	// and relayed, this node's addresses through relays.
 	mu        sync.Mutex
+	relayed   []ma.Multiaddr
 	bridges   map[netip.Addr]bool
 	bridgesAt time.Time
 }
@@ -65,7 +67,7 @@ func (o *ownAddrs) choose(found []ma.Multiaddr) []ma.Multiaddr {
 	var local []ma.Multiaddr
 	subnets := map[string]int{}
 	chosen := slices.Clone(o.announced)
-	found = slices.Clone(found)
+	found = append(slices.Clone(found), o.throughRelays()...)
 	slices.SortStableFunc(found, func(a, b ma.Multiaddr) int { return rankOf(a) - rankOf(b) })
 	for _, a := range found {
 		at := remote(a)
@@ -87,6 +89,19 @@ func (o *ownAddrs) choose(found []ma.Multiaddr) []ma.Multiaddr {
 		chosen = append(local, chosen...) // a machine that has nothing else
 	}
 	return chosen[:min(len(chosen), maxOwnAddrs)]
+}
+
+// reachedThrough has others told these addresses through relays from now on.
+func (o *ownAddrs) reachedThrough(relayed []ma.Multiaddr) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.relayed = slices.Clone(relayed)
+}
+
+func (o *ownAddrs) throughRelays() []ma.Multiaddr {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.relayed
 }
 
 // rankOf sorts addresses that are found.

@@ -279,7 +279,7 @@ func (h *Host) traverse(cfg Config) (err error) {
 	if cfg.Reach == ReachPublic {
 		h.reached()
 	} else {
-		cfg.Tasks.Run(newReserver(h.Host, cfg.Peers, cfg.Log).run)
+		cfg.Tasks.Run(newReserver(h.Host, h.own, cfg.Peers, cfg.Log).run)
 	}
 	identified, ok := h.Host.(interface{ IDService() identify.IDService })
 	if !ok {

@@ -33,9 +33,12 @@ const (
 )
 
 // reserver keeps a node reachable through members, from its first second in the run until other members have found
-// that they can dial it: it reserves a place with members that it dialed itself, which others can then dial too.
+// that they can dial it: it reserves a place with members that it dialed itself, which others can then dial too. Where
+// those are too few it reserves with members that dialed it: all who are connected to one reach this node through it
+// when their own way here is cut.
 type reserver struct {
 	host  host.Host
+	own   *ownAddrs
 	peers *admission.Peers
 	log   *slog.Logger
 	// wake holds one element when a connection came or went.
@@ -46,9 +49,9 @@ type reserver struct {
 	said   []ma.Multiaddr
 }
 
-func newReserver(h host.Host, peers *admission.Peers, log *slog.Logger) *reserver {
+func newReserver(h host.Host, own *ownAddrs, peers *admission.Peers, log *slog.Logger) *reserver {
 	r := &reserver{
-		host: h, peers: peers, log: log, wake: make(chan struct{}, 1),
+		host: h, own: own, peers: peers, log: log, wake: make(chan struct{}, 1),
 		held: map[peer.ID]time.Time{}, failed: map[peer.ID]time.Time{},
 	}
 	hurry := func(network.Network, network.Conn) {
@@ -75,8 +78,12 @@ func (r *reserver) run(ctx context.Context) {
 		changed := r.peers.Changed()
 		r.reserve(ctx)
 		addrs := r.addrs()
+		if r.public() {
+			addrs = nil // those held end by themselves
+		}
 		if !slices.EqualFunc(addrs, r.said, ma.Multiaddr.Equal) {
 			r.said = addrs
+			r.own.reachedThrough(addrs)
 			r.log.Info("swarm: reached through relays", "addrs", addrs)
 			if err := announce.Emit(event.EvtAutoRelayAddrsUpdated{RelayAddrs: slices.Clone(addrs)}); err != nil {
 				r.log.Debug("swarm: announce addresses through relays", "err", err)
@@ -96,7 +103,7 @@ func (r *reserver) run(ctx context.Context) {
 func (r *reserver) reserve(ctx context.Context) {
 	now := time.Now()
 	for p, until := range r.held {
-		if !until.After(now) || dialed(r.host, p) == nil || !r.peers.Member(p) {
+		if !until.After(now) || direct(r.host, p) == nil || !r.peers.Member(p) {
 			delete(r.held, p)
 		}
 	}
@@ -106,7 +113,7 @@ func (r *reserver) reserve(ctx context.Context) {
 		}
 	}
 	if r.public() {
-		return // those that are held end by themselves
+		return
 	}
 	for p, until := range r.held {
 		if until.Sub(now) < renewBefore && r.failed[p].IsZero() {
@@ -114,11 +121,22 @@ func (r *reserver) reserve(ctx context.Context) {
 		}
 	}
 	for _, p := range r.candidates() {
-		if len(r.held) >= relaysWanted {
-			return
+		if r.wants(p) {
+			r.ask(ctx, p)
 		}
-		r.ask(ctx, p)
 	}
+}
+
+// wants reports whether there are too few reservations without a candidate's. Those with members that dialed this node
+// do not count for one that it dialed.
+func (r *reserver) wants(p peer.ID) bool {
+	there := 0
+	for other := range r.held {
+		if outbound(direct(r.host, other)) || !outbound(direct(r.host, p)) {
+			there++
+		}
+	}
+	return there < relaysWanted
 }
 
 // public reports whether other members could dial an address of this node when they tried it.
@@ -133,27 +151,25 @@ func (r *reserver) public() bool {
 	return len(reachable) > 0
 }
 
-// candidates lists members that may give a reservation, those at public addresses first.
+// candidates lists members that may give a reservation, those that this node dialed at public addresses first, those
+// that dialed it last.
 func (r *reserver) candidates() (out []peer.ID) {
-	public := map[peer.ID]bool{}
+	rank := map[peer.ID]int{}
 	for _, c := range r.peers.Members() {
 		p := c.ID()
-		conn := dialed(r.host, p)
+		conn := direct(r.host, p)
 		if _, held := r.held[p]; held || conn == nil || !r.failed[p].IsZero() {
 			continue
 		}
-		public[p] = manet.IsPublicAddr(conn.RemoteMultiaddr())
+		switch {
+		case !outbound(conn):
+			rank[p] = 2
+		case !manet.IsPublicAddr(conn.RemoteMultiaddr()):
+			rank[p] = 1
+		}
 		out = append(out, p)
 	}
-	slices.SortStableFunc(out, func(a, b peer.ID) int {
-		switch {
-		case public[a] == public[b]:
-			return 0
-		case public[a]:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(out, func(a, b peer.ID) int { return rank[a] - rank[b] })
 	return out
 }
 
@@ -173,16 +189,19 @@ func (r *reserver) ask(ctx context.Context, p peer.ID) {
 // addrs returns this node's addresses through the relays, sorted.
 func (r *reserver) addrs() (out []ma.Multiaddr) {
 	for p := range r.held {
-		conn := dialed(r.host, p)
+		conn := direct(r.host, p)
 		if conn == nil {
 			continue
 		}
 		at := conn.RemoteMultiaddr()
-		through := []ma.Multiaddr{at}
+		var through []ma.Multiaddr
+		if outbound(conn) { // else it may be a port that nobody listens at
+			through = append(through, at)
+		}
 		known := r.host.Peerstore().Addrs(p)
 		slices.SortFunc(known, byBytes) // else it is another one at each look
 		for _, a := range known {
-			if len(through) < addrsPerRelay && sameHost(a, at) && !a.Equal(at) {
+			if len(through) < addrsPerRelay && sameHost(a, at) && !slices.ContainsFunc(through, a.Equal) {
 				through = append(through, a)
 			}
 		}
@@ -211,20 +230,22 @@ func sameHost(a, b ma.Multiaddr) bool {
 	return err == nil && x.Equal(y)
 }
 
-// dialed returns a connection to a peer that this node dialed at an address where the peer listens: not through a relay,
-// nor through a hole that both punched.
-func dialed(h host.Host, p peer.ID) network.Conn {
-	var out network.Conn
+// direct returns a connection to a peer, one that this node dialed if there is one; nil where one leads through a relay, as
+// before both punched a hole.
+func direct(h host.Host, p peer.ID) (out network.Conn) {
 	for _, c := range h.Network().ConnsToPeer(p) {
 		switch {
 		case circuit(c.RemoteMultiaddr()):
 			return nil
-		case c.Stat().Direction == network.DirOutbound:
+		case out == nil || outbound(c):
 			out = c
 		}
 	}
 	return out
 }
+
+// outbound reports whether this node dialed a connection, at an address where the peer listens.
+func outbound(c network.Conn) bool { return c != nil && c.Stat().Direction == network.DirOutbound }
 
 // circuit reports whether an address leads through a relay.
 func circuit(a ma.Multiaddr) bool {
