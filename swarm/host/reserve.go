@@ -32,10 +32,9 @@ const (
 	addrsPerRelay = 2
 )
 
-// reserver keeps a node reachable through members, from its first second in the run until other members have found
-// that they can dial it: it reserves a place with members that it dialed itself, which others can then dial too. Where
-// those are too few it reserves with members that dialed it: all who are connected to one reach this node through it
-// when their own way here is cut.
+// reserver keeps a node reachable through members, from its first second in the run on: it reserves a place with members
+// that it dialed itself, which others can then dial too. Where those are too few it reserves with members that dialed it:
+// all who are connected to one reach this node through it when their own way here is cut, be it at a public address or not.
 type reserver struct {
 	host  host.Host
 	own   *ownAddrs
@@ -78,9 +77,6 @@ func (r *reserver) run(ctx context.Context) {
 		changed := r.peers.Changed()
 		r.reserve(ctx)
 		addrs := r.addrs()
-		if r.public() {
-			addrs = nil // those held end by themselves
-		}
 		if !slices.EqualFunc(addrs, r.said, ma.Multiaddr.Equal) {
 			r.said = addrs
 			r.own.reachedThrough(addrs)
@@ -112,9 +108,6 @@ func (r *reserver) reserve(ctx context.Context) {
 			delete(r.failed, p)
 		}
 	}
-	if r.public() {
-		return
-	}
 	for p, until := range r.held {
 		if until.Sub(now) < renewBefore && r.failed[p].IsZero() {
 			r.ask(ctx, p)
@@ -137,18 +130,6 @@ func (r *reserver) wants(p peer.ID) bool {
 		}
 	}
 	return there < relaysWanted
-}
-
-// public reports whether other members could dial an address of this node when they tried it.
-func (r *reserver) public() bool {
-	h, ok := r.host.(interface {
-		ConfirmedAddrs() (reachable, unreachable, unknown []ma.Multiaddr)
-	})
-	if !ok {
-		return false
-	}
-	reachable, _, _ := h.ConfirmedAddrs()
-	return len(reachable) > 0
 }
 
 // candidates lists members that may give a reservation, those that this node dialed at public addresses first, those
