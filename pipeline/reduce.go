@@ -44,7 +44,7 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 	s.group.Go(func() error {
 		begin := time.Now()
 		defer func() { s.time.span(h.action(schedule.Reduce, 0), begin, time.Now()) }()
-		room := semaphore.NewWeighted(exchangedBytes)
+		room := semaphore.NewWeighted(plan.ExchangedBytes)
 		for range h.place.Layers.Len() {
 			select {
 			case g := <-gradients:
@@ -66,7 +66,7 @@ func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
 				return s.ctx.Err()
 			}
 		}
-		if err := room.Acquire(s.ctx, exchangedBytes); err != nil { // until all layers are done
+		if err := room.Acquire(s.ctx, plan.ExchangedBytes); err != nil { // until all layers are done
 			return err
 		}
 		if !s.tiedElsewhere(h.StageRuntime) {
@@ -105,12 +105,8 @@ func (h *stageRun) reduce(s *stepRun, layer, apart int) error {
 	})
 }
 
-// exchangedBytes bounds the layers of a stage that are exchanged at a time; a larger one goes alone. A stage waits for a few latencies of
-// its links that way, not for as many with each layer. What comes of so much fits into an inbox, in whatever order it is waited for.
-const exchangedBytes = 32 << 20
-
-// exchanged returns how much of that a vector takes.
-func exchanged(v kernels.View) int64 { return min(4*int64(v.Len), exchangedBytes) }
+// exchanged returns how much of plan.ExchangedBytes a vector takes.
+func exchanged(v kernels.View) int64 { return min(4*int64(v.Len), plan.ExchangedBytes) }
 
 // addGroup enqueues what completes a layer's gradient of a group of micro-batches: its scale is divided
 // out, and it is added to the sums that wait for it (plan.Sums). The result waits among the partial sums
@@ -210,7 +206,7 @@ func (s *stepRun) gather(ctx context.Context, h *stageRun, last bool) {
 	}
 	h.gathering.start(func() error {
 		work, ctx := errgroup.WithContext(ctx)
-		room := semaphore.NewWeighted(exchangedBytes)
+		room := semaphore.NewWeighted(plan.ExchangedBytes)
 		for _, l := range layers {
 			frozen, params := s.spec.Model.FrozenLen(l), h.stack.Params(l)
 			if params.Len == frozen {

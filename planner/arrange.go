@@ -65,11 +65,11 @@ func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candida
 		return k, s.estimate(k)
 	}
 	partials := s.partials(sh)
-	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All(), Partials: partials}
+	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All(), Partials: partials, Exchanged: s.exchanged(n)}
 	if n > 1 && rule == plan.ShardOn {
 		return as(all)
 	}
-	whole, err := as(cost.Parts{Partials: partials})
+	whole, err := as(cost.Parts{Partials: partials, Exchanged: all.Exchanged})
 	if n == 1 || rule == plan.ShardOff || err == nil && !s.wantsMemory(whole) {
 		return whole, err
 	}

@@ -49,7 +49,7 @@ func big(n, layers int) Input {
 	}
 	for i := range n {
 		m := Member{Peer: plan.PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", i))}
-		m.Profile.Devices = []plan.DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30)}}
+		m.Profile.Devices = []plan.DeviceProfile{{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: 6<<30 + rng.Int64N(60<<30), CopyBytesPerS: 1e10}}
 		for range 8 {
 			m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6v%07d", rng.IntN(n))), BytesPerS: 1e7 + rng.Int64N(1e9), RTTNanos: rng.Int64N(6e7)})
 		}

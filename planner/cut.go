@@ -226,7 +226,8 @@ func (c cutter) partition(devices []int) partition.Problem {
 		return sums
 	}
 	out := partition.Problem{SlotBytes: c.Memory.Slot(), Devices: make([]partition.Device, n)}
-	fixed := map[model.Storage][]int64{}
+	fixed, exchanging := map[model.Storage][]int64{}, map[model.Storage][]int64{}
+	exchanged, more := c.Memory.ExchangeFor(n)
 	for i, d := range devices {
 		at, memory := c.Devices[d], c.On(d)
 		if fixed[at.Storage] == nil {
@@ -240,6 +241,17 @@ func (c cutter) partition(devices []int) partition.Problem {
 				bytes := c.leastBytes(c.Memory.Boundary(l))
 				place.Boundary[l] = max(forth.Hop(bytes).Transfer, back.Hop(bytes).Transfer)
 			}
+		}
+		if at.CopyBytesPerS == 0 && c.Memory.Parts().Exchanged > 0 {
+			if exchanging[at.Storage] == nil {
+				sums := slices.Clone(place.Fixed)
+				for l, sum := range more {
+					sums[l] += copies * sum
+				}
+				exchanging[at.Storage] = sums
+			}
+			place.Fixed = exchanging[at.Storage]
+			place.FreeBytes -= copies * exchanged
 		}
 		if c.Offloads(d) {
 			place.Fixed = all(memory.FixedFor(n, true))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func lanedOf(t *testing.T, text string, nodes int, free int64) Input {
 	return in
 }
 
-// allocated returns what a plan's stacks take of each worker's device, with the node's own.
+// allocated returns what a plan's stacks take of each worker's device, with the node's own and exchanges between replicas.
 func allocated(t *testing.T, in Input, p plan.Plan) []int64 {
 	t.Helper()
 	list, err := p.Programs()
@@ -57,6 +58,13 @@ func allocated(t *testing.T, in Input, p plan.Plan) []int64 {
 				t.Fatal(err)
 			}
 			sum += m.Total()
+			if len(p.Replicas) > 1 {
+				grads, layers := int64(0), p.At(at).Layers
+				for _, k := range in.Costs[layers.First:layers.End] {
+					grads += k.ParamBytes
+				}
+				sum += 3 * min(grads, plan.ExchangedBytes)
+			}
 		}
 		all = append(all, sum)
 	}
@@ -152,5 +160,38 @@ func TestStepOfEveryKind(t *testing.T) {
 		if got := float64(result.Step) / 1e6; got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s takes %.2f forwards, want %.2f\n%s", text, got, want, strings.Join(reasons.Lines(), "\n"))
 		}
+	}
+}
+
+// TestExchangesNeedTheNodesMemory: where devices share their memory with the node, two replicas need as much more as their exchange takes.
+func TestExchangesNeedTheNodesMemory(t *testing.T) {
+	least := func(replicas int, copies int64) int64 {
+		in := lanedOf(t, plan.ScheduleName, replicas, 0)
+		in.Run.Train.Replicas, in.Run.Train.Stages, in.Run.Train.Recompute, in.Run.Train.SumGroups = replicas, 1, plan.Recompute(model.RecomputeNothing), replicas
+		free, err := sort.Find(1<<20, func(i int) int {
+			for n := range in.Members {
+				d := &in.Members[n].Profile.Devices[0]
+				d.MemoryFreeBytes, d.CopyBytesPerS = int64(i+1)<<10, copies
+			}
+			if _, _, err := Make(t.Context(), in); err != nil {
+				return 1
+			}
+			return 0
+		})
+		if !err {
+			t.Fatalf("%d replicas fit nowhere", replicas)
+		}
+		return int64(free+1) << 10
+	}
+	params := int64(0)
+	for _, k := range lanedOf(t, plan.ScheduleName, 1, 0).Costs {
+		params += k.ParamBytes
+	}
+	card, node := least(2, 1e9), least(2, 0)
+	if more, want := node-card, 3*min(params, plan.ExchangedBytes); more < want-1<<10 || more > want+1<<10 {
+		t.Errorf("%d bytes on cards, %d of the node's: %d more, want %d", card, node, more, want)
+	}
+	if one := least(1, 0); one > card {
+		t.Errorf("one replica needs %d bytes, two on cards %d", one, card)
 	}
 }

@@ -20,13 +20,13 @@ func (c *costModels) whole() *cost.Model { return c.all[0] }
 // offload theirs.
 func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
 	if p.Replicas <= 1 || len(p.Layers) == 0 {
-		p = cost.Parts{Partials: p.Partials}
+		p = cost.Parts{Partials: p.Partials, Exchanged: p.Exchanged}
 	}
 	if !slices.Contains(offload, true) {
 		offload = nil
 	}
 	for _, m := range c.all {
-		if has := m.Memory.Parts(); has.Replicas == p.Replicas && has.Partials == p.Partials && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
+		if has := m.Memory.Parts(); has.Replicas == p.Replicas && has.Partials == p.Partials && has.Exchanged == p.Exchanged && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
 			return m
 		}
 	}
@@ -44,7 +44,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 			}
 		}
 	}
-	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has)}, offload)
+	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has), Exchanged: p.exchanged(len(has.Replicas))}, offload)
 }
 
 // costModel returns the cost model of the devices in a storage, with all optimizer state on them.
@@ -77,4 +77,17 @@ func (p *problem) costModel(as model.Storage) (*cost.Model, error) {
 		}
 	}
 	return m, nil
+}
+
+// exchanged returns how many vectors of gradients a stage exchanges at most where so many replicas have even shares of a step: sums of
+// subtrees that only other replicas complete. It is 0 for one replica.
+func (p *problem) exchanged(replicas int) (most int) {
+	sums := p.in.Run.Train.Sums()
+	if replicas <= 1 || replicas > sums.Groups {
+		return 0
+	}
+	for _, share := range sums.Even(replicas, sums.Groups) {
+		most = max(most, len(sums.Subtrees(share)))
+	}
+	return most
 }

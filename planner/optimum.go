@@ -80,7 +80,7 @@ func (e exact) look(ctx context.Context, pool []int, shapes []bounded, known sch
 // modelFor returns the cost model with room for the partial sums of a shape. Replicas have their optimizer state in parts only where the
 // run asks for that.
 func (e exact) modelFor(sh shape) *cost.Model {
-	parts := cost.Parts{Partials: e.partials(sh)}
+	parts := cost.Parts{Partials: e.partials(sh), Exchanged: e.exchanged(sh.replicas)}
 	if e.in.Run.Train.Shard == plan.ShardOn {
 		parts.Replicas, parts.Layers = sh.replicas, e.models.whole().Memory.All()
 	}
@@ -149,7 +149,7 @@ func StepOf(in Input, groups []plan.ReplicaGroup) (schedule.Nanos, error) {
 		return 0, fmt.Errorf("%w: each of %d replica groups needs as many workers, with layers each", plan.ErrBadPlan, len(groups))
 	}
 	k := &candidate{shape: shape{len(groups), len(groups[0].Workers)}, order: s.order}
-	k.model = s.models.with(cost.Parts{Partials: s.partials(k.shape)}, nil)
+	k.model = s.models.with(cost.Parts{Partials: s.partials(k.shape), Exchanged: s.exchanged(len(groups))}, nil)
 	for _, group := range groups {
 		p, err := s.adoptGroup(k, group)
 		if err != nil {

@@ -80,7 +80,7 @@ func (c *search) exhaust(order []int) schedule.Nanos {
 
 // roomFor returns the cost model with what partial sums take.
 func (c *search) roomFor(s shape) *cost.Model {
-	return c.models.with(cost.Parts{Partials: c.partials(s)}, nil)
+	return c.models.with(cost.Parts{Partials: c.partials(s), Exchanged: c.exchanged(s.replicas)}, nil)
 }
 
 // exhaustCuts tries every cut for each replica in turn.

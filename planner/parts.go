@@ -104,7 +104,10 @@ func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
 			out.Site = out.Site && measured && link.RTTNanos <= siteRTT
 		}
 	}
-	whole, parts := e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), e.models.with(cost.Parts{Replicas: k.copies(), Layers: g.Layers, Partials: k.partials()}, k.model.Offload)
+	as := cost.Parts{Partials: k.partials(), Exchanged: e.exchanged(k.copies())}
+	whole := e.models.with(as, k.model.Offload)
+	as.Replicas, as.Layers = k.copies(), g.Layers
+	parts := e.models.with(as, k.model.Offload)
 	out.FreedBytes = sharding.Freed(whole, parts, k.copies(), on)
 	return out
 }
@@ -117,7 +120,7 @@ func (e explainer) lacking(g sharding.Group) (stages []cost.Stage, bytes int64) 
 	if k.programmed() {
 		return nil, 0
 	}
-	c := cutter{e.problem, e.models.with(cost.Parts{Partials: k.partials()}, k.model.Offload), k.order}
+	c := cutter{e.problem, e.models.with(cost.Parts{Partials: k.partials(), Exchanged: e.exchanged(k.copies())}, k.model.Offload), k.order}
 	for r, p := range k.pipes {
 		problem := c.stages(p)
 		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)

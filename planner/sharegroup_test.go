@@ -76,7 +76,7 @@ func TestNoMoreIsShardedThanHelps(t *testing.T) {
 		in := shardInput(1+rng.IntN(3), 0)
 		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]
 		for i := range in.Members {
-			in.Members[i].Profile.Devices[0].MemoryFreeBytes = []int64{2<<20 + rng.Int64N(6<<20), 1 << 30}[rng.IntN(2)]
+			in.Members[i].Profile.Devices[0].MemoryFreeBytes = []int64{exchangeOf(in) + 2<<20 + rng.Int64N(6<<20), 1 << 30}[rng.IntN(2)]
 		}
 		c, k, _, err := decide(t.Context(), in)
 		if err != nil {
@@ -105,6 +105,14 @@ func TestNoMoreIsShardedThanHelps(t *testing.T) {
 	}
 }
 
+// exchangeOf returns what the exchange of a whole small model takes of a node's memory.
+func exchangeOf(in Input) (bytes int64) {
+	for _, k := range in.Costs {
+		bytes += 3 * k.ParamBytes
+	}
+	return bytes
+}
+
 // TestWhatElseInPartsWouldBring: on devices that have to recompute a stage says what it lacks and
 // which kinds would do, by how near the replicas are to each other.
 func TestWhatElseInPartsWouldBring(t *testing.T) {
@@ -121,6 +129,9 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 	} {
 		in := shardInput(1, c.free)
 		in.Run.Train.Shard = plan.ShardOn
+		for i := range in.Members {
+			in.Members[i].Profile.Devices[0].MemoryFreeBytes += exchangeOf(in)
+		}
 		for i := range in.Members {
 			in.Members[i].Profile.Links = []plan.LinkProfile{{Peer: in.Members[1-i].Peer, BytesPerS: c.bytesPerS, RTTNanos: c.rtt}}
 		}

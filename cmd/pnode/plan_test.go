@@ -16,7 +16,7 @@ import (
 func TestPlanOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	const text = `devices:
-  - {count: 6, matmul: 10GFLOP/s, bandwidth: 20GB/s, memory: 165MB}
+  - {count: 6, matmul: 10GFLOP/s, bandwidth: 20GB/s, memory: 207MB}
 link: {bandwidth: 1Gbit/s, latency: 1ms}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

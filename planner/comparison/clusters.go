@@ -11,11 +11,11 @@ import (
 
 // cards are devices of mixed clusters, with about what such cards reach.
 var cards = []plan.DeviceProfile{
-	{Name: "a100", MatMulFLOPS: 150e12, AttentionFLOPS: 80e12, MemoryBytesPerS: 1500e9, MemoryFreeBytes: 39 << 30},
-	{Name: "v100", MatMulFLOPS: 70e12, AttentionFLOPS: 30e12, MemoryBytesPerS: 850e9, MemoryFreeBytes: 31 << 30},
-	{Name: "3090", MatMulFLOPS: 60e12, AttentionFLOPS: 30e12, MemoryBytesPerS: 850e9, MemoryFreeBytes: 23 << 30},
-	{Name: "t4", MatMulFLOPS: 25e12, AttentionFLOPS: 10e12, MemoryBytesPerS: 270e9, MemoryFreeBytes: 14 << 30},
-	{Name: "1080ti", MatMulFLOPS: 10e12, AttentionFLOPS: 5e12, MemoryBytesPerS: 450e9, MemoryFreeBytes: 10 << 30},
+	{Name: "a100", MatMulFLOPS: 150e12, AttentionFLOPS: 80e12, MemoryBytesPerS: 1500e9, MemoryFreeBytes: 39 << 30, CopyBytesPerS: 10e9},
+	{Name: "v100", MatMulFLOPS: 70e12, AttentionFLOPS: 30e12, MemoryBytesPerS: 850e9, MemoryFreeBytes: 31 << 30, CopyBytesPerS: 10e9},
+	{Name: "3090", MatMulFLOPS: 60e12, AttentionFLOPS: 30e12, MemoryBytesPerS: 850e9, MemoryFreeBytes: 23 << 30, CopyBytesPerS: 10e9},
+	{Name: "t4", MatMulFLOPS: 25e12, AttentionFLOPS: 10e12, MemoryBytesPerS: 270e9, MemoryFreeBytes: 14 << 30, CopyBytesPerS: 10e9},
+	{Name: "1080ti", MatMulFLOPS: 10e12, AttentionFLOPS: 5e12, MemoryBytesPerS: 450e9, MemoryFreeBytes: 10 << 30, CopyBytesPerS: 10e9},
 }
 
 // seeded returns the random source of one cluster of a kind.
@@ -157,7 +157,7 @@ func Large(seed uint64, nodes, layers int) planner.Input {
 	}
 	room := max(1, int64(128/nodes)) // so that fewer nodes hold the model too
 	for i := range nodes {
-		device := plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: room * (6<<30 + rng.Int64N(60<<30))}
+		device := plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 5e12 + rng.Int64N(3e13), MemoryBytesPerS: 4e11, MemoryFreeBytes: room * (6<<30 + rng.Int64N(60<<30)), CopyBytesPerS: 10e9}
 		m := planner.Member{Peer: peer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{device}}}
 		known := map[int]bool{i: true}
 		for range 8 {

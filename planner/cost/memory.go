@@ -41,6 +41,8 @@ type Parts struct {
 	Replicas int
 	Layers   plan.LayerRanges
 	Partials int
+	// Exchanged counts the vectors of gradients that a stage has to exchange with other replicas; 0 of one replica.
+	Exchanged int
 }
 
 // of returns into how many parts the state of a layer is cut.
@@ -58,6 +60,7 @@ type MemoryModel struct {
 	// params and moments are prefixes over layers in bytes.
 	params, moments []int64
 	activation      int64
+	exchange        exchange
 	devices         []*DeviceMemory // by storage, nil where nobody has opened it
 }
 
@@ -68,6 +71,7 @@ func NewMemory(m Training) *MemoryModel {
 		b.params[l+1] = b.params[l] + k.ParamBytes
 		b.activation = max(b.activation, k.BoundaryBytes)
 	}
+	b.exchange = newExchange(m.Costs)
 	b.sumMoments()
 	return b
 }

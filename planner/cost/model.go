@@ -96,7 +96,7 @@ func (m *Model) Offloads(device int) bool { return m.Offload != nil && m.Offload
 // Fixed returns the bytes that layers [first,end) of one stage take of a device, whatever is in
 // flight.
 func (m *Model) Fixed(device, first, end int) int64 {
-	return m.On(device).Fixed(first, end, m.Offloads(device))
+	return m.On(device).Fixed(first, end, m.Offloads(device)) + m.exchanges(device, first, end)
 }
 
 // Room returns the bytes that a device has for its stages.
@@ -144,8 +144,15 @@ func (m *Model) Bytes(s Stage) int64 {
 // HostBytes returns what a stage takes of the memory of its node.
 func (m *Model) HostBytes(s Stage) int64 { return m.size(s).host }
 
-// size asks the model's stack for a stage's memory, or adds up the layers' costs without one.
+// size returns a stage's memory with what its exchanges take.
 func (m *Model) size(s Stage) stageSize {
+	out := m.stackSize(s)
+	out.fixed += m.exchanges(s.Device, s.First, s.End)
+	return out
+}
+
+// stackSize asks the model's stack for a stage's memory, or adds up the layers' costs without one.
+func (m *Model) stackSize(s Stage) stageSize {
 	if m.Stack == nil {
 		return m.addUp(s)
 	}

@@ -76,7 +76,7 @@ func (on Devices) twins() []int {
 func (on Devices) like(a, b int) bool {
 	m := on.Model
 	x, y := m.Devices[a], m.Devices[b]
-	if x.Speed != y.Speed || x.Storage != y.Storage || x.FreeBytes != y.FreeBytes || !slices.Equal(x.Times, y.Times) || m.Link(a, b) != m.Link(b, a) {
+	if x.Speed != y.Speed || x.Storage != y.Storage || x.FreeBytes != y.FreeBytes || (x.CopyBytesPerS == 0) != (y.CopyBytesPerS == 0) || !slices.Equal(x.Times, y.Times) || m.Link(a, b) != m.Link(b, a) {
 		return false
 	}
 	return !slices.ContainsFunc(on.Pool, func(d int) bool {

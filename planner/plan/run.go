@@ -130,6 +130,10 @@ func VoterRules() []VoterRule { return []VoterRule{VotersAuto, VotersOwners, Vot
 // MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
 const MomentVectors = 2
 
+// ExchangedBytes bounds the layers of a stage that replicas exchange at a time; a larger one goes alone. A stage waits for a few latencies of
+// its links that way, not for as many with each layer. What comes of so much fits into an inbox, in whatever order it is waited for.
+const ExchangedBytes = 32 << 20
+
 // StageStack returns the configuration of a plan's stage, without a device, with the slots that a
 // program asks for.
 func (s RunSpec) StageStack(p Plan, at StageID, use schedule.Use) model.StackConfig {

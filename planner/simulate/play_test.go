@@ -16,7 +16,7 @@ import (
 )
 
 // gpu is a device of a size that three of hold the test's model.
-var gpu = plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 2e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 2e10, MemoryFreeBytes: 300e6}
+var gpu = plan.DeviceProfile{Name: "cuda:0", MatMulFLOPS: 2e10, AttentionFLOPS: 1e10, MemoryBytesPerS: 2e10, MemoryFreeBytes: 300e6, CopyBytesPerS: 1e10}
 
 // fleetOf returns so many machines with equal lines.
 func fleetOf(devices ...plan.DeviceProfile) (f Fleet) {
