@@ -94,7 +94,7 @@ func (r *Recorder) append(b []byte) {
 		clear(r.works)
 		clear(r.tellers)
 		if !r.failed {
-			r.log.Warn("the ledger lacks steps", "cause", err)
+			r.log.Warn("the ledger here lacks steps: training goes on, and those of other nodes vouch for them", "cause", err)
 		}
 		r.failed = true
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
@@ -23,11 +24,11 @@ const (
 	askLossesEvery = 5 * time.Second
 )
 
-// KeepLosses writes the loss curves down every keepLossesEvery, and when ctx ends.
+// KeepLosses writes the loss curves down every keepLossesEvery, and when ctx ends. A write that fails is logged once, and tried again.
 func (m *Monitor) KeepLosses(ctx context.Context) {
 	tick := time.NewTicker(keepLossesEvery)
 	defer tick.Stop()
-	for kept, done := uint64(0), false; !done; {
+	for kept, failed, done := uint64(0), false, false; !done; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -37,15 +38,23 @@ func (m *Monitor) KeepLosses(ctx context.Context) {
 		if h.Seq == kept || h.Train.Points == nil {
 			continue
 		}
-		data, err := json.MarshalIndent(h.Losses, "", "  ")
+		err := keepLosses(m.Dir, h.Losses)
 		if err == nil {
-			err = twofold.Write(m.Dir, LossesFile, append(data, '\n'))
+			kept = h.Seq
+		} else if !failed {
+			m.Log.Warn("no loss curves are written down here: training goes on, they are tried again every 30 s, and other nodes have them", "cause", err)
 		}
-		if err != nil {
-			m.Log.Warn("keep the loss curve", "cause", err)
-		}
-		kept = h.Seq
+		failed = err != nil
 	}
+}
+
+func keepLosses(dir string, l api.Losses) error {
+	data, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	room := checkpoint.RoomAt(dir)
+	return room.Explain(twofold.Write(dir, LossesFile, append(data, '\n')), int64(2*len(data)))
 }
 
 // LearnLosses asks for the losses that this node was not there for, until a node that has some
