@@ -57,8 +57,8 @@ func (s *space) takeBeside(spare, n int64, p purpose) (done func(), err error) {
 
 func (s *space) full(n, free, keep int64) error {
 	return fmt.Errorf("%w: %s wanted, %s free at %s, where %s stay in reserve; "+
-		"free space there, keep fewer checkpoints or choose a directory on another disk",
-		ErrDiskFull, plan.Size(n), plan.Size(free), s.path, plan.Size(keep))
+		"free %s there, keep fewer checkpoints (--keep) or name a folder on another disk (--dir)",
+		ErrDiskFull, plan.Size(n), plan.Size(free), s.path, plan.Size(keep), plan.Size(max(n, n+keep-free)))
 }
 
 // explain turns the operating system's refusal of a write of n bytes into ErrDiskFull, or into ErrNotWritable.

@@ -30,6 +30,8 @@ type Fetcher struct {
 	// Silent reports whether nothing has come from a peer lately: others are asked before, since asking it may cost a timeout. nil
 	// says that of nobody.
 	Silent func(plan.PeerID) bool
+
+	put func(plan.Hash, []byte) error // stores a chunk; nil is the store's PutNamed
 }
 
 // ErrNoChunks says that no node of the run has what is needed.
@@ -45,16 +47,20 @@ const (
 )
 
 // Ensure returns when every chunk is here, asking the likeliest peers first, and those that are busy again for some time. The error wraps
-// ErrNoChunks when some cannot be had, unless this node lacks files or memory to get or store them.
+// ErrNoChunks when some cannot be had, unless this node lacks files, memory or room on its disk to get or store them.
 func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.PeerID) error {
+	here := &storing{put: f.put}
+	if here.put == nil {
+		here.put = f.Store.PutNamed
+	}
 	missing, end := f.Missing(hashes), time.Now().Add(busyPatience)
 	for {
 		var failures []error
 		for _, peer := range f.order(holders) {
 			for len(missing) > 0 {
-				err := f.Fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], f.Store.PutNamed)
-				if ctx.Err() != nil {
-					return ctx.Err()
+				err := f.Fetch(ctx, peer, missing[:min(len(missing), fetchBatch)], here.store)
+				if err := cmp.Or(ctx.Err(), here.err()); err != nil {
+					return err
 				}
 				left := f.Missing(missing)
 				if err == nil && len(left) == len(missing) {
@@ -84,6 +90,31 @@ func (f Fetcher) Ensure(ctx context.Context, hashes []plan.Hash, holders []plan.
 	}
 }
 
+// storing stores chunks that come from others, possibly from several at once.
+type storing struct {
+	put func(plan.Hash, []byte) error
+
+	mu      sync.Mutex // guards refused
+	refused error      // of put: whoever else is asked, nothing can be stored here
+}
+
+func (s *storing) store(h plan.Hash, data []byte) error {
+	err := s.put(h, data)
+	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) { // wrong bytes are one source's fault
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refused = err
+	}
+	return err
+}
+
+// err returns why a chunk that came was not stored.
+func (s *storing) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
+}
+
 // gatherBatch chunks are asked of one of several sources at a time: few, so that a fast source takes over from a slow one.
 const gatherBatch = 2
 
@@ -92,21 +123,12 @@ const gatherBatch = 2
 // holder gives is asked of every member. The error wraps ErrNoChunks when some cannot be had.
 func (f Fetcher) Gather(ctx context.Context, layers []consensus.LayerRef, firstBytes func(layer int) int64, put func(plan.Hash, []byte) error) error {
 	g := gathering{wanted: f.wanted(layers, firstBytes)}
-	var refused error // by put: what came was not stored
-	store := func(h plan.Hash, data []byte) error {
-		err := put(h, data)
-		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) { // wrong bytes are one source's fault
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			refused = err
-		}
-		return err
-	}
+	here := &storing{put: put}
 	var sources errgroup.Group
 	for _, peer := range g.sources(f.speaking(), f.Self) {
 		sources.Go(func() error {
 			for batch := g.take(peer); len(batch) > 0 && ctx.Err() == nil; batch = g.take(peer) {
-				if err := f.Fetch(ctx, peer, batch, store); err != nil {
+				if err := f.Fetch(ctx, peer, batch, here.store); err != nil {
 					return err
 				}
 			}
@@ -114,19 +136,15 @@ func (f Fetcher) Gather(ctx context.Context, layers []consensus.LayerRef, firstB
 		})
 	}
 	_ = sources.Wait() // what a source did not give is asked of others
-	if err := cmp.Or(ctx.Err(), refused); err != nil {
+	if err := cmp.Or(ctx.Err(), here.err()); err != nil {
 		return err
 	}
 	var rest []plan.Hash
 	for _, l := range layers {
 		rest = append(rest, l.Chunks...)
 	}
-	every := f
-	every.Fetch = func(ctx context.Context, peer plan.PeerID, hashes []plan.Hash, _ func(plan.Hash, []byte) error) error {
-		return f.Fetch(ctx, peer, hashes, store)
-	}
-	err := every.Ensure(ctx, rest, nil)
-	return cmp.Or(refused, err)
+	f.put = put
+	return f.Ensure(ctx, rest, nil)
 }
 
 // gathering holds the chunks of some layers that nobody was asked for yet, the most urgent first.

@@ -67,6 +67,28 @@ func TestTooFewOpenFilesAreNoMissingChunks(t *testing.T) {
 	}
 }
 
+// TestAFullDiskIsNoLackOfChunks: whoever is asked, what comes cannot be stored here, and one who sent it is enough to know.
+func TestAFullDiskIsNoLackOfChunks(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{ReserveBytes: 1 << 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	data := []byte("chunk")
+	h, asked := plan.Hash(blake3.Sum256(data)), 0
+	f := Fetcher{Self: "me", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"a", "b", "c"} }}
+	f.Fetch = func(_ context.Context, _ plan.PeerID, _ []plan.Hash, store func(plan.Hash, []byte) error) error {
+		if asked++; asked == 1 {
+			return errors.New("refused")
+		}
+		return store(h, data)
+	}
+	err = f.Await(t.Context(), []plan.Hash{h}, time.Minute)
+	if !errors.Is(err, checkpoint.ErrDiskFull) || errors.Is(err, ErrNoChunks) || !strings.Contains(err.Error(), "name a folder on another disk (--dir)") || asked != 2 {
+		t.Errorf("after %d questions: %v", asked, err)
+	}
+}
+
 func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
 	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
 	if err != nil {

@@ -52,12 +52,29 @@ func (c Chunks) OpenText(ctx context.Context, run plan.RunSpec) (*dataset.Datase
 		err = c.Store.Pin(textPin, run.Data.AllChunks())
 	}
 	if err == nil && run.Data.SizeBytes <= wholeTextBytes {
+		err = c.room(run.Data)
+	}
+	if err == nil && run.Data.SizeBytes <= wholeTextBytes {
 		err = c.Fetch(ctx, run.Data.AllChunks(), textPatience)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ingest: the run's text: %w", err)
 	}
 	return data, nil
+}
+
+// room returns an error that wraps checkpoint.ErrDiskFull unless what is missing here of a text fits: it says what all of it takes.
+func (c Chunks) room(data plan.DataSpec) error {
+	lacks := int64(0)
+	for i, h := range data.Chunks {
+		if !c.Store.HasChunk(h) {
+			lacks += min(checkpoint.ChunkBytes, data.SizeBytes-int64(i)*checkpoint.ChunkBytes)
+		}
+	}
+	if lacks <= 0 {
+		return nil
+	}
+	return c.Store.Fits(lacks, 0)
 }
 
 // OpenInitial brings the files of the model that the run started from here, so that every node

@@ -168,3 +168,25 @@ func TestDocumentMaskNeedsDocuments(t *testing.T) {
 		t.Errorf("shards of documents: %v", err)
 	}
 }
+
+// TestTheTextIsRefusedWhereItHasNoRoom: before any of it is fetched, with what all of it takes.
+func TestTheTextIsRefusedWhereItHasNoRoom(t *testing.T) {
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{ReserveBytes: 1 << 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	c := Chunks{Store: store, Fetch: func(context.Context, []plan.Hash, time.Duration) error {
+		t.Error("chunks are asked for")
+		return nil
+	}}
+	run := plan.RunSpec{
+		Model: model.Config{Vocab: 256, Context: 8, Blocks: 1, Heads: 1, Channels: 8},
+		Train: plan.TrainSpec{Micros: 1, MicroBatch: 1},
+		Data:  plan.DataSpec{Chunks: []plan.Hash{{1}, {2}, {3}}, SizeBytes: 2*checkpoint.ChunkBytes + 1<<20, HeldOutPermille: 50},
+	}
+	_, err = c.OpenText(t.Context(), run)
+	if !errors.Is(err, checkpoint.ErrDiskFull) || !strings.HasPrefix(err.Error(), "ingest: the run's text: disk full: "+plan.Size(run.Data.SizeBytes)+" wanted, ") {
+		t.Error(err)
+	}
+}

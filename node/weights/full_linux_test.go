@@ -26,7 +26,7 @@ func TestImportOntoAFullDisk(t *testing.T) {
 	})
 	dir := filepath.Join(disk, "imported")
 	err := Import(t.Context(), open(t, write(t, byteModel, unspoiled)), dir, nil)
-	if !errors.Is(err, checkpoint.ErrDiskFull) || !strings.Contains(err.Error(), "the model takes 0.0 MB there, and 268.4 MB of the disk stay free: ") || !strings.Contains(err.Error(), "choose a directory on another disk") {
+	if !errors.Is(err, checkpoint.ErrDiskFull) || !strings.Contains(err.Error(), "the model takes 0.0 MB there, and 268.4 MB of the disk stay free: ") || !strings.Contains(err.Error(), "name a folder on another disk (--dir)") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
