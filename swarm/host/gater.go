@@ -11,9 +11,13 @@ import (
 )
 
 // gater keeps this node from dialing blocked peers, and others through a relay that gives no sign of life: libp2p tries one
-// relay to a peer at a time, and would wait for that one. It lets every dialer in: a peer learns from the greeting
-// whether it is a member or was removed from the run.
-type gater struct{ peers *admission.Peers }
+// relay to a peer at a time, and would wait for that one. Nor does it dial through a known peer that is not connected: two such
+// peers may relay for each other, and libp2p's dials of both would wait for each other. It lets every dialer in: a peer
+// learns from the greeting whether it is a member or was removed from the run.
+type gater struct {
+	peers *admission.Peers
+	known Known
+}
 
 var _ connmgr.ConnectionGater = gater{}
 
@@ -21,10 +25,10 @@ func (g gater) InterceptPeerDial(p peer.ID) bool                                
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool                     { return true }
 func (g gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-// InterceptAddrDial keeps an address from being dialed that leads through a silent relay.
+// InterceptAddrDial keeps an address from being dialed that leads through a relay which is silent, or known and not connected.
 func (g gater) InterceptAddrDial(_ peer.ID, a ma.Multiaddr) bool {
 	relay, through := RelayOf(a)
-	return !through || !g.peers.Silent(relay)
+	return !through || !g.peers.Silent(relay) && (g.peers.Member(relay) || g.peers.Pending(relay) || g.known == nil || !g.known.Knows(relay))
 }
 
 // RelayOf returns the relay that an address leads through.

@@ -199,7 +199,7 @@ func (h *Host) options(cfg Config) ([]libp2p.Option, error) {
 		libp2p.DisableMetrics(),
 		libp2p.Ping(false), // members measure round trips with a probe; nobody else may
 		libp2p.ConnectionManager(manager),
-		libp2p.ConnectionGater(gater{cfg.Peers}),
+		libp2p.ConnectionGater(gater{cfg.Peers, cfg.Known}),
 		libp2p.WithFxOption(fx.Supply([]upgrader.Option{upgrader.WithAcceptTimeout(upgradeTime)})),
 	}
 	if cfg.Simulated != nil && cfg.Simulated.Direct != nil {
