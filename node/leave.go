@@ -243,7 +243,7 @@ func (l *loop) checkDeadline(now time.Time) error {
 		since = l.exit.moved
 	}
 	switch passed, lost := now.Sub(l.exit.since), l.raft.Quorum().LostSince; {
-	case l.exit.leaving && l.exit.overdue(now):
+	case l.exit.leaving && l.exit.overdue(now) && continues(state, l.self): // else nobody would go on without it
 		v := l.drain(now)
 		l.giveUp(state, fmt.Sprintf("%.1f of %s went to others in time", float64(v.Done)/1e6, megabytes(v.Bytes)))
 		return nil

@@ -1,13 +1,16 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pnode/node/notice"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestThoseWhoLeaveTogetherStopTheRun: all that are left of a run are asked to leave at once, or one soon after another, some of them without
@@ -84,4 +87,37 @@ func TestThoseWhoLeaveTogetherStopTheRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheLastOfThoseWhoLeaveEnds: the others are killed while they leave, and nobody can agree that the run stops. Who is left ends though its time
+// was over before.
+func TestTheLastOfThoseWhoLeaveEnds(t *testing.T) {
+	size := fleetSize{Steps: 400, Stages: 1, Replicas: 1, CheckpointEvery: 10, MinNodes: 3}
+	known := undisturbed(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, size, known.again())
+		invite := f.add().found()
+		for range size.MinNodes - 1 {
+			f.add().join(invite)
+		}
+		f.until("step 3", time.Hour, func() bool {
+			return f.truth.reached() >= 3 && len(f.members[0].node().raft.Quorum().Voters) == 3
+		})
+		last := f.members[0]
+		for _, m := range f.others(last) {
+			m.process.end()
+		}
+		f.until("the others leave", time.Minute, func() bool {
+			s := last.node().raft.State()
+			return !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.Peer != last.self && m.State == consensus.Active })
+		})
+		for _, m := range f.others(last) {
+			m.kill()
+		}
+		last.node().requestLeave(notice.Notice{Why: "SIGTERM", At: time.Now().Add(time.Second)})
+		f.untilEnded(2 * leaveTimeout)
+		if !errors.Is(last.process.err, ErrNotHandedOver) {
+			t.Errorf("%s: %v", last.name(), last.process.err)
+		}
+	})
 }
