@@ -45,14 +45,19 @@ func ownerOf(run admission.Run) func(plan.PeerID, []byte) error {
 	}
 }
 
-// raftStore keeps the consensus log in a bucket of the checkpoint store. It implements
+// raftStore keeps the consensus log in a bucket of the checkpoint store, and learns how long that takes. It implements
 // consensus.KV.
-type raftStore struct{ *checkpoint.Bucket }
+type raftStore struct {
+	*checkpoint.Bucket
+	pace *diskPace
+}
 
 func (s raftStore) Write(changes []consensus.Change) error {
 	batch := make([]checkpoint.Op, len(changes))
 	for i, c := range changes {
 		batch[i] = checkpoint.Op(c)
 	}
+	s.pace.begin(time.Now())
+	defer func() { s.pace.end(time.Now()) }()
 	return s.Bucket.Write(batch)
 }

@@ -94,6 +94,7 @@ type Node struct {
 	lastKnown []string
 
 	store        *checkpoint.Store
+	disk         *diskPace // the store is on
 	hardware     *hardware.Machine
 	swarm        *swarm.Swarm
 	door         *door.Door

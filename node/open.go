@@ -167,8 +167,9 @@ func (n *Node) openNetwork(o opening) (err error) {
 	if n.swarm, err = n.openSwarm(o); err != nil {
 		return err
 	}
+	n.disk = &diskPace{dir: n.dir, log: n.log}
 	n.raft, err = consensus.Start(n.base, consensus.Config{
-		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft")},
+		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft"), n.disk},
 		Epoch: n.epoch, Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 		Heard: n.listening.Silent, RecoverAfter: n.recoverAfter, Now: n.clock.Now,
 		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
@@ -283,7 +284,7 @@ func (n *Node) openRooms(o opening) {
 	})
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
-		Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter,
+		Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter, SlowDisk: func() time.Duration { return n.disk.Slow(time.Now()) },
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Kept: n.replayer.Since, Recorded: n.ledger.End, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 	})
 	n.custody.known = n.monitor.Known

@@ -38,11 +38,13 @@ type Config struct {
 	Unheard func(plan.PeerID) time.Duration
 	// RecoverAfter is how long no leader may be known until this node recovers the run; 0 is never.
 	RecoverAfter time.Duration
-	Consensus    Consensus
-	Beats        *gossip.Tracker
-	Peers        Peers
-	Store        *checkpoint.Store
-	Living       func() []plan.PeerID // may be asked
+	// SlowDisk returns how long a write to a slow disk takes, 0 where the disk is quick enough; nil finds it so.
+	SlowDisk  func() time.Duration
+	Consensus Consensus
+	Beats     *gossip.Tracker
+	Peers     Peers
+	Store     *checkpoint.Store
+	Living    func() []plan.PeerID // may be asked
 	// Kept returns the first step of which this node has kept all messages.
 	Kept func() plan.Step
 	// Recorded returns the newest step that this node's ledger has.

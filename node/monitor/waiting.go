@@ -278,7 +278,18 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 	if why = v.why(); why != v.Replay {
 		done = ""
 	}
+	if why != "" && m.SlowDisk != nil {
+		done += slowDiskText(m.Dir, m.SlowDisk())
+	}
 	return why, done
+}
+
+// slowDiskText says what a slow disk holds up, to whole seconds: it is no news each time.
+func slowDiskText(dir string, takes time.Duration) string {
+	if takes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the disk of %s is slow, a write takes %s: each change waits for it", dir, plan.Duration(max(time.Second, takes.Round(time.Second))))
 }
 
 // StoppedText says whom a node waits for in a run that was stopped; empty where it need not wait for anybody to resume the run.
