@@ -207,9 +207,6 @@ func (l *loop) followCheckpoint(ctx context.Context, state consensus.State) {
 			why = "was in part in the memory of this node's process before alone"
 		}
 		e.Message = fmt.Sprintf("the checkpoint of step %d %s: going back to the one of step %d", l.kept.Step, why, id.Step)
-		if id.Step == 0 {
-			e.Message = fmt.Sprintf("the checkpoint of step %d %s, and no older one is whole: the run goes on from step 0: steps 1 to %d are trained again", l.kept.Step, why, max(l.kept.Step, l.monitor.NewestStep()))
-		}
 	}
 	l.monitor.Saved(e)
 	l.kept = id

@@ -255,8 +255,8 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
 		Electable:    func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
 		Losses:       func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
-		AwaitHolders: time.Duration(o.cfg.AwaitHolders), Unattended: n.recoverAfter,
-		Stops: func() []planner.Stop { return n.monitor.Interruption.Pauses() },
+		AwaitHolders: time.Duration(o.cfg.AwaitHolders),
+		Stops:        func() []planner.Stop { return n.monitor.Interruption.Pauses() },
 	})
 	n.custody = &custody{
 		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,

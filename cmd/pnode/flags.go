@@ -71,7 +71,7 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Lookup("keep-whole").NoOptDefVal = config.KeepOn
 	f.StringVar(&c.Notices, "notices", c.Notices, "leave the run in good time when this spot instance is taken back: `CLOUD` aws, gcp or azure, which may be followed by =URL of its metadata service; auto asks the cloud that the firmware names, and nobody elsewhere; off asks nobody (default "+config.NoticesEnv+", or auto)")
 	f.Var(&c.Grace, "grace", "how long this process has after SIGTERM until it is killed: hand over within that time")
-	f.Var(&c.OnLostMajority, "on-lost-majority", "`WHAT` to do while a majority of the run's voters is away: wait for them, or recover-after=10m to go on without them after that time (at least 10m), as pnode recover does, and from the start where no checkpoint is whole any more. Where they live after all, behind a network that is cut, both parts go on, and one of them loses its steps since then when they meet")
+	f.Var(&c.OnLostMajority, "on-lost-majority", "`WHAT` to do while a majority of the run's voters is away: wait for them, or recover-after=10m to go on without them after that time (at least 10m), as pnode recover does. Where they live after all, behind a network that is cut, both parts go on, and one of them loses its steps since then when they meet")
 	f.Var(&c.AwaitHolders, "await-holders", "how long a run whose nodes are all started again waits, where this one leads it, for nodes that alone have layers of the newest checkpoint, before it goes back to an older one; 0s goes back at once. Where others go on, one that alone had layers is waited for as long as it takes to do the steps again, 5 s to 1 min, whatever this says")
 	addThreads(f, &c.Threads)
 	addDevices(f, c)

@@ -83,7 +83,7 @@ func (v view) unheld() (verdict, bool) {
 	case v.Stall.Fallback == 0 && v.BrokenFor <= waits:
 		return verdict{Blocked: lost + ", and no older one is whole here: waiting for a node that holds a copy"}, true
 	case v.Stall.Fallback == 0:
-		return afresh(v, lost+", and no older one is whole here; start a node that holds a copy", v.BrokenFor), true
+		return verdict{Blocked: lost + ", and no older one is whole here; start a node that holds a copy. " + anew}, true
 	case v.BrokenFor <= waits:
 		return verdict{Blocked: fmt.Sprintf("%s: if it is not back within %s, the run goes back to step %d", lost, plan.Duration(waits.Round(time.Second)), v.Stall.Fallback)}, true
 	}
@@ -113,7 +113,7 @@ func (v view) givenUp() (verdict, bool) {
 	case lacks && s.Fallback > 0:
 		return verdict{Rollback: s.Fallback, Why: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d", v.Checkpoint)}, true
 	case lacks:
-		return afresh(v, fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is whole here; start a node that holds a copy", v.Checkpoint), s.For), true
+		return verdict{Blocked: fmt.Sprintf("nobody who is up has all of the checkpoint of step %d, and no older one is whole here; start a node that holds a copy. %s", v.Checkpoint, anew)}, true
 	case v.Ruled && s.Plans < hastyPlans:
 		return again, true
 	case s.For <= s.Patience && v.together():

@@ -22,7 +22,6 @@ type verdict struct {
 	Suspect  plan.PeerID
 	Pause    bool         // have the newest step saved, a new plan follows it
 	Rollback plan.Step    // give the newest checkpoint up for this one; 0 is no
-	Afresh   bool         // give all checkpoints up, and begin with the start of the run
 	Rule     blame.Ruling // write down whose fault it was; zero is no
 	Plan     bool         // make a new plan now
 	Again    bool         // the same as before

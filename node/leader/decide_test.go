@@ -210,8 +210,6 @@ func TestDecideWithoutAState(t *testing.T) {
 		{"tries again for chunks that others may have", lacking(stall{Fallback: 20, Plans: lackingPlans - 1}), verdict{}},
 		{"then goes back to an older checkpoint", lacking(stall{Fallback: 20, Plans: lackingPlans}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"at once when nobody else can have them", lacking(stall{Fallback: 20, Alone: true}), verdict{Rollback: 20, Why: "nobody who is up has all of the checkpoint of step 30"}},
-		{"waits where nobody attends the run", lacking(stall{Alone: true, Unattended: time.Hour}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is whole here; start a node that holds a copy. After 1 h without it the run goes on from step 0: steps 1 to 30 are trained again (--on-lost-majority)"}},
-		{"and then begins with the start of the run", lacking(stall{Alone: true, Unattended: 1}), verdict{Afresh: true, Why: "no checkpoint is whole with those that are here: the run goes on from step 0: steps 1 to 30 are trained again"}},
 		{"keeps what it has when there is no older one", lacking(stall{Alone: true}), verdict{Blocked: "nobody who is up has all of the checkpoint of step 30, and no older one is whole here; start a node that holds a copy. " + anew}},
 		{"plans from the older one", older, verdict{Plan: true, Why: "nobody who is up has all of the checkpoint of step 30"}},
 		{"waits for a lost member that alone had a layer, at least a moment", unheld(remains{BrokenFor: leastReturn}, 20), verdict{Blocked: "nobody who is up has layer 1 of the checkpoint of step 30, which b had: if it is not back within 5 s, the run goes back to step 20"}},

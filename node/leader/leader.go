@@ -25,7 +25,7 @@ const (
 	proposeTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, AwaitHolders, Unattended, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, AwaitHolders, Planner and Now are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
@@ -39,8 +39,6 @@ type Config struct {
 	Stops func() []planner.Stop
 	// AwaitHolders is how long a start of the whole run waits for members that alone have layers of the newest checkpoint.
 	AwaitHolders time.Duration
-	// Unattended is how long a run of which no checkpoint is whole waits for who has the rest, until it begins again with its start; 0 is for ever.
-	Unattended time.Duration
 	// Planner searches for plans; zero means package planner.
 	Planner Planner
 	// Now returns the time by which members are left out; nil is this machine's clock.

@@ -33,7 +33,6 @@ type absentHolders struct {
 	Over         bool
 	// Coming: the holders may be started just now, and come.
 	Coming bool
-	For    time.Duration // since Since
 	// Self waits.
 	Self plan.PeerID
 }
@@ -78,7 +77,7 @@ func (w *salvageWatch) absent(m moment, self plan.PeerID, patience time.Duration
 			a.Back = older.Step
 		}
 	}
-	a.Self, a.Since, a.Until, a.For = self, w.starting, w.starting.Add(patience), m.now.Sub(w.starting)
+	a.Self, a.Since, a.Until = self, w.starting, w.starting.Add(patience)
 	a.Over, a.Coming = lost || !m.now.Before(a.Until), early && !lost
 	return a
 }
@@ -147,7 +146,7 @@ func awaitHolders(v view) (verdict, bool) {
 		return verdict{Blocked: fmt.Sprintf("waiting since %s for members that are not back yet: %s of the checkpoint of step %d, and nobody here has. %s if they do not run",
 			a.Since.Format(time.TimeOnly), a.whose(v), v.Checkpoint, start)}, true
 	case a.Back == 0:
-		return afresh(v, fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it", waited, start), a.For), true
+		return verdict{Blocked: fmt.Sprintf("%s, as no older checkpoint is whole here. %s to go on from it. %s", waited, start, anew)}, true
 	}
 	return verdict{Blocked: fmt.Sprintf("%s until %s. %s to go on from it; else the run goes back to step %d, at once where %s is started with `--await-holders 0s`",
 		waited, plain.Moment(a.Until, a.Since, time.TimeOnly), start, a.Back, v.nameOf(a.Self))}, true

@@ -104,11 +104,7 @@ func (t *term) view(m moment) view {
 
 // stall describes how the generation was given up, if it was.
 func (t *term) stall(m moment) stall {
-	s := stall{Stall: m.stall, Patience: t.attempts.patience(), Plans: t.attempts.plans, Alone: OnlyHolder(m.state, t.Self), Fallback: fallback(m.state)}
-	if _, whole := consensus.NewestWhole(m.state); !whole { // else the log refuses to begin again
-		s.Unattended = t.Unattended
-	}
-	return s
+	return stall{Stall: m.stall, Patience: t.attempts.patience(), Plans: t.attempts.plans, Alone: OnlyHolder(m.state, t.Self), Fallback: fallback(m.state)}
 }
 
 // carryOut turns a verdict into a proposal.
@@ -129,7 +125,7 @@ func (t *term) carryOut(ctx context.Context, m moment, v verdict) error {
 		return nil
 	case v.Pause:
 		return t.askForPause(ctx, m, v.Why)
-	case v.Rollback != 0 || v.Afresh:
+	case v.Rollback != 0:
 		return t.rollBack(ctx, m.state, v)
 	case v.Again:
 		return t.planAgain(ctx, m.state, v.Why)

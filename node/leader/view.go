@@ -67,8 +67,6 @@ type stall struct {
 	Alone bool
 	// Fallback is the step of the newest older checkpoint with a holder of each layer; 0 is none.
 	Fallback plan.Step
-	// Unattended is how long layers are waited for that nobody has of any checkpoint, until the run begins again with its start; 0 is for ever.
-	Unattended time.Duration
 }
 
 // lost returns the silence after which the member is gone, suspicious that after which it is suspected.

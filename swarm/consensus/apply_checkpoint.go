@@ -176,14 +176,6 @@ func (s State) back(to plan.Step) (State, error) {
 	if s.Checkpoint.Step == to {
 		return s, nil
 	}
-	if to == 0 { // the start of the run, which every node can make
-		if whole, ok := NewestWhole(s); ok {
-			return s, fmt.Errorf("roll back to the start of the run: members have all layers of the checkpoint of step %d", whole.Step)
-		}
-		s.Checkpoint, s.Older, s.Pending, s.Salvage = Checkpoint{}, nil, nil, nil
-		s.Epoch++
-		return s, nil
-	}
 	i := slices.IndexFunc(s.Older, func(c Checkpoint) bool { return c.Step == to })
 	if i < 0 {
 		return s, fmt.Errorf("roll back to step %d: no checkpoint of that step is kept", to)

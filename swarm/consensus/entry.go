@@ -176,7 +176,7 @@ type Extend struct {
 }
 
 // Rollback gives up the newest checkpoint, of step From, because its chunks cannot be had
-// any more, and makes the older one of step To the newest; step 0 is the start of the run, which is in no checkpoint. Term is the planner's: an older
+// any more, and makes the older one of step To the newest. Term is the planner's: an older
 // one's is refused.
 type Rollback struct {
 	From   plan.Step `json:"from"`
