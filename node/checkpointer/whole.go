@@ -224,6 +224,9 @@ func (w *Whole) why(target consensus.Checkpoint, err error) string {
 		}
 		lacks = append(lacks, fmt.Sprintf("layer %d from %s", l.Layer, from))
 	}
+	if len(lacks) == 0 { // they have come meanwhile
+		return plain.Text(err)
+	}
 	return fmt.Sprintf("of step %d it cannot get %s; it tries again", target.Step, strings.Join(lacks, ", "))
 }
 

@@ -55,7 +55,7 @@ func (v wholeView) where() *api.Whole {
 		step := v.step(best)
 		text = fmt.Sprintf("whole on %s at step %d", v.name(best), step)
 		if v.gone(best) {
-			text = fmt.Sprintf("whole on %s alone, which is gone, at step %d", v.name(best), step)
+			text = fmt.Sprintf("whole on %s, which is gone, at step %d, and on nobody who is here", v.name(best), step)
 		}
 		if age, known := v.Ages[step]; known {
 			text += fmt.Sprintf(", saved %s ago", plan.Duration(age.Round(time.Second)))

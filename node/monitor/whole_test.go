@@ -83,8 +83,8 @@ func TestAWholeCopyOnAMachineThatIsGone(t *testing.T) {
 	}
 	const behind = "; the newest checkpoint, of step 50, is with several nodes"
 	for want, copies := range map[string]map[plan.PeerID]plan.WholeCopy{
-		"whole on desk alone, which is gone, at step 40" + behind: {"o": {Step: 40, Next: 50, SizeBytes: 100}},
-		"whole on ada at step 30" + behind:                        {"a": {Step: 30}, "o": {Step: 40, Why: "the disk is full"}},
+		"whole on desk, which is gone, at step 40, and on nobody who is here" + behind: {"o": {Step: 40, Next: 50, SizeBytes: 100}},
+		"whole on ada at step 30" + behind:                                             {"a": {Step: 30}, "o": {Step: 40, Why: "the disk is full"}},
 	} {
 		if got := (wholeView{State: state, Self: "b", Copies: copies}).where(); got.Text != want {
 			t.Errorf("got  %s\nwant %s", got.Text, want)
