@@ -55,7 +55,7 @@ func TestReserve(t *testing.T) {
 			if full := errors.Is(err, ErrDiskFull); full != strings.Contains(level.full, w.name) || !full && err != nil {
 				t.Errorf("%d free: %s: %v", level.free, w.name, err)
 			}
-			if err != nil && !(strings.Contains(err.Error(), dir) && strings.Contains(err.Error(), plan.Size(level.free)+" free") && strings.Contains(err.Error(), "free space")) {
+			if err != nil && !(strings.Contains(err.Error(), dir) && strings.Contains(err.Error(), plan.Size(level.free)+" free") && strings.Contains(err.Error(), "there, keep fewer checkpoints (--keep)")) {
 				t.Errorf("%s: the error lacks path, figure or remedy: %v", w.name, err)
 			}
 		}
