@@ -77,9 +77,9 @@ func (x *index) open(o journal.Options) (err error) {
 	x.journal, err = journal.Open(x.folder, o)
 	switch {
 	case errors.Is(err, journal.ErrDamaged):
-		err = fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+		err = fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy+readable)
 	case errors.Is(err, journal.ErrMissing):
-		err = fmt.Errorf("%w: index/%s and index/%s are missing; %s", ErrNoStore, journal.FirstFile, journal.SecondFile, remedy)
+		err = fmt.Errorf("%w: index/%s and index/%s are missing; %s", ErrNoStore, journal.FirstFile, journal.SecondFile, remedy+readable)
 	case errors.Is(err, journal.ErrVersion):
 		err = fmt.Errorf("%w: index: %w", ErrVersion, err)
 	case err != nil:
@@ -100,7 +100,10 @@ func (x *index) open(o journal.Options) (err error) {
 
 // remedy ends the error of a store that has lost what it must not forget, the votes of its node among it.
 const remedy = "restore the folder from a copy, or enter the run anew with `pnode join INVITE --dir OTHER-FOLDER`: " +
-	"the others replace this node's vote by themselves. The checkpoints in it can still be read with --dir"
+	"the others replace this node's vote by themselves, and an owner's node that runs makes the invite (`pnode invite`)"
+
+// readable is true of what only the index lacks: manifests are kept beside the chunks, too.
+const readable = ". The checkpoints in it can still be read with --dir"
 
 // openTree opens the tree as it was closed, or makes it again.
 func (x *index) openTree() {
@@ -260,7 +263,7 @@ func (x *index) get(key []byte) ([]byte, error) {
 	}
 	value, there, err := x.journal.Get(key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+		return nil, fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy+readable)
 	}
 	if !there {
 		return nil, ErrNotFound
@@ -301,7 +304,7 @@ func (x *index) walkJournal(prefix, from, last []byte, reverse bool, visit func(
 		}
 		value, there, err := x.journal.Get([]byte(key))
 		if err != nil {
-			return fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy)
+			return fmt.Errorf("%w: index: %w; %s", ErrCorrupt, err, remedy+readable)
 		}
 		if there && !visit([]byte(key), value) { // else it was deleted meanwhile
 			break

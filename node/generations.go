@@ -64,7 +64,11 @@ func (l *loop) ended(err error) error {
 		l.enter(Waiting) // for the next plan, or the end
 		return nil
 	case errors.Is(err, checkpoint.ErrDiskFull):
-		return withoutRoom(err, state, l.self, l.dir)
+		newest := plan.Step(0)
+		if state.StopWanted || !othersActive(state, l.self) { // else the others go on from it
+			newest = l.monitor.NewestStep()
+		}
+		return withoutRoom(err, state, newest, l.self, l.dir)
 	case errors.Is(err, kernels.ErrOutOfMemory),
 		errors.Is(err, kernels.ErrUnsupported), errors.Is(err, pipeline.ErrBadConfig):
 		return err
@@ -87,11 +91,15 @@ func (l *loop) ended(err error) error {
 	return nil
 }
 
-// withoutRoom adds to the end of a node whose disk is full from where the run goes on, and by which command.
-func withoutRoom(err error, state consensus.State, self plan.PeerID, dir string) error {
+// withoutRoom adds to the end of a node whose disk is full from where the run goes on, and by which command. Steps up to newest are computed
+// again; 0 is none.
+func withoutRoom(err error, state consensus.State, newest plan.Step, self plan.PeerID, dir string) error {
 	safe := "no checkpoint was made yet"
-	if state.Checkpoint.Step > 0 {
-		safe = fmt.Sprintf("the checkpoint of step %d is safe", state.Checkpoint.Step)
+	switch {
+	case state.Checkpoint.Step > 0:
+		safe = monitor.RestText(state, newest)
+	case newest > 0:
+		safe += fmt.Sprintf(", and steps 1 to %d are computed again", newest)
 	}
 	return fmt.Errorf("%w; %s. When there is room go on with `%s`", err, safe, config.WayBack(dir, state.Owner(self)))
 }

@@ -14,15 +14,17 @@ import (
 // TestAFullDiskSaysFromWhereTheRunGoesOn: the newest checkpoint, where there is one, and the command of an owner's node or another one.
 func TestAFullDiskSaysFromWhereTheRunGoesOn(t *testing.T) {
 	for want, c := range map[string]struct {
-		step plan.Step
-		self plan.PeerID
+		step, newest plan.Step
+		self         plan.PeerID
 	}{
-		"disk full; the checkpoint of step 7 is safe. When there is room go on with `pnode train --resume --dir /x`": {7, "owner"},
-		"disk full; the checkpoint of step 7 is safe. When there is room go on with `pnode join --dir /x`":           {7, "member"},
-		"disk full; no checkpoint was made yet. When there is room go on with `pnode train --resume --dir /x`":       {0, "owner"},
+		"disk full; the checkpoint of step 7 is safe. When there is room go on with `pnode train --resume --dir /x`":                                         {7, 0, "owner"},
+		"disk full; the checkpoint of step 7 is safe. When there is room go on with `pnode join --dir /x`":                                                   {7, 0, "member"},
+		"disk full; the checkpoint of step 7 is stored, and steps 8 to 95 are computed again. When there is room go on with `pnode train --resume --dir /x`": {7, 95, "owner"},
+		"disk full; no checkpoint was made yet. When there is room go on with `pnode train --resume --dir /x`":                                               {0, 0, "owner"},
+		"disk full; no checkpoint was made yet, and steps 1 to 6 are computed again. When there is room go on with `pnode train --resume --dir /x`":          {0, 6, "owner"},
 	} {
 		state := consensus.State{Owners: []plan.PeerID{"owner"}, Checkpoint: consensus.Checkpoint{Step: c.step}}
-		if err := withoutRoom(checkpoint.ErrDiskFull, state, c.self, "/x"); err.Error() != want || !errors.Is(err, checkpoint.ErrDiskFull) {
+		if err := withoutRoom(checkpoint.ErrDiskFull, state, c.newest, c.self, "/x"); err.Error() != want || !errors.Is(err, checkpoint.ErrDiskFull) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}

@@ -89,13 +89,13 @@ func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	case e.Step == 0:
 		e.Message = fmt.Sprintf("stopped before the first checkpoint; begin again from step 0 with `%s`", config.WayBack(m.Dir, state.Owner(m.Self)))
 	default:
-		e.Message = fmt.Sprintf("stopped; %s, go on with `%s`", restText(state, newest), config.WayBack(m.Dir, state.Owner(m.Self)))
+		e.Message = fmt.Sprintf("stopped; %s, go on with `%s`", RestText(state, newest), config.WayBack(m.Dir, state.Owner(m.Self)))
 	}
 	return e
 }
 
-// restText says what a stopped run goes on from, whose layers members that are gone alone have, and which steps are computed again then.
-func restText(state consensus.State, newest plan.Step) string {
+// RestText says what a stopped run goes on from, whose layers members that are gone alone have, and which steps are computed again then.
+func RestText(state consensus.State, newest plan.Step) string {
 	made, again := state.Checkpoint, ""
 	switch first := made.Step + 1; {
 	case newest == first:

@@ -73,7 +73,7 @@ func TestAStoppedRunSaysWhatItGivesUp(t *testing.T) {
 		{lost, 3, "the checkpoint of step 3 needs layers that n0 and n2 alone had: start one that has them, too"},
 		{older, 9, "the checkpoint of step 3 needs layers that n0 and n2 alone had: start one that has them, too, or the run goes back to step 2; steps 4 to 9 are computed again"},
 	} {
-		if got := restText(c.state, c.newest); got != c.want {
+		if got := RestText(c.state, c.newest); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
