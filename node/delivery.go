@@ -128,6 +128,9 @@ func (l *loop) servingText(state consensus.State, d delivery, begun time.Time, a
 	if slices.Contains(d.Awaited, l.self) {
 		text = fmt.Sprintf("the run is finished at step %d; the layers that other nodes hold are on their way here, until %s", state.Checkpoint.Step, until)
 	}
+	if d.At == l.self {
+		text += fmt.Sprintf("; it is whole here: `pnode export OUT --dir %s` works already", l.dir)
+	}
 	if asked {
 		text += "; nobody else has all of its layers, so that it does not leave before"
 	}

@@ -18,6 +18,8 @@ import (
 const (
 	// electionTime is how long there may be no leader before people are told.
 	electionTime = 6 * time.Second
+	// votesMovedTime is how long there may be none, with enough voters there, before others are named that may vote now.
+	votesMovedTime = 15 * time.Second
 	// awayAfter is how long a voter may be silent before it is named as away.
 	awayAfter = 3 * time.Second
 	// showAfter is how long nothing must move for one reason before people are told, showAgain how long until they are told how far that has
@@ -142,6 +144,13 @@ func (v waitView) cause() string {
 		return "no leader of the run answers yet"
 	case v.Leaderless > electionTime && v.Apart != "":
 		return fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, v.Dir)
+	case v.Leaderless > votesMovedTime && voters-len(v.Away) >= voters/2+1 && len(v.Away) > 0:
+		var away []string
+		for _, a := range v.Away {
+			away = append(away, a.Name)
+		}
+		return fmt.Sprintf("the run has no leader, though %d of the %d voters that this node knows are up: they elect one, this node is cut off from them, or votes have moved since its log ended. Start %s, too",
+			voters-len(v.Away), voters, names(away))
 	case v.Leaderless > electionTime && voters-len(v.Away) >= voters/2+1:
 		return "the run has no leader: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:

@@ -75,6 +75,11 @@ func TestWhyNothingMoves(t *testing.T) {
 			"c was recovered without this node and goes on with the run. `pnode recover --dir /run/7` has this node follow it; what it has done since then does not count any more",
 		},
 		{"a majority is there", waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away[:1]}, "the run has no leader: its voters are electing one, or this node is cut off from them"},
+		{
+			"a majority is there, and still elects nobody",
+			waitView{Quorum: three, Leaderless: 2 * votesMovedTime, Away: away[1:]},
+			"the run has no leader, though 2 of the 3 voters that this node knows are up: they elect one, this node is cut off from them, or votes have moved since its log ended. Start c, too",
+		},
 		{"all voters are there", waitView{Quorum: three, Leaderless: 2 * electionTime}, "the run has no leader: its voters are electing one, or this node is cut off from them"},
 		{
 			"nobody answers a node that comes back",
