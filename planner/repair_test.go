@@ -25,6 +25,11 @@ func TestRepairedPlansHold(t *testing.T) {
 	n := rounds(16, 4)
 	for range n {
 		in := randomInput(rng)
+		for _, m := range in.Members {
+			for d := range m.Profile.Devices {
+				m.Profile.Devices[d].MemoryFreeBytes += exchangeOf(in) // no tighter than without replicas
+			}
+		}
 		p, _, err := Make(t.Context(), in)
 		if err != nil {
 			continue
@@ -59,7 +64,7 @@ func TestRepairedPlansHold(t *testing.T) {
 			}
 		}
 	}
-	if repaired*3 < searched || searched < n {
+	if repaired*2 < searched || searched < n {
 		t.Errorf("%d of %d losses were repaired", repaired, searched)
 	}
 }
