@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -96,7 +97,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 func (n *Node) next(ctx context.Context) Action {
 	s := n.State()
 	v := Servers{
-		AllGo: AllGo(s), Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known,
+		AllGo: AllGo(s), Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known, Vacated: n.vacancy.stands(n.engine.Load().raft.CurrentTerm()),
 		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
 			applied, ok := n.applied(ctx, p)
 			return ok && applied+readyLag >= n.engine.Load().raft.CommitIndex()
@@ -214,8 +215,10 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		n.mu.Unlock()
 		return n.engine.Load().raft.AddNonvoter(id, address, 0, enqueueTimeout).Error()
 	case Promote:
+		n.vacancy.note(false, 0)
 		return n.engine.Load().raft.AddVoter(id, address, 0, enqueueTimeout).Error()
 	case Demote:
+		n.vacancy.note(n.Silence(a.Peer) > 0, n.engine.Load().raft.CurrentTerm())
 		return n.engine.Load().raft.DemoteVoter(id, 0, enqueueTimeout).Error()
 	case Remove:
 		err := n.engine.Load().raft.RemoveServer(id, 0, enqueueTimeout).Error()
@@ -230,6 +233,21 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 	}
 	return fmt.Errorf("unknown action %q", a.Kind)
 }
+
+// vacancy remembers in which term this leader took the vote of a dead voter, until it changes another vote. Its methods may be called
+// concurrently.
+type vacancy struct{ term atomic.Uint64 }
+
+// note takes in a change of the votes, which takes that of a dead voter or does not.
+func (v *vacancy) note(dead bool, term uint64) {
+	if !dead {
+		term = 0
+	}
+	v.term.Store(term)
+}
+
+// stands reports whether that was in this term.
+func (v *vacancy) stands(term uint64) bool { return term != 0 && v.term.Load() == term }
 
 // Leave takes this node out of the run: it becomes draining, hands leadership and vote
 // over, and is gone. The last node of a run keeps its vote and stays as it is, so that the

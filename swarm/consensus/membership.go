@@ -40,6 +40,8 @@ type Servers struct {
 	AllGo bool
 	// Known is how long the leader has known a server; nil where that is for ever.
 	Known func(plan.PeerID) time.Duration
+	// Vacated: this leader's newest change of the votes took that of a dead voter. Who is to replace it may be a newcomer.
+	Vacated bool
 	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
 	Silent func(plan.PeerID) time.Duration
 	// Ready reports whether a server without a vote has nearly the whole log. It is asked
@@ -168,7 +170,7 @@ type tally struct {
 }
 
 func (v Servers) tally() tally {
-	t, last, gone := tally{Servers: v}, v.last(), 0
+	t, last := tally{Servers: v}, v.last()
 	for _, s := range v.inOrder() {
 		m, known := v.member(s.Peer)
 		staying := !known || m.State == Active || m.State == Joining
@@ -189,8 +191,6 @@ func (v Servers) tally() tally {
 			}
 		case !s.Voter && known && m.State == Active && silent < DeadAfter && v.eligible(s.Peer):
 			t.returning++
-		case !s.Voter && known && silent > 0 && (m.State == Gone || silent >= DeadAfter):
-			gone++
 		case !s.Voter:
 		case silent >= DeadAfter, silent > 0 && known && m.State == Gone:
 			t.dead = append(t.dead, s.Peer)
@@ -209,8 +209,8 @@ func (v Servers) tally() tally {
 			t.answering++
 		}
 	}
-	if t.voters%2 == 0 {
-		t.vacated = min(gone, 1)
+	if t.Vacated && t.voters%2 == 0 {
+		t.vacated = 1
 	}
 	nodes := len(t.keep) + t.doubted + len(t.candidates) + min(len(t.stopgaps), len(t.dead)+len(t.leaving)+t.vacated)
 	if owners := t.ownersNodes(); v.Rule == plan.VotersOwners && owners > 0 {

@@ -31,9 +31,9 @@ func (w *world) carryOut(a Action) {
 	case Add:
 		w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer})
 	case Promote:
-		w.Servers.Servers[i].Voter = true
+		w.Servers.Servers[i].Voter, w.Vacated = true, false
 	case Demote:
-		w.Servers.Servers[i].Voter = false
+		w.Servers.Servers[i].Voter, w.Vacated = false, w.silent[a.Peer] > 0
 	case Remove:
 		w.Servers.Servers = slices.Delete(w.Servers.Servers, i, i+1)
 	case Transfer:

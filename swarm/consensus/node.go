@@ -56,6 +56,7 @@ type Node struct {
 	author  *author
 	quotas  quotas
 	notary  *notary
+	vacancy vacancy
 	lineage lineageStore
 	timing  *timing
 	*Recoverer
