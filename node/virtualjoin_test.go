@@ -52,9 +52,8 @@ func TestAJoinInVirtualTime(t *testing.T) {
 // TestTwoJoinInOneChangeInVirtualTime: the second of two newcomers is in the log when the plan with the first one is due, which waits for it.
 func TestTwoJoinInOneChangeInVirtualTime(t *testing.T) {
 	size := fleetSize{Steps: 40, Replicas: 1, CheckpointEvery: 10, MinNodes: 1}
-	known := undisturbed(t, size)
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, size, known.again())
+		f := newFleet(t, size, newTruth())
 		founder := f.add()
 		invite := founder.found()
 		f.until("step 5", time.Hour, func() bool { return f.truth.reached() >= 5 })
