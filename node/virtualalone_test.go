@@ -20,7 +20,7 @@ func TestWhoIsLeftAloneEnds(t *testing.T) {
 		for range 2 {
 			f.add().join(invite)
 		}
-		f.until("step 5", time.Hour, func() bool { return f.truth.reached() >= 5 })
+		f.untilStep(5)
 		last := f.members[2]
 		f.faults.set(func() { f.faults.mute[last.addr()], f.faults.deaf[last.addr()] = true, true })
 		f.until("the others have ended", time.Hour, func() bool { return !founder.running() && !f.members[1].running() })

@@ -23,7 +23,7 @@ func TestAWholeCrashThatOneDoesNotComeBackFrom(t *testing.T) {
 				for range 3 {
 					f.add().join(invite)
 				}
-				f.until("step 12", time.Hour, func() bool { return f.truth.reached() >= 12 })
+				f.untilStep(12)
 				missing := f.members[1]
 				for _, m := range f.members[1:] {
 					if m.node() != nil && f.state().Plan.Places(m.self) {

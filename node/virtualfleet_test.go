@@ -365,6 +365,20 @@ func (f *fleet) until(what string, limit time.Duration, ok func() bool) {
 	}
 }
 
+// untilStep waits until every member with a place has told a step: whoever ends then is not the only one that has its commit.
+func (f *fleet) untilStep(step plan.Step) {
+	f.Helper()
+	f.until(fmt.Sprintf("step %d", step), time.Hour, func() bool { return f.truth.reached() >= step && f.settled() })
+}
+
+// settled reports whether every member with a place has told the newest step.
+func (f *fleet) settled() bool {
+	return !slices.ContainsFunc(f.members, func(m *member) bool {
+		n := m.node()
+		return n != nil && n.raft.State().Plan.Places(m.self) && !f.truth.has(m.name())
+	})
+}
+
 // look has the truth check what every member knows now.
 func (f *fleet) look() {
 	f.oneLeads()

@@ -26,7 +26,7 @@ func fallsSilent(f *fleet, fault func(*faults), heals time.Duration) *silenced {
 	invite := f.add().found()
 	f.add().join(invite)
 	f.add().join(invite)
-	f.until("step 12", time.Hour, func() bool { return f.truth.reached() >= 12 })
+	f.untilStep(12)
 	s := &silenced{fleet: f, generation: f.state().Plan.Generation, began: time.Now()}
 	f.faults.set(func() { fault(f.faults) })
 	time.Sleep(200 * time.Millisecond) // what is under way arrives

@@ -85,7 +85,7 @@ func stopAll(t *testing.T, size fleetSize, known *truth, after plan.Step, stop f
 	for range size.MinNodes - 1 {
 		f.add().join(invite)
 	}
-	f.until("the step", time.Hour, func() bool { return f.truth.reached() >= after })
+	f.untilStep(after)
 	began := time.Now()
 	stop(f)
 	for i, err := range f.untilEnded(time.Minute) {
@@ -226,7 +226,9 @@ func TestWhoIsLeftAloneInAStoppedRunEnds(t *testing.T) {
 		second, last := f.add(), f.add()
 		second.join(invite)
 		last.join(invite)
-		f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 5 && len(founder.node().raft.Quorum().Voters) == 3 })
+		f.until("the step", time.Hour, func() bool {
+			return f.truth.reached() >= 5 && f.settled() && len(founder.node().raft.Quorum().Voters) == 3
+		})
 		f.until("the stop", time.Minute, func() bool {
 			if err := founder.node().Stop(f.Context()); err != nil {
 				f.Fatal(err)

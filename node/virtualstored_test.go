@@ -44,7 +44,7 @@ func TestAStopWaitsUntilAllIsStored(t *testing.T) {
 		for range 3 {
 			f.add().join(invite)
 		}
-		f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 13 })
+		f.untilStep(13)
 		var lost *member
 		for _, m := range f.members[1:] {
 			if f.state().Plan.Places(m.self) {
@@ -100,7 +100,7 @@ func TestAStopJustAfterTwoDeathsWaitsForTheReplay(t *testing.T) {
 				for range 4 {
 					f.add().join(invite)
 				}
-				f.until("the step", time.Hour, func() bool { return f.truth.reached() >= 13 })
+				f.untilStep(13)
 				dead, living := f.members[3:], f.members[:3]
 				for _, m := range dead {
 					m.kill(living...)

@@ -52,7 +52,7 @@ func seek(t *testing.T, size fleetSize, known *truth, fit func(f *fleet, n *Node
 	}
 	l.until("somebody to lose", time.Hour, func() bool {
 		for _, m := range l.members {
-			if n := m.node(); n != nil && l.lost == nil {
+			if n := m.node(); n != nil && l.lost == nil && l.settled() {
 				if state := n.raft.State(); fit(l.fleet, n, state) {
 					l.lost, l.before = m, state
 				}

@@ -42,7 +42,7 @@ func TestThoseWhoLeaveTogetherStopTheRun(t *testing.T) {
 					f.add().join(invite)
 				}
 				f.until("step 3", time.Hour, func() bool {
-					return f.truth.reached() >= 3 && len(f.members[0].node().raft.Quorum().Voters) >= 3
+					return f.truth.reached() >= 3 && f.settled() && len(f.members[0].node().raft.Quorum().Voters) >= 3
 				})
 				var left []*member
 				for i, m := range f.members {
@@ -101,7 +101,7 @@ func TestTheLastOfThoseWhoLeaveEnds(t *testing.T) {
 			f.add().join(invite)
 		}
 		f.until("step 3", time.Hour, func() bool {
-			return f.truth.reached() >= 3 && len(f.members[0].node().raft.Quorum().Voters) == 3
+			return f.truth.reached() >= 3 && f.settled() && len(f.members[0].node().raft.Quorum().Voters) == 3
 		})
 		last := f.members[0]
 		for _, m := range f.others(last) {

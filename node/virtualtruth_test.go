@@ -26,6 +26,7 @@ type truth struct {
 	plans   map[numbered[plan.Generation]][sha256.Size]byte
 	led     map[numbered[plan.Term]]plan.PeerID
 	newest  plan.Step
+	told    map[string]plan.Step // by a node, the newest
 }
 
 // numbered is a generation or a term of one lineage of the log: others have the same numbers.
@@ -35,7 +36,7 @@ type numbered[N any] struct {
 }
 
 func newTruth() *truth {
-	return &truth{plans: map[numbered[plan.Generation]][sha256.Size]byte{}, led: map[numbered[plan.Term]]plan.PeerID{}}
+	return &truth{plans: map[numbered[plan.Generation]][sha256.Size]byte{}, led: map[numbered[plan.Term]]plan.PeerID{}, told: map[string]plan.Step{}}
 }
 
 // again returns what checks another run against the same one.
@@ -60,7 +61,7 @@ func (t *truth) see(name string, n *Node, e api.Event) {
 	if e.Kind != api.KindStep {
 		return
 	}
-	t.newest = max(t.newest, e.Step)
+	t.newest, t.told[name] = max(t.newest, e.Step), max(t.told[name], e.Step)
 	if want, known := t.commits[e.Step]; known && math.Float64bits(e.Loss) != want.LossBits {
 		t.note("%s: step %d of generation %d has loss %v, undisturbed %v", name, e.Step, e.Generation, e.Loss, want.Loss())
 	}
@@ -110,6 +111,13 @@ func (t *truth) reached() plan.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.newest
+}
+
+// has reports whether a node has told the newest step.
+func (t *truth) has(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.told[name] == t.newest
 }
 
 // settle takes what an undisturbed run has left in its folder as the truth.
