@@ -188,9 +188,22 @@ func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok boo
 	return binary.LittleEndian.Uint64(r.body), true
 }
 
+// withheld returns why a member gets no vote that was about to when the leader looked; nil where it does.
+func withheld(s State, p plan.PeerID) error {
+	if m, _ := s.Member(p); m.State == Gone || !m.stays() && !AllGo(s) {
+		return fmt.Errorf("it is %s by now", m.State)
+	}
+	return nil
+}
+
 // carryOut makes one change and waits until it is committed.
-// A change of the voters is vouched for before.
+// A change of the voters is vouched for before, and no voucher names who is not to vote any more. That may take a while, after which it is asked again.
 func (n *Node) carryOut(ctx context.Context, a Action) error {
+	if a.Kind == Promote {
+		if err := withheld(n.State(), a.Peer); err != nil {
+			return err
+		}
+	}
 	voters := votersOf(n.Servers())
 	switch a.Kind {
 	case Promote:
@@ -204,8 +217,10 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 			return err
 		}
 	}
-	if m, _ := n.State().Member(a.Peer); a.Kind == Promote && (m.State == Gone || !m.stays() && !AllGo(n.State())) {
-		return fmt.Errorf("it is %s by now", m.State)
+	if a.Kind == Promote {
+		if err := withheld(n.State(), a.Peer); err != nil {
+			return err
+		}
 	}
 	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
 	switch a.Kind {
