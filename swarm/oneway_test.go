@@ -5,11 +5,15 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
 
 	"pnode/pipeline/link"
 	"pnode/pipeline/wire"
@@ -133,7 +137,15 @@ func TestVirtualOneWayQuestions(t *testing.T) {
 		for _, s := range all {
 			waitMembers(t, ctx, s, 2)
 		}
-		time.Sleep(5 * time.Second) // until reservations are made and told
+		through := "/p2p/" + string(all[1].ID()) + "/p2p-circuit"
+		known := func(a ma.Multiaddr) bool { return strings.Contains(a.String(), through) }
+		for !slices.ContainsFunc(third.host.Peerstore().Addrs(first.host.ID()), known) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatal("the third one never learned how it gets to the first one through the second")
+			}
+		}
 		dead.Store(true)
 		began, last := time.Now(), time.Duration(0)
 		for time.Since(began) < 25*time.Second {
