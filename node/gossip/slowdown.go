@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// slowPercent is how long something takes that is slower, in percent of what it usually does.
-	slowPercent = 150
+	// slowPercent is how long something takes that is slower, in percent of what it usually does. Longer than each of at least surelyUsual
+	// usual steps, it is slower from leastPercent on: three of 15 alike are the three longest once in 455 times.
+	slowPercent, leastPercent = 150, 125
 	// slowSteps steps in a row must be slower.
 	slowSteps = 3
 	// usualSteps are the newest whose median is usual; with fewer than leastUsual nothing is.
-	usualSteps = 15
-	leastUsual = 4
+	usualSteps, surelyUsual, leastUsual = 15, 12, 4
 	// costlyPercent of a step is what a link must cost more to count: rates of fast links are noise.
 	costlyPercent = 10
 )
@@ -27,7 +27,11 @@ type trend struct{ usual, slow []int64 }
 // note takes the newest time in, and reports whether it and those before it are slower than usual. Then these are usual
 // from now on.
 func (t *trend) note(nanos int64) (slower bool) {
-	if len(t.usual) < leastUsual || nanos*100 < t.median()*slowPercent {
+	percent := int64(slowPercent)
+	if len(t.usual) >= surelyUsual && nanos > slices.Max(t.usual) {
+		percent = leastPercent
+	}
+	if len(t.usual) < leastUsual || nanos*100 < t.median()*percent {
 		t.usual, t.slow = append(t.usual, nanos), nil
 		t.usual = t.usual[max(0, len(t.usual)-usualSteps):]
 		return false
@@ -42,8 +46,8 @@ func (t *trend) note(nanos int64) (slower bool) {
 // median returns the usual time, 0 where nothing is usual.
 func (t *trend) median() int64 { return lowerMedian(slices.Clone(t.usual)) }
 
-// SlowDowns notices when stages and links of this node become slower than they used to be: at least slowPercent of their own
-// median in slowSteps steps in a row. Its methods may be called concurrently.
+// SlowDowns notices when stages and links of this node become slower than they used to be: in slowSteps steps in a row by more than their own
+// times go up and down. Its methods may be called concurrently.
 type SlowDowns struct {
 	news chan struct{}
 

@@ -147,8 +147,10 @@ func (s *scheduleWatch) conclude(state consensus.State, c comparison, o planner.
 	}
 	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
-	if !d.Replan {
+	if !d.Replan || c.urgent { // another plan may be better still than another schedule
 		s.lines.note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
+	}
+	if !d.Replan {
 		return
 	}
 	s.Log.Info("the schedule is to change", "why", d.Reason)
