@@ -151,9 +151,11 @@ func (in Input) check() error {
 // checkCost returns what is wrong with a layer's cost, empty for nothing.
 func checkCost(k model.LayerCost) string {
 	const most = 1 << 48 // bytes of a layer; sums over maxLayers stay within 60 bits
+	const mostCalls = 1 << 24
 	if min(k.ForwardFLOPs, k.InputFLOPs, k.WeightFLOPs, k.ParamBytes, k.ParamBytes-k.FrozenBytes, k.FrozenBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes-k.PassHalfBytes, k.PassHalfBytes, k.TableBytes) < 0 ||
+		min(k.ForwardCalls, k.InputCalls, k.WeightCalls, k.SplitCalls) < 0 || max(k.ForwardCalls, k.InputCalls, k.WeightCalls, k.SplitCalls) > mostCalls ||
 		max(k.ParamBytes, k.CopyBytes, k.SavedBytes, k.BoundaryBytes, k.PassBytes, k.TableBytes) > most {
-		return fmt.Sprintf("costs %+v, want 0 or more, and at most %d bytes", k, int64(most))
+		return fmt.Sprintf("costs %+v, want 0 or more, at most %d bytes and %d calls", k, int64(most), mostCalls)
 	}
 	if min(k.ForwardAttention, k.ForwardFLOPs-k.ForwardAttention, k.InputAttention, k.InputFLOPs-k.InputAttention) < 0 {
 		return fmt.Sprintf("costs %+v, want the FLOPs of attention within those of the pass", k)

@@ -140,6 +140,7 @@ func asSeen(d plan.DeviceProfile, permille int64) plan.DeviceProfile {
 			*rate = max(1, *rate/permille*measure.WholeRatio+*rate%permille*measure.WholeRatio/permille)
 		}
 	}
+	d.CallNanos = min(d.CallNanos*permille/measure.WholeRatio, plan.MaxCallNanos)
 	return d
 }
 

@@ -159,6 +159,7 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 			rates += fmt.Sprintf(", in f16 %.1f GFLOP/s", giga(half))
 		}
 		rates += fmt.Sprintf(", attention %.1f GFLOP/s, memory %.1f GB/s", giga(d.Rates.AttentionFLOPS), giga(d.Rates.MemoryBytesPerS))
+		rates += fmt.Sprintf(", %.1f µs a call besides", float64(d.Rates.CallNanos)/1e3)
 		if d.Rates.CopyBytesPerS > 0 {
 			rates += fmt.Sprintf(", copies %.1f GB/s each way", giga(d.Rates.CopyBytesPerS))
 		}

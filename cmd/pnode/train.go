@@ -49,7 +49,7 @@ those of a real run:
   seed: 1                                       # of losses and jitter
 
 "copies" gives a device memory of its own; "host_memory" is what its node has for optimizer state
-that does not fit there. "compute: none" computes nothing: it takes only the time and the memory
+that does not fit there. "call_time: 20us" is what each kernel call takes besides. "compute: none" computes nothing: it takes only the time and the memory
 of a model of any size, and losses mean nothing. Nothing runs faster than this machine computes.
 "slower: [{after: 5m, times: 3}, {after: 9m, times: 1}]" has a device take three times as long for a while.
 --emulate FILE emulates one node: "device:" with these keys, "link:", and "links:" with

@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/kernels"
@@ -20,6 +21,8 @@ type Rates struct {
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitempty"`
 	// MemoryBytesPerS is the bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
+	// CallNanos is what a product takes besides its operations, in the median of small ones.
+	CallNanos int64 `json:"call_nanos"`
 	// CopyBytesPerS is what comes from the host while as much goes back; 0 where the device's
 	// memory is the host's.
 	CopyBytesPerS int64 `json:"copy_bytes_per_s,omitempty"`
@@ -48,6 +51,7 @@ func Measure(dev kernels.Device) (Rates, error) {
 	defer q.Close()
 	bench := bencher{dev: dev, q: q}
 	r.MatMulFLOPS = bench.products(kernels.F32)
+	r.CallNanos = bench.callNanos(r.MatMulFLOPS)
 	if d, ok := dev.(kernels.Distant); ok && d.Distant() {
 		r.MatMulBF16FLOPS = bench.products(kernels.BF16)
 		r.MatMulF16FLOPS = bench.products(kernels.F16)
@@ -119,6 +123,25 @@ func (b *bencher) products(dtype kernels.DType) int64 {
 		rate = max(rate, b.product(dtype, largeProductRows))
 	}
 	return rate
+}
+
+// smallRows are the sizes of products that take about as long to begin as to compute.
+var smallRows = [...]int{32, 64, 128}
+
+// callNanos is how much longer small products take than their operations at the rate of large ones.
+func (b *bencher) callNanos(flops int64) int64 {
+	var besides []int64
+	for _, n := range smallRows {
+		if rate := b.product(kernels.F32, n); b.err == nil {
+			cubed := 2 * float64(n) * float64(n) * float64(n)
+			besides = append(besides, max(0, int64(1e9*cubed/float64(rate)-1e9*cubed/float64(flops))))
+		}
+	}
+	slices.Sort(besides)
+	if b.err != nil {
+		return 0
+	}
+	return besides[len(besides)/2]
 }
 
 // product is the rate of a matrix product of n rows and columns, with sums in float32; 0 of operands

@@ -40,6 +40,9 @@ func TestMeasureWithoutF16(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.CallNanos <= 0 || r.CallNanos > 1e9 {
+		t.Errorf("a call takes %d ns besides its operations", r.CallNanos)
+	}
 	if r.MatMulF16FLOPS != 0 || min(r.MatMulFLOPS, r.MatMulBF16FLOPS, r.AttentionFLOPS, r.MemoryBytesPerS, r.CopyBytesPerS) <= 0 {
 		t.Errorf("%+v", r)
 	}

@@ -69,6 +69,11 @@ func TestDurations(t *testing.T) {
 	if got := kilo.Duration(attention); got != want || want == 0 {
 		t.Errorf("attention takes %v, want %v", got, want)
 	}
+	slow := kilo
+	slow.CallTime = 7 * time.Millisecond
+	if got := slow.Duration(fill); got != 107*time.Millisecond {
+		t.Errorf("a fill of 100 bytes and 7 ms takes %v", got)
+	}
 	if got := perSecond(1<<62, 1); got != longestCall {
 		t.Errorf("without end: %v", got)
 	}
@@ -317,7 +322,7 @@ func TestForeignAndFreedOperandsAreRefused(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for _, p := range []Profile{{}, {MatMulFLOPS: 1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: -1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: 1, CopyBytesPerS: -1}} {
+	for _, p := range []Profile{{}, {MatMulFLOPS: 1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: -1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: 1, CopyBytesPerS: -1}, {MatMulFLOPS: 1, AttentionFLOPS: 1, MemoryBytesPerS: 1, MemoryBytes: 1, CallTime: time.Second}} {
 		if _, err := New(null.New(), Options{Profile: p}); !errors.Is(err, ErrBadProfile) {
 			t.Errorf("%+v: %v", p, err)
 		}

@@ -27,6 +27,8 @@ type Profile struct {
 	// CopyBytesPerS is the rate of copies between the host and the device, each way: it has
 	// memory of its own. 0 is a device in the host's, to which they take no time.
 	CopyBytesPerS int64
+	// CallTime is what each call takes besides; 0 is none.
+	CallTime time.Duration
 	// HostBytes is what its node has for what is kept off the device.
 	HostBytes int64
 }
@@ -49,26 +51,32 @@ func (p Profile) Validate() error {
 	if min(p.CopyBytesPerS, p.HostBytes) < 0 {
 		return fmt.Errorf("%w: CopyBytesPerS is %d and HostBytes is %d: want 0 for a device in the host's memory, or more", ErrBadProfile, p.CopyBytesPerS, p.HostBytes)
 	}
+	if p.CallTime < 0 || p.CallTime > longestCallTime {
+		return fmt.Errorf("%w: CallTime is %v: want 0 to %v", ErrBadProfile, p.CallTime, longestCallTime)
+	}
 	if min(p.MatMulBF16FLOPS, p.MatMulF16FLOPS) < 0 {
 		return fmt.Errorf("%w: MatMulBF16FLOPS is %d and MatMulF16FLOPS is %d: want 0 for as many as MatMulFLOPS, or more", ErrBadProfile, p.MatMulBF16FLOPS, p.MatMulF16FLOPS)
 	}
 	return nil
 }
 
-// longestCall bounds the time of one call; a profile so slow is a mistake.
-const longestCall = time.Hour
+// longestCall bounds the time of one call; a profile so slow is a mistake. longestCallTime bounds Profile.CallTime.
+const (
+	longestCall     = time.Hour
+	longestCallTime = 10 * time.Millisecond
+)
 
-// Duration returns how long a call takes on the device: its operations for products and attention,
+// Duration returns how long a call takes on the device: CallTime, and its operations for products and attention,
 // its memory traffic for all others.
 func (p Profile) Duration(c kernels.Call) time.Duration {
 	info := kernels.Info(c.Op)
 	switch info.Class {
 	case kernels.ClassMatMul:
-		return perSecond(info.FLOPs(c), p.product(c))
+		return p.CallTime + perSecond(info.FLOPs(c), p.product(c))
 	case kernels.ClassAttention:
-		return perSecond(info.FLOPs(c), p.AttentionFLOPS)
+		return p.CallTime + perSecond(info.FLOPs(c), p.AttentionFLOPS)
 	default:
-		return perSecond(info.Bytes(c), p.MemoryBytesPerS)
+		return p.CallTime + perSecond(info.Bytes(c), p.MemoryBytesPerS)
 	}
 }
 

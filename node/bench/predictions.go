@@ -80,6 +80,9 @@ func newPredictionCluster(seed uint64) predictionCluster {
 		if tight {
 			p.MemoryBytes = whole/4 + rng.Int64N(2*whole)
 		}
+		if rng.IntN(2) == 0 {
+			p.CallTime = time.Duration(rng.Int64N(int64(50 * time.Microsecond)))
+		}
 		c.profiles = append(c.profiles, p)
 	}
 	c.links = make([][]link.LinkConditions, nodes)
@@ -108,7 +111,7 @@ func newPredictionCluster(seed uint64) predictionCluster {
 func (c *predictionCluster) join(peers []plan.PeerID) {
 	for i, p := range c.profiles {
 		m := planner.Member{Peer: peers[i], Name: fmt.Sprintf("node-%d", i), Profile: plan.Profile{Devices: []plan.DeviceProfile{{
-			Name: "cpu", Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, AttentionFLOPS: p.AttentionFLOPS, MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes,
+			Name: "cpu", Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, AttentionFLOPS: p.AttentionFLOPS, MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes, CallNanos: p.CallTime.Nanoseconds(),
 		}}}}
 		for j, l := range c.links[i] {
 			if i != j {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
+
+	"pnode/planner/plan"
 )
 
 // Emulation is a file that makes a node look like another one (`--emulate`): its device, and
@@ -36,6 +39,8 @@ type Device struct {
 	// Bandwidth of its memory.
 	Bandwidth Rate  `yaml:"bandwidth"`
 	Memory    Bytes `yaml:"memory"`
+	// CallTime is what each kernel call takes besides its operations.
+	CallTime Span `yaml:"call_time"`
 	// Copies is the rate of copies between the node's memory and the device's own, each way, and
 	// HostMemory what the node has for optimizer state; without them the device's is the node's.
 	Copies     Rate  `yaml:"copies"`
@@ -118,6 +123,8 @@ func (d Device) validate() error {
 		return errors.New("bandwidth is missing: want that of its memory, such as 320GB/s")
 	case d.Memory == 0:
 		return errors.New("memory is missing: want its size, such as 16GB")
+	case d.CallTime < 0 || int64(d.CallTime) > plan.MaxCallNanos:
+		return fmt.Errorf("call_time is %s: want 0 to %s", time.Duration(d.CallTime), time.Duration(plan.MaxCallNanos))
 	case d.Copies == 0 && d.HostMemory > 0:
 		return errors.New("copies is missing, which host_memory needs: want their rate each way, such as 12GB/s")
 	case d.Copies > 0 && d.HostMemory == 0:

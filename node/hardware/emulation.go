@@ -44,7 +44,7 @@ func emulatedProfile(d config.Device) emulate.Profile {
 	return emulate.Profile{
 		Model: d.Model, MatMulFLOPS: int64(d.MatMul), MatMulBF16FLOPS: int64(d.MatMulBF16), MatMulF16FLOPS: int64(d.MatMulF16),
 		AttentionFLOPS: int64(d.AttentionSpeed()), MemoryBytesPerS: int64(d.Bandwidth), MemoryBytes: int64(d.Memory),
-		CopyBytesPerS: int64(d.Copies), HostBytes: int64(d.HostMemory),
+		CopyBytesPerS: int64(d.Copies), HostBytes: int64(d.HostMemory), CallTime: time.Duration(d.CallTime),
 	}
 }
 
@@ -53,7 +53,7 @@ func deviceProfile(p emulate.Profile) plan.DeviceProfile {
 	return plan.DeviceProfile{
 		Name: devices.CPU, Model: p.Model, MatMulFLOPS: p.MatMulFLOPS, MatMulBF16FLOPS: p.MatMulBF16FLOPS, MatMulF16FLOPS: p.MatMulF16FLOPS,
 		AttentionFLOPS: p.AttentionFLOPS, MemoryBytesPerS: p.MemoryBytesPerS, MemoryFreeBytes: p.MemoryBytes,
-		CopyBytesPerS: p.CopyBytesPerS, HostFreeBytes: p.HostBytes,
+		CopyBytesPerS: p.CopyBytesPerS, HostFreeBytes: p.HostBytes, CallNanos: p.CallTime.Nanoseconds(),
 	}
 }
 

@@ -22,10 +22,10 @@ func Profiles(w io.Writer, all api.Profiles) error {
 }
 
 func deviceTable(p printer, devices []api.DeviceProfile) {
-	p.f("NODE\tDEVICE\tPRODUCTS\tBF16\tF16\tATTENTION\tMEMORY\tFREE\tLAYERS\tPLANNED\tMEASURED\n")
+	p.f("NODE\tDEVICE\tPRODUCTS\tBF16\tF16\tATTENTION\tMEMORY\tCALL\tFREE\tLAYERS\tPLANNED\tMEASURED\n")
 	for _, d := range devices {
-		p.f("%s\t%s\t%s\t%s\t%s\t%s\t%s/s\t%s\t%s\t%s\t%s\n", clean(d.Node), clean(strings.TrimSpace(d.Name+" "+d.Model)),
-			speed(d.MatMulFLOPS), speed(d.MatMulBF16FLOPS), speed(d.MatMulF16FLOPS), speed(d.AttentionFLOPS), size(d.MemoryBytesPerS), plan.Size(d.MemoryFreeBytes),
+		p.f("%s\t%s\t%s\t%s\t%s\t%s\t%s/s\t%s\t%s\t%s\t%s\t%s\n", clean(d.Node), clean(strings.TrimSpace(d.Name+" "+d.Model)),
+			speed(d.MatMulFLOPS), speed(d.MatMulBF16FLOPS), speed(d.MatMulF16FLOPS), speed(d.AttentionFLOPS), size(d.MemoryBytesPerS), call(d.CallNanos), plan.Size(d.MemoryFreeBytes),
 			layersOf(d.Layers), took(d.PlannedMS), measured(d))
 	}
 	for _, d := range devices {
@@ -68,6 +68,14 @@ func speed(flops int64) string {
 		return "-"
 	}
 	return plan.Speed(flops)
+}
+
+// call formats the time that a kernel call takes besides its operations: a dash where nobody measured it.
+func call(nanos int64) string {
+	if nanos == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f µs", float64(nanos)/1e3)
 }
 
 // took is a time in milliseconds, or a dash for none.

@@ -17,8 +17,10 @@ type LayerCost struct {
 	// ForwardElementwise, InputElementwise and WeightElementwise are the parts of them that neither products nor
 	// attention do: devices are bound by memory there, and take no time for operations.
 	ForwardElementwise, InputElementwise, WeightElementwise int64
-	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head.
-	SplitFLOPs int64
+	// ForwardCalls, InputCalls and WeightCalls count the kernel calls of these passes: each takes a device some time besides its operations.
+	ForwardCalls, InputCalls, WeightCalls int64
+	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head. SplitCalls counts its calls.
+	SplitFLOPs, SplitCalls int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.
 	ParamBytes, FrozenBytes int64
@@ -50,6 +52,7 @@ type LeanCost struct {
 	// RecomputeAttention is the part of RecomputeFLOPs that attention does, RecomputeElementwise what neither products
 	// nor attention do.
 	RecomputeAttention, RecomputeElementwise int64
+	RecomputeCalls                           int64 // kernel calls of it
 }
 
 // At is the cost under a level of recomputation. What is computed again counts as part of
@@ -60,6 +63,7 @@ func (c LayerCost) At(level Recompute) LayerCost {
 	c.InputFLOPs += lean.RecomputeFLOPs
 	c.InputAttention += lean.RecomputeAttention
 	c.InputElementwise += lean.RecomputeElementwise
+	c.InputCalls += lean.RecomputeCalls
 	return c
 }
 
@@ -81,11 +85,13 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 			if level == RecomputeNothing {
 				forward, whole := countFLOPs(func(q issuer) { l.forward(q, stack.all) }), countFLOPs(l.backward)
 				input := countFLOPs(func(q issuer) { l.backwardInput(q, stack.all) })
+				split := countFLOPs(l.backwardWeight)
 				costs[i] = LayerCost{
 					ForwardFLOPs: forward.all, InputFLOPs: input.all, WeightFLOPs: whole.all - input.all,
 					ForwardAttention: forward.attention, InputAttention: input.attention,
 					ForwardElementwise: forward.elementwise, InputElementwise: input.elementwise, WeightElementwise: whole.elementwise - input.elementwise,
-					SplitFLOPs: input.all + countFLOPs(l.backwardWeight).all - whole.all,
+					ForwardCalls: forward.calls, InputCalls: input.calls, WeightCalls: whole.calls - input.calls,
+					SplitFLOPs: input.all + split.all - whole.all, SplitCalls: input.calls + split.calls - whole.calls,
 				}
 				costs[i].ParamBytes, costs[i].FrozenBytes = 4*int64(c.LayerLen(i)), 4*int64(c.FrozenLen(i))
 				costs[i].SavedBytes, costs[i].PassBytes, costs[i].PassHalfBytes = f.sizes[i].saved, f.sizes[i].pass, f.sizes[i].half
@@ -103,19 +109,21 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 				RecomputeAttention: backward.attention - costs[i].InputAttention,
 
 				RecomputeElementwise: backward.elementwise - costs[i].InputElementwise - costs[i].WeightElementwise,
+				RecomputeCalls:       backward.calls - costs[i].InputCalls - costs[i].WeightCalls,
 			}
 		}
 	}
 	return costs
 }
 
-// flopCount sums the op table's figures over calls: of all ops, of attention alone, and of ops that are bound by memory.
-type flopCount struct{ all, attention, elementwise int64 }
+// flopCount sums the op table's figures over calls: of all ops, of attention alone, and of ops that are bound by memory. It counts the calls.
+type flopCount struct{ all, attention, elementwise, calls int64 }
 
 func (n *flopCount) Do(c kernels.Call) {
 	info := kernels.Info(c.Op)
 	flops := info.FLOPs(c)
 	n.all += flops
+	n.calls++
 	switch info.Class {
 	case kernels.ClassMatMul:
 	case kernels.ClassAttention:

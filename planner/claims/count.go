@@ -172,6 +172,7 @@ func scaled(p plan.Profile, share int64) plan.Profile {
 		for _, rate := range []*int64{&d.MatMulFLOPS, &d.AttentionFLOPS, &d.MatMulBF16FLOPS, &d.MatMulF16FLOPS, &d.MemoryBytesPerS} {
 			*rate = of(*rate, share)
 		}
+		d.CallNanos = min(d.CallNanos*whole/max(share, 1), plan.MaxCallNanos)
 	}
 	return p
 }

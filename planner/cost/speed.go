@@ -12,15 +12,16 @@ import (
 // to less than 2^54.
 const Longest schedule.Nanos = 1 << 40
 
-// Speed is the measured speed of a device: products, attention and memory.
+// Speed is the measured speed of a device: products, attention and memory, and what each kernel call takes besides.
 type Speed struct {
 	MatMulFLOPS, AttentionFLOPS, MemoryBytesPerS int64
+	Call                                         schedule.Nanos
 }
 
 // SpeedOf returns a device's speed for stages of a storage. A rate of products that nobody
 // measured for the storage is that of float32; attention that nobody measured runs like products.
 func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
-	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS}
+	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos)}
 	if rate := d.Products(s); rate > 0 {
 		speed.MatMulFLOPS = rate
 	}
@@ -31,28 +32,28 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 }
 
 // Layer returns the times of one layer per micro-batch, and of its update once a step. Products and attention run
-// at their own speeds. What else is computed takes as long as its memory is streamed. Forward writes what it saves. The input gradient reads that and writes
+// at their own speeds. What else is computed takes as long as its memory is streamed. Each call takes some time besides, which small ones are bound by. Forward writes what it saves. The input gradient reads that and writes
 // as much. The weight gradient is read and written once a micro-batch. The update reads parameter,
 // gradient and two moments, writes three of them, and the norm reads the gradient: 8 times the
 // parameters. A copy in halves is written from parameters of twice its size.
 func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
 	return schedule.StageTime{
-		Forward: s.compute(c.ForwardFLOPs-c.ForwardElementwise, c.ForwardAttention, c.SavedBytes),
-		Input:   s.compute(c.InputFLOPs-c.InputElementwise, c.InputAttention, 2*c.SavedBytes),
-		Weight:  s.compute(c.WeightFLOPs-c.WeightElementwise, 0, 2*(c.ParamBytes-c.FrozenBytes)),
-		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes),
+		Forward: s.compute(c.ForwardFLOPs-c.ForwardElementwise, c.ForwardAttention, c.SavedBytes, c.ForwardCalls),
+		Input:   s.compute(c.InputFLOPs-c.InputElementwise, c.InputAttention, 2*c.SavedBytes, c.InputCalls),
+		Weight:  s.compute(c.WeightFLOPs-c.WeightElementwise, 0, 2*(c.ParamBytes-c.FrozenBytes), c.WeightCalls),
+		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes, 0),
 	}
 }
 
-// compute returns the time of operations, some of them attention's, and of streamed bytes.
-func (s Speed) compute(flops, attention, bytes int64) schedule.Nanos {
-	return min(Duration(flops-attention, s.MatMulFLOPS)+Duration(attention, s.AttentionFLOPS)+Duration(bytes, s.MemoryBytesPerS), Longest)
+// compute returns the time of operations, some of them attention's, of streamed bytes, and of so many calls.
+func (s Speed) compute(flops, attention, bytes, calls int64) schedule.Nanos {
+	return min(schedule.Nanos(calls)*s.Call+Duration(flops-attention, s.MatMulFLOPS)+Duration(attention, s.AttentionFLOPS)+Duration(bytes, s.MemoryBytesPerS), Longest)
 }
 
 // Again returns the time of recomputing a layer under a level: it writes what was dropped once more.
 func (s Speed) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
 	lean := c.Lean[level]
-	return s.compute(lean.RecomputeFLOPs-lean.RecomputeElementwise, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes)
+	return s.compute(lean.RecomputeFLOPs-lean.RecomputeElementwise, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes, lean.RecomputeCalls)
 }
 
 // Link is the measured speed of one direction between two nodes. The zero value is no link.

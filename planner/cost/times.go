@@ -20,7 +20,8 @@ func (m *Model) StageTime(s Stage) schedule.StageTime {
 	_, fixed := m.Memory.Level()
 	for i, level := range m.LevelsOf(s) {
 		if s.Use.Split {
-			out.Weight += Duration(costs[s.First+i].SplitFLOPs, d.Speed.MatMulFLOPS)
+			k := costs[s.First+i]
+			out.Weight += Duration(k.SplitFLOPs, d.Speed.MatMulFLOPS) + schedule.Nanos(k.SplitCalls)*d.Speed.Call
 		}
 		again := m.Again(s, i, level).Time
 		if fixed { // there it is in the costs, as a part of the input gradient
@@ -35,6 +36,12 @@ func (m *Model) StageTime(s Stage) schedule.StageTime {
 			out.Recompute += again
 		default:
 			out.Input += again
+		}
+	}
+	if n := schedule.Nanos(s.Use.Segments); n > 1 { // each segment makes these calls
+		for _, k := range costs[s.First:s.End] {
+			out.Forward += schedule.Nanos(k.ForwardCalls) * d.Speed.Call * (n - 1)
+			out.Input += schedule.Nanos(k.InputCalls) * d.Speed.Call * (n - 1)
 		}
 	}
 	return out.Over(max(s.Use.Segments, 1))

@@ -24,6 +24,7 @@ const (
 	// MaxLinkBytesPerS and MaxLinkNanos bound what a probe of a link can find.
 	MaxLinkBytesPerS = 1 << 50
 	MaxLinkNanos     = 60_000_000_000
+	MaxCallNanos     = 10_000_000
 
 	maxDeviceName = 128 // bytes of the name of a device or the ID of a link's peer
 	maxModelText  = 512 // bytes of a device's model
@@ -46,6 +47,7 @@ func (d *DeviceProfile) figures() []figure {
 		{"matmul_bf16_flops", &d.MatMulBF16FLOPS, MaxFLOPS},
 		{"matmul_f16_flops", &d.MatMulF16FLOPS, MaxFLOPS},
 		{"memory_bytes_per_s", &d.MemoryBytesPerS, MaxMemoryBytesPerS},
+		{"call_nanos", &d.CallNanos, MaxCallNanos},
 		{"memory_free_bytes", &d.MemoryFreeBytes, MaxMemoryBytes},
 		{"copy_bytes_per_s", &d.CopyBytesPerS, MaxMemoryBytesPerS},
 		{"host_free_bytes", &d.HostFreeBytes, MaxMemoryBytes},

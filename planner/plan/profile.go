@@ -31,6 +31,8 @@ type DeviceProfile struct {
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitzero"`
 	// MemoryBytesPerS is the streaming bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
+	// CallNanos is what a kernel call takes besides its operations: rates are those of large calls.
+	CallNanos       int64 `json:"call_nanos,omitempty"`
 	MemoryFreeBytes int64 `json:"memory_free_bytes"`
 	// CopyBytesPerS is the rate of copies to the device's own memory while as much comes back; 0 where
 	// its memory is the node's.
