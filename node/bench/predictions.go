@@ -36,10 +36,16 @@ type Prediction struct {
 	// Predicted is the planner's step, Measured the median of the coordinator's steps after the first ones.
 	Predicted schedule.Nanos `json:"predicted"`
 	Measured  schedule.Nanos `json:"measured"`
+	// NeedBytes is what the planner counts for a device, PeakBytes what buffers held on it at most: of the device with the most of the former.
+	NeedBytes int64 `json:"need_bytes"`
+	PeakBytes int64 `json:"peak_bytes"`
 }
 
 // Error returns by how much the predicted step is longer than the measured one, as a part of that.
 func (p Prediction) Error() float64 { return float64(p.Predicted)/float64(p.Measured) - 1 }
+
+// Held returns which part of what the planner counts for a device was taken.
+func (p Prediction) Held() float64 { return float64(p.PeakBytes) / float64(p.NeedBytes) }
 
 // Steps of a prediction: the first ones open the windows of connections, of the others the median counts.
 const openingSteps, countedSteps = 2, 5
@@ -56,10 +62,10 @@ type predictionCluster struct {
 
 // newPredictionCluster returns the cluster of a seed: two to eight unlike devices, lines of 1 to 150 ms and of 10 to 1000 Mbit/s between
 // any two of them, over uplinks of the fastest one's rate, and 2 to 64 micro-batches a step. Most devices have room for a part of the model. A micro-batch of the
-// whole model takes the fastest device 0.1 to 1 s.
+// whole model takes the fastest device 0.1 to 1 s. Calls take half of the devices up to 50 µs besides.
 func newPredictionCluster(seed uint64) predictionCluster {
-	const ofPredictions = 41
-	rng := rand.New(rand.NewPCG(seed, ofPredictions))
+	const ofPredictions, ofCalls = 41, 42
+	rng, calls := rand.New(rand.NewPCG(seed, ofPredictions)), rand.New(rand.NewPCG(seed, ofCalls))
 	nodes := 2 + rng.IntN(7)
 	run := newRun(model.Config{
 		Vocab: 64 << rng.IntN(4), Context: scheduleContext, Blocks: 4 + rng.IntN(9), Heads: 2, Channels: scheduleChannels, UntiedHead: rng.IntN(2) == 0,
@@ -80,8 +86,8 @@ func newPredictionCluster(seed uint64) predictionCluster {
 		if tight {
 			p.MemoryBytes = whole/4 + rng.Int64N(2*whole)
 		}
-		if rng.IntN(2) == 0 {
-			p.CallTime = time.Duration(rng.Int64N(int64(50 * time.Microsecond)))
+		if calls.IntN(2) == 0 {
+			p.CallTime = time.Duration(calls.Int64N(int64(50 * time.Microsecond)))
 		}
 		c.profiles = append(c.profiles, p)
 	}
@@ -141,25 +147,32 @@ func Predict(ctx context.Context, seed uint64) (out Prediction, err error) {
 		}
 		rig.network.SetUplink(rig.peers[i], fastest)
 	}
-	p, reasons, err := planner.Make(ctx, c.in)
+	details, err := planner.MakeWithDetails(ctx, c.in)
 	if err != nil {
 		return out, fmt.Errorf("seed %d: %w", seed, err)
 	}
+	p, reasons := details.Plan, details.Reasons
 	out = Prediction{
 		Seed: seed, Nodes: len(c.profiles), Micros: c.in.Run.Train.Micros, Layers: len(c.in.Costs), Plan: reasons[0].Text, Tied: !c.in.Run.Model.UntiedHead,
 		Schedule: p.Schedule, Replicas: len(p.Replicas), Stages: len(p.Replicas[0].Stages), Predicted: schedule.Nanos(reasons[0].Nanos),
 	}
-	took, err := rig.steps(ctx, &c, p)
+	took, peaks, err := rig.steps(ctx, &c, p)
 	if err != nil {
 		return out, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	for _, d := range details.Devices {
+		if peak := peaks[d.Worker]; out.NeedBytes == 0 || float64(peak)/float64(d.NeedBytes) > out.Held() {
+			out.NeedBytes, out.PeakBytes = d.NeedBytes, peak
+		}
 	}
 	slices.Sort(took)
 	out.Measured = schedule.Nanos(took[len(took)/2])
 	return out, nil
 }
 
-// steps runs a plan and returns how long each of the counted steps took its coordinator.
-func (r *scheduleRig) steps(ctx context.Context, c *predictionCluster, p plan.Plan) (took []time.Duration, err error) {
+// steps runs a plan and returns how long each of the counted steps took its coordinator, and how many bytes each worker's buffers held at most.
+func (r *scheduleRig) steps(ctx context.Context, c *predictionCluster, p plan.Plan) (took []time.Duration, peaks map[plan.WorkerID]int64, err error) {
+	devices := map[plan.WorkerID]*emulate.Device{}
 	var configs []pipeline.Config
 	for i, e := range r.endpoints {
 		worker := plan.WorkerID{Peer: r.peers[i], Device: "cpu"}
@@ -168,8 +181,9 @@ func (r *scheduleRig) steps(ctx context.Context, c *predictionCluster, p plan.Pl
 		}
 		device, err := emulate.New(null.New(), emulate.Options{Name: "cpu", Profile: c.profiles[i], Slack: emulate.PacedSlack})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		devices[worker] = device
 		session := e.Session(p.Generation, p.Peers())
 		defer session.Close()
 		session.Warm(pipeline.StepBytes(c.in.Run), p.Neighbours(r.peers[i])...)
@@ -189,7 +203,11 @@ func (r *scheduleRig) steps(ctx context.Context, c *predictionCluster, p plan.Pl
 	if err == nil && len(took) < countedSteps {
 		err = errors.New("bench: the coordinator ended early")
 	}
-	return took, err
+	peaks = map[plan.WorkerID]int64{}
+	for worker, d := range devices {
+		peaks[worker] = d.PeakBytes()
+	}
+	return took, peaks, err
 }
 
 // queued gives a line a queue for what it carries in a round trip and 200 ms.
@@ -212,18 +230,24 @@ func (all Predictions) Errors() (mean float64, worst Prediction) {
 	})
 }
 
+// Fullest returns the cluster with the device that took most of what the planner counts for it.
+func (all Predictions) Fullest() Prediction {
+	return slices.MaxFunc(all, func(a, b Prediction) int { return cmp.Compare(a.Held(), b.Held()) })
+}
+
 // text says how far the predictions are off, and shows each.
 func (all Predictions) text(w *strings.Builder) {
 	if len(all) == 0 {
 		return
 	}
 	mean, worst := all.Errors()
-	fmt.Fprintf(w, "Predicted steps against those of workers on emulated devices and lines, %s: mean error %.1f%%, worst %+.1f%% (seed %d).\n",
-		plan.Count(len(all), "cluster"), 100*mean, 100*worst.Error(), worst.Seed)
-	t := table(w, "seed\tnodes\tmicro-batches\tlayers\ttied\treplicas\tstages\tschedule\tpredicted\tmeasured\terror\t")
+	fmt.Fprintf(w, "Predicted steps against those of workers on emulated devices and lines, %s: mean error %.1f%%, worst %+.1f%% (seed %d). "+
+		"No device takes more than %.1f%% of what is counted for it (seed %d).\n",
+		plan.Count(len(all), "cluster"), 100*mean, 100*worst.Error(), worst.Seed, 100*all.Fullest().Held(), all.Fullest().Seed)
+	t := table(w, "seed\tnodes\tmicro-batches\tlayers\ttied\treplicas\tstages\tschedule\tpredicted\tmeasured\terror\tmemory\t")
 	for _, p := range all {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%v\t%d\t%d\t%s\t%s\t%s\t%+.1f%%\t\n",
-			p.Seed, p.Nodes, p.Micros, p.Layers, p.Tied, p.Replicas, p.Stages, firstWord(p.Schedule), stepText(p.Predicted), stepText(p.Measured), 100*p.Error())
+		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%v\t%d\t%d\t%s\t%s\t%s\t%+.1f%%\t%.1f%%\t\n",
+			p.Seed, p.Nodes, p.Micros, p.Layers, p.Tied, p.Replicas, p.Stages, firstWord(p.Schedule), stepText(p.Predicted), stepText(p.Measured), 100*p.Error(), 100*p.Held())
 	}
 	_ = t.Flush() // a Builder takes all
 	w.WriteString("\n")
