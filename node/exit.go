@@ -13,17 +13,19 @@ import (
 
 // exit is the state of the loop's way out.
 type exit struct {
-	leaving bool          // asked to leave; not taken back
-	notice  notice.Notice // why, and until when
-	parting time.Duration // before that time: what is not handed over then stays here
-	since   time.Time     // leaving or stopping is wanted since; zero while neither is
-	unsaved time.Time     // since then a stop waits for what members of a broken plan may save; zero while it does not
-	done    int64         // bytes that have been handed over
-	moved   time.Time     // when the last of them were
-	shown   string        // to people, of how far that is
-	over    bool          // the loop ends
-	left    bool          // the run goes on without this node, which gives its vote away
-	lost    error         // what could not be handed over; nil where all is
+	leaving bool               // asked to leave; not taken back
+	notice  notice.Notice      // why, and until when
+	parting time.Duration      // before that time: what is not handed over then stays here
+	since   time.Time          // leaving or stopping is wanted since; zero while neither is
+	salvage *consensus.Salvage // the newest that the log has, known here since asked; nil for none
+	asked   time.Time
+	unsaved time.Time // since then a stop waits for what members of a broken plan may save; zero while it does not
+	done    int64     // bytes that have been handed over
+	moved   time.Time // when the last of them were
+	shown   string    // to people, of how far that is
+	over    bool      // the loop ends
+	left    bool      // the run goes on without this node, which gives its vote away
+	lost    error     // what could not be handed over; nil where all is
 }
 
 // salvageTimeout bounds the wait of a stop until the log says who saves what a broken plan has left: the dead are marked before, which may take a

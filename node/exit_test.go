@@ -69,35 +69,95 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestASalvageIsUnderWay: until its step is saved, while all are there who have a part in it.
+// TestASalvageIsUnderWay: until its step is saved, while all are there who have yet to save a part of it, say that they can, and have the time.
 func TestASalvageIsUnderWay(t *testing.T) {
 	begin := time.Unix(1000, 0)
-	pipe := plan.Pipeline{Stages: []plan.Placement{{Peer: "a"}, {Peer: "b"}}}
-	salvage := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "a"}, {By: "b", Stage: 1}}}
-	replay := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "b", From: 4}, {By: "b", Stage: 1}}}
+	pipe := plan.Pipeline{Stages: []plan.Placement{{Peer: "a", Layers: plan.LayerRange{End: 1}}, {Peer: "b", Layers: plan.LayerRange{First: 1, End: 2}}}}
+	first, second := plan.LayerRange{End: 1}, plan.LayerRange{First: 1, End: 2}
+	salvage := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "a", Layers: first}, {By: "b", Stage: 1, Layers: second}}}
+	replay := &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{{By: "b", From: 4, Layers: first}, {By: "b", Stage: 1, Layers: second}}}
+	has := func(stage plan.Stage) []gossip.RetainedStage { return []gossip.RetainedStage{{Stage: stage, Step: 9}} }
 	for name, c := range map[string]struct {
 		of     *consensus.Salvage
 		saved  plan.Step
 		state  consensus.MemberState // of b
 		silent time.Duration         // b is
-		failed bool                  // b cannot compute a's part again
+		heard  gossip.Heartbeat      // of b
+		stored []int                 // layers
+		after  time.Duration
 		want   bool
 	}{
-		"none is wanted":   {nil, 4, consensus.Active, 0, false, false},
-		"under way":        {salvage, 4, consensus.Active, leader.DeadAfter, false, true},
-		"done":             {salvage, 9, consensus.Active, 0, false, false},
-		"without b":        {salvage, 4, consensus.Gone, 0, false, false},
-		"b is silent":      {salvage, 4, consensus.Active, leader.DeadAfter + time.Second, false, false},
-		"a replay":         {replay, 4, consensus.Active, 0, false, true},
-		"a replay in vain": {replay, 4, consensus.Active, 0, true, false},
-		"none by b":        {salvage, 4, consensus.Active, 0, true, true},
+		"none is wanted":         {nil, 4, consensus.Active, 0, gossip.Heartbeat{}, nil, 0, false},
+		"under way":              {salvage, 4, consensus.Active, leader.DeadAfter, gossip.Heartbeat{}, nil, 0, true},
+		"done":                   {salvage, 9, consensus.Active, 0, gossip.Heartbeat{}, nil, 0, false},
+		"without b":              {salvage, 4, consensus.Gone, 0, gossip.Heartbeat{}, nil, 0, false},
+		"b has saved its part":   {salvage, 4, consensus.Gone, 0, gossip.Heartbeat{}, []int{1}, 0, true},
+		"b is silent":            {salvage, 4, consensus.Active, leader.DeadAfter + time.Second, gossip.Heartbeat{}, nil, 0, false},
+		"a replay":               {replay, 4, consensus.Active, 0, gossip.Heartbeat{}, nil, 0, true},
+		"a replay in vain":       {replay, 4, consensus.Active, 0, gossip.Heartbeat{NoReplay: true}, nil, 0, false},
+		"none by b":              {salvage, 4, consensus.Active, 0, gossip.Heartbeat{NoReplay: true}, nil, 0, true},
+		"b has its state":        {salvage, 4, consensus.Active, 0, gossip.Heartbeat{Stalled: 3, Retained: has(1)}, nil, 0, true},
+		"b has lost it":          {salvage, 4, consensus.Active, 0, gossip.Heartbeat{Stalled: 3, Retained: has(0)}, nil, 0, false},
+		"it had saved it before": {salvage, 4, consensus.Active, 0, gossip.Heartbeat{Stalled: 3}, []int{1}, 0, true},
+		"after a minute":         {salvage, 4, consensus.Active, 0, gossip.Heartbeat{Stalled: 3, Retained: has(1)}, nil, time.Minute, true},
+		"no longer":              {salvage, 4, consensus.Active, 0, gossip.Heartbeat{Stalled: 3, Retained: has(1)}, nil, time.Minute + time.Second, false},
 	} {
-		heard, now := gossip.NewTracker(), begin.Add(c.silent)
+		heard, asked := gossip.NewTracker(), begin.Add(c.silent)
+		now := asked.Add(c.after)
+		c.heard.Peer = "b"
 		heard.Note(gossip.Heartbeat{Peer: "a"}, now)
-		heard.Note(gossip.Heartbeat{Peer: "b", NoReplay: c.failed}, begin)
+		heard.Note(c.heard, now.Add(-c.silent))
 		state := consensus.State{Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{pipe}}, Salvage: c.of, Checkpoint: consensus.Checkpoint{Step: c.saved}, Members: []consensus.Member{{Peer: "a", State: consensus.Active}, {Peer: "b", State: c.state}}}
-		if got := salvaging(heard, state, begin, now); got != c.want {
+		pending := consensus.Checkpoint{Step: 9}
+		for _, l := range c.stored {
+			pending.Layers = append(pending.Layers, consensus.LayerRef{Layer: l})
+		}
+		state.Pending = []consensus.Checkpoint{pending}
+		if got := salvaging(heard, state, begin, asked, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestAStopWaitsForNoSalvageInVain: once the time for a salvage is over the stop waits for what others may save of it, and where nobody
+// can it goes on at once.
+func TestAStopWaitsForNoSalvageInVain(t *testing.T) {
+	stage := func(p plan.PeerID, from, to int) plan.Placement {
+		return plan.Placement{Peer: p, Layers: plan.LayerRange{First: from, End: to}}
+	}
+	line := plan.Pipeline{Stages: []plan.Placement{stage("a", 0, 1), stage("b", 1, 3)}}
+	for name, c := range map[string]struct {
+		replicas []plan.Pipeline
+		waits    time.Duration // after the time for the salvage
+	}{
+		"nobody else has the layers": {[]plan.Pipeline{line}, 0},
+		"another replica has them":   {[]plan.Pipeline{line, {Stages: []plan.Placement{stage("c", 0, 3)}}}, time.Second + salvageTimeout},
+	} {
+		state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, StopWanted: true, Checkpoint: consensus.Checkpoint{Step: 4}}
+		state.Run.Model.Blocks = 1
+		state.Plan = plan.Plan{Generation: 3, Replicas: c.replicas}
+		state.Salvage = &consensus.Salvage{Generation: 3, Step: 9, Parts: []consensus.SalvagePart{
+			{By: "a", Layers: plan.LayerRange{First: 0, End: 1}}, {By: "b", Stage: 1, Layers: plan.LayerRange{First: 1, End: 3}},
+		}}
+		state.Pending = []consensus.Checkpoint{{Step: 9, Layers: []consensus.LayerRef{{Layer: 0}}}} // of a, and b never saves
+		for _, p := range state.Plan.Peers() {
+			state.Members = append(state.Members, consensus.Member{Peer: p, State: consensus.Active})
+		}
+		heard, asked := gossip.NewTracker(), time.Unix(1000, 0)
+		e, waited := exit{since: asked}, time.Duration(0)
+		for at := time.Duration(0); at < leaveTimeout; at += time.Second {
+			for r, pipe := range state.Plan.Replicas {
+				for s, place := range pipe.Stages {
+					left := []gossip.RetainedStage{{Replica: plan.Replica(r), Stage: plan.Stage(s), Step: 9}}
+					heard.Note(gossip.Heartbeat{Peer: place.Peer, Generation: 3, Stalled: 3, Retained: left}, asked.Add(at))
+				}
+			}
+			if e.saves(heard, exitView{State: state, Stalled: true, Newest: 9}, asked.Add(at)) {
+				waited = at
+			}
+		}
+		if want := leader.SalvagePatience(heard, state) + c.waits; waited != want {
+			t.Errorf("%s: it waits %v, want %v", name, waited, want)
 		}
 	}
 }

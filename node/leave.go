@@ -192,11 +192,14 @@ func planGivenUp(heard *gossip.Tracker, state consensus.State, self plan.PeerID,
 // saves reports whether what is left of a generation is being saved, or may yet be where the run stops.
 func (e *exit) saves(heard *gossip.Tracker, v exitView, now time.Time) bool {
 	s := v.State
-	if salvaging(heard, s, e.since, now) {
+	if e.salvage != s.Salvage {
+		e.salvage, e.asked = s.Salvage, now
+	}
+	if salvaging(heard, s, e.since, e.asked, now) {
 		e.unsaved = time.Time{}
 		return true
 	}
-	if !s.StopWanted || v.Running || !v.Stalled || s.Checkpoint.Step >= v.Newest || !leader.MaySave(heard, s, now) {
+	if !s.StopWanted || v.Running || !v.Stalled || s.Checkpoint.Step >= v.Newest || !leader.MaySave(heard, s, e.asked, now) {
 		return false
 	}
 	if e.unsaved.IsZero() {
@@ -205,17 +208,12 @@ func (e *exit) saves(heard *gossip.Tracker, v exitView, now time.Time) bool {
 	return now.Sub(e.unsaved) <= salvageTimeout
 }
 
-// salvaging reports whether all members that the log asks to save what is left of a generation are there to do so, and have not all done it.
-func salvaging(heard *gossip.Tracker, state consensus.State, since, now time.Time) bool {
-	s := state.Salvage
-	if s == nil || state.Checkpoint.Step >= s.Step {
-		return false
-	}
-	return !slices.ContainsFunc(s.Parts, func(part consensus.SalvagePart) bool {
+// salvaging reports whether all members that are yet to save what is left of a generation, as the log has asked them to, are there to do so.
+func salvaging(heard *gossip.Tracker, state consensus.State, since, asked, now time.Time) bool {
+	parts := leader.Unsaved(heard, state, asked, now)
+	return len(parts) > 0 && !slices.ContainsFunc(parts, func(part consensus.SalvagePart) bool {
 		m, ok := state.Member(part.By)
-		b, _ := heard.Last(part.By)
-		failed := b.NoReplay && !state.Plan.Has(part.By, plan.StageID{Replica: part.Replica, Stage: part.Stage})
-		return !ok || failed || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter
+		return !ok || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter
 	})
 }
 

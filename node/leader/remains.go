@@ -54,6 +54,8 @@ type salvageWatch struct {
 	// asked counts those that it proposed.
 	broken, salvaged seenSalvage
 	asked            int
+	// late are the workers of the generation that members offered the state of, or to replay, and did not save in time.
+	late map[promise]bool
 	// lost is when this leader first saw that layers of the checkpoint of a step are, which are computed again.
 	lost struct {
 		step plan.Step
@@ -61,6 +63,12 @@ type salvageWatch struct {
 	}
 	// starting is since when holders of layers are waited for; zero while none are.
 	starting time.Time
+}
+
+// promise names a worker of whose state a member is to save a part.
+type promise struct {
+	by plan.PeerID
+	plan.StageID
 }
 
 // seenSalvage is when a leader first saw a generation broken, or a salvage of it.
@@ -82,32 +90,79 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
 	r := w.restoration(state, newest, now)
 	if !broken {
-		w.broken, w.asked = seenSalvage{}, 0
+		w.broken, w.asked, w.late = seenSalvage{}, 0, nil
 		return r
 	}
 	g := state.Plan.Generation
+	if w.broken.generation != g {
+		w.late = nil
+	}
+	r.Salvage, r.ReplayPatience = state.Salvage, replayPatience(w.beats, state)
+	if r.Salvage != nil {
+		r.SalvagedFor, r.Stored = w.salvaged.since(g, r.Salvage, now), reported(state)
+		if state.Checkpoint.Step < r.Salvage.Step && r.SalvagedFor > SalvagePatience(w.beats, state) {
+			w.late = lateBy(w.late, *r.Salvage, r.Stored)
+		}
+	}
 	r.Layers, r.Offers, r.BrokenFor = state.Run.Model.Layers(), w.offers(state), w.broken.since(g, nil, now)
-	r.Salvage, r.Salvages, r.Apart = state.Salvage, w.asked, map[plan.PeerID]bool{}
+	r.Salvages, r.Apart = w.asked, map[plan.PeerID]bool{}
 	r.Unheld = w.unheld(state, r.Offers)
 	for _, p := range state.Plan.Peers() {
 		r.Apart[p] = partedBy(state, p)
 	}
-	if r.Salvage == nil {
-		return r
+	return r
+}
+
+// SalvagePatience returns for how long members are waited for that the log asks to save what is left of a generation.
+func SalvagePatience(beats *gossip.Tracker, state consensus.State) time.Duration {
+	return savePatience(beats.StepTime(state.Plan)) + replayPatience(beats, state)
+}
+
+// replayPatience returns how long the steps took that the salvage has computed again, mostRedo at most; 0 where it has none.
+func replayPatience(beats *gossip.Tracker, state consensus.State) (patience time.Duration) {
+	if state.Salvage == nil {
+		return 0
 	}
-	for _, p := range r.Salvage.Parts {
+	for _, p := range state.Salvage.Parts {
 		if id := (plan.StageID{Replica: p.Replica, Stage: p.Stage}); !state.Plan.Has(p.By, id) {
-			takes := float64(r.Salvage.Step-p.From) * float64(min(w.beats.StepTime(state.Plan), slowStep))
-			r.ReplayPatience = time.Duration(min(takes, float64(mostRedo))) // the step is one member's word
+			takes := float64(state.Salvage.Step-p.From) * float64(min(beats.StepTime(state.Plan), slowStep))
+			patience = time.Duration(min(takes, float64(mostRedo))) // the step is one member's word
 		}
 	}
-	r.SalvagedFor, r.Stored = w.salvaged.since(g, r.Salvage, now), map[int]bool{}
+	return patience
+}
+
+// reported returns the layers that are stored of the step that is saved from memory.
+func reported(state consensus.State) map[int]bool {
+	layers := map[int]bool{}
 	for _, c := range state.Pending {
 		for _, l := range c.Layers {
-			r.Stored[l.Layer] = r.Stored[l.Layer] || c.Step == r.Salvage.Step
+			layers[l.Layer] = layers[l.Layer] || c.Step == state.Salvage.Step
 		}
 	}
-	return r
+	return layers
+}
+
+// unsaved returns the parts of a salvage that are not all stored.
+func unsaved(s consensus.Salvage, stored map[int]bool) []consensus.SalvagePart {
+	return slices.DeleteFunc(slices.Clone(s.Parts), func(p consensus.SalvagePart) bool {
+		for l := p.Layers.First; l < p.Layers.End; l++ {
+			if !stored[l] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// lateBy returns who is late once the time for another salvage is over.
+func lateBy(late map[promise]bool, s consensus.Salvage, stored map[int]bool) map[promise]bool {
+	all := map[promise]bool{}
+	maps.Copy(all, late)
+	for _, p := range unsaved(s, stored) {
+		all[promise{p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage}}] = true
+	}
+	return all
 }
 
 // restoration returns what is known of the restoration that goes on, and what going back would cost.
@@ -150,7 +205,7 @@ func (w *salvageWatch) offers(state consensus.State) (all []offer) {
 		}
 		for _, r := range b.Retained {
 			id := plan.StageID{Replica: r.Replica, Stage: r.Stage}
-			if state.Plan.Has(peer, id) && r.Step <= state.Run.Train.Steps {
+			if state.Plan.Has(peer, id) && r.Step <= state.Run.Train.Steps && !w.late[promise{peer, id}] {
 				all = append(all, offer{By: peer, StageID: id, Step: r.Step, Pending: r.Pending})
 			}
 		}
@@ -172,9 +227,9 @@ func partedBy(s consensus.State, p plan.PeerID) bool {
 	})
 }
 
-// replays returns which member can bring the workers of those that do not live to newer steps: of those that have not failed to
-// the one that has stored most of their state at the checkpoint, as the log knows, or is to hold most of the copies. All that
-// sent messages to the lost must have them since the checkpoint.
+// replays returns which member can bring the workers of those that do not live, or do not save them in time, to newer steps: of those
+// that have not failed to the one that has stored most of their state at the checkpoint, as the log knows, or is to hold most of the
+// copies. All that sent messages to the lost must have them since the checkpoint.
 func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer) {
 	if len(state.Plan.Sharded) > 0 {
 		return nil // of what the living hold in parts nobody has all
@@ -187,8 +242,8 @@ func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer)
 	var gone []plan.PeerID
 	for r, pipe := range state.Plan.Replicas {
 		for s, place := range pipe.Stages {
-			if !living[place.Peer] {
-				lost = append(lost, plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
+			if id := (plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)}); !living[place.Peer] || w.late[promise{place.Peer, id}] {
+				lost = append(lost, id)
 				gone = append(gone, place.Peer)
 			}
 		}
@@ -196,7 +251,9 @@ func (w *salvageWatch) replays(state consensus.State, own []offer) (all []offer)
 	if slices.ContainsFunc(lost, func(id plan.StageID) bool { return !held(state, state.Plan.At(id).Layers) }) {
 		return nil
 	}
-	able := w.order(state, slices.Collect(maps.Keys(living)), lost)
+	able := slices.DeleteFunc(w.order(state, slices.Collect(maps.Keys(living)), lost), func(p plan.PeerID) bool {
+		return slices.ContainsFunc(lost, func(id plan.StageID) bool { return w.late[promise{p, id}] })
+	})
 	if len(able) == 0 || !w.kept(state, state.Plan.Senders(gone, state.Run.Model.Tied())) {
 		return nil
 	}

@@ -165,3 +165,78 @@ func TestWhoLacksALayerIsNoHolderOfIt(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoDoesNotSaveIsAskedNoMore: what a member offers and does not save in time the others save, as far as they have it or can compute it again,
+// until the next generation.
+func TestWhoDoesNotSaveIsAskedNoMore(t *testing.T) {
+	line := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}
+	for i, p := range []plan.PeerID{"a", "b", "c"} {
+		line.Replicas[0].Stages = append(line.Replicas[0].Stages, plan.Placement{Peer: p, Device: "cpu", Holder: "a", Layers: plan.LayerRange{First: 2 * i, End: 2*i + 2}})
+	}
+	for name, c := range map[string]struct {
+		plan        plan.Plan
+		idle        plan.PeerID
+		first, next string
+	}{
+		"another replica has it": {twoByTwo(), "c", "37; 0/0 [0,1) a; 1/0 [1,2) c; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d", "37; 0/0 [0,2) a; 1/1 [2,3) d; 0/1 [3,5) b; 1/1 [5,6) d"},
+		"it is replayed":         {line, "b", "37; 0/0 [0,2) a; 0/1 [2,4) b; 0/2 [4,6) c", "37; 0/0 [0,2) a; 0/1 [2,4) a from 30; 0/2 [4,6) c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Unix(1000, 0)
+			w := salvageWatch{beats: gossip.NewTracker()}
+			state := consensus.State{Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Plan: c.plan, Checkpoint: consensus.Checkpoint{Step: 30}}
+			state.Run.Model.Blocks, state.Run.Model.UntiedHead = 4, true
+			for _, p := range c.plan.Peers() {
+				state.Members = append(state.Members, consensus.Member{Peer: p, State: consensus.Active})
+				b := gossip.Heartbeat{Peer: p, Generation: 3, Stalled: 3, Kept: 31}
+				for _, id := range stagesOf(c.plan, p) {
+					b.Retained = append(b.Retained, gossip.RetainedStage{Replica: id.Replica, Stage: id.Stage, Step: 37})
+				}
+				w.beats.Note(b, begin)
+			}
+			chosen := func(after time.Duration) (consensus.Salvage, string) {
+				r := w.look(state, 37, true, begin.Add(after))
+				s, ok := salvageOf(c.plan, r.Layers, 30, r.Offers)
+				return s, told(s, ok)
+			}
+			first, said := chosen(0)
+			if said != c.first {
+				t.Fatalf("at first %s, want %s", said, c.first)
+			}
+			state.Salvage, state.Pending = &first, []consensus.Checkpoint{{Step: 37}}
+			for _, p := range first.Parts {
+				for l := p.Layers.First; l < p.Layers.End && p.By != c.idle; l++ {
+					state.Pending[0].Layers = append(state.Pending[0].Layers, consensus.LayerRef{Layer: l})
+				}
+			}
+			chosen(0)
+			patience := SalvagePatience(w.beats, state)
+			if _, said := chosen(patience); said != c.first {
+				t.Errorf("in time %s, want %s", said, c.first)
+			}
+			next, said := chosen(patience + 1)
+			if said != c.next {
+				t.Errorf("after it %s, want %s", said, c.next)
+			}
+			state.Salvage = &next
+			if _, said := chosen(patience + 2); said != c.next {
+				t.Errorf("while others save it %s, want %s", said, c.next)
+			}
+			other, saved := salvageWatch{beats: w.beats}, state
+			before := other.look(saved, 37, true, begin).Offers
+			saved.Checkpoint.Step, saved.Pending = 37, nil
+			if after := other.look(saved, 37, true, begin.Add(patience+1)).Offers; len(after) < len(before) {
+				t.Errorf("once all is saved the offers %+v are left of %+v", after, before)
+			}
+			state.Plan.Generation, state.Salvage = 4, nil
+			for _, p := range c.plan.Peers() {
+				b, _ := w.beats.Last(p)
+				b.Generation, b.Stalled = 4, 4
+				w.beats.Note(b, begin)
+			}
+			if _, said := chosen(patience + 3); said != c.first {
+				t.Errorf("in the next generation %s, want %s", said, c.first)
+			}
+		})
+	}
+}

@@ -201,13 +201,43 @@ func (v view) undertaken(s consensus.Salvage) bool {
 	})
 }
 
+// Unsaved returns the parts of what the log has members save of a broken generation that are not stored yet, and are to be: none of those
+// asked has said that it cannot, and the time for it is not over, which began when this node learned of it. None are left to wait for
+// where it is given up.
+func Unsaved(beats *gossip.Tracker, state consensus.State, since, now time.Time) []consensus.SalvagePart {
+	if state.Salvage == nil || state.Checkpoint.Step >= state.Salvage.Step || now.Sub(since) > SalvagePatience(beats, state) {
+		return nil
+	}
+	parts := unsaved(*state.Salvage, reported(state))
+	if slices.ContainsFunc(parts, func(p consensus.SalvagePart) bool { return failed(beats, state, p) }) {
+		return nil
+	}
+	return parts
+}
+
+// failed reports whether a member says that it cannot save what it is asked to.
+func failed(beats *gossip.Tracker, state consensus.State, p consensus.SalvagePart) bool {
+	b, _ := beats.Last(p.By)
+	if !state.Plan.Has(p.By, plan.StageID{Replica: p.Replica, Stage: p.Stage}) {
+		return b.NoReplay
+	}
+	return b.Stalled == state.Plan.Generation && !slices.ContainsFunc(b.Retained, func(r gossip.RetainedStage) bool {
+		return r.Replica == p.Replica && r.Stage == p.Stage
+	})
+}
+
 // MaySave reports whether the members of a plan that was given up may have a newer step than the checkpoint's in memory, as far as another one
-// knows: together they have all of it, or one that lives has not said what it has.
-func MaySave(beats *gossip.Tracker, state consensus.State, now time.Time) bool {
+// knows: together they have all of it, or one that lives has not said what it has. What the log has asked them to save since a time that
+// is over does not count.
+func MaySave(beats *gossip.Tracker, state consensus.State, since, now time.Time) bool {
 	if state.Plan.Generation == 0 || state.Finished {
 		return false
 	}
-	offers := (&salvageWatch{beats: beats}).offers(state)
+	w := salvageWatch{beats: beats}
+	if s := state.Salvage; s != nil && state.Checkpoint.Step < s.Step && now.Sub(since) > SalvagePatience(beats, state) {
+		w.late = lateBy(nil, *s, reported(state))
+	}
+	offers := w.offers(state)
 	if _, ok := salvageOf(state.Plan, state.Run.Model.Layers(), state.Checkpoint.Step, offers); ok {
 		return true
 	}
@@ -216,6 +246,7 @@ func MaySave(beats *gossip.Tracker, state consensus.State, now time.Time) bool {
 		b, _ := beats.Last(p)
 		ago, heard := beats.Ago(p, now)
 		away := !known || m.State == consensus.Gone || state.Reborn(m) || !heard || ago > DeadAfter
-		return !away && b.Stalled != state.Plan.Generation && !slices.ContainsFunc(offers, func(o offer) bool { return o.By == p })
+		said := b.Stalled == state.Plan.Generation || cmp.Or(b.Stalled, b.Generation) == state.Plan.Generation && len(b.Retained) > 0
+		return !away && !said
 	})
 }

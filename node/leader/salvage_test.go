@@ -165,6 +165,12 @@ func TestSalvageRule(t *testing.T) {
 			}
 		})
 	}
+	t.Run("who was to save is late, another one can", func(t *testing.T) {
+		v := asked(func(v *view) { v.SalvagedFor, v.Offers = v.SavePatience+1, append(v.Offers[:2:2], left("a", 0, 0, 37)) })
+		if got := decide(v); got.Salvage == nil || told(*got.Salvage, true) != "37; 0/0 [0,1) a; 1/0 [1,2) c; 0/0 [2,3) a; 0/1 [3,6) b" {
+			t.Errorf("got %+v", got)
+		}
+	})
 	t.Run("who was to save is dead, another one can", func(t *testing.T) {
 		v := asked(func(v *view) {
 			v.Members = []memberView{{Peer: "a", Active: true}, {Peer: "b", Active: true}, {Peer: "d", Active: true}}
@@ -329,11 +335,11 @@ func TestWhatMayBeSavedIsWaitedFor(t *testing.T) {
 				state.Checkpoint.Layers = append(state.Checkpoint.Layers, consensus.LayerRef{Layer: i, SizeBytes: 1, Holders: holders})
 			}
 			state.Plan = p
-			if got := MaySave(tracker, state, begin.Add(c.after)); got != c.want {
+			if got := MaySave(tracker, state, begin, begin.Add(c.after)); got != c.want {
 				t.Errorf("may be saved: %t", got)
 			}
 			state.Finished = true
-			if MaySave(tracker, state, begin.Add(c.after)) {
+			if MaySave(tracker, state, begin, begin.Add(c.after)) {
 				t.Error("a finished run waits for more")
 			}
 		})

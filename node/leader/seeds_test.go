@@ -165,7 +165,7 @@ func TestRandomFailures(t *testing.T) {
 		}
 		return w.play()
 	})
-	for _, what := range []string{"plan", "salvage", "salvaged", "replay", "gone", "ended", "doubt", "pause"} {
+	for _, what := range []string{"plan", "salvage", "salvaged", "again", "replay", "gone", "ended", "doubt", "pause"} {
 		if *oneSeed == 0 && !testing.Short() && counts[what] == 0 {
 			t.Errorf("no %s in %d seeds", what, seeds)
 		}

@@ -16,7 +16,8 @@ const look = decideEvery
 
 // world is a model of a run: its members, the log, and what the leader sees of them. It checks each verdict:
 //   - nobody is marked gone who was heard within DeadAfter, unless its process has ended;
-//   - no plan starts from an older step than the living offer, unless the leader has asked for salvages often enough;
+//   - no plan starts from an older step than the living offer, but for what they did not save in time, unless the leader has asked for
+//     salvages often enough;
 //   - once nothing happens any more, a plan runs on members that live, and the rule comes to rest.
 type world struct {
 	*rand.Rand
@@ -39,12 +40,14 @@ type world struct {
 	brokenAt, salvagedAt, pausedAt time.Duration
 	salvages, plans                int
 	newest                         plan.Step
+	late                           map[promise]bool
 }
 
 type worldMember struct {
 	peer        plan.PeerID
 	state       consensus.MemberState
 	alive, cut  bool
+	idle        bool // it offers its state, and saves nothing
 	reborn      bool // after the plan
 	endedKnown  bool // its operating system has said so
 	heard       time.Duration
@@ -63,14 +66,14 @@ const worldLayers = 6
 func newWorld(r *rand.Rand, counts map[string]int) *world {
 	w := &world{Rand: r, counts: counts, tell: func(string, ...any) {}, replays: r.IntN(2) == 0}
 	for i := range 2 + r.IntN(5) {
-		w.members = append(w.members, &worldMember{peer: plan.PeerID(rune('a' + i)), state: consensus.Active, alive: true})
+		w.members = append(w.members, &worldMember{peer: plan.PeerID(rune('a' + i)), state: consensus.Active, alive: true, idle: r.IntN(8) == 0})
 	}
 	return w
 }
 
 // play lets random things happen for a while, and then nothing.
 func (w *world) play() error {
-	const quietLooks, most = 30, 4000
+	const quietLooks, most = 30, 8000
 	events := 1 + w.IntN(8)
 	quiet := 0
 	for range most {
@@ -235,7 +238,7 @@ func (w *world) save() {
 	}
 	for _, part := range w.salvage.Parts {
 		m := w.member(part.By)
-		if !m.reachable() || m.reborn || m.stalled != w.plan.Generation {
+		if !m.reachable() || m.reborn || m.stalled != w.plan.Generation || m.idle {
 			continue
 		}
 		if m.saving != w.salvage {
@@ -267,6 +270,9 @@ func (w *world) view() view {
 	}
 	if w.salvage != nil {
 		v.SalvagedFor = w.now - w.salvagedAt
+		if w.checkpoint < w.salvage.Step && v.SalvagedFor > v.SavePatience+v.ReplayPatience {
+			w.late = lateBy(w.late, *w.salvage, w.stored)
+		}
 	}
 	for _, m := range w.members {
 		if m.state == consensus.Gone {
@@ -284,7 +290,7 @@ func (w *world) view() view {
 		}
 		v.Stall.For = max(v.Stall.For, w.now-m.stalledAt+look)
 		v.Stall.By = append(v.Stall.By, m.peer)
-		v.Offers = append(v.Offers, m.offers...)
+		v.Offers = append(v.Offers, slices.DeleteFunc(slices.Clone(m.offers), func(o offer) bool { return w.late[promise{o.By, o.StageID}] })...)
 		for _, p := range m.accusesGone {
 			v.Trial.Accusations = append(v.Trial.Accusations, accusation{By: m.peer, Fault: plan.Fault{Accused: p, Kind: plan.LostLink}})
 		}
@@ -295,20 +301,28 @@ func (w *world) view() view {
 		v.Offers = append(v.Offers, w.replayOffers(v.Offers)...)
 	}
 	if !v.broken() {
-		w.brokenAt, w.salvages = w.now, 0
+		w.brokenAt, w.salvages, w.late = w.now, 0, nil
 	}
 	v.BrokenFor = w.now - w.brokenAt
 	return v
 }
 
-// replayOffers has the first member that lives offer to replay all stages that are lost.
+// replayOffers has the first member that lives offer to replay all stages that are lost, unless it did not save one of them in time.
 func (w *world) replayOffers(own []offer) (all []offer) {
+	var lost []plan.StageID
 	for i, pipe := range w.plan.Replicas {
 		for s, place := range pipe.Stages {
-			if !slices.ContainsFunc(own, func(o offer) bool { return o.By == place.Peer }) {
-				all = append(all, offer{By: own[0].By, StageID: plan.StageID{Replica: plan.Replica(i), Stage: plan.Stage(s)}, Replay: true, From: w.checkpoint})
+			id := plan.StageID{Replica: plan.Replica(i), Stage: plan.Stage(s)}
+			if w.late[promise{place.Peer, id}] || !slices.ContainsFunc(own, func(o offer) bool { return o.By == place.Peer }) {
+				lost = append(lost, id)
 			}
 		}
+	}
+	able := slices.DeleteFunc(slices.Clone(own), func(o offer) bool {
+		return slices.ContainsFunc(lost, func(id plan.StageID) bool { return w.late[promise{o.By, id}] })
+	})
+	for _, id := range lost[:len(lost)*min(1, len(able))] {
+		all = append(all, offer{By: able[0].By, StageID: id, Replay: true, From: w.checkpoint})
 	}
 	return all
 }
@@ -325,6 +339,9 @@ func (w *world) carryOut(v view, got verdict) error {
 		w.salvage, w.salvagedAt, w.stored = got.Salvage, w.now, map[int]bool{}
 		w.salvages++
 		w.counts["salvage"]++
+		if len(w.late) > 0 {
+			w.counts["again"]++
+		}
 		if slices.ContainsFunc(got.Salvage.Parts, func(p consensus.SalvagePart) bool {
 			return p.By != w.plan.At(plan.StageID{Replica: p.Replica, Stage: p.Stage}).Peer
 		}) {
@@ -375,7 +392,7 @@ func (w *world) planAgain() {
 	g := w.plan.Generation + 1
 	w.plan = randomPlan(w.Rand, peers, worldLayers)
 	w.plan.Generation, w.plan.Start, w.peers = g, w.checkpoint, w.plan.Peers()
-	w.brokenAt, w.salvages = w.now, 0
+	w.brokenAt, w.salvages, w.late = w.now, 0, nil
 	w.newest, w.salvage, w.stored, w.paused, w.saved = w.checkpoint, nil, nil, false, false
 	w.plans++
 	w.counts["plan"]++
