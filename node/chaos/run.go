@@ -17,8 +17,9 @@ const (
 	trainSteps = "100000"
 	// stuckAfter is how long no step may come before the run has failed.
 	stuckAfter = 2 * time.Minute
-	// stopWithin bounds the end of the run.
+	// stopWithin bounds the end of the run, stuckStop that of one that has failed: its nodes may wait for each other as before.
 	stopWithin = 4 * time.Minute
+	stuckStop  = 30 * time.Second
 	// settledSteps are committed after a fault before the next one.
 	settledSteps = 3
 	lookEvery    = 20 * time.Millisecond
@@ -132,15 +133,20 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if err := f.found(ctx); err != nil {
 		return r, err
 	}
+	within := stopWithin
 	if err := f.breakNodes(ctx, &r); err != nil {
 		r.problem("%v", err)
+		if errors.Is(err, errStuck) {
+			within = stuckStop
+		}
 	}
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx) // what was seen until then is told
 	r.measure(f)
 	r.explain(f.heard)
 	r.Early = f.early
-	stopping, cancel := context.WithTimeout(ctx, stopWithin)
+	o.Tell(fmt.Sprintf("the nodes stop, within %s at most", plan.Duration(within)))
+	stopping, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := f.stop(stopping); err != nil {
 		r.problem("%v", err)
@@ -197,13 +203,17 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			begun, quiet = now, f.newest.Step
 			r.begin(first, f.newest)
 		}
+		if still := stillText(f.newest.Step, now.Sub(since)); now.Sub(told) > reportEvery && (!begun.IsZero() || still != "") {
+			told = now
+			text := "quiet start" + still
+			if !begun.IsZero() {
+				text = fmt.Sprintf("%s of %s: step %d, %s, %s, %d to come%s", plan.Duration(now.Sub(begun).Round(time.Second)), plan.Duration(f.Within), f.newest.Step, nodesUp(f.count, f.Nodes),
+					plan.Count(len(r.Faults), "fault"), len(faults), still)
+			}
+			f.Tell(text)
+		}
 		if begun.IsZero() {
 			continue
-		}
-		if now.Sub(told) > reportEvery {
-			told = now
-			f.Tell(fmt.Sprintf("%s of %s: step %d, %s, %s, %d to come", plan.Duration(now.Sub(begun).Round(time.Second)), plan.Duration(f.Within), f.newest.Step, nodesUp(f.count, f.Nodes),
-				plan.Count(len(r.Faults), "fault"), len(faults)))
 		}
 		absent := f.absentNodes()
 		settled := absent == 0 && f.newest.Step >= quiet+settledSteps
@@ -224,6 +234,14 @@ func (f *fleet) breakNodes(ctx context.Context, r *Report) error {
 			quiet = f.newest.Step
 		}
 	}
+}
+
+// stillText says for how long no step has come, and when the run has failed; empty where one came lately.
+func stillText(newest plan.Step, still time.Duration) string {
+	if still < 2*reportEvery {
+		return ""
+	}
+	return fmt.Sprintf("; none after step %d for %s: the run has failed after %s", newest, plan.Duration(still.Round(time.Second)), plan.Duration(stuckAfter))
 }
 
 // mend brings nodes back whose time has come, and starts those again that ended by themselves.
