@@ -163,7 +163,7 @@ func (v drainView) settled() bool {
 func (v drainView) text() string {
 	left, vote := "", ""
 	if v.Votes {
-		vote = ", but for its vote: without it they wait"
+		vote = ", and its vote follows: were this node killed before, they would wait for it"
 	}
 	if v.Deadline {
 		left = fmt.Sprintf("; %s left", plan.Duration(v.Left.Round(time.Second)))

@@ -112,9 +112,9 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB to hand over once a plan without this node follows", false},
 		{drainView{Bytes: 6e6, Done: 1e6, Step: 3}, "leaving (Ctrl-C): handing over the state of step 3, 1.0 of 6.0 MB", false},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
-		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, but for its vote: without it they wait", false},
+		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, and its vote follows: were this node killed before, they would wait for it", false},
 		{drainView{Steps: true}, "leaving (Ctrl-C): others have all that this node has", true},
-		{drainView{Steps: true, Votes: true}, "leaving (Ctrl-C): others have all that this node has, but for its vote: without it they wait", false},
+		{drainView{Steps: true, Votes: true}, "leaving (Ctrl-C): others have all that this node has, and its vote follows: were this node killed before, they would wait for it", false},
 	} {
 		c.view.Why = "Ctrl-C"
 		if text := c.view.text(); text != c.text || c.view.settled() != c.settled {
