@@ -269,7 +269,7 @@ func TestGivenWeightsBringTheirTokens(t *testing.T) {
 		{"--init " + family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32) + " --data " + shards, "made with another tokenizer"},
 		{"--init " + out, "has a tokenizer of its own: name text or token shards with --data"},
 		{"--init " + out + " --context 17 --data " + shards, "context is 17"},
-		{"--init " + out + " --dir " + out, "holds a model: name another folder"},
+		{"--init " + out + " --dir " + out, "the folder is not empty: it holds "},
 		{"--init " + t.TempDir(), "holds neither a run nor a model"},
 	} {
 		if code, _, stderr := pnode(t, append([]string{"train"}, strings.Fields(tt.args)...)...); code == exitOK || !strings.Contains(stderr, tt.want) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,7 +19,7 @@ type Place struct {
 
 // Place finds the folder of the run that c describes, and makes it for a new run: Dir when
 // given; else a new one under DefaultDir, or the newest run's to resume. What is there
-// already must fit, see CheckDir.
+// already must fit, see CheckDir; a new run goes into no folder of other things.
 func (c Config) Place(now time.Time) (Place, error) {
 	if c.Resume {
 		dir, err := Existing(c.Dir)
@@ -31,8 +33,25 @@ func (c Config) Place(now time.Time) (Place, error) {
 		if err := c.CheckDir(); err != nil {
 			return Place{}, err
 		}
+		if err := c.refuseForeign(); err != nil {
+			return Place{}, err
+		}
 	}
 	return NewPlace(c.Dir, now)
+}
+
+// refuseForeign refuses a folder of files among which pnode keeps none: keys and a store would be strewn between them. The error wraps
+// ErrInvalid.
+func (c Config) refuseForeign() error {
+	names := foreign(c.Dir)
+	if len(names) == 0 {
+		return nil
+	}
+	named := strings.Join(names[:min(maxNamed, len(names))], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return c.refuse("dir", c.Dir, fmt.Errorf("the folder is not empty: it holds %s; name a new or an empty one", named))
 }
 
 // CheckDir refuses a folder whose run is not the one that c is about: a run of one node and
@@ -72,6 +91,11 @@ func JoinPlace(dir string, invited bool, now time.Time) (Place, error) {
 	if !invited {
 		return Place{Dir: dir}, nil
 	}
+	if dir != "" {
+		if err := (Config{Dir: dir}).refuseForeign(); err != nil {
+			return Place{}, err
+		}
+	}
 	return NewPlace(dir, now)
 }
 
@@ -92,7 +116,25 @@ func NewPlace(dir string, now time.Time) (Place, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Place{}, fmt.Errorf("config: make the run's folder: %w; choose another with --dir", err)
 	}
+	if err := tryWrite(dir); err != nil {
+		return Place{}, errors.Join(err, p.Tidy())
+	}
 	return p, nil
+}
+
+// tryWrite explains before anything is made in a folder why nothing can be.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".try-*")
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+		return nil // such as a full disk: whoever writes there says so
+	}
+	if at := (*os.PathError)(nil); errors.As(err, &at) {
+		err = at.Err // without the name of what was tried
+	}
+	return fmt.Errorf("config: write into the run's folder %s: %w; give this user the right to write there, or name another folder with --dir", dir, err)
 }
 
 // Tidy removes the folder again when this start made it and no run came of it, so that a

@@ -159,3 +159,52 @@ func TestTheWayBackIsTheNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestANewRunGoesIntoNoFolderOfOtherThings: neither that of who begins a run nor of who joins one; what pnode left at a start that failed is
+// no other thing.
+func TestANewRunGoesIntoNoFolderOfOtherThings(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		want  string // named; empty: the folder is taken
+	}{
+		"empty":              {nil, ""},
+		"a new disk":         {[]string{"lost+found"}, ""},
+		"hidden":             {[]string{".git"}, ""},
+		"a start of before":  {[]string{"identity.key", "store", "notes.txt"}, ""},
+		"photos":             {[]string{"a.jpg", "b.jpg"}, "it holds a.jpg, b.jpg; name a new or an empty one"},
+		"many of other ones": {[]string{"a", "b", "c", "d", "e", "f"}, "it holds a, b, c, d and 2 more; name"},
+	} {
+		dir := t.TempDir()
+		for _, f := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, begins := Config{Dir: dir}.Place(time.Now())
+		_, joins := JoinPlace(dir, true, time.Now())
+		for _, err := range []error{begins, joins} {
+			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--dir is "+dir) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != len(c.files) {
+			t.Errorf("%s: the folder holds %v, %v", name, left, err)
+		}
+	}
+}
+
+// TestAFolderThatCannotBeWrittenNamesARemedy before anything is made.
+func TestAFolderThatCannotBeWrittenNamesARemedy(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	if f, err := os.CreateTemp(dir, ""); err == nil {
+		_ = f.Close()
+		t.Skip("this user may write everywhere")
+	}
+	if _, err := NewPlace(dir, time.Now()); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another folder with --dir") {
+		t.Errorf("got %v", err)
+	}
+}

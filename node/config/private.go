@@ -105,6 +105,24 @@ func openEntries(dir string) []string {
 	return open
 }
 
+// foreign returns the names in a folder where pnode keeps nothing, but for hidden ones and what a file system makes by itself.
+func foreign(dir string) (names []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // it is new, or whoever works in it says why
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case isKept(name):
+			return nil
+		case strings.HasPrefix(name, "."), name == "lost+found":
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // holdsNothingElse reports whether pnode keeps all that is in a folder.
 func holdsNothingElse(dir string) bool {
 	entries, err := os.ReadDir(dir)
