@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/node/config"
+	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
@@ -121,6 +122,9 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 		return err
 	}
 	o.tellVisible(out) // before the contact sees this machine's address
+	if invite.Entitles() {
+		out.Notice(askingText(invite.Addrs))
+	}
 	if invite, err = out.claim(ctx, identity, o.membership.Listen, invite); err != nil {
 		return contactError(ctx, err, invite.Addrs, out.Log)
 	}
@@ -141,6 +145,25 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 		contact:  n.firstContact,
 		ready:    func(context.Context, consensus.State) error { return nil },
 	})
+}
+
+// mostTried bounds the addresses that people are told of.
+const mostTried = 2
+
+// askingText tells people whom a node asks to be let in, and for how long.
+func askingText(addrs []string) string {
+	var at []string
+	for _, a := range addrs {
+		where, _, _ := strings.Cut(a, "/p2p/")
+		at = append(at, where)
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	more := ""
+	if n := len(at) - mostTried; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("asking to be let in at %s%s, for %s at most", strings.Join(at[:min(mostTried, len(at))], ", "), more, plan.Duration(connectTimeout))
 }
 
 // far reports whether a multiaddr is that of another machine.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/checkpoint"
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/swarm/admission"
@@ -92,5 +93,38 @@ func TestAnInterruptBeforeTakingPartIsNoFailure(t *testing.T) {
 	}
 	if err := early(t.Context(), context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody interrupted: %v", err)
+	}
+}
+
+// TestAskingNamesFewAddresses of many, each once, without the peer's key.
+func TestAskingNamesFewAddresses(t *testing.T) {
+	const peer = "/p2p/12D3KooWGzxzKZYveHXtpG6AsrUJBcWxHBFS2HsEoGTxrMLvKXtf"
+	for want, addrs := range map[string][]string{
+		"asking to be let in at /dns/desk/udp/1/quic-v1, for 30 s at most":               {"/dns/desk/udp/1/quic-v1" + peer, "/dns/desk/udp/1/quic-v1"},
+		"asking to be let in at /dns/a/tcp/1, /dns/b/tcp/1 and 2 more, for 30 s at most": {"/dns/d/tcp/1", "/dns/c/tcp/1", "/dns/b/tcp/1", "/dns/a/tcp/1"},
+	} {
+		if got := askingText(addrs); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+// TestASecondNodeInAFolderNamesTheFirst: what shows it, what ends it, and how both run.
+func TestASecondNodeInAFolderNamesTheFirst(t *testing.T) {
+	cfg, log := config.Default(), slog.New(slog.DiscardHandler)
+	cfg.Dir = t.TempDir()
+	first, second := opening{cfg: cfg}, opening{cfg: cfg}
+	if err := first.prepare(log); err != nil {
+		t.Fatal(err)
+	}
+	defer first.store.Close()
+	err := second.prepare(log)
+	if !errors.Is(err, ErrRunning) || !errors.Is(err, checkpoint.ErrLocked) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"pnode status --dir " + cfg.Dir, "pnode leave --dir " + cfg.Dir, "another folder with --dir", fmt.Sprintf("process %d", os.Getpid())} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q lacks %q", err, want)
+		}
 	}
 }

@@ -76,6 +76,10 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 	o.store, err = checkpoint.Open(storeDir(o.cfg.Dir), checkpoint.Options{
 		Self: o.identity.Peer(), Coming: checkpointer.Coming, Logger: log, MustExist: o.returning, ReadOnly: o.reading,
 	})
+	if errors.Is(err, checkpoint.ErrLocked) {
+		dir := o.cfg.Dir
+		return fmt.Errorf("%w in %s already: `pnode status --dir %s` shows it, and Ctrl-C or `pnode leave --dir %s` ends it. For another node on this machine name another folder with --dir (%w)", ErrRunning, dir, dir, dir, err)
+	}
 	return err
 }
 
