@@ -156,8 +156,8 @@ func (m membership) wholeElsewhere(dir string) string {
 func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint.Store, error) {
 	if client, err := api.Dial(ctx, dir); err == nil {
 		defer client.Close()
-		return nil, fmt.Errorf("%w in %s (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s`, then go on with it by `pnode train --resume`",
-			ErrRunning, dir, client.PID(), dir)
+		return nil, fmt.Errorf("%w in %s (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s`, then go on with it by `%s`",
+			ErrRunning, dir, client.PID(), dir, StartAgain(dir))
 	}
 	store, err := openStore(dir, log, true)
 	if errors.Is(err, checkpoint.ErrLocked) {

@@ -45,5 +45,15 @@ func TestAStoppedNodeIsStartedAgainBy(t *testing.T) {
 		if _, err := dial(t.Context(), dir); !errors.Is(err, api.ErrNoNode) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+		left, err := json.Marshal(api.Address{Addr: "127.0.0.1:1", Token: "t", PID: 4711}) // of a node that was killed
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, api.AddressFile), left, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dial(t.Context(), dir); c.member && (!errors.Is(err, api.ErrNoNode) || !strings.Contains(err.Error(), "process 4711") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }

@@ -113,8 +113,11 @@ func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 func dial(ctx context.Context, dir string) (*api.Client, error) {
 	if dir != "" {
 		client, err := api.Dial(ctx, dir)
-		if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(err, api.ErrNoNode) && config.Belongs(dir) && errors.Is(left, fs.ErrNotExist) {
-			err = fmt.Errorf("%w in %s: start it again with `%s`", api.ErrNoNode, dir, node.StartAgain(dir))
+		if errors.Is(err, api.ErrNoNode) && config.Belongs(dir) {
+			if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(left, fs.ErrNotExist) {
+				err = fmt.Errorf("%w in %s", api.ErrNoNode, dir)
+			}
+			err = fmt.Errorf("%w: start it again with `%s`", err, node.StartAgain(dir))
 		}
 		return client, err
 	}

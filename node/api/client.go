@@ -185,8 +185,8 @@ func (c *Client) unreachable(err error) error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		cause = inner
 	}
-	return fmt.Errorf("%w in %s any more: %s is left over from process %d, which is gone (%w); start a node with `pnode train --resume --dir %s`",
-		ErrNoNode, c.dir, AddressFile, c.address.PID, cause, c.dir)
+	return fmt.Errorf("%w in %s any more: %s is left over from process %d, which is gone (%w)",
+		ErrNoNode, c.dir, AddressFile, c.address.PID, cause)
 }
 
 // refused turns an answer that is not 200 into an error.
