@@ -146,6 +146,9 @@ func TestBubbles(t *testing.T) {
 			want("ZB-H2", longest(simulate(t, must(ZBH2(shape)), uneven)), micros*12+gap*3)
 			want("ZB-H2 of equal times", longest(simulate(t, must(ZBH2(shape)), split(p, 1, 1, 1))), micros*3)
 			want("ZB-V", longest(simulate(t, must(ZBV(vee)), split(2*p, 1, 1, 1))), micros*6)
+			// From the first begin to the last end there is the fill, too: a step begins after the commit of the one before.
+			want("a step of ZB-H2", simulate(t, must(ZBH2(shape)), split(p, 1, 1, 1)).Makespan, micros*3+gap)
+			want("a step of ZB-V", simulate(t, must(ZBV(vee)), split(2*p, 1, 1, 1)).Makespan, micros*6+gap)
 		}
 		if n >= 2*p { // the papers' figures, to two slots
 			half := longest(simulate(t, must(VHalf(vee)), split(2*p, 1, 1, 1))) - micros*6
