@@ -8,6 +8,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
 	"pnode/planner/layout"
+	"pnode/planner/neighbours"
 	"pnode/planner/plan"
 	"pnode/planner/sim"
 )
@@ -32,6 +33,21 @@ func (s *search) arrange(sh shape, order []int) (*candidate, error) {
 		return here, nil
 	}
 	return there, fail
+}
+
+// arranged makes a candidate of an arrangement. One with a cut of its own has the other's cost model.
+func (s *search) arranged(of *candidate, a neighbours.Arrangement) (*candidate, error) {
+	if a.Ends == nil {
+		return s.arrange(shape{a.Replicas, len(a.Devices) / a.Replicas}, a.Devices)
+	}
+	k := &candidate{shape: shape{1, len(a.Devices)}, order: of.order, model: of.model}
+	key := cutKey{model: k.model, devices: pack(a.Devices), ends: pack(a.Ends), elastic: k.order.elastic()}
+	p, err := s.once(key, func() (*pipe, error) { return s.cutter(k).pipe(slices.Clone(a.Devices), slices.Clone(a.Ends)) })
+	if err != nil {
+		return nil, err
+	}
+	k.pipes = []*pipe{p}
+	return k, s.estimate(k)
 }
 
 // offloaders returns which of some devices may keep optimizer state in host memory; nil for none.

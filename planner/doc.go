@@ -24,12 +24,12 @@
 //     each cut the least warm-ups and recomputation under memory [package elastic].
 //  5. estimate: the stages, which follow from the warm-ups or, under other schedules, are read off
 //     their programs [ordering.go, package layout]; and about how long a step takes.
-//  6. rank: the best by estimate are simulated [rank.go, package sim]. improve changes the best step by step
-//     for as long as that makes its step shorter [rank.go, package neighbours]. polish looks for a better plan of few
-//     devices among all there are [polish.go, package optimum]. settle repeats the rest from there, until a plan that was
+//  6. rank: the best by estimate are simulated [rank.go, package sim]. improve changes the best of several shapes step by step
+//     for as long as that makes their steps shorter [walk.go, package neighbours]. polish looks for a better plan of few
+//     devices among all there are [optimum.go, package optimum]. settle repeats the rest from there, until a plan that was
 //     just made would be kept.
-//  7. withGroups: several chunks of layers on each device, where the run asks for no schedule, or
-//     split backwards in the orders that suit the links, where it asks for those [groups.go].
+//  7. withKinds: other kinds of schedules, where the run asks for none, with cuts, orders and devices that suit them [kinds.go]:
+//     several chunks of layers on each device, or split backwards in the orders that suit the links [groups.go].
 //  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload
 //     that bring nothing [prune.go], widen takes the most exact codecs.
 //  9. finish: write, explain, assignHolders: the plan and its reasons [draft.go, explain.go, parts.go].

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -14,6 +15,8 @@ const (
 	// filling and draining, which is all that groups make shorter, is a small part.
 	maxChunks    = 4
 	groupActions = 1 << 14
+	// groupFrom is how many ranked candidates the lowest bound of groups is looked for among.
+	groupFrom = 1 << 7
 	// groupTries counts looks for groups with fewer and fewer activations in memory.
 	groupTries = 4
 	// groupWork bounds the actions that are timed in one look for groups.
@@ -74,6 +77,90 @@ func (s kindSearch) interleaving(k *candidate, chunks int) (p elastic.Interleavi
 		rows, codecs = append(rows, row), append(codecs, slices.Repeat([]plan.Codec{narrowest}, len(row)-1))
 	}
 	return interleaved(k.shape.stages, k.shares[0], k.model.Timing(rows, codecs)), true
+}
+
+// inChunks returns a candidate with so many chunks on each device, and a time that no order of its passes ends before; not ok where
+// replicas take unlike shares, as one list has to suit all of them, layers are too few or passes too many.
+func (s kindSearch) inChunks(k *candidate, chunks int) (p elastic.Interleaving, bound schedule.Nanos, ok bool) {
+	if slices.Max(k.shares) != slices.Min(k.shares) || s.passes(k.shape.stages*chunks) > groupActions {
+		return p, 0, false
+	}
+	if p, ok = s.interleaving(k, chunks); ok {
+		bound = orderBound(p)
+	}
+	return p, bound, ok
+}
+
+// inGroups returns a candidate in the orders or groups of the shortest step, with one chunk on each device where the run asks for split
+// backwards; nil where none takes so little as most. looked reports whether more than a bound was needed to know.
+func (s kindSearch) inGroups(k *candidate, most schedule.Nanos) (best *candidate, looked bool) {
+	last := 1
+	if s.order.open {
+		last = maxChunks
+	}
+	for n := 1; n <= last && k.shape.stages > 1; n++ {
+		p, bound, ok := s.inChunks(k, n)
+		if !ok {
+			break
+		}
+		if bound > most {
+			continue
+		}
+		looked = true
+		if other := s.fitGroups(k, p); other != nil && other.step() <= most {
+			best, most = other, other.step()-1
+		}
+	}
+	if best != nil && !k.simulated && k.simulate() != nil {
+		return nil, looked // the reason names the step that the other kind replaces
+	}
+	return best, looked
+}
+
+// lowestGroups returns candidates in groups whose steps are at most so long. Of each number of chunks on the devices of each of the first
+// shapes it looks at the candidate with the lowest bound, which need not be the best one in 1F1B.
+func (s kindSearch) lowestGroups(ctx context.Context, ranked []*candidate, most schedule.Nanos) (found []*candidate) {
+	type cut struct {
+		shape
+		chunks int
+	}
+	type look struct {
+		cut
+		k     *candidate
+		p     elastic.Interleaving
+		bound schedule.Nanos
+	}
+	var looks []look
+	shapes := map[shape]bool{}
+	for _, k := range ranked[:min(len(ranked), groupFrom)] {
+		if k.shape.stages < 2 || !shapes[k.shape] && len(shapes) == kindShapes {
+			continue
+		}
+		shapes[k.shape] = true
+		for chunks := 1; chunks <= maxChunks; chunks++ {
+			p, bound, ok := s.inChunks(k, chunks)
+			if !ok {
+				break
+			}
+			next := look{cut{k.shape, chunks}, k, p, bound}
+			i := slices.IndexFunc(looks, func(l look) bool { return l.cut == next.cut })
+			switch {
+			case i < 0:
+				looks = append(looks, next)
+			case bound < looks[i].bound:
+				looks[i] = next
+			}
+		}
+	}
+	for _, l := range looks {
+		if l.bound > most || ctx.Err() != nil {
+			continue
+		}
+		if k := s.fitGroups(l.k, l.p); k != nil && k.step() <= most && (l.k.simulated || l.k.simulate() == nil) {
+			found, most = append(found, k), k.step()-1
+		}
+	}
+	return found
 }
 
 // interleaved returns the problem of groups for so many workers, each with the longest times of any

@@ -2,27 +2,31 @@ package planner
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/neighbours"
+	"pnode/planner/optimum"
 	"pnode/planner/plan"
 )
 
 const (
-	// Other kinds than 1F1B are looked for with one candidate each of up to kindShapes shapes.
+	// Other kinds than 1F1B are looked for with one candidate each of up to kindShapes shapes, and those that follow from a shape alone
+	// with those of more shapes that have kindWork passes in all.
 	kindShapes = 3
+	kindWork   = 1 << 11
 	// kindGainPercent is how much shorter than the best step of 1F1B a step of another kind has to be, changeKindPercent how
 	// much shorter than one of the kind in force: predictions of near-equal kinds are not good enough to choose between them.
 	kindGainPercent   = 1
 	changeKindPercent = 3
 	// kindActions bounds the passes of a step that is timed in each kind: of longer ones filling and draining are a small part.
 	kindActions = 1 << 12
-	// Cuts and orders that suit other kinds are looked for where all devices have at most walkActions passes, at most kindTries of
-	// them, with walkWork passes in all.
-	walkActions = 1 << 9
-	kindTries   = 1 << 8
-	walkWork    = 1 << 14
+	// Cuts, orders and devices that suit other kinds are looked for from the best candidates of up to walkShapes shapes of at most
+	// walkActions passes, with walkWork passes in all.
+	walkShapes  = 4
+	walkActions = 1 << 11
+	walkWork    = 1 << 16
 )
 
 // fixedKinds are the schedules that follow from a shape alone and may take the place of 1F1B. Groups are searched, and so are orders of
@@ -48,47 +52,43 @@ func (s *search) inForce() (spec schedule.Spec, known bool) {
 // kindSearch looks for kinds of schedules that suit what has been cut in 1F1B.
 type kindSearch struct{ *search }
 
-// withKinds adds to ranked candidates some of the same devices and layers under other kinds of schedules, where a step is the
-// shorter for it: where micro-batches are few, filling and draining are most of a step, and what follows it differs too, as some
-// kinds have the first and the last layer on one device. In a run that asks for split backwards these alone are tried.
-func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate) []*candidate {
-	if !s.order.open && !s.order.split {
-		return ranked
+// withKinds adds to ranked candidates, and a polished one if there is one, some of the same devices and layers under other kinds of schedules,
+// where a step is the shorter for it: where micro-batches are few, filling and draining are most of a step, and what follows it differs
+// too, as some kinds have the first and the last layer on one device. In a run that asks for split backwards these alone are tried.
+func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate, polished *candidate) []*candidate {
+	all := slices.Clone(ranked)
+	if polished != nil {
+		all = append(all, polished)
+		slices.SortStableFunc(all, byStep)
 	}
-	plain := ranked[0].step()
+	if !s.order.open && !s.order.split {
+		return all
+	}
+	plain := all[0].step()
 	enough := plain - plain*kindGainPercent/100
 	if s.order.split {
 		enough = plain
 	}
+	walks := s.order.open && len(s.problem.devices) <= settleUpTo
 	reach := enough
-	if n := len(s.problem.devices); s.order.open && n <= dropUpTo && s.passes(n) <= walkActions {
+	if walks {
 		reach = plain + plain*estimatePercent/100
 	}
-	var others []*candidate
-	tried := map[shape]bool{}
-	for _, k := range ranked {
-		if ctx.Err() != nil {
-			break // the caller drops what has been found
-		}
-		if tried[k.shape] || len(tried) >= kindShapes {
-			continue
-		}
-		other, looked := s.otherKind(k, reach)
-		if looked {
-			tried[k.shape] = true
-		}
-		if other != nil {
-			others = append(others, other)
-		}
-		if two := s.twoEach(k); two != nil && s.order.open {
-			if other, _ := s.otherKind(two, reach); other != nil {
-				others = append(others, other)
-			}
-		}
+	others := s.ofShapes(ctx, ranked, enough, reach)
+	if polished != nil { // beside the others: a better plan in 1F1B need not be better in other kinds
+		others = append(others, s.ofShapes(ctx, []*candidate{polished}, enough, reach)...)
 	}
 	slices.SortStableFunc(others, byStep)
-	if len(others) > 0 && reach > enough {
-		others = append(others, s.walkKinds(ctx, others[0]))
+	if walks {
+		most := enough
+		if len(others) > 0 {
+			most = min(most, others[0].step()-1)
+		}
+		others = append(others, s.lowestGroups(ctx, all, most)...)
+		slices.SortStableFunc(others, byStep)
+		budget := s.budget
+		others = append(others, s.walkKinds(ctx, others)...)
+		s.budget = budget // they have a bound of their own
 	}
 	others = slices.DeleteFunc(others, func(k *candidate) bool { return k.step() > enough })
 	if now, known := s.inForce(); known && now.Kind != plan.ScheduleName {
@@ -96,14 +96,52 @@ func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate) []*candi
 			if !k.kept {
 				continue
 			}
-			if same := s.inKind(k, now); same != nil {
+			if same := s.inKind(k, now); same != nil && (k.simulated || k.simulate() == nil) {
 				others = append(others, same)
 			}
 		}
 	}
-	all := append(others, ranked...)
+	all = append(others, all...)
 	slices.SortStableFunc(all, byStep)
 	return all
+}
+
+// ofShapes returns the best one of each of the first shapes of ranked candidates under another kind of schedule, where its step is at most
+// enough, or in reach of a walk.
+func (s kindSearch) ofShapes(ctx context.Context, ranked []*candidate, enough, reach schedule.Nanos) (others []*candidate) {
+	tried, work := map[shape]bool{}, kindWork
+	look := func(k *candidate) (looked bool) {
+		other, looked := s.fixedKind(k, reach)
+		most := enough
+		if other != nil {
+			others, most = append(others, other), min(most, other.step()-1)
+		}
+		if len(tried) < kindShapes {
+			if other, more := s.inGroups(k, most); more {
+				if looked = true; other != nil {
+					others = append(others, other)
+				}
+			}
+		}
+		return looked
+	}
+	for _, k := range ranked {
+		if ctx.Err() != nil {
+			break // the caller drops what has been found
+		}
+		if tried[k.shape] || len(tried) >= kindShapes && work < s.passes(k.shape.devices()) {
+			continue
+		}
+		looked := look(k)
+		if two := s.twoEach(k); two != nil && s.order.open {
+			look(two)
+		}
+		if looked || len(tried) >= kindShapes {
+			tried[k.shape] = true
+			work -= s.passes(k.shape.devices())
+		}
+	}
+	return others
 }
 
 // twoEach returns a pipeline with two layers or more on each device where a candidate has less, for kinds of two chunks; nil where it
@@ -134,34 +172,19 @@ func (s kindSearch) twoEach(k *candidate) *candidate {
 // passes counts the passes of a step on so many stages.
 func (p *problem) passes(stages int) int { return 2 * p.in.Run.Train.Micros * stages }
 
-// otherKind returns a candidate's devices and layers under the schedule of the shortest step other than 1F1B, nil where none takes
-// so little as most. looked reports whether more than a bound was needed to know.
-func (s kindSearch) otherKind(k *candidate, most schedule.Nanos) (best *candidate, looked bool) {
-	if k.shape.stages < 2 {
+// fixedKind returns a candidate's devices and layers under the schedule of the shortest step of those that follow from a shape alone, nil
+// where none takes so little as most. looked reports whether more than a bound was needed to know.
+func (s kindSearch) fixedKind(k *candidate, most schedule.Nanos) (best *candidate, looked bool) {
+	if k.shape.stages < 2 || !s.order.open {
 		return nil, false
 	}
-	take := func(other *candidate) {
+	for _, spec := range fixedKinds {
+		if s.passes(k.shape.stages*spec.Chunks()) > kindActions || leastPasses(k) > most {
+			continue
+		}
 		looked = true
-		if other != nil && other.step() <= most {
+		if other := s.inKind(k, spec); other != nil && other.step() <= most {
 			best, most = other, other.step()-1
-		}
-	}
-	last := 1
-	if s.order.open {
-		last = maxChunks
-		for _, spec := range fixedKinds {
-			if s.passes(k.shape.stages*spec.Chunks()) <= kindActions && leastPasses(k) <= most {
-				take(s.inKind(k, spec))
-			}
-		}
-	}
-	for chunks := 1; chunks <= last && slices.Max(k.shares) == slices.Min(k.shares); chunks++ { // one list has to suit every replica
-		p, ok := s.interleaving(k, chunks)
-		if !ok || s.passes(len(p.Costs.Stages)) > groupActions {
-			break
-		}
-		if orderBound(p) <= most {
-			take(s.fitGroups(k, p))
 		}
 	}
 	if best != nil && !k.simulated && k.simulate() != nil {
@@ -170,28 +193,60 @@ func (s kindSearch) otherKind(k *candidate, most schedule.Nanos) (best *candidat
 	return best, looked
 }
 
-// walkKinds returns what becomes of a candidate by small changes of its cut and order, each with the schedule that follows from its
-// shape alone and suits the first one best, then with the best of all.
-func (s kindSearch) walkKinds(ctx context.Context, from *candidate) *candidate {
-	var at *candidate
-	for _, spec := range fixedKinds {
-		if k := s.inKind(from.instead, spec); k != nil && (at == nil || k.step() < at.step()) {
-			at = k
+// walkKinds returns what becomes of candidates by small changes of their cut, order and devices, each with the schedule that follows
+// from its shape alone and suits the first one best, then with the best of all. It begins from the first of each shape.
+func (s kindSearch) walkKinds(ctx context.Context, others []*candidate) (found []*candidate) {
+	work := walkWork / (2 * s.in.Run.Train.Micros) // a try takes a pass each way of each micro-batch on each device
+	var best *candidate
+	ended := false // where the walk to best ended no single change helps
+	from := func(k *candidate, share int) {
+		at, left := s.walkKind(ctx, k, share)
+		if work -= share - max(0, left); at != k {
+			found = append(found, at)
+		}
+		if best == nil || at.step() < best.step() {
+			best, ended = at, left > 0
 		}
 	}
-	if at == nil {
-		return from
+	tried := map[shape]bool{}
+	for _, k := range others {
+		if tried[k.shape] || len(tried) == walkShapes || s.passes(k.shape.devices()) > walkActions {
+			continue
+		}
+		tried[k.shape] = true
+		if at, _ := s.fixedKind(k.instead, math.MaxInt64); at != nil {
+			from(at, work/4)
+		}
 	}
-	w := neighbours.Walk{
-		Pool: from.devices(), FewestStages: from.shape.stages, MostStages: from.shape.stages,
-		Left: min(kindTries, walkWork/s.passes(from.shape.devices())),
+	if best == nil {
+		return found
+	}
+	if !ended {
+		from(best, work)
+	}
+	if k, _ := s.fixedKind(best.instead, best.step()-1); k != nil {
+		found, best = append(found, k), k
+	}
+	if k, _ := s.inGroups(best.instead, best.step()-1); k != nil {
+		found = append(found, k)
+	}
+	return slices.DeleteFunc(found, func(k *candidate) bool { return !k.instead.simulated && k.instead.simulate() != nil })
+}
+
+// walkKind returns what becomes of a candidate by small changes in its kind, and how much of its work is left.
+func (s kindSearch) walkKind(ctx context.Context, at *candidate, work int) (*candidate, int) {
+	pool := s.roomy()
+	w, least := walker{s.search}.walk(pool), optimum.NewFloor(s.planned(pool))
+	w.FewestStages, w.KeepCuts, w.Left = max(w.FewestStages, 2), true, work
+	w.Skip = func(a neighbours.Arrangement) bool {
+		return a.Replicas == 1 && schedule.Nanos(s.in.Run.Train.Micros)*least.Slowest(a.Devices, a.Ends) >= at.step()
 	}
 	w.Try = func(a neighbours.Arrangement) (neighbours.Arrangement, bool) {
 		if ctx.Err() != nil {
 			return a, false
 		}
 		plain, err := s.arranged(at.instead, a)
-		if err != nil {
+		if err != nil || leastPasses(plain) >= at.step() {
 			return a, false
 		}
 		k := s.inKind(plain, at.order.spec)
@@ -202,10 +257,7 @@ func (s kindSearch) walkKinds(ctx context.Context, from *candidate) *candidate {
 		return k.arrangement(), true
 	}
 	w.From(at.arrangement())
-	if best, _ := s.otherKind(at.instead, from.step()); best != nil {
-		return best
-	}
-	return from
+	return at, w.Left
 }
 
 // leastPasses returns a time that no order of a candidate's passes ends before.
@@ -223,7 +275,7 @@ func (s kindSearch) inKind(k *candidate, spec schedule.Spec) *candidate {
 	other := &candidate{
 		shape: k.shape, order: ordering{spec: spec, copies: 1}, model: k.model, pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k,
 	}
-	if s.timed(other) != nil || !k.simulated && k.simulate() != nil {
+	if s.timed(other) != nil {
 		return nil
 	}
 	return other

@@ -56,8 +56,29 @@ func Optimum(ctx context.Context, in Input, known schedule.Nanos, work int) (Bes
 // exact cuts replicas and times plans for package optimum, with the optimizer state on the devices.
 type exact struct{ *search }
 
+// polishWork bounds the search for a better plan of up to dropUpTo devices, in units of optimum.Search.
+const polishWork = 1 << 17
+
 // recomputeWork is the work of deciding what a replica recomputes, in units of optimum.Search.
 const recomputeWork = 1 << 11
+
+// polish returns the best plan in 1F1B that branch and bound finds, nil where none has a shorter step than the best of ranked
+// candidates. Rules and small changes, which made these, end where no single change helps. Of many devices there are too many plans.
+func (e exact) polish(ctx context.Context, ranked []*candidate) (*candidate, error) {
+	pool := e.roomy()
+	if len(pool) > dropUpTo || !e.order.elastic() {
+		return nil, nil
+	}
+	shapes, err := e.shapes(pool)
+	if err != nil {
+		return nil, err
+	}
+	o := e.look(ctx, pool, shapes, ranked[0].step(), polishWork)
+	if o.Pipes == nil {
+		return nil, ended(ctx)
+	}
+	return e.candidate(o.Pipes)
+}
 
 // look goes through shapes of a pool for a step shorter than a known one.
 func (e exact) look(ctx context.Context, pool []int, shapes []bounded, known schedule.Nanos, work int) (o *optimum.Search[*pipe]) {

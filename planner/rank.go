@@ -8,7 +8,6 @@ import (
 
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
-	"pnode/planner/neighbours"
 )
 
 const (
@@ -132,78 +131,3 @@ func pack(numbers []int) packed {
 
 // slower returns by how many per mille b exceeds a.
 func slower(a, b schedule.Nanos) int64 { return int64(b-a) * 1000 / int64(max(a, 1)) }
-
-const (
-	// improveTries bounds the neighbours that are made in one search; of more devices and layers there are fewer, as one takes
-	// longer: improveWork is the product of all three.
-	improveTries = 1 << 10
-	improveWork  = 1 << 17
-	// improveFrom is how many of the best candidates are improved of up to dropUpTo devices, of more only the best one.
-	improveFrom = 3
-)
-
-// improve adds to ranked candidates what becomes of the best ones by small changes. Steps that are bounded by many messages or few
-// micro-batches have no formula that says which order and cut is best.
-func (s *search) improve(ctx context.Context, pool []int, ranked []*candidate) []*candidate {
-	n := len(s.problem.devices)
-	if !s.order.elastic() || n > settleUpTo {
-		return ranked
-	}
-	from := 1
-	if n <= dropUpTo {
-		from = improveFrom
-	}
-	var best *candidate
-	w := neighbours.Walk{Pool: pool, FewestStages: 1, MostStages: s.layers(), Left: min(improveTries, improveWork/(n*s.layers()))}
-	if asked := s.in.Run.Train.Stages; asked > 0 {
-		w.FewestStages, w.MostStages = asked, asked
-	} else if s.in.Run.CheckMessages(2) != nil {
-		w.MostStages = 1
-	}
-	w.Try = func(a neighbours.Arrangement) (neighbours.Arrangement, bool) {
-		k := s.neighbour(ctx, best, a)
-		if k == nil {
-			return a, false
-		}
-		best = k
-		return k.arrangement(), true
-	}
-	for _, k := range slices.Clone(ranked[:min(from, len(ranked))]) {
-		if !k.simulated {
-			break
-		}
-		best = k
-		if w.From(k.arrangement()); best != k {
-			ranked = append(ranked, best)
-		}
-	}
-	slices.SortStableFunc(ranked, byStep)
-	return ranked
-}
-
-// neighbour returns the candidate of a neighbour of one where its step is shorter, else nil.
-func (s *search) neighbour(ctx context.Context, of *candidate, a neighbours.Arrangement) *candidate {
-	if ctx.Err() != nil {
-		return nil
-	}
-	k, err := s.arranged(of, a)
-	if err != nil || k.estimate > of.step()+of.step()*estimatePercent/100 || k.simulate() != nil || k.step() >= of.step() {
-		return nil
-	}
-	return k
-}
-
-// arranged makes a candidate of an arrangement. One with a cut of its own has the other's cost model.
-func (s *search) arranged(of *candidate, a neighbours.Arrangement) (*candidate, error) {
-	if a.Ends == nil {
-		return s.arrange(shape{a.Replicas, len(a.Devices) / a.Replicas}, a.Devices)
-	}
-	k := &candidate{shape: of.shape, order: of.order, model: of.model}
-	key := cutKey{model: k.model, devices: pack(a.Devices), ends: pack(a.Ends), elastic: k.order.elastic()}
-	p, err := s.once(key, func() (*pipe, error) { return s.cutter(k).pipe(slices.Clone(a.Devices), slices.Clone(a.Ends)) })
-	if err != nil {
-		return nil, err
-	}
-	k.pipes = []*pipe{p}
-	return k, s.estimate(k)
-}

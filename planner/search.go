@@ -149,7 +149,7 @@ func (s *search) run(ctx context.Context) ([]*candidate, error) {
 		}
 		best, s.orders.Prior = step, found[0].devices()
 	}
-	return s.improve(ctx, pool, found), ended(ctx)
+	return walker{s}.improve(ctx, pool, found), ended(ctx)
 }
 
 // settle adds the best plan of few devices and other kinds of schedules, and repeats the search as if the best candidate were
@@ -160,10 +160,9 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 	if err != nil {
 		return nil, err
 	}
-	found = kindSearch{s}.withKinds(ctx, found)
-	if polished != nil { // beside the others: a better plan in 1F1B need not be better in other kinds
-		found = append(kindSearch{s}.withKinds(ctx, []*candidate{polished}), found...)
-		slices.SortStableFunc(found, byStep)
+	found = kindSearch{s}.withKinds(ctx, found, polished)
+	if best, _ := s.choose(found); s.in.Previous != nil && best.kept {
+		return found, nil // the same search again
 	}
 	for range maxRounds {
 		if n := len(s.problem.devices); n <= exhaustUpTo || n > settleUpTo {
@@ -182,7 +181,7 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 		if err != nil {
 			return found, err
 		}
-		if more = (kindSearch{again}).withKinds(ctx, more); found[0].step() <= near(more[0].step()) {
+		if more = (kindSearch{again}).withKinds(ctx, more, nil); found[0].step() <= near(more[0].step()) {
 			return found, nil
 		}
 		for _, k := range more {

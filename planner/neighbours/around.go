@@ -37,7 +37,7 @@ func (w *Walk) reorder(a Arrangement, yield func(Arrangement) bool) bool {
 		for j := i + 1; j < len(a.Devices); j++ {
 			next := slices.Clone(a.Devices)
 			next[i], next[j] = next[j], next[i]
-			if !yield(Arrangement{Replicas: a.Replicas, Devices: next}) {
+			if !w.with(a, next, yield) {
 				return false
 			}
 		}
@@ -47,12 +47,20 @@ func (w *Walk) reorder(a Arrangement, yield func(Arrangement) bool) bool {
 			}
 			next := slices.Clone(a.Devices)
 			next[i] = d
-			if !yield(Arrangement{Replicas: a.Replicas, Devices: next}) {
+			if !w.with(a, next, yield) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// with yields an arrangement with other devices.
+func (w *Walk) with(a Arrangement, devices []int, yield func(Arrangement) bool) bool {
+	if w.KeepCuts && a.Ends != nil && !yield(Arrangement{a.Replicas, devices, a.Ends}) {
+		return false
+	}
+	return yield(Arrangement{Replicas: a.Replicas, Devices: devices})
 }
 
 // resize leaves a stage of a single pipeline out, puts one elsewhere, and adds one.
@@ -62,7 +70,7 @@ func (w *Walk) resize(a Arrangement, yield func(Arrangement) bool) bool {
 	}
 	for i, device := range a.Devices {
 		fewer := slices.Delete(slices.Clone(a.Devices), i, i+1)
-		if len(fewer) >= max(1, w.FewestStages) && !yield(Arrangement{Replicas: 1, Devices: fewer}) {
+		if len(fewer) >= max(1, w.FewestStages) && !(w.leave(a, i, yield) && yield(Arrangement{Replicas: 1, Devices: fewer})) {
 			return false
 		}
 		for at := range a.Devices {
@@ -79,6 +87,20 @@ func (w *Walk) resize(a Arrangement, yield func(Arrangement) bool) bool {
 			if !yield(Arrangement{Replicas: 1, Devices: slices.Insert(slices.Clone(a.Devices), at, d)}) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// leave yields a pipeline without one of its stages, whose layers go to the stage after it or the one before.
+func (w *Walk) leave(a Arrangement, stage int, yield func(Arrangement) bool) bool {
+	for _, end := range []int{stage, stage - 1} {
+		if !w.KeepCuts || a.Ends == nil || end < 0 || end == len(a.Ends)-1 {
+			continue
+		}
+		fewer, ends := slices.Delete(slices.Clone(a.Devices), stage, stage+1), slices.Delete(slices.Clone(a.Ends), end, end+1)
+		if !yield(Arrangement{1, fewer, ends}) {
+			return false
 		}
 	}
 	return true

@@ -1,6 +1,9 @@
 package neighbours
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Arrangement holds devices in order, cut into equally long replicas: the first devices are the stages of replica 0.
 type Arrangement struct {
@@ -14,10 +17,17 @@ type Arrangement struct {
 type Walk struct {
 	// Pool are the devices that may get a place.
 	Pool []int
+	// Like has by device a number that only devices have in common of which one does as well as another in any place; nil for none.
+	// Of arrangements that differ in such devices alone one is tried.
+	Like []int
 	// A single pipeline has FewestStages to MostStages.
 	FewestStages, MostStages int
-	// Left counts the arrangements that may still be tried.
+	// KeepCuts has another device, and the neighbours of one that is left out, also take over the layers as they are cut.
+	KeepCuts bool
+	// Left is the work that may still be done: an arrangement of n devices counts as n, one that is skipped as 1.
 	Left int
+	// Skip reports of an arrangement, with little work, that it is not better; nil skips none.
+	Skip func(Arrangement) bool
 	// Try takes an arrangement that is better than the one before. It returns that with the cut that it got.
 	Try func(Arrangement) (taken Arrangement, better bool)
 
@@ -44,7 +54,11 @@ func (w *Walk) step(at Arrangement) (taken Arrangement, better bool) {
 		if !w.isNew(next) {
 			continue
 		}
-		w.Left--
+		if w.Skip != nil && w.Skip(next) {
+			w.Left--
+			continue
+		}
+		w.Left -= len(next.Devices)
 		if taken, better = w.Try(next); better {
 			return taken, true
 		}
@@ -57,7 +71,13 @@ func (w *Walk) isNew(a Arrangement) bool {
 	if w.tried == nil {
 		w.tried = map[string]bool{}
 	}
-	key := fmt.Sprint(a)
+	named := slices.Clone(a.Devices)
+	for i, d := range named {
+		if w.Like != nil {
+			named[i] = w.Like[d]
+		}
+	}
+	key := fmt.Sprint(a.Replicas, named, a.Ends)
 	known := w.tried[key]
 	w.tried[key] = true
 	return !known

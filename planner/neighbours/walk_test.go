@@ -2,6 +2,7 @@ package neighbours
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -37,11 +38,11 @@ func TestWalkTriesAllOnce(t *testing.T) {
 		{"stages that are asked for", 3, 3, Arrangement{1, []int{0, 1, 2}, []int{2, 4, 6}}, 1000, 4 + 3 + 6 + 3, 1, 4},
 		{"two replicas", 1, 5, Arrangement{2, []int{0, 1, 2, 3}, nil}, 1000, 6 + 4, 1, 0},
 		{"full stages", 1, 5, Arrangement{1, []int{0, 1, 2}, []int{1, 2, 3}}, 1000, 3 + 6 + 3 + 3 + 8, 3, 0},
-		{"few tries", 1, 5, Arrangement{1, []int{0, 1, 2}, []int{2, 4, 6}}, 5, 5, 1, 4},
+		{"few tries", 1, 5, Arrangement{1, []int{0, 1, 2}, []int{2, 4, 6}}, 15, 5, 1, 4},
 		{"one device", 1, 2, Arrangement{1, []int{4}, []int{4}}, 1000, 4 + 1 + 8, 2, 0},
 	} {
 		w := &Walk{Pool: []int{0, 1, 2, 3, 4}, FewestStages: c.fewest, MostStages: c.most, Left: c.left}
-		tried, sizes, recuts := map[string]bool{}, map[int]bool{}, 0
+		tried, sizes, recuts, work := map[string]bool{}, map[int]bool{}, 0, 0
 		w.Try = func(a Arrangement) (Arrangement, bool) {
 			check(t, w, a)
 			if key := fmt.Sprint(a); tried[key] {
@@ -49,13 +50,14 @@ func TestWalkTriesAllOnce(t *testing.T) {
 			} else {
 				tried[key] = true
 			}
+			work += len(a.Devices)
 			if sizes[len(a.Devices)] = true; a.Ends != nil {
 				recuts++
 			}
 			return a, false
 		}
 		w.From(c.from)
-		if len(tried) != c.want || len(sizes) != c.sizes || recuts != c.recuts || w.Left != c.left-c.want {
+		if len(tried) != c.want || len(sizes) != c.sizes || recuts != c.recuts || w.Left != c.left-work {
 			t.Errorf("%s: %d tries of %d sizes and %d cuts, %d left", c.name, len(tried), len(sizes), recuts, w.Left)
 		}
 		if w.From(c.from); len(tried) > c.want {
@@ -72,7 +74,7 @@ func TestWalkGetsThere(t *testing.T) {
 		}
 		return sum
 	}
-	w := &Walk{Pool: []int{0, 1, 2, 3, 4, 5, 6, 7}, FewestStages: 1, MostStages: 4, Left: 1000}
+	w := &Walk{Pool: []int{0, 1, 2, 3, 4, 5, 6, 7}, FewestStages: 1, MostStages: 4, Left: 4000}
 	best := Arrangement{Replicas: 1, Devices: []int{0, 1}}
 	w.Try = func(a Arrangement) (Arrangement, bool) {
 		check(t, w, a)
@@ -84,5 +86,59 @@ func TestWalkGetsThere(t *testing.T) {
 	}
 	if w.From(best); !slices.Equal(best.Devices, []int{7, 6, 5, 4}) {
 		t.Errorf("the walk ends at %v", best)
+	}
+}
+
+// TestWalkTriesLikeDevicesOnce: of arrangements that differ in like devices alone one is tried.
+func TestWalkTriesLikeDevicesOnce(t *testing.T) {
+	for _, c := range []struct {
+		like []int
+		want int
+	}{
+		{nil, 1 + 2*3 + 2 + 1 + 3*3},                // an exchange, 3 others in 2 places, 2 times a stage less, another cut, 3 others in 3 places
+		{[]int{0, 1, 0, 0, 4}, 1 + 2*2 + 2 + 2 + 3}, // 2 in the place of 0 is another cut, and beside 0 the same on either side
+	} {
+		w := &Walk{Pool: []int{0, 1, 2, 3, 4}, Like: c.like, FewestStages: 1, MostStages: 5, Left: 1000}
+		tried := map[string]bool{}
+		w.Try = func(a Arrangement) (Arrangement, bool) {
+			tried[fmt.Sprint(a)] = true
+			return a, false
+		}
+		if w.From(Arrangement{1, []int{0, 1}, []int{1, 2}}); len(tried) != c.want {
+			t.Errorf("like %v: %d tries, want %d: %v", c.like, len(tried), c.want, slices.Sorted(maps.Keys(tried)))
+		}
+	}
+}
+
+// TestWalkKeepsCuts: others take over the layers as they are cut.
+func TestWalkKeepsCuts(t *testing.T) {
+	w := &Walk{Pool: []int{0, 1, 2, 3}, FewestStages: 2, MostStages: 3, KeepCuts: true, Left: 1000}
+	tried := map[string]bool{}
+	w.Try = func(a Arrangement) (Arrangement, bool) {
+		check(t, w, a)
+		tried[fmt.Sprint(a.Devices, a.Ends)] = true
+		return a, false
+	}
+	w.From(Arrangement{1, []int{0, 1, 2}, []int{1, 3, 6}})
+	for _, want := range []string{"[1 0 2] [1 3 6]", "[1 0 2] []", "[0 3 2] [1 3 6]", "[0 3 2] []", "[0 2] [3 6]", "[0 2] [1 6]", "[0 1] [1 6]", "[1 2] [3 6]", "[1 2] []"} {
+		if !tried[want] {
+			t.Errorf("%s is not tried", want)
+		}
+	}
+}
+
+// TestWalkSkips what its caller sees to be no better, with less work.
+func TestWalkSkips(t *testing.T) {
+	w := &Walk{Pool: []int{0, 1, 2, 3}, FewestStages: 2, MostStages: 2, Left: 1000}
+	w.Skip = func(a Arrangement) bool { return slices.Contains(a.Devices, 3) }
+	tries := 0
+	w.Try = func(a Arrangement) (Arrangement, bool) {
+		if tries++; w.Skip(a) {
+			t.Errorf("%v is tried", a)
+		}
+		return a, false
+	}
+	if w.From(Arrangement{1, []int{0, 1}, []int{1, 2}}); tries != 4 || w.Left != 1000-2*4-2 {
+		t.Errorf("%d tries, %d left", tries, w.Left)
 	}
 }

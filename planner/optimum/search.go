@@ -87,7 +87,7 @@ func New[P any](on Devices, calls Calls[P], known schedule.Nanos, work int) *Sea
 	s := &Search[P]{Calls: calls, Step: known, Left: work, ask: work - askWork, on: on, lower: NewLower(on)}
 	s.micro = newWork(on, func(t schedule.StageTime) schedule.Nanos { return t.Micro() })
 	s.backward = newWork(on, func(t schedule.StageTime) schedule.Nanos { return t.Input + t.Weight })
-	s.twins = on.twins()
+	s.twins = on.Twins()
 	return s
 }
 

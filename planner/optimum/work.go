@@ -58,9 +58,9 @@ func (w work) leastOf(first, copies, devices int, used []bool) schedule.Nanos {
 	return schedule.Nanos((int64(left) << workBits) / sum)
 }
 
-// twins returns by device an earlier one of the pool that is its like: a plan takes as long with either in the other's place. It is -1
+// Twins returns by device an earlier one of the pool that is its like: a plan takes as long with either in the other's place. It is -1
 // for none.
-func (on Devices) twins() []int {
+func (on Devices) Twins() []int {
 	all := slices.Repeat([]int{-1}, len(on.Model.Devices))
 	for i, d := range on.Pool {
 		for _, earlier := range on.Pool[:i] {
@@ -76,7 +76,7 @@ func (on Devices) twins() []int {
 func (on Devices) like(a, b int) bool {
 	m := on.Model
 	x, y := m.Devices[a], m.Devices[b]
-	if x.Speed != y.Speed || x.Storage != y.Storage || x.FreeBytes != y.FreeBytes || (x.CopyBytesPerS == 0) != (y.CopyBytesPerS == 0) || !slices.Equal(x.Times, y.Times) || m.Link(a, b) != m.Link(b, a) {
+	if x.Speed != y.Speed || x.Storage != y.Storage || x.FreeBytes != y.FreeBytes || x.CopyBytesPerS != y.CopyBytesPerS || x.HostBytes != y.HostBytes || !slices.Equal(x.Times, y.Times) || m.Link(a, b) != m.Link(b, a) {
 		return false
 	}
 	return !slices.ContainsFunc(on.Pool, func(d int) bool {
