@@ -14,7 +14,7 @@ import (
 const maxHolderLines = 8
 
 // assignHolders gives each placement another node that keeps a copy of its checkpoints, as package holders chooses
-// it: with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway where a spare has room. Without
+// it: in reach of the stage's node, with room on its disk, at another site, not next to the stage, with few copies so far, none that keeps all layers anyway where a spare has room. Without
 // another node there is no holder. Who is one already stays so. The reasons name nodes that were passed over for their disks, or taken
 // without room. Only replica 0 saves: its
 // checkpoints and their copies are what disks need room for, besides their reserve.
@@ -43,7 +43,7 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 			if place.Holder != "" {
 				continue
 			}
-			need, state, ties := p.checkpointBytes(place.Layers), p.stateBytes(place.Layers), p.ties(place.Peer)
+			need, state, owner := p.checkpointBytes(place.Layers), p.stateBytes(place.Layers), p.member(place.Peer)
 			options, roomy = options[:0], roomy[:0]
 			for _, m := range p.in.Members {
 				if m.Draining || m.Peer == place.Peer {
@@ -51,8 +51,9 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 				}
 				o := holders.Option{
 					Peer: m.Peer, Near: of.Near(id, m.Peer), Whole: m.Whole, Spare: !of.Places(m.Peer), Copies: copies[m.Peer], Laden: copies[m.Peer] >= share,
+					Apart: slices.Contains(owner.Apart, m.Peer),
 				}
-				o.Shared, o.Networks = holders.Common(ties, m.Ties)
+				o.Shared, o.Networks = holders.Common(owner.Ties, m.Ties)
 				link, _ := p.links.Between(place.Peer, m.Peer)
 				o.Slow = (holders.Copy{StateBytes: state, BytesPerS: link.BytesPerS}).Nanos() > holders.SlowNanos
 				roomy = append(roomy, o)
@@ -77,14 +78,14 @@ func (p *problem) assignHolders(of *plan.Plan) (reasons []plan.Reason) {
 	return reasons
 }
 
-// ties returns what a member may be lost together with.
-func (p *problem) ties(peer plan.PeerID) []string {
+// member returns the member of a peer, and one of which nothing is known where it is none.
+func (p *problem) member(peer plan.PeerID) Member {
 	for _, m := range p.in.Members {
 		if m.Peer == peer {
-			return m.Ties
+			return m
 		}
 	}
-	return nil
+	return Member{}
 }
 
 // holderText says why a holder was chosen for its disk; empty where it was not.

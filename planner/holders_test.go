@@ -30,6 +30,31 @@ func TestCopiesGoElsewhere(t *testing.T) {
 	}
 }
 
+// TestCopiesGoWhereTheyGot: not to a node that those of the stage's node did not get to, unless they get to no other.
+func TestCopiesGoWhereTheyGot(t *testing.T) {
+	for _, c := range []struct {
+		apart []plan.PeerID
+		want  plan.PeerID
+	}{{nil, "c"}, {[]plan.PeerID{"c"}, "d"}, {[]plan.PeerID{"c", "d"}, "b"}, {[]plan.PeerID{"b", "c", "d"}, "c"}} {
+		in := Input{Generation: 1, Costs: make([]model.LayerCost, 2)}
+		for _, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+			in.Members = append(in.Members, Member{Peer: peer})
+		}
+		in.Members[0].Apart = c.apart
+		p, err := newProblem(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := plan.Plan{Replicas: []plan.Pipeline{{Stages: []plan.Placement{
+			{Peer: "a", Layers: plan.LayerRange{End: 1}}, {Peer: "b", Layers: plan.LayerRange{First: 1, End: 2}},
+		}}}}
+		p.assignHolders(&of)
+		if got := of.Replicas[0].Stages[0].Holder; got != c.want {
+			t.Errorf("without %v: %s, want %s", c.apart, got, c.want)
+		}
+	}
+}
+
 // TestAnOwnersCopyIsThereAnyway: the founder, which came by no invite and keeps all layers, leaves copies to a node that holds nothing.
 func TestAnOwnersCopyIsThereAnyway(t *testing.T) {
 	in := Input{Generation: 1, Costs: make([]model.LayerCost, 2)}

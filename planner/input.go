@@ -32,6 +32,8 @@ type Member struct {
 	Ties []string
 	// Whole members keep the checkpoints with all layers anyway, as owners' nodes do.
 	Whole bool
+	// Apart are the members that copies of what it computes did not get to of late.
+	Apart []plan.PeerID
 }
 
 // label returns how the node is called in reasons and errors.

@@ -39,7 +39,7 @@ func NextInput(state consensus.State) planner.Input {
 	for _, c := range state.Counted() {
 		m, _ := state.Member(c.Peer)
 		in.Members = append(in.Members, planner.Member{
-			Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: c.Profile, Claim: c.Text(), Draining: m.State == consensus.Draining, Ties: state.Ties(m.Peer), Whole: state.Owner(m.Peer),
+			Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: c.Profile, Claim: c.Text(), Draining: m.State == consensus.Draining, Ties: state.Ties(m.Peer), Whole: state.Owner(m.Peer), Apart: state.CopyFailures.Of(m.Peer),
 		})
 	}
 	train, there := &in.Run.Train, devicesOf(in)

@@ -12,6 +12,8 @@ import (
 // Option is a member that may keep the copy of a stage.
 type Option struct {
 	Peer plan.PeerID
+	// Apart reports that copies of what the stage's node computes did not get there of late: it comes after all others.
+	Apart bool
 	// Full reports that its disk has no room for the copy, Slow that a copy takes longer than SlowNanos to get there.
 	Full, Slow bool
 	// Shared counts what it has in common with the stage's node, see Common: the same event may take both away. It
@@ -33,7 +35,7 @@ type Option struct {
 // compare orders options, the better first.
 func (o Option) compare(b Option) int {
 	return cmp.Or(
-		number(o.Full)-number(b.Full), number(o.Slow)-number(b.Slow), cmp.Compare(o.Shared, b.Shared),
+		number(o.Apart)-number(b.Apart), number(o.Full)-number(b.Full), number(o.Slow)-number(b.Slow), cmp.Compare(o.Shared, b.Shared),
 		number(o.Near)-number(b.Near), cmp.Compare(o.Copies, b.Copies), cmp.Compare(o.Peer, b.Peer),
 	)
 }
@@ -49,7 +51,7 @@ func number(b bool) int {
 // networks of the stage's node: with one in another network, a copy is there as soon as a checkpoint is committed, and not only once it is whole.
 // Where all compute, the copies stay together, so that an owner started alone goes on from them even where it keeps nothing whole.
 func (o Option) relieves(whole Option) bool {
-	return o.Spare && !o.Whole && !o.Full && !o.Slow && !o.Laden && o.Networks <= whole.Networks
+	return o.Spare && !o.Whole && !o.Apart && !o.Full && !o.Slow && !o.Laden && o.Networks <= whole.Networks
 }
 
 // Best returns the member that keeps the copy; not ok without one. It is none that keeps all layers anyway where a spare relieves it.

@@ -91,6 +91,7 @@ func (e Join) apply(s State) (State, error) {
 		s = old.departs(s, false)
 	}
 	s.Epoch++
+	s.CopyFailures = s.CopyFailures.Restarted(e.Peer)
 	return s.withMember(Member{
 		Peer: e.Peer, ProcessEpoch: e.ProcessEpoch, Addrs: e.Addrs, Label: e.Label, Profile: e.Profile,
 		State: Joining, Since: s.Epoch, Stood: old.Stood, Voted: old.Voted, Counter: old.Counter, Window: old.Window,

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pnode/pipeline/wire"
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
 
@@ -87,6 +88,7 @@ func (s State) collect(e StageSaved) (State, error) {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
 		}
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
+		s.CopyFailures = s.CopyFailures.At(s.Departures.Clock.Millis)
 		line := RecoveryLine(s)
 		s.Older = retain(s.Older, piece, s.Run.Train.KeepCheckpoints, len(line)-1, line[len(line)-1].Secured(s))
 		s = s.cleaned().stood().kept()
@@ -306,6 +308,32 @@ func (e KeptWhole) apply(s State) (State, error) {
 		return s, fmt.Errorf("kept whole, step %d: it is no checkpoint of generation %d: %w", e.Step, e.Generation, ErrStale)
 	}
 	return next, nil
+}
+
+func (e CopyFailed) apply(s State) (State, error) {
+	if s.CopyFailures.Between(e.Peer, e.Holder) {
+		return s, nil
+	}
+	if !e.current(s) {
+		return s, fmt.Errorf("copy failed: %q keeps no copy of what %q computes: %w", wire.Clip(string(e.Holder), maxName), wire.Clip(string(e.Peer), maxName), ErrStale)
+	}
+	if n := len(s.CopyFailures.Of(e.Peer)); n >= holders.MaxFailures {
+		return s, fmt.Errorf("copy failed: %s gets copies to none of %d others already: its own lines are to be looked at", e.Peer.Short(), n)
+	}
+	s.CopyFailures = s.CopyFailures.With(holders.Failure{Peer: e.Peer, Holder: e.Holder, AtMillis: s.Departures.Clock.Millis})
+	return s, nil
+}
+
+// current reports whether the holder is that of a stage which the peer computes now.
+func (e CopyFailed) current(s State) bool {
+	for r, pipe := range s.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			if s.Substitute.Carrier(place.Peer) == e.Peer && s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}) == e.Holder && e.Holder != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // check wants layers of the model in ascending order, with contents and known holders.

@@ -102,6 +102,8 @@ func parseEntry(t *testing.T, line string) Entry {
 		return parseSaved(t, p)
 	case "whole":
 		return KeptWhole{Peer: plan.PeerID(words[1]), Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"]))}
+	case "copy-failed":
+		return CopyFailed{Peer: plan.PeerID(words[1]), Holder: plan.PeerID(p["to"])}
 	case "salvage":
 		return parseSalvage(t, p)
 	case "substitute":
@@ -258,6 +260,14 @@ func describe(s State) string {
 			if m.Shown.Broke > 0 {
 				fmt.Fprintf(&b, " broke %d waited %d", m.Shown.Broke, m.Shown.Waited)
 			}
+		}
+	}
+	for _, c := range s.CopyFailures {
+		fmt.Fprintf(&b, "; copies of %s do not get to %s", c.Peer, c.Holder)
+	}
+	for st := range s.Plan.StageCount() {
+		if len(s.CopyFailures) > 0 {
+			fmt.Fprintf(&b, "; %s has those of stage %d", s.Holder(plan.StageID{Stage: plan.Stage(st)}), st)
 		}
 	}
 	for _, g := range s.Grants {

@@ -34,6 +34,7 @@ type Author struct {
 //	Recover                the leader that goes on with the run, with the signatures under it
 //	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
 //	KeptWhole              an owner's node, of itself: who lies about a copy takes what protects others' layers
+//	CopyFailed             the peer whose copies they are: who keeps them then is for the rule to say
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
@@ -81,6 +82,8 @@ func Authorize(s State, by Author, e Entry) error {
 		}
 	case KeptWhole:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Peer, "an owner's node, of itself,"
+	case CopyFailed:
+		allowed, who = by.Peer == e.Peer, "the peer whose copies they are"
 	case Invite:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Issuer, "an owner, in its own name,"
 	case Revoke:

@@ -85,6 +85,7 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"saved":             StageSaved{Step: 1, Layers: layer},
 			"another's copy":    KeptWhole{Peer: "a", Step: 1, Generation: 1},
 			"a copy of its own": KeptWhole{Peer: liar.self, Step: 1, Generation: 1},
+			"another's copies":  CopyFailed{Peer: "a", Holder: "b"},
 			"rollback":          Rollback{From: 0, To: 0},
 			"pause":             WantPause{Count: 1},
 			"substitute":        Substitute{Generation: 1, Lost: "a", ProcessEpoch: victim.ProcessEpoch, By: liar.self},

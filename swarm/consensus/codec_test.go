@@ -41,11 +41,12 @@ func entries() []Entry {
 		Substitute{Generation: 1, Lost: "a", ProcessEpoch: 1, By: "b", Reason: "its process has ended"},
 		Substitute{Generation: 1, Lost: "a", ProcessEpoch: 1, By: "b", Replays: true, From: 10},
 		KeptWhole{Peer: "a", Step: 10, Generation: 1},
+		CopyFailed{Peer: "a", Holder: "b"},
 	}
 }
 
 // numbers are the kinds of entries, in this order.
-var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 24, 25}
+var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 24, 25, 26}
 
 func encoded(t testing.TB, e Entry) []byte {
 	b, err := EncodeEntry(e)

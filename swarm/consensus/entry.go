@@ -36,7 +36,7 @@ var (
 )
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
-// StageSaved, KeptWhole, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
+// StageSaved, KeptWhole, CopyFailed, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
 // Vouch, Shown or Recover.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
@@ -116,6 +116,13 @@ type KeptWhole struct {
 	Generation plan.Generation `json:"generation,omitempty"`
 }
 
+// CopyFailed says that copies of what a member computes have not got to their holder for some time. As long as the log remembers it another
+// member keeps them, where there is one: see State.Holder.
+type CopyFailed struct {
+	Peer   plan.PeerID `json:"peer"`
+	Holder plan.PeerID `json:"holder"`
+}
+
 // Salvage has the nodes that a generation's end has left save the state of its newest step from memory, so that the
 // next plan starts there. A later Salvage of the generation takes the place of the one before.
 type Salvage struct {
@@ -191,7 +198,7 @@ var kinds = [...]reflect.Type{
 	5: reflect.TypeFor[SetPlan](), 6: reflect.TypeFor[StageSaved](), 7: reflect.TypeFor[WantPause](), 8: reflect.TypeFor[WantStop](),
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
 	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](), 21: reflect.TypeFor[Salvage](), 22: reflect.TypeFor[Extend](),
-	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](), 25: reflect.TypeFor[KeptWhole](),
+	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](), 25: reflect.TypeFor[KeptWhole](), 26: reflect.TypeFor[CopyFailed](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.

@@ -23,7 +23,7 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 	case 1:
 		return SetRun{Spec: shortRun(), Owner: by}
 	}
-	switch r.IntN(31) {
+	switch r.IntN(32) {
 	case 0, 1:
 		return Lead{Peer: by, Term: term}
 	case 2:
@@ -72,6 +72,8 @@ func randomEntry(r *rand.Rand, s State, by plan.PeerID, term plan.Term, made []E
 			of = s.Older[0]
 		}
 		return KeptWhole{Peer: by, Step: of.Step, Generation: plan.Generation(near(uint64(of.Generation)) - 1)}
+	case 27:
+		return CopyFailed{Peer: by, Holder: other}
 	}
 	return inMemory(r, s, layersSaved(s, s.Checkpoint.Step+plan.Step(r.IntN(2))+1, by), by)
 }
@@ -144,6 +146,10 @@ func nextEntry(r *rand.Rand, s State, by plan.PeerID, other Entry, term plan.Ter
 			return s.Leader, twoReplicas(s, active[0].Peer, active[1].Peer, term)
 		case s.Owner("a"):
 			return secondMember(s, made, epoch)
+		}
+	case 14:
+		if holder := s.Holder(plan.StageID{}); holder != "" {
+			return worker, CopyFailed{Peer: worker, Holder: holder}
 		}
 	}
 	saved := layersSaved(s, s.Checkpoint.Step+1, worker)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
 
@@ -25,6 +26,18 @@ func TestHolder(t *testing.T) {
 		{"no member that leaves or joins takes its place", func(s *State) {
 			s.Members[1].State, s.Members[3].State, s.Members[4].State = Gone, Draining, Joining
 		}, "c"},
+		{"copies do not get to the plan's", func(s *State) { s.CopyFailures = holders.Failures{{Peer: "a", Holder: "b"}} }, "d"},
+		{"nor to the one that takes its place", func(s *State) {
+			s.CopyFailures = holders.Failures{{Peer: "a", Holder: "b"}, {Peer: "a", Holder: "d"}}
+		}, "e"},
+		{"another's copies do not", func(s *State) { s.CopyFailures = holders.Failures{{Peer: "c", Holder: "b"}} }, "b"},
+		{"they do not, to somebody else", func(s *State) { s.CopyFailures = holders.Failures{{Peer: "a", Holder: "d"}} }, "b"},
+		{"those of who goes on in the place of the stage's do not", func(s *State) {
+			s.Substitute, s.CopyFailures = &Substitute{Lost: "a", By: "c"}, holders.Failures{{Peer: "c", Holder: "b"}}
+		}, "d"},
+		{"they get to nobody", func(s *State) {
+			s.Members, s.CopyFailures = s.Members[:2], holders.Failures{{Peer: "a", Holder: "b"}}
+		}, "b"},
 		{"nobody else is there", func(s *State) { s.Members = s.Members[:1] }, ""},
 		{"who has copies already comes later", func(s *State) {
 			s.Members[1].State, s.Plan.Replicas[0].Stages[1].Holder = Gone, "d"
@@ -99,6 +112,55 @@ func TestAStageIsReportedWithItsHolder(t *testing.T) {
 		if err := Authorize(c.state, Author{Peer: "c"}, saved); !errors.Is(err, ErrForbidden) {
 			t.Errorf("%v, by who has no part in it: %v", c.holders, err)
 		}
+	}
+}
+
+// TestCopiesAreTriedAgain: a pair of members is forgotten with a checkpoint that is committed ten minutes later.
+func TestCopiesAreTriedAgain(t *testing.T) {
+	for millis, want := range map[int64]plan.PeerID{10*60*1000 + 6: "d", 10*60*1000 + 7: "b"} {
+		s := held()
+		s.Run.Model.Blocks, s.Run.Train.Steps = 0, 100
+		s.Departures.Clock.Millis = 7
+		s, err := Apply(s, CopyFailed{Peer: "a", Holder: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Departures.Clock.Millis = millis
+		saved := StageSaved{Step: 5, Generation: 3}
+		for l := range 2 {
+			saved.Layers = append(saved.Layers, LayerRef{Layer: l, SizeBytes: 20, Chunks: make([]plan.Hash, 1), Holders: by("a")})
+		}
+		if s, err = Apply(s, saved); err != nil || s.Checkpoint.Step != 5 {
+			t.Fatal(err)
+		}
+		if got := s.Holder(plan.StageID{}); got != want {
+			t.Errorf("after %d ms copies go to %s, want %s", millis, got, want)
+		}
+	}
+}
+
+// TestComplaintsAreBounded: a member that gets copies to nobody is not believed for ever, and the last holder stays.
+func TestComplaintsAreBounded(t *testing.T) {
+	s := held()
+	for _, p := range by("fghijklmnop") {
+		s = s.withMember(Member{Peer: p, State: Active})
+	}
+	taken, last := 0, plan.PeerID("")
+	for range len(s.Members) {
+		holder := s.Holder(plan.StageID{})
+		next, err := Apply(s, CopyFailed{Peer: "a", Holder: holder})
+		if err != nil {
+			if last != "" && holder != last {
+				t.Errorf("%s keeps the copies after %s", holder, last)
+			}
+			last = holder
+			continue
+		}
+		taken++
+		s = next
+	}
+	if taken != holders.MaxFailures || last == "" {
+		t.Errorf("%d complaints were taken, want %d", taken, holders.MaxFailures)
 	}
 }
 

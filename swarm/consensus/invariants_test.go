@@ -23,12 +23,15 @@ func follows(s, next State, e Entry, refused error) error {
 	_, back := e.(Rollback)
 	_, blamed := e.(Blame)
 	_, extended := e.(Extend)
+	_, failed := e.(CopyFailed)
 	present := func(m Member) bool { return m.State != Gone }
 	switch {
 	case refused != nil && !equalStates(counters(s), counters(next)):
 		return fmt.Errorf("refused (%w), and it changes the state", refused)
 	case next.Incarnation < s.Incarnation || next.Epoch < s.Epoch || next.LeaderTerm < s.LeaderTerm || next.PauseWanted < s.PauseWanted:
 		return fmt.Errorf("a counter goes back: incarnation %d to %d, epoch %d to %d, term %d to %d", s.Incarnation, next.Incarnation, s.Epoch, next.Epoch, s.LeaderTerm, next.LeaderTerm)
+	case failed && (next.Epoch != s.Epoch || !reflect.DeepEqual(next.Plan, s.Plan) || len(next.CopyFailures) > len(s.CopyFailures)+1):
+		return fmt.Errorf("%+v changes the plan, or more than one pair: %+v", e, next.CopyFailures)
 	case next.Plan.Generation < s.Plan.Generation || next.Plan.Generation > s.Plan.Generation+1:
 		return fmt.Errorf("generation %d after %d", next.Plan.Generation, s.Plan.Generation)
 	case next.Checkpoint.Step < s.Checkpoint.Step && !back && !blamed:

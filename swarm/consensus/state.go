@@ -181,6 +181,8 @@ type State struct {
 	Salvage *Salvage `json:"salvage,omitempty"`
 	// Substitute says who goes on in the place of a lost member of the current plan; nil while nobody does.
 	Substitute *Substitute `json:"substitute,omitempty"`
+	// CopyFailures say which members do not get copies of what they compute to which others.
+	CopyFailures holders.Failures `json:"copy_failures,omitempty"`
 	// Departures say how often members left the run or were lost, by the times at which leaders appended entries.
 	Departures departures.History `json:"departures,omitzero"`
 	// Blames are the newest rulings on faults of this incarnation, newest last.
@@ -244,8 +246,8 @@ func (s State) withMember(m Member) State {
 	return s
 }
 
-// Holder returns who keeps the copy of a stage's checkpoints: whom the plan names while that member is there, and else one
-// that takes its place. That follows from the plan and the roster, so that all nodes with the same log name the same.
+// Holder returns who keeps the copy of a stage's checkpoints: whom the plan names while that member is there and copies get to it, and else
+// one that takes its place. That follows from the log, so that all nodes with the same log name the same.
 func (s State) Holder(at plan.StageID) plan.PeerID {
 	if _, ok := s.Plan.Find(at); !ok {
 		return ""
@@ -253,7 +255,7 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 	copies := map[plan.PeerID]int{}
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
-			if stays(s, place.Holder) {
+			if named(s, place) {
 				if at == (plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}) {
 					return place.Holder
 				}
@@ -263,7 +265,7 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 	}
 	for r, pipe := range s.Plan.Replicas {
 		for st, place := range pipe.Stages {
-			if stays(s, place.Holder) {
+			if named(s, place) {
 				continue
 			}
 			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
@@ -275,6 +277,11 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 		}
 	}
 	return ""
+}
+
+// named reports whether the holder that the plan names for a stage keeps its copies.
+func named(s State, place plan.Placement) bool {
+	return stays(s, place.Holder) && !s.CopyFailures.Between(s.Substitute.Carrier(place.Peer), place.Holder)
 }
 
 // departs returns a state with the end of the member's process noted. That of a run which was stopped, or of a plan whose newest
@@ -297,7 +304,7 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 	for _, l := range layers {
 		need += l.SizeBytes
 	}
-	share := holders.Share(s.Plan.StageCount(), s.present())
+	share, owner := holders.Share(s.Plan.StageCount(), s.present()), s.Substitute.Carrier(place.Peer)
 	for _, m := range s.Members {
 		if m.State != Active || m.Peer == place.Peer {
 			continue
@@ -306,7 +313,7 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 		free := m.Profile.DiskFreeBytes
 		shared, networks := holders.Common(ties, s.Ties(m.Peer))
 		options = append(options, holders.Option{
-			Peer: m.Peer, Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
+			Peer: m.Peer, Apart: s.CopyFailures.Between(owner, m.Peer), Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
 			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Spare: !s.Plan.Places(m.Peer), Copies: copies[m.Peer],
 		})
 	}
