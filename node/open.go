@@ -268,7 +268,7 @@ func (n *Node) openRooms(o opening) {
 	}
 	n.checkpointer = checkpointer.New(checkpointer.Config{
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
-		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living, Silent: n.silent, Busy: busy}, Awaited: n.custody.steps,
+		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living, Silent: n.silent, Busy: busy}, Awaited: n.custody.steps, Answers: n.raft.Answers,
 	})
 	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing}
 	n.replayer = replayer.New(replayer.Config{

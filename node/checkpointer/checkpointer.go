@@ -17,7 +17,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Config holds the parts that a Checkpointer works with. All fields but InitialPin and Awaited are needed.
+// Config holds the parts that a Checkpointer works with. All fields but InitialPin, Awaited and Answers are needed.
 type Config struct {
 	Self      plan.PeerID
 	Store     *checkpoint.Store
@@ -29,6 +29,8 @@ type Config struct {
 	InitialPin string
 	// Awaited returns the steps of replaced checkpoints that stay: they are being brought to a member, or read. nil: none.
 	Awaited func() []plan.Step
+	// Answers reports whether a member answers a question at once, by whatever way there is. nil: nobody is asked.
+	Answers func(context.Context, plan.PeerID) bool
 	Log     *slog.Logger
 }
 
@@ -54,6 +56,7 @@ type Checkpointer struct {
 	turns   chan struct{}           // receives a value when the first begins and when the last ends
 	cadence atomic.Pointer[Cadence] // of the newest generation here
 	leftOut atomic.Uint64           // see LeftOut
+	failing failures                // copies of stages here
 }
 
 // New returns a Checkpointer that holds copies for other members from now on.

@@ -11,7 +11,7 @@ import (
 )
 
 // copy has a stage's holder fetch a copy, and returns the holder; empty without a copy. Where the holder is lost meanwhile,
-// the one that takes its place is asked.
+// or copies have not got there for some time, the one that takes its place is asked.
 func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.Duration) plan.PeerID {
 	var lost []plan.PeerID
 	for {
@@ -19,12 +19,16 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 		if holder == "" || holder == s.Self || slices.Contains(lost, holder) { // a substitute may be the holder itself
 			return ""
 		}
+		asked := time.Now()
 		asking, free := s.untilPause(ctx, request, holder, patience)
-		answer, err := s.Peers.Ask(asking, holder, protocolCopy, request)
-		gone := errors.Is(context.Cause(asking), errGone)
+		listening, end := s.untilSilent(asking, holder)
+		answer, err := s.Peers.Ask(listening, holder, protocolCopy, request)
+		gone, silent := errors.Is(context.Cause(asking), errGone), errors.Is(context.Cause(listening), errSilent)
+		end()
 		free()
 		switch {
 		case err == nil && len(answer) == 0:
+			s.failing.forget(holder)
 			return holder
 		case ctx.Err() != nil || s.over(request.Generation):
 			return ""
@@ -35,9 +39,11 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 			err = errNoPause
 		case gone:
 			err = errGone
+		case silent:
+			err = errSilent
 		}
 		s.Log.Warn("nobody else has a copy of what this node computes of the newest checkpoint yet; the next one gets one again", "step", request.Step, "holder", holder, "cause", err)
-		if !gone {
+		if !gone && !s.replaced(ctx, request, holder, asked) {
 			return ""
 		}
 		lost = append(lost, holder)

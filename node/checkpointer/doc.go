@@ -13,6 +13,6 @@
 // here: its manifest is stored, and the pins and checkpoints that it replaces are dropped.
 //
 // It decides neither when to save nor which checkpoint a plan starts from. It starts no goroutines but
-// one that ends a copy when another plan is to follow, and those that fetch from several members, which it waits for. Packages node and node/generation
+// two that end a copy when another plan is to follow or its holder does not answer, and those that fetch from several members, which it waits for. Packages node and node/generation
 // call it; it never imports node, its other rooms but node/api, or pipeline/link.
 package checkpointer
