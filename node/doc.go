@@ -42,7 +42,7 @@
 //     Every committed step goes into the step log (monitor); nodes without a part in
 //     the plan read it in the logs of those that have one.
 //  4. Every checkpoint_every steps the commit says save. Each stage's state goes into chunks
-//     and its holder fetches a copy (checkpointer). The stage is reported to the log; when
+//     and its holder fetches a copy (checkpointer): another one, where the log says that copies do not get to it. The stage is reported to the log; when
 //     the log has all layers, the checkpoint is committed.
 //
 // # When a node dies
