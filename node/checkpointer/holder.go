@@ -29,8 +29,11 @@ const (
 	// often. After it the stage is reported with one holder. slowCopyTimeout bounds those that nothing waits for.
 	copyTimeout     = time.Minute
 	slowCopyTimeout = time.Duration(holders.SlowNanos)
-	// planPatience bounds the holder's wait for what the asking node has read of the log already.
+	// planPatience bounds the wait for a plan that is known to follow.
 	planPatience = 5 * time.Second
+	// logPatience bounds the holder's wait for what the asking node has read of the log already: on a slow disk some entries may have to be
+	// written first.
+	logPatience = 30 * time.Second
 	// storedPatience bounds the wait for the log to know what is stored: after a stop the voters may be gone.
 	storedPatience = 10 * time.Second
 )
@@ -142,7 +145,7 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 
 // await is check for as long as the log may be behind here that the asking node has read.
 func (c *Checkpointer) await(ctx context.Context, r copyRequest, from plan.PeerID) error {
-	ctx, stop := context.WithTimeout(ctx, planPatience)
+	ctx, stop := context.WithTimeout(ctx, logPatience)
 	defer stop()
 	var err error
 	_ = consensus.Await(ctx, c.Consensus, func(now consensus.State) bool {

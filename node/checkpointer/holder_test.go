@@ -64,7 +64,7 @@ func TestAnotherMemberHoldsForOneThatIsGone(t *testing.T) {
 			t.Errorf("what b holds: %v", err)
 		}
 		go func() {
-			time.Sleep(planPatience / 2)
+			time.Sleep(logPatience / 2)
 			gone := state
 			gone.Members = members("a", "b", "c")
 			gone.Members[1].State = consensus.Gone

@@ -65,8 +65,9 @@ const (
 	mostReplayers = 4
 	// maxLost bounds the peers of one request.
 	maxLost = 1 << 10
-	// logPatience bounds the wait for what another node has read of the log already. So many requests of one peer wait at most.
-	logPatience = 2 * time.Second
+	// logPatience bounds the wait for what another node has read of the log already: on a slow disk some entries may have to be written
+	// first. So many requests of one peer wait at most.
+	logPatience = time.Minute
 	maxWaiting  = 4
 )
 
