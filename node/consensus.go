@@ -50,6 +50,7 @@ func ownerOf(run admission.Run) func(plan.PeerID, []byte) error {
 type raftStore struct {
 	*checkpoint.Bucket
 	pace *diskPace
+	slow func() // called before each write, in a simulation; may be nil
 }
 
 func (s raftStore) Write(changes []consensus.Change) error {
@@ -59,5 +60,8 @@ func (s raftStore) Write(changes []consensus.Change) error {
 	}
 	s.pace.begin(time.Now())
 	defer func() { s.pace.end(time.Now()) }()
+	if s.slow != nil {
+		s.slow()
+	}
 	return s.Bucket.Write(batch)
 }

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// proposeTimeout bounds one proposal of the loop, which makes it again.
-	proposeTimeout = 10 * time.Second
 	// leaveTimeout bounds for how long nothing of a leaving node's state is handed over, and how long a
 	// stopping one waits for the last checkpoint.
 	leaveTimeout = 2 * time.Minute
@@ -221,7 +219,7 @@ func salvaging(heard *gossip.Tracker, state consensus.State, since, asked, now t
 // loop next looks.
 func (l *loop) wish(ctx context.Context, e consensus.Entry) {
 	l.tasks.wish.start(&l.group, func() {
-		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, l.raft.Patience())
 		defer cancel()
 		if err := l.raft.Propose(ctx, e); err != nil && ctx.Err() == nil {
 			l.log.Info("propose", "entry", fmt.Sprintf("%T", e), "cause", err)

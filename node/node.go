@@ -53,6 +53,8 @@ type simulation struct {
 	network *swarm.Simulated
 	// opened gets the node before its parts start.
 	opened func(*Node)
+	// slow, if not nil, is called before each write of the log.
+	slow func()
 }
 
 // simulated returns what stands in for sockets; nil for nothing.
@@ -290,6 +292,8 @@ func (n *Node) chunks() ingest.Chunks {
 const (
 	inviteUses = 64
 	inviteTTL  = 24 * time.Hour
+	// inviteTimeout is how long the start waits for it.
+	inviteTimeout = 10 * time.Second
 )
 
 // announceInvite prints an invite where others can reach this node. Without one the node goes on: others can make it later.
@@ -304,7 +308,7 @@ func (n *Node) announceInvite(ctx context.Context) error {
 
 // tellInvite prints an invite, or why there is none. Only the end of ctx is an error.
 func (o Output) tellInvite(ctx context.Context, invite func(context.Context) (string, error)) error {
-	proposing, cancel := context.WithTimeout(ctx, proposeTimeout)
+	proposing, cancel := context.WithTimeout(ctx, inviteTimeout)
 	defer cancel()
 	text, err := invite(proposing)
 	switch {

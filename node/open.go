@@ -172,8 +172,12 @@ func (n *Node) openNetwork(o opening) (err error) {
 		return err
 	}
 	n.disk = &diskPace{dir: n.dir, log: n.log}
+	store := raftStore{Bucket: n.store.Bucket("raft"), pace: n.disk}
+	if n.out.simulation != nil {
+		store.slow = n.out.simulation.slow
+	}
 	n.raft, err = consensus.Start(n.base, consensus.Config{
-		Transport: raftTransport{n.swarm}, KV: raftStore{n.store.Bucket("raft"), n.disk},
+		Transport: raftTransport{n.swarm}, KV: store,
 		Epoch: n.epoch, Run: string(o.membership.Run), Signer: o.identity, Bootstrap: o.founder, Contacts: n.contacts, Logger: n.log,
 		Heard: n.listening.Silent, RecoverAfter: n.recoverAfter, Now: n.clock.Now,
 		Owner: ownerOf(admission.Run{ID: o.membership.Run, OwnerKey: o.membership.OwnerKey}), Proof: o.membership.Capability,
@@ -259,6 +263,7 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
 		Electable:    func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
 		Losses:       func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
+		Patience:     n.raft.Patience,
 		AwaitHolders: time.Duration(o.cfg.AwaitHolders),
 		Stops:        func() []planner.Stop { return n.monitor.Interruption.Pauses() },
 	})

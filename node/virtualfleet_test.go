@@ -82,8 +82,9 @@ type member struct {
 	number  int
 	dir     string
 	network *swarm.Simulated
-	self    plan.PeerID // once its first process has begun
-	process *process    // the newest; nil before the first
+	self    plan.PeerID  // once its first process has begun
+	process *process     // the newest; nil before the first
+	written atomic.Int64 // how long a write of the log takes, in ns
 }
 
 // process is a node from its start to its end.
@@ -247,6 +248,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 		Events: func(e api.Event) { m.truth.see(m.name(), p.node.Load(), e) },
 		simulation: &simulation{
 			network: m.network,
+			slow:    func() { time.Sleep(time.Duration(m.written.Load())) },
 			opened: func(n *Node) {
 				if m.size.Lines {
 					n.announcer.Network = knownLines{n.announcer.Network}

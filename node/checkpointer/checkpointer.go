@@ -144,7 +144,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		request.Chunks = append(request.Chunks, ref.Chunks...)
 		layers = append(layers, ref)
 	}
-	if err == nil {
+	if err == nil && !inMemory {
 		err = s.Store.Pin(request.pin(), request.Chunks)
 	}
 	if errors.Is(err, checkpoint.ErrDiskFull) && !state.Last && !s.salvages {
@@ -167,6 +167,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		refused := inMemory && errors.Is(err, consensus.ErrRejected) && !errors.Is(err, consensus.ErrStale)
 		if saved.Unstored = 0; refused { // a stop came before the report, of which this node may not know yet
 			err = s.report(ctx, saved, s.Self)
+		}
+		if err == nil && inMemory { // not before: all wait for the report, and this process keeps the chunks
+			err = s.Store.Pin(request.pin(), request.Chunks)
 		}
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil

@@ -140,20 +140,31 @@ func (r *Remains) HandOver(next plan.Plan) []*pipeline.Retained {
 }
 
 // carryOut brings what is held here to a salvage's step and saves what the log has this node save. What another one saves
-// stays in memory, for a next plan that leaves it where it is. A worker that cannot do its part is given up, as the others
+// stays in memory, for a next plan that leaves it where it is. What is replayed does not wait for the log to know that. A worker that cannot do its part is given up, as the others
 // learn.
 func (r *Remains) carryOut(ctx context.Context, s consensus.Salvage) {
-	var work sync.WaitGroup
 	failed := make([]bool, len(r.held))
-	for i, w := range r.held {
-		work.Go(func() {
-			if err := r.save(ctx, w, s); err != nil && ctx.Err() == nil {
-				r.Log.Warn("cannot save what is left of a generation", "generation", s.Generation, "step", s.Step, "device", w.Worker().Device, "cause", err)
-				failed[i] = true
+	each := func(do func(context.Context, *pipeline.Retained, consensus.Salvage) error) {
+		var work sync.WaitGroup
+		for i, w := range r.held {
+			if failed[i] {
+				continue
 			}
-		})
+			work.Go(func() {
+				if err := do(ctx, w, s); err != nil && ctx.Err() == nil {
+					r.Log.Warn("cannot save what is left of a generation", "generation", s.Generation, "step", s.Step, "device", w.Worker().Device, "cause", err)
+					failed[i] = true
+				}
+			})
+		}
+		work.Wait()
 	}
-	work.Wait()
+	each(r.reach) // before a replay, which needs the commit, too
+	var err error
+	var replaying sync.WaitGroup
+	replaying.Go(func() { err = r.replay(ctx, s) })
+	each(r.save)
+	replaying.Wait()
 	var good []*pipeline.Retained
 	for i, w := range r.held {
 		if failed[i] {
@@ -163,7 +174,6 @@ func (r *Remains) carryOut(ctx context.Context, s consensus.Salvage) {
 		}
 	}
 	r.held = good
-	err := r.replay(ctx, s)
 	if err != nil && ctx.Err() == nil {
 		r.Log.Warn("cannot replay the steps of members that are gone", "generation", s.Generation, "to", s.Step, "cause", err)
 		r.Replayer.Fail()
@@ -173,13 +183,16 @@ func (r *Remains) carryOut(ctx context.Context, s consensus.Salvage) {
 	}
 }
 
+// reach brings a worker to a salvage's step, where it lacks only the commit.
+func (r *Remains) reach(ctx context.Context, w *pipeline.Retained, s consensus.Salvage) error {
+	if slices.ContainsFunc(w.Reach(), func(at pipeline.Reach) bool { return at.Pending == s.Step }) {
+		return r.bring(ctx, w, s.Step)
+	}
+	return nil
+}
+
 // save saves the parts of a salvage that one worker here has.
 func (r *Remains) save(ctx context.Context, w *pipeline.Retained, s consensus.Salvage) error {
-	if slices.ContainsFunc(w.Reach(), func(at pipeline.Reach) bool { return at.Pending == s.Step }) {
-		if err := r.bring(ctx, w, s.Step); err != nil {
-			return err
-		}
-	}
 	for _, part := range s.Parts {
 		id := plan.StageID{Replica: part.Replica, Stage: part.Stage}
 		mine := func(at pipeline.Reach) bool { return at.StageID == id && at.Step == s.Step }

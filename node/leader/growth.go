@@ -84,7 +84,7 @@ func (l *Leader) shared(p plan.Plan) (running plan.Plan, known bool) {
 
 // propose writes down what steps have shown.
 func (g *growth) propose(ctx context.Context, e consensus.Shown) error {
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.Patience())
 	defer cancel()
 	g.verdicts = nil // the next window says it again where this fails
 	for _, m := range e.Members {

@@ -21,11 +21,13 @@ import (
 const (
 	// decideEvery is the time between two looks at whether something has to change.
 	decideEvery = 500 * time.Millisecond
-	// proposeTimeout bounds one proposal. A leader that cannot commit loses its term.
+	// proposeTimeout bounds one proposal unless Config says otherwise. A leader that cannot commit loses its term.
 	proposeTimeout = 10 * time.Second
+	// askTimeout bounds the questions to a silent member and its host.
+	askTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, AwaitHolders, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, Patience, AwaitHolders, Planner and Now are needed.
 type Config struct {
 	Self       plan.PeerID
 	Consensus  Consensus
@@ -37,6 +39,8 @@ type Config struct {
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
 	// Stops returns how long the newest changes of plan that followed a pause have stopped the steps, the newest last. nil knows none.
 	Stops func() []planner.Stop
+	// Patience returns how long to wait for the outcome of a proposal; nil is 10 s.
+	Patience func() time.Duration
 	// AwaitHolders is how long a start of the whole run waits for members that alone have layers of the newest checkpoint.
 	AwaitHolders time.Duration
 	// Planner searches for plans; zero means package planner.
@@ -97,6 +101,9 @@ func New(c Config) *Leader {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Patience == nil {
+		c.Patience = func() time.Duration { return proposeTimeout }
+	}
 	if c.Electable == nil {
 		c.Electable = func() bool { return true }
 	}
@@ -137,7 +144,7 @@ func (l *Leader) Hear(ctx context.Context, p gossip.Profile) {
 	if _, _, self := l.Consensus.Leader(); !ok || !self {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.Patience())
 	defer cancel()
 	if err := l.Consensus.Propose(ctx, update); err != nil {
 		l.Log.Debug("take over a profile", "of", p.Peer, "cause", err)

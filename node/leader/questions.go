@@ -38,7 +38,7 @@ func (l *Leader) ask(ctx context.Context, m consensus.Member) {
 			defer q.mu.Unlock()
 			delete(q.open, id)
 		}()
-		ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		switch {
 		case l.Consensus.Answers(ctx, m.Peer): // only its gossip does not come through

@@ -109,7 +109,7 @@ func (t *term) stall(m moment) stall {
 
 // carryOut turns a verdict into a proposal.
 func (t *term) carryOut(ctx context.Context, m moment, v verdict) error {
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.Patience())
 	defer cancel()
 	switch {
 	case v.Doubt:

@@ -153,7 +153,7 @@ func (y *Recoverer) end() (term plan.Term, index uint64) {
 // recoverAlone makes this node the only voter, with all of its log as committed.
 func (y *Recoverer) recoverAlone(conf *raft.Config) error {
 	n := y.node
-	store := newParking(n.config.KV, func(error) {})
+	store := newParking(n.config.KV, func(error) {}, func(time.Duration) {})
 	close(store.isolated) // a failure is returned, not waited for
 	replayed := &machine{author: n.author, changed: func() {}, failed: func(error) {}}
 	replayed.state.Store(&State{})

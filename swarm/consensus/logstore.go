@@ -160,8 +160,12 @@ func stableKey(name []byte) []byte { return append([]byte{prefixStable}, name...
 
 // Set stores a value under raft's name for it.
 func (s logStore) Set(name, value []byte) error {
-	if err := s.kv.Write([]Change{{Key: stableKey(name), Value: value}}); err != nil {
-		return fmt.Errorf("consensus: store %s: %w", name, err)
+	return s.set([]Change{{Key: stableKey(name), Value: value}})
+}
+
+func (s logStore) set(changes []Change) error {
+	if err := s.kv.Write(changes); err != nil {
+		return fmt.Errorf("consensus: store %s: %w", changes[0].Key[1:], err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // memoryKV is the twin of a durable store: it outlives the node that uses it.
@@ -16,6 +17,9 @@ type memoryKV struct {
 	broken, damaged bool
 	// hole, unless 0, is a log record whose read fails.
 	hole uint64
+	// slow is how long a write takes.
+	slow   time.Duration
+	writes int
 }
 
 func newMemoryKV() *memoryKV { return &memoryKV{pairs: map[string][]byte{}} }
@@ -25,6 +29,13 @@ func (m *memoryKV) breakDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken = true
+}
+
+// slowDown makes each write take so long from now on.
+func (m *memoryKV) slowDown(takes time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slow = takes
 }
 
 // puncture makes reads of one log record fail.
@@ -53,7 +64,12 @@ func (m *memoryKV) Get(key []byte) ([]byte, bool, error) {
 
 func (m *memoryKV) Write(changes []Change) error {
 	m.mu.Lock()
+	slow := m.slow
+	m.mu.Unlock()
+	time.Sleep(slow)
+	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
 	if m.broken {
 		return errors.New("no space left")
 	}

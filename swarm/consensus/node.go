@@ -61,6 +61,7 @@ type Node struct {
 	timing  *timing
 	*Recoverer
 	*succession
+	*commits
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when everything has ended
 	isolated sync.Once     // done by isolate
@@ -110,7 +111,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	n.succession = &succession{node: n, endings: make(chan plan.PeerID, maxEndings)}
 	n.lineage.kv = config.KV
 	n.Recoverer = &Recoverer{node: n, found: make(chan lineage, 1), wake: make(chan struct{}, 1)}
-	n.store = newParking(config.KV, n.fail)
+	n.commits = newCommits(n.timing)
+	n.store = newParking(config.KV, n.fail, n.timing.wrote)
 	n.silence.begin(time.Now())
 	n.author = &author{Signer: config.Signer, self: n.self, run: config.Run, owner: config.Owner, proof: config.Proof, last: config.Epoch}
 	n.machine = &machine{author: n.author, changed: n.broadcast, failed: n.fail}

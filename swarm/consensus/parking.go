@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -15,12 +16,15 @@ import (
 // Once the node is isolated the parked callers return, so that raft can be shut down and waited for.
 type parking struct {
 	logStore
-	report   func(error)   // called with the first failure; must not wait
-	isolated chan struct{} // closed when no peer can be heard or reached any more
-	broken   chan struct{} // closed by the first failure
-	// mu guards failure, the first one.
-	mu      sync.Mutex
-	failure error
+	report   func(error)         // called with the first failure; must not wait
+	wrote    func(time.Duration) // called after each write with how long it took
+	isolated chan struct{}       // closed when no peer can be heard or reached any more
+	broken   chan struct{}       // closed by the first failure
+
+	mu      sync.Mutex // guards the rest
+	failure error      // the first one
+	// term is raft's name for the term of the vote that it is about to store, and that term; nil for none.
+	term *Change
 }
 
 var (
@@ -29,9 +33,9 @@ var (
 	_ raft.MonotonicLogStore = (*parking)(nil)
 )
 
-func newParking(kv KV, report func(error)) *parking {
+func newParking(kv KV, report func(error), wrote func(time.Duration)) *parking {
 	return &parking{
-		logStore: logStore{kv}, report: report,
+		logStore: logStore{kv}, report: report, wrote: wrote,
 		isolated: make(chan struct{}), broken: make(chan struct{}),
 	}
 }
@@ -55,7 +59,9 @@ func (p *parking) write(change func() error) error {
 	err := p.failure
 	p.mu.Unlock()
 	if err == nil {
+		began := time.Now()
 		err = change()
+		p.wrote(time.Since(began))
 	}
 	if err != nil {
 		return p.park(err)
@@ -107,14 +113,33 @@ func (p *parking) DeleteRange(first, last uint64) error {
 	return p.write(func() error { return p.logStore.DeleteRange(first, last) })
 }
 
-// Set stores a value.
+// Set stores a value, and the term of a vote with whom it is for.
 func (p *parking) Set(name, value []byte) error {
-	return p.write(func() error { return p.logStore.Set(name, value) })
+	changes := []Change{{Key: stableKey(name), Value: value}}
+	p.mu.Lock()
+	if p.term != nil && string(name) == voteFor {
+		changes, p.term = append(changes, *p.term), nil
+	}
+	p.mu.Unlock()
+	return p.write(func() error { return p.logStore.set(changes) })
 }
 
-// SetUint64 stores a number. It returns no error: raft panics over one, and a term that was not saved is
+// Raft's names for a vote: it stores the term first and then, at once, whom the vote is for.
+const (
+	voteTerm = "LastVoteTerm"
+	voteFor  = "LastVoteCand"
+)
+
+// SetUint64 stores a number; the term of a vote with whom it is for, in one write. It returns no error: raft panics over one, and a term that was not saved is
 // heard of by nobody, since the caller is parked until the node is isolated.
 func (p *parking) SetUint64(name []byte, v uint64) error {
-	_ = p.Set(name, binary.BigEndian.AppendUint64(nil, v))
+	value := binary.BigEndian.AppendUint64(nil, v)
+	if string(name) != voteTerm {
+		_ = p.Set(name, value)
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = &Change{Key: stableKey(name), Value: value}
 	return nil
 }

@@ -209,7 +209,7 @@ func TestStateStopsAtAnUnreadableEntry(t *testing.T) {
 func TestNoWriteAfterAFailure(t *testing.T) {
 	_, kv := filled(t, 3, 5)
 	reported := make(chan error, 2)
-	p := newParking(kv, func(err error) { reported <- err })
+	p := newParking(kv, func(err error) { reported <- err }, func(time.Duration) {})
 	ended := make(chan error, 2)
 	kv.breakDown()
 	go func() { ended <- p.StoreLog(&raft.Log{Index: 6}) }()
@@ -235,11 +235,34 @@ func TestNoWriteAfterAFailure(t *testing.T) {
 	}
 }
 
+// A vote is one write: its term is never stored without whom it is for.
+func TestAVoteIsOneWrite(t *testing.T) {
+	kv := newMemoryKV()
+	p := newParking(kv, func(err error) { t.Errorf("reported %v", err) }, func(time.Duration) {})
+	for term, name := range map[uint64]string{3: "a", 4: "b"} {
+		before := kv.writes
+		if err := p.SetUint64([]byte("LastVoteTerm"), term); err != nil {
+			t.Fatal(err)
+		}
+		if kv.writes != before {
+			t.Error("the term of a vote is stored without whom it is for")
+		}
+		if err := p.Set([]byte("LastVoteCand"), []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		stored, _ := p.GetUint64([]byte("LastVoteTerm"))
+		to, _ := p.Get([]byte("LastVoteCand"))
+		if kv.writes != before+1 || stored != term || string(to) != name {
+			t.Errorf("%d writes for the vote of term %d for %q, want that of %d for %q", kv.writes-before, stored, to, term, name)
+		}
+	}
+}
+
 // Beyond its ends the log has no entry; inside, an entry that is missing is a failure.
 func TestReadsBeyondTheLogAndInside(t *testing.T) {
 	_, kv := filled(t, 3, 5)
 	reported := make(chan error, 1)
-	p := newParking(kv, func(err error) { reported <- err })
+	p := newParking(kv, func(err error) { reported <- err }, func(time.Duration) {})
 	for _, index := range []uint64{1, 2, 6, 100} {
 		if err := p.GetLog(index, new(raft.Log)); err != raft.ErrLogNotFound {
 			t.Errorf("entry %d: %v", index, err)
@@ -275,7 +298,7 @@ func (k *lateKV) Get(key []byte) ([]byte, bool, error) {
 // The end of the log may be replaced while it is read: an entry that has come meanwhile is no failure.
 func TestEntryComesWhileItIsRead(t *testing.T) {
 	_, kv := filled(t, 3, 5)
-	p := newParking(&lateKV{kv, 5}, func(err error) { t.Errorf("reported %v", err) })
+	p := newParking(&lateKV{kv, 5}, func(err error) { t.Errorf("reported %v", err) }, func(time.Duration) {})
 	close(p.isolated)
 	var l raft.Log
 	if err := p.GetLog(5, &l); err != nil || l.Index != 5 || l.Type == raft.LogNoop {

@@ -1,13 +1,16 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,6 +22,21 @@ const (
 	maxRequests  = 32 // incoming requests served at the same time
 	firstBackoff = 20 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
+
+	// proposeTimeout is how long a proposal may take where disks are quick.
+	proposeTimeout = 10 * time.Second
+	// maxProposeTimeout bounds it where they are slow.
+	maxProposeTimeout = 2 * time.Minute
+	// writesAProposal is how many writes a proposal may take, one after the other: what is being written when it comes, itself, and what
+	// others proposed meanwhile.
+	writesAProposal = 5
+	// Where the newest write here took slowWrite, or the newest commit slowCommit, proposals go to raft together: raft does not look at what
+	// is committed while it writes. What follows on a commit is waited for for a linger, so that it goes with the next.
+	slowWrite  = 250 * time.Millisecond
+	slowCommit = time.Second
+	linger     = 500 * time.Millisecond
+	// commitsRemembered are proposals whose times count.
+	commitsRemembered = 8
 )
 
 // Propose has the leader commit e and returns nil when that is done and the entry was
@@ -118,32 +136,154 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 	if closing {
 		return n.over()
 	}
-	outcome := make(chan error, 1)
-	go func() {
-		defer n.applies.Done()
-		// Raft answers while it runs: an entry that is not committed when the leader has lost its majority, after
-		// leaseTimeout.
-		engine := n.engine.Load().raft
-		future := engine.Apply(body, enqueueTimeout)
-		if err := future.Error(); err != nil {
-			outcome <- fmt.Errorf("%w: %w", errRetry, err)
-			return
-		}
-		refusal, _ := future.Response().(error)
-		if errors.Is(refusal, ErrForbidden) {
-			n.config.Logger.Warn("consensus: a proposal is refused", "by", p.author, "cause", refusal)
-		}
-		outcome <- refusal
-		if refusal == nil && awaited(p.entry) {
-			engine.Barrier(enqueueTimeout) // followers learn with the next entry that this one is committed, or after commitTimeout
-		}
-	}()
+	commit, again := n.commits.begin(p, time.Now())
+	if again {
+		n.applies.Done()
+	} else {
+		go func() {
+			defer n.applies.Done()
+			n.commits.end(commit, n.commits.carry(n.engine.Load().raft, p, body, n.config.Logger), time.Now())
+		}()
+	}
 	select {
-	case err := <-outcome:
-		return err
+	case <-commit.done:
+		return commit.err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errRetry, ctx.Err())
 	}
+}
+
+// commits knows what this leader is having committed, and how long that takes. Its methods may be called concurrently.
+type commits struct {
+	timing *timing
+
+	mu    sync.Mutex // guards the rest
+	open  map[kind]*commit
+	times recent // from the proposal to its outcome, of this node's and others'
+
+	running int             // proposals that raft has
+	waiting []chan struct{} // those that wait for them, closed when they may go
+	gathers *time.Timer     // until they go; nil while raft has some, or none wait
+}
+
+// kind groups proposals of which each changes what the one before said.
+type kind struct {
+	author plan.PeerID
+	entry  string // its type
+}
+
+// commit is one proposal on its way.
+type commit struct {
+	body  []byte // the entry
+	began time.Time
+	done  chan struct{} // closed once err is the outcome
+	err   error
+}
+
+func newCommits(t *timing) *commits {
+	return &commits{timing: t, open: map[kind]*commit{}, times: recent{most: commitsRemembered}}
+}
+
+// begin returns the commit of a proposal, and whether it is on its way already: the author proposes the same again, since it has waited for
+// the outcome as long as it would. Another proposal of the kind in between makes it a new one.
+func (c *commits) begin(p proposal, now time.Time) (one *commit, again bool) {
+	k := kind{p.author, fmt.Sprintf("%d %T", p.incarnation, p.entry)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.open[k]; one != nil && bytes.Equal(one.body, p.body) {
+		return one, true
+	}
+	one = &commit{body: p.body, began: now, done: make(chan struct{})}
+	c.open[k] = one
+	return one, false
+}
+
+// carry has raft commit an entry, and returns its outcome. Raft answers while it runs: an entry that is not committed when the leader has
+// lost its majority, after leaseTimeout.
+func (c *commits) carry(engine *raft.Raft, p proposal, body []byte, log *slog.Logger) error {
+	c.turn(awaited(p.entry))
+	defer c.leave()
+	began := time.Now()
+	future := engine.Apply(body, enqueueTimeout+writesAProposal*c.timing.write())
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("%w: %w", errRetry, err)
+	}
+	refusal, _ := future.Response().(error)
+	if errors.Is(refusal, ErrForbidden) {
+		log.Warn("consensus: a proposal is refused", "by", p.author, "cause", refusal)
+	}
+	if refusal == nil && awaited(p.entry) && c.timing.write() <= commitTimeout && time.Since(began) < slowCommit {
+		engine.Barrier(enqueueTimeout) // followers learn with the next entry that this one is committed, or after commitTimeout: another write may take longer
+	}
+	return refusal
+}
+
+// turn blocks until a proposal may go to raft: at once where disks are quick. Elsewhere those that come while raft has some go together
+// after them, with the first one that steps stand still for, or after a linger.
+func (c *commits) turn(urgent bool) {
+	c.mu.Lock()
+	if c.timing.write() < slowWrite && c.times.newest() < slowCommit || c.running == 0 && (urgent || c.gathers == nil) {
+		c.running++
+		c.release()
+		c.mu.Unlock()
+		return
+	}
+	wait := make(chan struct{})
+	c.waiting = append(c.waiting, wait)
+	c.mu.Unlock()
+	<-wait
+}
+
+// leave notes that raft has a proposal no longer.
+func (c *commits) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running--; c.running > 0 {
+		return
+	}
+	if c.gathers != nil {
+		c.gathers.Stop()
+	}
+	c.gathers = time.AfterFunc(linger, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.release()
+	})
+}
+
+// release has all that wait go. The caller holds mu.
+func (c *commits) release() {
+	if c.gathers != nil {
+		c.gathers.Stop()
+		c.gathers = nil
+	}
+	c.running += len(c.waiting)
+	for _, wait := range c.waiting {
+		close(wait)
+	}
+	c.waiting = nil
+}
+
+// end notes the outcome of a commit.
+func (c *commits) end(one *commit, err error, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one.err = err
+	close(one.done)
+	c.times.add(now.Sub(one.began))
+	for k, open := range c.open {
+		if open == one {
+			delete(c.open, k)
+		}
+	}
+}
+
+// Patience returns how long to wait for the outcome of a proposal: longer where disks are slow. What is proposed again after that only
+// adds to what they have to write.
+func (c *commits) Patience() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return min(max(writesAProposal*c.timing.write(), 2*c.times.longest(), proposeTimeout), maxProposeTimeout)
 }
 
 // awaited reports whether steps stand still until all members know of an entry.

@@ -31,6 +31,8 @@ const (
 
 	gapsRemembered  = 64 // half a minute of heartbeats at most
 	votesRemembered = 8  // two elections among five voters
+
+	writesRemembered = 8
 	// timingGrain is by how much a timeout has to change before raft is told.
 	timingGrain = 250 * time.Millisecond
 )
@@ -44,6 +46,14 @@ type recent struct {
 func (r *recent) add(d time.Duration) {
 	r.all = append(r.all, d)
 	r.all = r.all[max(0, len(r.all)-r.most):]
+}
+
+// newest returns the newest one, 0 of none.
+func (r *recent) newest() time.Duration {
+	if len(r.all) == 0 {
+		return 0
+	}
+	return r.all[len(r.all)-1]
 }
 
 // longest returns the longest one, 0 of none.
@@ -65,6 +75,7 @@ type timing struct {
 	from   plan.PeerID
 	last   time.Time // when from sent the newest one
 	votes  recent    // from the question for a vote to its answer, the stream's opening included
+	writes recent    // of the log to this node's disk
 	trips  map[plan.PeerID]time.Duration
 	dials  map[plan.PeerID]time.Duration // what the next stream to a peer may take
 	latest raft.ReloadableConfig
@@ -72,7 +83,7 @@ type timing struct {
 
 func newTiming() *timing {
 	return &timing{
-		gaps: recent{most: gapsRemembered}, votes: recent{most: votesRemembered},
+		gaps: recent{most: gapsRemembered}, votes: recent{most: votesRemembered}, writes: recent{most: writesRemembered},
 		trips: map[plan.PeerID]time.Duration{}, dials: map[plan.PeerID]time.Duration{},
 	}
 }
@@ -102,6 +113,20 @@ func (t *timing) voted(took time.Duration) {
 	defer t.mu.Unlock()
 	t.votes.add(took)
 	t.adjust()
+}
+
+// wrote notes how long a write of the log took.
+func (t *timing) wrote(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes.add(took)
+}
+
+// write returns how long a write of the log takes here: the longest of the newest ones.
+func (t *timing) write() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writes.longest()
 }
 
 // answered notes how long a peer's answer to the leader took.

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"pnode/planner/plan"
 )
 
 // TestElectionsFollowRoundTrips kills the leader of runs on lines of several lengths without a word to the others. Their
@@ -244,4 +247,89 @@ func TestWhatStepsWaitForIsToldAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASlowDiskWritesNothingTwice: the leader's disk takes 8 s for each write, and who proposes waits 10 s at first. What is proposed again
+// meanwhile is the entry that is on its way, and patience grows with the disk's times.
+func TestASlowDiskWritesNothingTwice(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		time.Sleep(time.Minute)
+		l, f := c.leader(), c.follower()
+		if got := l.Patience(); got != proposeTimeout {
+			t.Errorf("on a quick disk proposals may take %v, want %v", got, proposeTimeout)
+		}
+		before := l.engine.Load().raft.LastIndex()
+		c.kv[l.self].slowDown(8 * time.Second)
+		propose := func(n *Node, e Entry, patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			return n.Propose(ctx, e)
+		}
+		again := func(n *Node, e Entry) {
+			err := ErrNoLeader
+			for errors.Is(err, ErrNoLeader) {
+				err = propose(n, e, 3*time.Second)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		again(l, WantPause{Count: l.State().PauseWanted + 1})
+		m, _ := f.State().Member(f.self)
+		again(f, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch})
+		time.Sleep(time.Minute)
+		if wrote := l.engine.Load().raft.LastIndex() - before; wrote != 2 || c.leader() != l {
+			t.Errorf("two proposals, each made again and again, are %d entries of the log; %s led and %s leads", wrote, l.self, c.leader().self)
+		}
+		if got := l.Patience(); got < 5*8*time.Second || got > maxProposeTimeout {
+			t.Errorf("proposals may take %v where a write takes 8 s", got)
+		}
+		c.kv[l.self].slowDown(0)
+		for range 2 * commitsRemembered {
+			c.must(l, WantPause{Count: l.State().PauseWanted + 1})
+		}
+		if got := l.Patience(); got != proposeTimeout {
+			t.Errorf("once the disk is quick again proposals may take %v, want %v", got, proposeTimeout)
+		}
+	})
+}
+
+// TestWhatWasSaidOtherwiseMeanwhileIsProposedAnew: the same again is on its way only until its author has said something else.
+func TestWhatWasSaidOtherwiseMeanwhileIsProposedAnew(t *testing.T) {
+	c, now := newCommits(newTiming()), time.Now()
+	of := func(author plan.PeerID, incarnation uint64, e Entry) (*commit, bool) {
+		body, err := EncodeEntry(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.begin(proposal{author: author, incarnation: incarnation, entry: e, body: body}, now)
+	}
+	first, again := of("a", 1, WantPause{Count: 1})
+	if same, on := of("a", 1, WantPause{Count: 1}); again || !on || same != first {
+		t.Errorf("again: %v, %v", same == first, on)
+	}
+	for what, is := range map[string]func() (*commit, bool){
+		"another author":      func() (*commit, bool) { return of("b", 1, WantPause{Count: 1}) },
+		"another incarnation": func() (*commit, bool) { return of("a", 2, WantPause{Count: 1}) },
+		"another type":        func() (*commit, bool) { return of("a", 1, WantStop{}) },
+	} {
+		if other, on := is(); on || other == first {
+			t.Errorf("%s: it is on its way", what)
+		}
+	}
+	second, on := of("a", 1, WantPause{Count: 2})
+	if third, back := of("a", 1, WantPause{Count: 1}); on || back || second == first || third == first {
+		t.Error("what came before something else counts for what comes after it")
+	}
+	c.end(first, nil, now)
+	<-first.done
+	last, on := of("a", 1, WantPause{Count: 1})
+	if !on {
+		t.Error("the end of the first ends the third")
+	}
+	c.end(last, ErrRejected, now)
+	if _, on := of("a", 1, WantPause{Count: 1}); on || !errors.Is(last.err, ErrRejected) {
+		t.Errorf("after its outcome %v it is on its way", last.err)
+	}
 }
