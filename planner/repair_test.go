@@ -22,7 +22,7 @@ func (in Input) without(p plan.Plan, lost plan.PeerID) Input {
 func TestRepairedPlansHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(51, 52))
 	repaired, searched := 0, 0
-	n := rounds(16, 4)
+	const n = 16
 	for range n {
 		in := randomInput(rng)
 		for _, m := range in.Members {
