@@ -236,7 +236,7 @@ func (s kindSearch) walkKinds(ctx context.Context, others []*candidate) (found [
 // walkKind returns what becomes of a candidate by small changes in its kind, and how much of its work is left.
 func (s kindSearch) walkKind(ctx context.Context, at *candidate, work int) (*candidate, int) {
 	pool := s.roomy()
-	w, least := walker{s.search}.walk(pool), optimum.NewFloor(s.planned(pool))
+	w, least := walker(s).walk(pool), optimum.NewFloor(s.planned(pool))
 	w.FewestStages, w.KeepCuts, w.Left = max(w.FewestStages, 2), true, work
 	w.Skip = func(a neighbours.Arrangement) bool {
 		return a.Replicas == 1 && schedule.Nanos(s.in.Run.Train.Micros)*least.Slowest(a.Devices, a.Ends) >= at.step()
