@@ -57,8 +57,11 @@ func TestEachInvariantOfFleetsCanFail(t *testing.T) {
 				f.held(c)
 			}},
 			"a node that stands still without a word": {"does not say why", func(f *fleet, _ *Node) {
-				f.moved, f.movedAt = f.truth.reached(), time.Now().Add(-standsStill)
-				f.explained()
+				f.moved = f.truth.reached()
+				for range 2 { // looks
+					f.movedAt = time.Now().Add(-standsStill)
+					f.explained()
+				}
 			}},
 		} {
 			broken := *f

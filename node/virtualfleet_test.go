@@ -51,6 +51,7 @@ type fleet struct {
 	restored plan.Step // of the newest checkpoint that was looked for
 	moved    plan.Step // the newest step, and when it came
 	movedAt  time.Time
+	silent   map[*member]bool // said nothing of why no step came, at the last look
 }
 
 // fleetSize says what a fleet trains.
@@ -447,7 +448,7 @@ const standsStill = 30 * time.Second
 // explained has the truth check that no member waits without a reason.
 func (f *fleet) explained() {
 	if at := f.truth.reached(); at != f.moved || f.movedAt.IsZero() {
-		f.moved, f.movedAt = at, time.Now()
+		f.moved, f.movedAt, f.silent = at, time.Now(), nil
 	}
 	still := standsStill
 	if f.size.Slow {
@@ -457,11 +458,17 @@ func (f *fleet) explained() {
 		return
 	}
 	f.movedAt = time.Now()
+	silent := map[*member]bool{}
 	for _, m := range f.members {
 		if n := m.node(); n != nil && n.monitor.Status().Waiting == "" {
+			silent[m] = true
+			f.movedAt = time.Now().Add(still/6 - still) // a step may just have begun: look again soon
+		}
+		if silent[m] && f.silent[m] {
 			f.truth.fails("no step for %v, and %s does not say why:%s", still, m.name(), f.standings())
 		}
 	}
+	f.silent = silent
 }
 
 // oneLeads has the truth check that in no term two nodes lead.

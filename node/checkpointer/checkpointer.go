@@ -168,8 +168,8 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		if saved.Unstored = 0; refused { // a stop came before the report, of which this node may not know yet
 			err = s.report(ctx, saved, s.Self)
 		}
-		if err == nil && inMemory { // not before: all wait for the report, and this process keeps the chunks
-			err = s.Store.Pin(request.pin(), request.Chunks)
+		if inMemory && !errors.Is(err, consensus.ErrRejected) { // not before: all wait for the report. Where nobody said whether it was taken, the log may count on the chunks
+			err = errors.Join(err, s.Store.Pin(request.pin(), request.Chunks))
 		}
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil

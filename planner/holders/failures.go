@@ -9,8 +9,8 @@ import (
 const (
 	// MaxFailures bounds the holders that one member may be said not to get copies to: who gets to none of so many is cut off itself, or lies.
 	MaxFailures = 8
-	// failureMillis is for how long a pair is remembered, unless one of them is started again: then the line may be back, and copies are tried
-	// there again.
+	// failureMillis is for how long a pair is remembered, unless the member whose copies they are is started again: then copies are tried there
+	// again. That the holder was started again is no reason: it might say so each time that it is found to take no copies.
 	failureMillis = 10 * 60 * 1000
 )
 
@@ -48,9 +48,9 @@ func (f Failures) At(millis int64) Failures {
 	return f.without(func(c Failure) bool { return c.AtMillis+failureMillis <= millis })
 }
 
-// Restarted returns the pairs without those of a member that was started again.
+// Restarted returns the pairs without those of copies of what a member computed that was started again.
 func (f Failures) Restarted(peer plan.PeerID) Failures {
-	return f.without(func(c Failure) bool { return c.Peer == peer || c.Holder == peer })
+	return f.without(func(c Failure) bool { return c.Peer == peer })
 }
 
 // without returns the pairs that are not dropped; nil for none.

@@ -17,7 +17,7 @@ func TestFailures(t *testing.T) {
 		"when the first still counts":  {all.At(failureMillis + 6), []plan.PeerID{"b", "c"}},
 		"when it does not":             {all.At(failureMillis + 7), []plan.PeerID{"c"}},
 		"when none does":               {all.At(failureMillis + 9), nil},
-		"a holder is started again":    {all.Restarted("c"), []plan.PeerID{"b"}},
+		"a holder is started again":    {all.Restarted("c"), []plan.PeerID{"b", "c"}},
 		"who computes the stage is":    {all.Restarted("a"), nil},
 		"who has no part in any is":    {all.Restarted("d"), []plan.PeerID{"b", "c"}},
 		"another pair is said to fail": {all.With(Failure{"a", "d", 9}), []plan.PeerID{"b", "c", "d"}},

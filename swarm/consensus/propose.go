@@ -161,12 +161,12 @@ type commits struct {
 	open  map[kind]*commit
 	times recent // from the proposal to its outcome, of this node's and others'
 
-	running int             // proposals that raft has
-	waiting []chan struct{} // those that wait for them, closed when they may go
-	gathers *time.Timer     // until they go; nil while raft has some, or none wait
+	running int         // proposals that raft has
+	waiting []*waiter   // those that wait for them, in order
+	gathers *time.Timer // until they go; nil while raft has some, or none wait
 }
 
-// kind groups proposals of which each changes what the one before said.
+// kind groups proposals of which each changes what the one before said. Each save is one of its own.
 type kind struct {
 	author plan.PeerID
 	entry  string // its type
@@ -180,6 +180,12 @@ type commit struct {
 	err   error
 }
 
+// waiter is a proposal that goes to raft once may is closed, and then the one behind it.
+type waiter struct {
+	may    chan struct{}
+	behind *waiter
+}
+
 func newCommits(t *timing) *commits {
 	return &commits{timing: t, open: map[kind]*commit{}, times: recent{most: commitsRemembered}}
 }
@@ -188,6 +194,9 @@ func newCommits(t *timing) *commits {
 // the outcome as long as it would. Another proposal of the kind in between makes it a new one.
 func (c *commits) begin(p proposal, now time.Time) (one *commit, again bool) {
 	k := kind{p.author, fmt.Sprintf("%d %T", p.incarnation, p.entry)}
+	if _, saved := p.entry.(StageSaved); saved { // a node may report several at a time
+		k.entry += string(p.body)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one := c.open[k]; one != nil && bytes.Equal(one.body, p.body) {
@@ -201,10 +210,16 @@ func (c *commits) begin(p proposal, now time.Time) (one *commit, again bool) {
 // carry has raft commit an entry, and returns its outcome. Raft answers while it runs: an entry that is not committed when the leader has
 // lost its majority, after leaseTimeout.
 func (c *commits) carry(engine *raft.Raft, p proposal, body []byte, log *slog.Logger) error {
-	c.turn(awaited(p.entry))
+	term := engine.CurrentTerm()
+	next := c.turn(awaited(p.entry))
 	defer c.leave()
+	if engine.CurrentTerm() != term { // others may have gone before it meanwhile
+		next()
+		return fmt.Errorf("%w: another term", errRetry)
+	}
 	began := time.Now()
 	future := engine.Apply(body, enqueueTimeout+writesAProposal*c.timing.write())
+	next()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("%w: %w", errRetry, err)
 	}
@@ -219,19 +234,22 @@ func (c *commits) carry(engine *raft.Raft, p proposal, body []byte, log *slog.Lo
 }
 
 // turn blocks until a proposal may go to raft: at once where disks are quick. Elsewhere those that come while raft has some go together
-// after them, with the first one that steps stand still for, or after a linger.
-func (c *commits) turn(urgent bool) {
+// after them, in the order in which they came, with the first one that steps stand still for, or after a linger. Once raft has it, next lets
+// the one behind it go.
+func (c *commits) turn(urgent bool) (next func()) {
+	w := &waiter{may: make(chan struct{})}
 	c.mu.Lock()
+	c.waiting = append(c.waiting, w)
 	if c.timing.write() < slowWrite && c.times.newest() < slowCommit || c.running == 0 && (urgent || c.gathers == nil) {
-		c.running++
 		c.release()
-		c.mu.Unlock()
-		return
 	}
-	wait := make(chan struct{})
-	c.waiting = append(c.waiting, wait)
 	c.mu.Unlock()
-	<-wait
+	<-w.may
+	return func() {
+		if w.behind != nil {
+			close(w.behind.may)
+		}
+	}
 }
 
 // leave notes that raft has a proposal no longer.
@@ -257,9 +275,12 @@ func (c *commits) release() {
 		c.gathers.Stop()
 		c.gathers = nil
 	}
+	for i, w := range c.waiting[:max(0, len(c.waiting)-1)] {
+		w.behind = c.waiting[i+1]
+	}
 	c.running += len(c.waiting)
-	for _, wait := range c.waiting {
-		close(wait)
+	if len(c.waiting) > 0 {
+		close(c.waiting[0].may)
 	}
 	c.waiting = nil
 }

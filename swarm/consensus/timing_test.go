@@ -328,8 +328,46 @@ func TestWhatWasSaidOtherwiseMeanwhileIsProposedAnew(t *testing.T) {
 	if !on {
 		t.Error("the end of the first ends the third")
 	}
+	stage, other := StageSaved{Step: 3, Layers: []LayerRef{{Layer: 1}}}, StageSaved{Step: 3, Layers: []LayerRef{{Layer: 2}}}
+	saved, _ := of("a", 1, stage)
+	if _, on := of("a", 1, other); on {
+		t.Error("another stage's save is on its way")
+	}
+	if same, on := of("a", 1, stage); !on || same != saved {
+		t.Error("a save is proposed anew after another stage's")
+	}
 	c.end(last, ErrRejected, now)
 	if _, on := of("a", 1, WantPause{Count: 1}); on || !errors.Is(last.err, ErrRejected) {
 		t.Errorf("after its outcome %v it is on its way", last.err)
 	}
+}
+
+// TestProposalsOfASlowDiskKeepTheirOrder: those that wait for raft go in the order in which they came, each once raft has the one before.
+func TestProposalsOfASlowDiskKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCommits(newTiming())
+		c.timing.writes.add(slowWrite)
+		c.turn(false)() // raft has one
+		const proposals = 20
+		var went atomic.Int32
+		for i := range int32(proposals) {
+			go func() {
+				next := c.turn(i%3 == 0)
+				if n := went.Add(1) - 1; n != i {
+					t.Errorf("proposal %d goes as number %d", i, n)
+				}
+				next()
+				c.leave()
+			}()
+			synctest.Wait()
+		}
+		if n := went.Load(); n != 0 {
+			t.Fatalf("%d go while raft writes", n)
+		}
+		c.leave()
+		time.Sleep(2 * linger)
+		if n := went.Load(); n != proposals {
+			t.Errorf("%d of %d go", n, proposals)
+		}
+	})
 }
