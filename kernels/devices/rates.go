@@ -21,7 +21,8 @@ type Rates struct {
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitempty"`
 	// MemoryBytesPerS is the bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`
-	// CallNanos is what a product takes besides its operations, in the median of small ones.
+	// CallNanos is what a product takes besides its operations, in the median of small ones; 0 where
+	// small ones are as fast as large ones.
 	CallNanos int64 `json:"call_nanos"`
 	// CopyBytesPerS is what comes from the host while as much goes back; 0 where the device's
 	// memory is the host's.
@@ -128,20 +129,28 @@ func (b *bencher) products(dtype kernels.DType) int64 {
 // smallRows are the sizes of products that take about as long to begin as to compute.
 var smallRows = [...]int{32, 64, 128}
 
-// callNanos is how much longer small products take than their operations at the rate of large ones.
+// callNanos measures small products beside the rate of large ones.
 func (b *bencher) callNanos(flops int64) int64 {
-	var besides []int64
-	for _, n := range smallRows {
-		if rate := b.product(kernels.F32, n); b.err == nil {
-			cubed := 2 * float64(n) * float64(n) * float64(n)
-			besides = append(besides, max(0, int64(1e9*cubed/float64(rate)-1e9*cubed/float64(flops))))
-		}
+	var rates [len(smallRows)]int64
+	for i, n := range smallRows {
+		rates[i] = b.product(kernels.F32, n)
 	}
-	slices.Sort(besides)
 	if b.err != nil {
 		return 0
 	}
-	return besides[len(besides)/2]
+	return besides(rates, flops)
+}
+
+// besides is how many nanoseconds products of smallRows take longer, in the median, than their
+// operations at the rate of large ones: 0 where small ones are as fast, as in plain loops.
+func besides(rates [len(smallRows)]int64, flops int64) int64 {
+	var longer [len(smallRows)]int64
+	for i, n := range smallRows {
+		cubed := 2 * float64(n) * float64(n) * float64(n)
+		longer[i] = max(0, int64(1e9*cubed/float64(rates[i])-1e9*cubed/float64(flops)))
+	}
+	slices.Sort(longer[:])
+	return longer[len(longer)/2]
 }
 
 // product is the rate of a matrix product of n rows and columns, with sums in float32; 0 of operands

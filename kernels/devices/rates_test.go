@@ -40,7 +40,7 @@ func TestMeasureWithoutF16(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.CallNanos <= 0 || r.CallNanos > 1e9 {
+	if r.CallNanos < 0 || r.CallNanos > 1e9 {
 		t.Errorf("a call takes %d ns besides its operations", r.CallNanos)
 	}
 	if r.MatMulF16FLOPS != 0 || min(r.MatMulFLOPS, r.MatMulBF16FLOPS, r.AttentionFLOPS, r.MemoryBytesPerS, r.CopyBytesPerS) <= 0 {
@@ -48,5 +48,32 @@ func TestMeasureWithoutF16(t *testing.T) {
 	}
 	if r, err = Measure(card{dev}); err != nil || r.MatMulF16FLOPS <= 0 {
 		t.Errorf("a device that knows f16: %+v, %v", r, err)
+	}
+}
+
+// TestBesides: what small products take longer is their calls' time, and the median of three
+// measured ones is not moved by one that was disturbed.
+func TestBesides(t *testing.T) {
+	const flops = 1e12
+	taking := func(call float64, n int) int64 {
+		cubed := 2 * float64(n) * float64(n) * float64(n)
+		return int64(cubed / (call*1e-9 + cubed/flops))
+	}
+	for _, c := range []struct {
+		calls [len(smallRows)]float64
+		want  int64
+	}{
+		{[...]float64{2000, 2000, 2000}, 2000},
+		{[...]float64{2000, 90000, 2000}, 2000},
+		{[...]float64{0, 0, 0}, 0},
+		{[...]float64{-10, 5, -10}, 0}, // small ones faster: they are nearer in the caches
+	} {
+		var rates [len(smallRows)]int64
+		for i, n := range smallRows {
+			rates[i] = taking(c.calls[i], n)
+		}
+		if got := besides(rates, flops); got < c.want-1 || got > c.want+1 {
+			t.Errorf("calls of %v ns: %d ns", c.calls, got)
+		}
 	}
 }
