@@ -67,7 +67,7 @@ type About struct {
 	// Micros micro-batches of TokensPerStep tokens together make a step.
 	Micros        int `json:"micros"`
 	TokensPerStep int `json:"tokens_per_step"`
-	// Schedule is the kind that runs, Course all of how it runs; empty without a plan.
+	// Schedule is the kind that runs with its orders, Course the kind and its warm-ups; empty without a plan.
 	Schedule string `json:"schedule,omitempty"`
 	Course   string `json:"course,omitempty"`
 	// StepMS is what the newest steps took, 0 before the first; PredictedMS what the simulator

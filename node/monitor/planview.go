@@ -163,7 +163,7 @@ func (m *Monitor) Schedule(w io.Writer) error {
 
 // draw makes the picture; nameOf says what the rows of a node are called.
 func (v planView) draw(w io.Writer, nameOf func(plan.PeerID) string) error {
-	p := draw.Panel{Title: "a step on " + v.plan.Schedule, Line: v.line, Segments: v.list.Segments}
+	p := draw.Panel{Title: "a step on " + v.plan.ScheduleChoice().Short(), Line: v.line, Segments: v.list.Segments}
 	note := "simulated with the profiles of its devices and links"
 	if v.step > 0 {
 		note = fmt.Sprintf("simulated with what steps up to %d took on its devices and links", v.step)

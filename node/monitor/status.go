@@ -183,7 +183,7 @@ func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
 		m.Log.Debug("no view of the plan", "cause", err)
 		return
 	}
-	s.About.Schedule, s.About.Course = v.plan.Schedule, v.plan.ScheduleChoice().String()
+	s.About.Schedule, s.About.Course = v.plan.Schedule, v.plan.ScheduleChoice().Short()
 	s.About.PredictedMS = milliseconds(int64(v.line.Makespan))
 	s.About.StepMS = milliseconds(v.seen.StepNanos)
 	s.Seats, s.Links = v.workers(), v.links()

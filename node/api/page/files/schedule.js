@@ -15,7 +15,7 @@ let askedAt = -Infinity;
 export async function showSchedule(status) {
   showWords(status);
   const about = status.about;
-  const plan = `${status.generation} ${about?.course ?? ''}`;
+  const plan = `${status.generation} ${about?.schedule ?? ''} ${about?.course ?? ''}`;
   const now = performance.now();
   if (!about?.schedule || document.hidden || (plan === shown && now - askedAt < again)) {
     return;
