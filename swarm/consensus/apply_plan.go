@@ -37,7 +37,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	for i, r := range s.Reasons {
 		s.Reasons[i] = plan.Clip(r, maxText)
 	}
-	s.PlanPauses, s.Pending, s.Salvage, s.Substitute = s.PauseWanted, nil, nil, nil
+	s.PlanPauses, s.Pending, s.Salvage, s.Substitute, s.Successors = s.PauseWanted, nil, nil, nil, nil
 	return s, nil
 }
 

@@ -127,8 +127,8 @@ func (e StageSaved) alone(peer plan.PeerID) StageSaved {
 }
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
-// to be with no others than that peer and the stage's holder, by the plan or now. A substitute is the worker in whose place it
-// is. Whom a salvage names, who restores a layer, or who had it in memory, has it alone. Of what is in memory each speaks for itself.
+// to be with no others than that peer and the stage's holder: by the plan, now, or as one of its last two successors. A substitute is the worker
+// in whose place it is. Whom a salvage names, who restores a layer, or who had it in memory, has it alone. Of what is in memory each speaks for itself.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
 		if e.Unstored != 0 && !slices.Equal(l.Holders, []plan.PeerID{peer}) {
@@ -140,8 +140,14 @@ func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 				if s.Substitute.Carrier(place.Peer) != peer || !place.Layers.Contains(l.Layer) {
 					continue
 				}
-				now := s.Holder(plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)})
-				others := func(h plan.PeerID) bool { return h != peer && h != place.Holder && h != now }
+				at := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
+				keepers := []plan.PeerID{peer, place.Holder, s.Holder(at)}
+				for _, c := range s.Successors { // the copy may have been asked of one that has lost its place since
+					if c.at() == at {
+						keepers = append(keepers, c.Holder, c.Before)
+					}
+				}
+				others := func(h plan.PeerID) bool { return !slices.Contains(keepers, h) }
 				mine = mine || !slices.ContainsFunc(l.Holders, others)
 			}
 		}

@@ -2,6 +2,8 @@ package consensus
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -112,6 +114,100 @@ func TestAStageIsReportedWithItsHolder(t *testing.T) {
 		if err := Authorize(c.state, Author{Peer: "c"}, saved); !errors.Is(err, ErrForbidden) {
 			t.Errorf("%v, by who has no part in it: %v", c.holders, err)
 		}
+	}
+}
+
+// TestASuccessorKeepsTheCopies: whatever becomes of another stage's holder. Who has asked it for a copy, or the one before, may say so when the
+// log has the next one.
+func TestASuccessorKeepsTheCopies(t *testing.T) {
+	s := held() // stages on a and c, both with b
+	first, second := plan.StageID{}, plan.StageID{Stage: 1}
+	for _, c := range []struct {
+		entry   Entry
+		holders string // of both stages
+		reports string // whom c may name besides itself
+	}{
+		{CopyFailed{Peer: "c", Holder: "b"}, "bd", "bd"},
+		{CopyFailed{Peer: "a", Holder: "b"}, "ed", "bd"},
+		{CopyFailed{Peer: "a", Holder: "e"}, "dd", "bd"},
+		{SetMemberState{Peer: "e", State: Gone}, "dd", "bd"},
+		{CopyFailed{Peer: "c", Holder: "d"}, "da", "bda"},
+		{Join{Peer: "c", ProcessEpoch: 1}, "db", "bda"},           // its copies are tried again
+		{SetMemberState{Peer: "d", State: Draining}, "bb", "bda"}, // nobody else is left to a
+	} {
+		next, err := Apply(s, c.entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := followsHolders(s, next); err != nil {
+			t.Error(err)
+		}
+		s = next
+		reports := ""
+		for _, h := range by("abde") {
+			saved := StageSaved{Step: 5, Generation: 3, Layers: []LayerRef{{Layer: 1, Holders: []plan.PeerID{"c", h}}}}
+			if Authorize(s, Author{Peer: "c"}, saved) == nil {
+				reports += string(h)
+			}
+		}
+		if got := string(s.Holder(first) + s.Holder(second)); got != c.holders || !slices.Equal(by(reports), slices.Sorted(slices.Values(by(c.reports)))) {
+			t.Errorf("%+v: %s keep the copies, and c may name %s; want %s and %s", c.entry, got, reports, c.holders, c.reports)
+		}
+	}
+}
+
+// TestRandomSuccessors: members fail, leave, come back and are complained of at random, and no stage's copies move without need.
+func TestRandomSuccessors(t *testing.T) {
+	moved := 0
+	eachSeed(t, func(seed uint64) error {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s := held()
+		s.Run.Train.Steps = 1_000_000
+		for _, p := range by("fgh") {
+			s = s.withMember(Member{Peer: p, State: Active})
+		}
+		s.Plan.Replicas[0].Stages = append(s.Plan.Replicas[0].Stages,
+			plan.Placement{Peer: "d", Holder: "f", Layers: plan.LayerRange{First: 2, End: 3}}, plan.Placement{Peer: "e", Holder: "a", Layers: plan.LayerRange{First: 3, End: 4}})
+		s.Run.Model.Blocks = 2
+		for range 30 {
+			at := plan.StageID{Stage: plan.Stage(r.IntN(4))}
+			m := s.Members[r.IntN(len(s.Members))]
+			var e Entry
+			switch r.IntN(8) {
+			case 0:
+				e = SetMemberState{Peer: m.Peer, ProcessEpoch: m.ProcessEpoch, State: []MemberState{Active, Draining, Gone}[r.IntN(3)]}
+			case 1:
+				e = Join{Peer: m.Peer, ProcessEpoch: m.ProcessEpoch + r.Uint64N(2)}
+			case 2:
+				e = SetMemberState{Peer: m.Peer, ProcessEpoch: m.ProcessEpoch, State: Active}
+			case 3:
+				e = Update{Peer: m.Peer, ProcessEpoch: m.ProcessEpoch, Profile: plan.Profile{DiskFreeBytes: plan.DiskReserveBytes + r.Int64N(40)}}
+			case 4:
+				s.Departures.Clock.Millis += r.Int64N(5 * 60 * 1000)
+				saved := StageSaved{Step: s.Checkpoint.Step + 1, Generation: 3}
+				for l := range s.Run.Model.Layers() {
+					saved.Layers = append(saved.Layers, LayerRef{Layer: l, SizeBytes: 20, Chunks: make([]plan.Hash, 1), Holders: by("a")})
+				}
+				e = saved
+			default:
+				e = CopyFailed{Peer: s.Plan.At(at).Peer, Holder: s.Holder(at)}
+			}
+			next, err := Apply(s, e)
+			if wrong := followsHolders(s, next); wrong != nil {
+				return fmt.Errorf("%+v: %w", e, wrong)
+			}
+			if twice, _ := Apply(next, e); err == nil && !equalStates(twice, next) {
+				return fmt.Errorf("%+v: twice is not the same as once", e)
+			}
+			if next.Holder(at) != s.Holder(at) {
+				moved++
+			}
+			s = next
+		}
+		return nil
+	})
+	if moved == 0 {
+		t.Error("no copies have moved")
 	}
 }
 

@@ -54,7 +54,7 @@ func follows(s, next State, e Entry, refused error) error {
 	case len(slices.DeleteFunc(slices.Clone(next.Members), func(m Member) bool { return !present(m) })) > MaxMembers:
 		return fmt.Errorf("more than %d members", MaxMembers)
 	}
-	if err := errors.Join(followsSubstitute(s, next), followsDepartures(s, next), followsStored(s, next)); err != nil {
+	if err := errors.Join(followsSubstitute(s, next), followsDepartures(s, next), followsStored(s, next), followsHolders(s, next)); err != nil {
 		return err
 	}
 	if next.Salvage != nil && next.Salvage != s.Salvage {
@@ -138,6 +138,32 @@ func followsStored(s, next State) error {
 						}
 					}
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// followsHolders returns what is wrong with who keeps the copies of a plan's stages after an entry: whoever is there and reached keeps them, until
+// the one that the plan names is back.
+func followsHolders(s, next State) error {
+	for _, c := range next.Successors {
+		if _, ok := next.Plan.Find(c.at()); !ok || c.Holder == c.Before {
+			return fmt.Errorf("%+v in generation %d", c, next.Plan.Generation)
+		}
+	}
+	if next.Plan.Generation != s.Plan.Generation {
+		return nil
+	}
+	for r, pipe := range next.Plan.Replicas {
+		for st, place := range pipe.Stages {
+			at := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
+			was, is := s.Holder(at), next.Holder(at)
+			reached := func(in State) bool {
+				return stays(in, was) && !in.CopyFailures.Between(in.Substitute.Carrier(place.Peer), was)
+			}
+			if is != was && is != place.Holder && reached(s) && reached(next) {
+				return fmt.Errorf("copies of replica %d stage %d went from %q, which is there and reached, to %q", r, st, was, is)
 			}
 		}
 	}

@@ -183,6 +183,8 @@ type State struct {
 	Substitute *Substitute `json:"substitute,omitempty"`
 	// CopyFailures say which members do not get copies of what they compute to which others.
 	CopyFailures holders.Failures `json:"copy_failures,omitempty"`
+	// Successors keep the copies of the current plan's stages whose holders were away or out of reach since it began.
+	Successors []Successor `json:"successors,omitempty"`
 	// Departures say how often members left the run or were lost, by the times at which leaders appended entries.
 	Departures departures.History `json:"departures,omitzero"`
 	// Blames are the newest rulings on faults of this incarnation, newest last.
@@ -246,42 +248,92 @@ func (s State) withMember(m Member) State {
 	return s
 }
 
+// Successor keeps the copies of a stage in the place of the holder that the plan names, which is away or out of reach.
+type Successor struct {
+	Replica plan.Replica `json:"replica,omitempty"`
+	Stage   plan.Stage   `json:"stage"`
+	Holder  plan.PeerID  `json:"holder"`
+	// Before was the successor before; empty for the first one.
+	Before plan.PeerID `json:"before,omitempty"`
+}
+
+func (c Successor) at() plan.StageID { return plan.StageID{Replica: c.Replica, Stage: c.Stage} }
+
 // Holder returns who keeps the copy of a stage's checkpoints: whom the plan names while that member is there and copies get to it, and else
-// one that takes its place. That follows from the log, so that all nodes with the same log name the same.
+// its successor. That follows from the log, so that all nodes with the same log name the same.
 func (s State) Holder(at plan.StageID) plan.PeerID {
 	if _, ok := s.Plan.Find(at); !ok {
 		return ""
 	}
-	copies := map[plan.PeerID]int{}
-	for r, pipe := range s.Plan.Replicas {
-		for st, place := range pipe.Stages {
-			if named(s, place) {
-				if at == (plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}) {
-					return place.Holder
-				}
-				copies[place.Holder]++
-			}
-		}
+	if holder := keeper(s, at); holder != "" {
+		return holder
 	}
-	for r, pipe := range s.Plan.Replicas {
-		for st, place := range pipe.Stages {
-			if named(s, place) {
-				continue
-			}
-			id := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
-			best, _ := holders.Best(s.holderOptions(id, copies)) // none is empty
-			if id == at {
-				return best.Peer
-			}
-			copies[best.Peer]++
+	for _, c := range candidates(s) {
+		if c.at() == at {
+			return c.Holder
 		}
 	}
 	return ""
 }
 
-// named reports whether the holder that the plan names for a stage keeps its copies.
-func named(s State, place plan.Placement) bool {
-	return stays(s, place.Holder) && !s.CopyFailures.Between(s.Substitute.Carrier(place.Peer), place.Holder)
+// keeper returns who keeps the copies of a stage by the plan and the successors that are noted; empty where none of them is there and reached.
+func keeper(s State, at plan.StageID) plan.PeerID {
+	place := s.Plan.At(at)
+	keeps := func(p plan.PeerID) bool { return stays(s, p) && !apart(s, at, p) }
+	if keeps(place.Holder) {
+		return place.Holder
+	}
+	i := slices.IndexFunc(s.Successors, func(c Successor) bool { return c.at() == at })
+	if i >= 0 && keeps(s.Successors[i].Holder) {
+		return s.Successors[i].Holder
+	}
+	return ""
+}
+
+// apart reports whether the copies of a stage did not get to a member of late.
+func apart(s State, at plan.StageID, holder plan.PeerID) bool {
+	return s.CopyFailures.Between(s.Substitute.Carrier(s.Plan.At(at).Peer), holder)
+}
+
+// candidates returns who is to succeed for the stages that have no keeper, in the order of the stages.
+func candidates(s State) (all []Successor) {
+	copies := map[plan.PeerID]int{}
+	for r, pipe := range s.Plan.Replicas {
+		for st := range pipe.Stages {
+			at := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
+			if holder := keeper(s, at); holder != "" {
+				copies[holder]++
+			} else {
+				all = append(all, Successor{Replica: at.Replica, Stage: at.Stage})
+			}
+		}
+	}
+	for i, c := range all {
+		best, _ := holders.Best(s.holderOptions(c.at(), copies)) // none is empty
+		all[i].Holder = best.Peer
+		copies[best.Peer]++
+	}
+	return all
+}
+
+// succeeded returns the state with the candidates noted as successors: each keeps the copies while it is there and reached, whatever becomes of other
+// stages' holders. One to whom copies do not get, for want of a better one, is not noted.
+func succeeded(s State) State {
+	for _, c := range candidates(s) {
+		if c.Holder == "" || apart(s, c.at(), c.Holder) {
+			continue
+		}
+		noted := slices.Clone(s.Successors)
+		i := slices.IndexFunc(noted, func(n Successor) bool { return n.at() == c.at() })
+		if i < 0 {
+			noted = append(noted, c)
+		} else {
+			c.Before = noted[i].Holder
+			noted[i] = c
+		}
+		s.Successors = noted
+	}
+	return s
 }
 
 // departs returns a state with the end of the member's process noted. That of a run which was stopped, or of a plan whose newest
@@ -304,7 +356,7 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 	for _, l := range layers {
 		need += l.SizeBytes
 	}
-	share, owner := holders.Share(s.Plan.StageCount(), s.present()), s.Substitute.Carrier(place.Peer)
+	share := holders.Share(s.Plan.StageCount(), s.present())
 	for _, m := range s.Members {
 		if m.State != Active || m.Peer == place.Peer {
 			continue
@@ -313,7 +365,7 @@ func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (optio
 		free := m.Profile.DiskFreeBytes
 		shared, networks := holders.Common(ties, s.Ties(m.Peer))
 		options = append(options, holders.Option{
-			Peer: m.Peer, Apart: s.CopyFailures.Between(owner, m.Peer), Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
+			Peer: m.Peer, Apart: apart(s, at, m.Peer), Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
 			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Spare: !s.Plan.Places(m.Peer), Copies: copies[m.Peer],
 		})
 	}
