@@ -188,21 +188,20 @@ func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok boo
 	return binary.LittleEndian.Uint64(r.body), true
 }
 
-// withheld returns why a member gets no vote that was about to when the leader looked; nil where it does.
-func withheld(s State, p plan.PeerID) error {
-	if m, _ := s.Member(p); m.State == Gone || !m.stays() && !AllGo(s) {
+// withheld returns why a member gets no vote that was about to when the leader looked; nil where it does, and for other changes.
+func withheld(s State, a Action) error {
+	if m, _ := s.Member(a.Peer); a.Kind == Promote && (m.State == Gone || !m.stays() && !AllGo(s)) {
 		return fmt.Errorf("it is %s by now", m.State)
 	}
 	return nil
 }
 
 // carryOut makes one change and waits until it is committed.
-// A change of the voters is vouched for before, and no voucher names who is not to vote any more. That may take a while, after which it is asked again.
+// A change of the voters is vouched for before, and no voucher names who is not to vote any more. Signatures and the log may each take a
+// while, after which it is asked again.
 func (n *Node) carryOut(ctx context.Context, a Action) error {
-	if a.Kind == Promote {
-		if err := withheld(n.State(), a.Peer); err != nil {
-			return err
-		}
+	if err := withheld(n.State(), a); err != nil {
+		return err
 	}
 	voters := votersOf(n.Servers())
 	switch a.Kind {
@@ -213,12 +212,17 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		voters = slices.DeleteFunc(voters, func(p plan.PeerID) bool { return p == a.Peer })
 	}
 	if a.Kind == Promote || a.Kind == Demote {
-		if err := n.notary.vouch(ctx, voters); err != nil {
-			return err
+		v, err := n.notary.signed(ctx, voters)
+		if err == nil {
+			err = withheld(n.State(), a)
 		}
-	}
-	if a.Kind == Promote {
-		if err := withheld(n.State(), a.Peer); err != nil {
+		if err == nil {
+			err = n.notary.commit(ctx, v)
+		}
+		if err == nil {
+			err = withheld(n.State(), a)
+		}
+		if err != nil {
 			return err
 		}
 	}

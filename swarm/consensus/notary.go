@@ -43,9 +43,17 @@ func (y *notary) keep(ctx context.Context) error {
 	return y.commit(ctx, v)
 }
 
-// vouch has voters and owners sign who is to vote, and puts that into the log. Of the voters before, it takes the
-// newest of whom a majority answers.
+// vouch has voters and owners sign who is to vote, and puts that into the log.
 func (y *notary) vouch(ctx context.Context, voters []plan.PeerID) error {
+	v, err := y.signed(ctx, voters)
+	if err != nil {
+		return err
+	}
+	return y.commit(ctx, v)
+}
+
+// signed has voters and owners sign who is to vote. Of the voters before, it takes the newest of whom a majority answers.
+func (y *notary) signed(ctx context.Context, voters []plan.PeerID) (Voucher, error) {
 	s := y.node.State()
 	v := Voucher{Number: 1, Term: plan.Term(y.node.engine.Load().raft.CurrentTerm()), Voters: voters}
 	before := [][]plan.PeerID{votersOf(y.node.Servers())}
@@ -61,10 +69,10 @@ func (y *notary) vouch(ctx context.Context, voters []plan.PeerID) error {
 		v.From = from
 		v.Signatures = y.gather(ctx, v, s.ActiveOwners())
 		if err = v.check(); err == nil {
-			return y.commit(ctx, v)
+			return v, nil
 		}
 	}
-	return fmt.Errorf("consensus: vouch for the voters %v: %w", voters, err)
+	return v, fmt.Errorf("consensus: vouch for the voters %v: %w", voters, err)
 }
 
 // commit puts a voucher into the log.

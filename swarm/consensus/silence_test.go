@@ -141,7 +141,7 @@ func TestLeaveWhileAnotherIsCutOff(t *testing.T) {
 // A node without a vote leaves while the leader is about to give it one, in place of another that leaves: it ends with no vote.
 func TestWhoHasLeftHasNoVote(t *testing.T) {
 	about := 0 // times that the leader had vouched for its vote
-	for after := time.Duration(0); after < 150*time.Millisecond; after += 5 * time.Millisecond {
+	for after := 150 * time.Millisecond; after < 300*time.Millisecond; after += 5 * time.Millisecond {
 		inBubble(t, 4, func(t *testing.T, c *cluster) {
 			l := c.leader()
 			c.must(l, testRun())
@@ -188,6 +188,38 @@ func TestNoVoucherForWhoHasLeft(t *testing.T) {
 		spare := l.Servers()[slices.IndexFunc(l.Servers(), func(s Server) bool { return !s.Voter })].Peer
 		c.gone(spare)
 		if err := l.carryOut(t.Context(), Action{Kind: Promote, Peer: spare}); err == nil || !strings.Contains(err.Error(), "gone by now") {
+			t.Errorf("it gets a vote: %v", err)
+		}
+		if slices.ContainsFunc(l.State().Vouchers, func(v Voucher) bool { return slices.Contains(v.Voters, spare) }) {
+			t.Errorf("the log says that %s votes: %+v", spare, l.State().Vouchers)
+		}
+	})
+}
+
+// TestNoVoucherForWhoLeavesWhileItIsSigned: one voter's signature takes long, and meanwhile the node that is to vote is gone.
+func TestNoVoucherForWhoLeavesWhileItIsSigned(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.must(l, testRun())
+		var spare, deaf plan.PeerID
+		for _, s := range l.Servers() {
+			if !s.Voter {
+				spare = s.Peer
+			} else if s.Peer != l.self {
+				deaf = s.Peer
+			}
+		}
+		c.net.partition(deaf)
+		promoted := make(chan error)
+		go func() { promoted <- l.carryOut(t.Context(), Action{Kind: Promote, Peer: spare}) }()
+		m, _ := l.State().Member(spare)
+		c.must(l, SetMemberState{Peer: spare, ProcessEpoch: m.ProcessEpoch, State: Gone, Reason: "it died"})
+		select {
+		case err := <-promoted:
+			t.Fatalf("it was not being signed any more: %v", err)
+		default:
+		}
+		if err := <-promoted; err == nil || !strings.Contains(err.Error(), "gone by now") {
 			t.Errorf("it gets a vote: %v", err)
 		}
 		if slices.ContainsFunc(l.State().Vouchers, func(v Voucher) bool { return slices.Contains(v.Voters, spare) }) {
