@@ -169,7 +169,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 			err = s.report(ctx, saved, s.Self)
 		}
 		if inMemory && !errors.Is(err, consensus.ErrRejected) { // not before: all wait for the report. Where nobody said whether it was taken, the log may count on the chunks
-			err = errors.Join(err, s.Store.Pin(request.pin(), request.Chunks))
+			if err := s.Store.Pin(request.pin(), request.Chunks); err != nil {
+				s.Log.Warn("what this node computes of the newest checkpoint may be swept", "step", state.Step, "cause", err)
+			}
 		}
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil

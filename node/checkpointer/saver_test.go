@@ -191,6 +191,35 @@ func TestWhatAPauseKeepsInMemoryIsStoredBehind(t *testing.T) {
 	}
 }
 
+// TestAReportedStageIsSavedWhateverItsPin: the log counts on it. Only a sweep might take it, of which the user is told.
+func TestAReportedStageIsSavedWhateverItsPin(t *testing.T) {
+	broken := false
+	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me", Disk: disk.Disk{Before: func(disk.Change, string) error {
+		if broken {
+			return errors.New("the disk is broken")
+		}
+		return nil
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "me", Layers: plan.LayerRange{End: 1}}}}}}
+	state := consensus.State{Run: &plan.RunSpec{}, Plan: current, PauseWanted: 1, Checkpoint: consensus.Checkpoint{Step: 20}, Members: members("me")}
+	state.Members[0].ProcessEpoch = 5
+	ctx, end := context.WithCancel(t.Context())
+	var warned strings.Builder
+	log := &told{state: state, ended: func() { broken = true; end() }}
+	saver := New(Config{Self: "me", Store: store, Consensus: log, Peers: log, Log: slog.New(slog.NewTextHandler(&warned, nil))}).For(current)
+	err = saver.Save(ctx, pipeline.State{Step: 23, Last: true, Layers: []pipeline.LayerState{{Reader: strings.NewReader("state")}}})
+	if want := []string{"report 23 of 3: [me] in memory of process 5"}; err != nil || !slices.Equal(log.acts, want) {
+		t.Errorf("%v, %v; want %v", log.acts, err, want)
+	}
+	if !strings.Contains(warned.String(), "may be swept") || !strings.Contains(warned.String(), "the disk is broken") {
+		t.Errorf("told %q", warned.String())
+	}
+}
+
 // TestWhoHasLoadedTheStateSaysSo, so that a member that leaves need not stay, and then has copies made.
 func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 	next := plan.Plan{Generation: 4, Start: 23, Replicas: []plan.Pipeline{{Stages: []plan.Placement{
