@@ -57,6 +57,7 @@ type Checkpointer struct {
 	cadence atomic.Pointer[Cadence] // of the newest generation here
 	leftOut atomic.Uint64           // see LeftOut
 	failing failures                // copies of stages here
+	waiting waiting                 // copies that others ask for
 }
 
 // New returns a Checkpointer that holds copies for other members from now on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"pnode/pipeline/wire/strict"
@@ -36,6 +37,8 @@ const (
 	logPatience = 30 * time.Second
 	// storedPatience bounds the wait for the log to know what is stored: after a stop the voters may be gone.
 	storedPatience = 10 * time.Second
+	// maxWaiting bounds a member's requests that wait for the log here at the same time: it has one for each of its stages.
+	maxWaiting = 8
 )
 
 var (
@@ -56,17 +59,18 @@ func decodeCopyRequest(data []byte) (copyRequest, error) {
 }
 
 // check returns an error unless self is to hold this stage for the asking node. It wraps errEarly where that may change
-// with the log.
+// with the log: a member is of the next plan, or of a stage whose holder changes.
 func (r copyRequest) check(s consensus.State, from, self plan.PeerID) error {
+	member, known := s.Member(from)
 	switch {
-	case r.Generation > s.Plan.Generation:
+	case r.Generation == s.Plan.Generation+1 && known && member.State != consensus.Gone:
 		return fmt.Errorf("%w: generation %d, the current one is %d: %w", errBadCopy, r.Generation, s.Plan.Generation, errEarly)
 	case r.Generation != s.Plan.Generation:
 		return fmt.Errorf("%w: generation %d, the current one is %d", errBadCopy, r.Generation, s.Plan.Generation)
-	case r.Step < s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
-		return fmt.Errorf("%w: step %d after the checkpoint of step %d", errBadCopy, r.Step, s.Checkpoint.Step)
 	case int(r.Replica) >= len(s.Plan.Replicas) || int(r.Stage) >= len(s.Plan.Replicas[r.Replica].Stages):
 		return fmt.Errorf("%w: the plan has no replica %d stage %d", errBadCopy, r.Replica, r.Stage)
+	case r.Step < s.Checkpoint.Step || r.Step > s.Run.Train.Steps:
+		return fmt.Errorf("%w: step %d after the checkpoint of step %d", errBadCopy, r.Step, s.Checkpoint.Step)
 	}
 	place, holder := s.Plan.At(r.stage()), s.Holder(r.stage())
 	switch {
@@ -143,14 +147,47 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	return nil, err
 }
 
-// await is check for as long as the log may be behind here that the asking node has read.
+// await is check for as long as the log may be behind here that the asking node has read. Of one that has too many such requests it is
+// check alone.
 func (c *Checkpointer) await(ctx context.Context, r copyRequest, from plan.PeerID) error {
+	err := r.check(c.Consensus.State(), from, c.Self)
+	if !errors.Is(err, errEarly) || !c.waiting.begin(from) {
+		return err
+	}
+	defer c.waiting.end(from)
 	ctx, stop := context.WithTimeout(ctx, logPatience)
 	defer stop()
-	var err error
 	_ = consensus.Await(ctx, c.Consensus, func(now consensus.State) bool {
 		err = r.check(now, from, c.Self)
 		return !errors.Is(err, errEarly)
 	})
 	return err
+}
+
+// waiting counts the requests of each member that wait for the log. The zero value is ready to use. Its methods may be called concurrently.
+type waiting struct {
+	mu sync.Mutex
+	of map[plan.PeerID]int // guarded by mu
+}
+
+// begin counts one more of a member, until end; false where maxWaiting do.
+func (w *waiting) begin(p plan.PeerID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[p] >= maxWaiting {
+		return false
+	}
+	if w.of == nil {
+		w.of = map[plan.PeerID]int{}
+	}
+	w.of[p]++
+	return true
+}
+
+func (w *waiting) end(p plan.PeerID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[p]--; w.of[p] == 0 {
+		delete(w.of, p)
+	}
 }

@@ -19,7 +19,8 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 			Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}, {Peer: "b", Holder: "a", Layers: plan.LayerRange{First: 1, End: 2}}},
 		}}},
 	}
-	state.Members = members("a", "b", "c")
+	state.Members = members("a", "b", "c", "d")
+	state.Members[3].State = consensus.Gone
 	good := copyRequest{Generation: 3, Step: 50}
 	if err := good.check(state, "a", "b"); err != nil {
 		t.Fatalf("the plan's own copy is refused: %v", err)
@@ -31,21 +32,29 @@ func TestOnlyWhatThePlanSaysIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*copyRequest)
 		from   plan.PeerID
+		early  bool // the log may allow it later
 	}{
-		"another generation":                        {func(r *copyRequest) { r.Generation = 2 }, "a"},
-		"a step that is behind":                     {func(r *copyRequest) { r.Step = 39 }, "a"},
-		"chunks of another stage of the checkpoint": {func(r *copyRequest) { r.Step, r.Chunks = 40, []plan.Hash{{8}} }, "a"},
-		"a step past the end":                       {func(r *copyRequest) { r.Step = 101 }, "a"},
-		"no such stage":                             {func(r *copyRequest) { r.Stage = 7 }, "a"},
-		"no such replica":                           {func(r *copyRequest) { r.Replica = 1 }, "a"},
-		"a stage of another":                        {func(r *copyRequest) {}, "c"},
-		"held by another":                           {func(r *copyRequest) { r.Stage = 1 }, "b"},
+		"another generation":                        {func(r *copyRequest) { r.Generation = 2 }, "a", false},
+		"the next generation":                       {func(r *copyRequest) { r.Generation = 4 }, "a", true},
+		"one far ahead":                             {func(r *copyRequest) { r.Generation = 5 }, "a", false},
+		"the next one, by no member":                {func(r *copyRequest) { r.Generation = 4 }, "x", false},
+		"the next one, by one that is gone":         {func(r *copyRequest) { r.Generation = 4 }, "d", false},
+		"a step that is behind":                     {func(r *copyRequest) { r.Step = 39 }, "a", false},
+		"chunks of another stage of the checkpoint": {func(r *copyRequest) { r.Step, r.Chunks = 40, []plan.Hash{{8}} }, "a", false},
+		"a step past the end":                       {func(r *copyRequest) { r.Step = 101 }, "a", false},
+		"no such stage":                             {func(r *copyRequest) { r.Stage = 7 }, "a", false},
+		"no such replica":                           {func(r *copyRequest) { r.Replica = 1 }, "a", false},
+		"a stage of another":                        {func(r *copyRequest) {}, "c", false},
+		"held by another":                           {func(r *copyRequest) { r.Stage = 1 }, "b", true},
 	} {
 		r := good
 		c.change(&r)
-		if err := r.check(state, c.from, "b"); !errors.Is(err, errBadCopy) {
+		if err := r.check(state, c.from, "b"); !errors.Is(err, errBadCopy) || errors.Is(err, errEarly) != c.early {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+	if err := (copyRequest{}).check(consensus.State{}, "a", "b"); !errors.Is(err, errBadCopy) || errors.Is(err, errEarly) {
+		t.Errorf("before the log has a run: %v", err)
 	}
 }
 
@@ -72,6 +81,48 @@ func TestAnotherMemberHoldsForOneThatIsGone(t *testing.T) {
 		}()
 		if err := c.await(t.Context(), request, "a"); err != nil {
 			t.Errorf("what b held: %v", err)
+		}
+	})
+}
+
+// TestOneMemberWaitsWithFewRequests: with more it is answered at once, others wait, and it may again once the log has come.
+func TestOneMemberWaitsWithFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := func(p plan.PeerID) plan.Pipeline {
+			return plan.Pipeline{Stages: []plan.Placement{{Peer: p, Holder: "c", Layers: plan.LayerRange{End: 1}}}}
+		}
+		state := consensus.State{
+			Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Members: members("a", "b", "c"),
+			Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{stage("a"), stage("b")}},
+		}
+		log := &fakeLog{changed: make(chan struct{}), state: state}
+		c := &Checkpointer{Config: Config{Self: "c", Consensus: log}}
+		answers := make(chan error, maxWaiting+1)
+		ask := func(from plan.PeerID, at plan.Replica) {
+			go func() {
+				answers <- c.await(t.Context(), copyRequest{Generation: log.State().Plan.Generation + 1, Step: 50, Replica: at}, from)
+			}()
+			synctest.Wait()
+		}
+		for range 2 {
+			for range maxWaiting {
+				ask("a", 0)
+			}
+			ask("b", 1)
+			if len(answers) > 0 {
+				t.Fatalf("%d requests did not wait: %v", len(answers), <-answers)
+			}
+			if err := c.await(t.Context(), copyRequest{Generation: log.State().Plan.Generation + 1, Step: 50}, "a"); !errors.Is(err, errEarly) || len(answers) > 0 {
+				t.Errorf("one more: %v, when %d of the others had an answer", err, len(answers))
+			}
+			state.Plan.Generation++
+			log.set(state)
+			for range maxWaiting + 1 {
+				if err := <-answers; err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
 		}
 	})
 }
