@@ -21,45 +21,6 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// fakeLog is a replicated state that a test changes.
-type fakeLog struct {
-	mu      sync.Mutex // guards what follows
-	state   consensus.State
-	changed chan struct{}
-}
-
-func (l *fakeLog) State() consensus.State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
-}
-
-func (l *fakeLog) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
-
-// Propose takes what is said of whole copies alone.
-func (l *fakeLog) Propose(_ context.Context, e consensus.Entry) error {
-	if _, ok := e.(consensus.KeptWhole); !ok {
-		return errors.New("not asked for")
-	}
-	next, err := consensus.Apply(l.State(), e)
-	if err == nil {
-		l.set(next)
-	}
-	return err
-}
-
-func (l *fakeLog) set(state consensus.State) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = state
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
 // wholeRig is an owner's node "me" without a part in the plan, beside two members that hold two layers each.
 type wholeRig struct {
 	log   *fakeLog
@@ -73,17 +34,6 @@ type wholeRig struct {
 }
 
 const rigSteps = 60
-
-// emptyStore opens a store in a folder of the test.
-func emptyStore(t *testing.T) *checkpoint.Store {
-	t.Helper()
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	return store
-}
 
 func newWholeRig(t *testing.T, store *checkpoint.Store) *wholeRig {
 	t.Helper()
