@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,12 +169,18 @@ func (v planView) draw(w io.Writer, nameOf func(plan.PeerID) string) error {
 	}
 	p.Notes = []string{note + ": " + plan.Time(v.line.Makespan)}
 	for _, worker := range v.plan.Workers() {
-		var layers []string
-		for _, h := range v.plan.StagesOf(worker) {
-			l := v.plan.At(h).Layers
-			layers = append(layers, fmt.Sprintf("%d-%d", l.First, l.End-1))
+		name := fmt.Sprintf("%s %s, layer", nameOf(worker.Peer), worker.Device)
+		stages := v.plan.StagesOf(worker)
+		if len(stages) > 1 || v.plan.At(stages[0]).Layers.Len() > 1 {
+			name += "s"
 		}
-		p.Names = append(p.Names, fmt.Sprintf("%s %s, layers %s", nameOf(worker.Peer), worker.Device, strings.Join(layers, " ")))
+		for _, h := range stages {
+			l := v.plan.At(h).Layers
+			if name += fmt.Sprintf(" %d", l.First); l.Len() > 1 {
+				name += fmt.Sprintf("-%d", l.End-1)
+			}
+		}
+		p.Names = append(p.Names, name)
 	}
 	if cut := upTo(v.line, mostDrawn); cut.Makespan < v.line.Makespan {
 		p.Line = cut
