@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
+	"pnode/node/checkpointer"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/streams"
@@ -23,9 +23,6 @@ const (
 	requestTimeout  = 10 * time.Second // for a request to come in, and for its reply to go out
 )
 
-// errRemote is wrapped by errors that the other node reported.
-var errRemote = errors.New("node: the other node refused")
-
 // stream is the part of a swarm stream that a request needs.
 type stream interface {
 	io.ReadWriteCloser
@@ -38,7 +35,7 @@ type requests struct {
 	log   *slog.Logger
 }
 
-// Ask sends a request as JSON to a member and returns its answer.
+// Ask sends a request as JSON to a member and returns its answer. The error wraps checkpointer.ErrRemote where the member has answered with one.
 func (r requests) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -88,7 +85,7 @@ func ask(ctx context.Context, s stream, request []byte) ([]byte, error) {
 	case len(reply) == 0:
 		return nil, io.ErrUnexpectedEOF
 	case reply[0] != 0:
-		return nil, fmt.Errorf("%w: %s", errRemote, plan.Clip(string(reply[1:]), maxRefusalBytes))
+		return nil, fmt.Errorf("%w: %s", checkpointer.ErrRemote, plan.Clip(string(reply[1:]), maxRefusalBytes))
 	}
 	return reply[1:], nil
 }

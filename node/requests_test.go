@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/checkpointer"
 	"pnode/swarm/streams"
 )
 
@@ -19,7 +20,7 @@ func TestAskAndAnswer(t *testing.T) {
 	}{
 		{"answer", func(r []byte) ([]byte, error) { return append([]byte("re: "), r...), nil }, "re: hello", nil},
 		{"empty answer", func([]byte) ([]byte, error) { return nil, nil }, "", nil},
-		{"refusal", func([]byte) ([]byte, error) { return nil, errors.New("no room") }, "", errRemote},
+		{"refusal", func([]byte) ([]byte, error) { return nil, errors.New("no room") }, "", checkpointer.ErrRemote},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := net.Pipe()

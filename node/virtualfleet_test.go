@@ -46,7 +46,8 @@ type fleet struct {
 	invite  chan string // the founder's
 	recent  *recentLines
 
-	uncopied *atomic.Bool // no holder makes copies
+	uncopied *atomic.Bool                    // no holder makes copies
+	barred   *atomic.Pointer[[2]plan.PeerID] // the one asks the other for copies in vain, and learns so at once
 
 	restored plan.Step // of the newest checkpoint that was looked for
 	moved    plan.Step // the newest step, and when it came
@@ -115,7 +116,7 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fleet{
 		T: t, ctx: ctx, dir: quickDir(t), size: size, net: virtual.New(fleetLine), truth: truth, invite: make(chan string, 1),
-		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}}, uncopied: &atomic.Bool{}, recent: &recentLines{},
+		faults: &faults{down: map[netip.Addr]bool{}, off: map[netip.Addr]bool{}}, uncopied: &atomic.Bool{}, barred: &atomic.Pointer[[2]plan.PeerID]{}, recent: &recentLines{},
 	}
 	f.faults.heal()
 	f.net.Loses = func(from, to netip.Addr, _ []byte) bool { return f.faults.loses(from, to) }
@@ -254,7 +255,7 @@ func (m *member) start(run func(context.Context, Output) error) {
 				if m.size.Lines {
 					n.announcer.Network = knownLines{n.announcer.Network}
 				}
-				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.uncopied}
+				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.fleet, n.self}
 				n.checkpointer.Consensus = slowDisk{n.checkpointer.Consensus, m.size.SlowDisk}
 				p.node.Store(n)
 			},
@@ -270,12 +271,19 @@ func (m *member) start(run func(context.Context, Output) error) {
 // copying asks for copies of checkpoints while they are made.
 type copying struct {
 	checkpointer.Peers
-	not *atomic.Bool
+	*fleet
+	self plan.PeerID
 }
 
 func (c copying) Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error) {
-	if c.not.Load() && strings.HasPrefix(protocol, "/pnode/copy/") {
-		return nil, errors.New("the disk is full")
+	if !strings.HasPrefix(protocol, "/pnode/copy/") {
+		return c.Peers.Ask(ctx, peer, protocol, request)
+	}
+	if c.uncopied.Load() {
+		return nil, fmt.Errorf("%w: the disk is full", checkpointer.ErrRemote)
+	}
+	if barred := c.barred.Load(); barred != nil && *barred == [2]plan.PeerID{c.self, peer} {
+		return nil, errors.New("connection refused")
 	}
 	return c.Peers.Ask(ctx, peer, protocol, request)
 }

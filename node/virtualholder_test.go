@@ -12,7 +12,7 @@ import (
 )
 
 // TestAHolderOutOfReachHasASuccessor: the line between a stage's node and its holder is dead for the rest of the run, in one direction or in both, and
-// nobody relays. Nobody is gone and the plan stays, but within some steps another node has the copies. Then the stage's node is lost for good:
+// nobody relays; or copies alone are refused at once. Nobody is gone and the plan stays, but within some steps another node has the copies. Then the stage's node is lost for good:
 // from these the run goes on, and no step is done again.
 func TestAHolderOutOfReachHasASuccessor(t *testing.T) {
 	if testing.Short() {
@@ -25,6 +25,7 @@ func TestAHolderOutOfReachHasASuccessor(t *testing.T) {
 	const mostSteps, mostTime = 16, 20 * time.Second
 	known := undisturbed(t, size)
 	for name, cut := range map[string]func(owner, holder int) func(*faults){
+		"for copies": nil,
 		"in both directions": func(owner, holder int) func(*faults) {
 			return func(w *faults) { oneDirection(owner, holder)(w); oneDirection(holder, owner)(w) }
 		},
@@ -40,7 +41,11 @@ func TestAHolderOutOfReachHasASuccessor(t *testing.T) {
 				at, _ := l.heldAside(l.lost.node(), l.before)
 				holder, layer := l.before.Holder(at), l.before.Plan.At(at).Layers.First
 				began, from := time.Now(), l.truth.reached()
-				l.faults.set(func() { cut(l.lost.number, l.numberOf(holder))(l.faults) })
+				if cut == nil {
+					l.barred.Store(&[2]plan.PeerID{l.lost.self, holder})
+				} else {
+					l.faults.set(func() { cut(l.lost.number, l.numberOf(holder))(l.faults) })
+				}
 				var next plan.PeerID
 				l.until("copies with another holder", 2*time.Minute, func() bool {
 					now := l.state()

@@ -42,7 +42,7 @@ type Consensus interface {
 
 // Peers exchanges requests with the members of the run.
 type Peers interface {
-	// Ask sends request as JSON and returns the answer.
+	// Ask sends request as JSON and returns the answer. The error wraps ErrRemote where the member has answered with one.
 	Ask(ctx context.Context, peer plan.PeerID, protocol string, request any) ([]byte, error)
 	// Serve answers the requests of a protocol from now on.
 	Serve(protocol string, answer func(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error))
@@ -56,7 +56,6 @@ type Checkpointer struct {
 	turns   chan struct{}           // receives a value when the first begins and when the last ends
 	cadence atomic.Pointer[Cadence] // of the newest generation here
 	leftOut atomic.Uint64           // see LeftOut
-	failing failures                // copies of stages here
 	waiting waiting                 // copies that others ask for
 }
 

@@ -3,11 +3,13 @@ package checkpointer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
+	"pnode/swarm/neterr"
 )
 
 // copy has a stage's holder fetch a copy, and returns the holder; empty without a copy. Where the holder is lost meanwhile,
@@ -19,34 +21,66 @@ func (s PlanSaver) copy(ctx context.Context, request copyRequest, patience time.
 		if holder == "" || holder == s.Self || slices.Contains(lost, holder) { // a substitute may be the holder itself
 			return ""
 		}
-		asked := time.Now()
-		asking, free := s.untilPause(ctx, request, holder, patience)
-		listening, end := s.untilSilent(asking, holder)
-		answer, err := s.Peers.Ask(listening, holder, protocolCopy, request)
-		gone, silent := errors.Is(context.Cause(asking), errGone), errors.Is(context.Cause(listening), errSilent)
-		end()
-		free()
+		err := s.copyTo(ctx, request, holder, patience)
 		switch {
-		case err == nil && len(answer) == 0:
-			s.failing.forget(holder)
+		case err == nil:
 			return holder
 		case ctx.Err() != nil || s.over(request.Generation):
 			return ""
-		case err == nil: // the holder says that another plan is to follow
-			if s.pauses(ctx) || ctx.Err() != nil {
-				return ""
-			}
-			err = errNoPause
-		case gone:
-			err = errGone
-		case silent:
-			err = errSilent
 		}
 		s.Log.Warn("nobody else has a copy of what this node computes of the newest checkpoint yet; the next one gets one again", "step", request.Step, "holder", holder, "cause", err)
-		if !gone && !s.replaced(ctx, request, holder, asked) {
+		if !s.replaced(ctx, request, holder, err) {
 			return ""
 		}
 		lost = append(lost, holder)
+	}
+}
+
+// copyTo has a holder fetch a copy. Where none gets there it asks again, until the holder was out of reach for too long, or asking is of no use.
+func (s PlanSaver) copyTo(ctx context.Context, request copyRequest, holder plan.PeerID, patience time.Duration) error {
+	var reached time.Time // the last time before the first copy that did not get there
+	for {
+		heard, err := s.ask(ctx, request, holder, patience)
+		if !errors.Is(err, errOutOfReach) {
+			return err
+		}
+		if reached.IsZero() {
+			reached = heard
+		}
+		if time.Since(reached) >= holderPatience || !s.again(ctx, request, holder) {
+			return err
+		}
+	}
+}
+
+// ask asks a holder for a copy once. It returns when the holder was last known to answer, or was asked. The error wraps errOutOfReach where the copy
+// did not get there: what the holder itself says of why it has none is another matter, and so is a copy that takes too long.
+func (s PlanSaver) ask(ctx context.Context, request copyRequest, holder plan.PeerID, patience time.Duration) (heard time.Time, err error) {
+	asking, free := s.untilPause(ctx, request, holder, patience)
+	defer free()
+	listening, end := s.untilSilent(asking, holder)
+	answer, err := s.Peers.Ask(listening, holder, protocolCopy, request)
+	ended := context.Cause(listening)
+	heard = end()
+	switch {
+	case err == nil && len(answer) == 0:
+		return heard, nil
+	case err == nil && string(answer) == copyUnsent:
+		if lacks := func(h plan.Hash) bool { return !s.Store.HasChunk(h) }; slices.ContainsFunc(request.Chunks, lacks) {
+			return heard, ErrNoChunks // it was to get them from others
+		}
+		return heard, errUnsent
+	case err == nil: // the holder says that another plan is to follow
+		if s.pauses(ctx) {
+			return heard, errPaused
+		}
+		return heard, errNoPause
+	case ended != nil:
+		return heard, ended
+	case errors.Is(err, ErrRemote) || neterr.Exhausted(err):
+		return heard, err
+	default:
+		return heard, fmt.Errorf("%w: %w", errOutOfReach, err)
 	}
 }
 

@@ -1,11 +1,14 @@
 package checkpointer
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,33 +201,49 @@ func TestACopyThatAPauseEndsIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestWhoGivesACopyUpForAPlanSaysSo.
-func TestWhoGivesACopyUpForAPlanSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
-		log := &fakeLog{changed: make(chan struct{})}
-		log.set(consensus.State{
-			Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Members: members("a", "b"), Checkpoint: consensus.Checkpoint{Step: 20, Generation: 3},
-			Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}}}}},
+// TestWhoGivesACopyUpSaysWhy: for another plan, or since nothing comes from the asking node. That it is short of something itself is an error.
+func TestWhoGivesACopyUpSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		pauses bool
+		err    error // of what is fetched
+		want   string
+		fails  bool
+	}{
+		{"another plan is to follow", true, nil, copyEnded, false},
+		{"no way there", false, errors.New("no route"), copyUnsent, false},
+		{"no files", false, syscall.EMFILE, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "b"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer store.Close()
+				log := &fakeLog{changed: make(chan struct{})}
+				log.set(consensus.State{
+					Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 100}}, Members: members("a", "b"), Checkpoint: consensus.Checkpoint{Step: 20, Generation: 3},
+					Plan: plan.Plan{Generation: 3, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Holder: "b", Layers: plan.LayerRange{End: 1}}}}}},
+				})
+				fetcher := Fetcher{Self: "b", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"a"} }}
+				fetcher.Fetch = func(ctx context.Context, _ plan.PeerID, _ []plan.Hash, _ func(plan.Hash, []byte) error) error {
+					if c.pauses {
+						state := log.State()
+						state.PauseWanted++
+						log.set(state)
+						<-ctx.Done()
+					}
+					return cmp.Or(ctx.Err(), c.err)
+				}
+				holder := &Checkpointer{Config: Config{Self: "b", Store: store, Fetcher: fetcher, Consensus: log, Log: slog.New(slog.DiscardHandler)}}
+				answer, err := holder.hold(t.Context(), "a", []byte(`{"generation":3,"step":23,"chunks":["0700000000000000000000000000000000000000000000000000000000000000"]}`))
+				if string(answer) != c.want || (err != nil) != c.fails {
+					t.Errorf("%q, %v", answer, err)
+				}
+			})
 		})
-		fetcher := Fetcher{Self: "b", Store: store, Living: func() []plan.PeerID { return []plan.PeerID{"a"} }}
-		fetcher.Fetch = func(ctx context.Context, _ plan.PeerID, _ []plan.Hash, _ func(plan.Hash, []byte) error) error {
-			state := log.State()
-			state.PauseWanted++
-			log.set(state)
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		c := &Checkpointer{Config: Config{Self: "b", Store: store, Fetcher: fetcher, Consensus: log, Log: slog.New(slog.DiscardHandler)}}
-		answer, err := c.hold(t.Context(), "a", []byte(`{"generation":3,"step":23,"chunks":["0700000000000000000000000000000000000000000000000000000000000000"]}`))
-		if string(answer) != copyEnded || err != nil {
-			t.Errorf("%q, %v", answer, err)
-		}
-	})
+	}
 }
 
 // TestStateInMemoryAloneGetsACopy: where its node has not stored what others have, and these get fewer than two, it has its

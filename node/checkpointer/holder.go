@@ -116,9 +116,12 @@ func Coming(pin string) bool {
 	return stage || pin == wholePin
 }
 
-// copyEnded answers a copyRequest whose copy was given up because another plan is to follow. An empty answer says that the
-// copy is durable.
-const copyEnded = "another plan is to follow"
+// Answers to a copyRequest: its copy was given up because another plan is to follow, or the chunks did not come from the asking node. An empty
+// answer says that the copy is durable.
+const (
+	copyEnded  = "another plan is to follow"
+	copyUnsent = "the chunks do not come"
+)
 
 // hold answers a copyRequest. It returns when the copy is durable, or not to be made any more.
 func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byte) ([]byte, error) {
@@ -140,6 +143,10 @@ func (c *Checkpointer) hold(ctx context.Context, from plan.PeerID, request []byt
 	err = c.Fetcher.Ensure(fetching, r.Chunks, []plan.PeerID{from})
 	if errors.Is(context.Cause(fetching), errPaused) {
 		return []byte(copyEnded), nil
+	}
+	if errors.Is(err, ErrNoChunks) {
+		c.Log.Info("a copy does not get here", "step", r.Step, "from", from, "cause", err)
+		return []byte(copyUnsent), nil
 	}
 	if err == nil {
 		err = c.Store.Settle(r.Chunks) // a stage here may have the same ones in memory
