@@ -284,6 +284,7 @@ func (n *Node) observe(o *raft.Observation) bool {
 		n.timing.lead(d == raft.Leader)
 	case raft.LeaderObservation:
 		n.reign.take(plan.PeerID(d.LeaderID), time.Now())
+		n.commits.forget()
 	default:
 		news = false
 	}

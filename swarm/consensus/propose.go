@@ -30,8 +30,8 @@ const (
 	// writesAProposal is how many writes a proposal may take, one after the other: what is being written when it comes, itself, and what
 	// others proposed meanwhile.
 	writesAProposal = 5
-	// Where the newest write here took slowWrite, or the newest commit slowCommit, proposals go to raft together: raft does not look at what
-	// is committed while it writes. What follows on a commit is waited for for a linger, so that it goes with the next.
+	// Where one of the newest writes here took slowWrite, or the newest commit slowCommit, proposals go to raft together: raft does not look at
+	// what is committed while it writes. What follows on a commit is waited for for a linger, so that it goes with the next.
 	slowWrite  = 250 * time.Millisecond
 	slowCommit = time.Second
 	linger     = 500 * time.Millisecond
@@ -46,9 +46,10 @@ const (
 // made so that proposing one again is harmless. What only the leader may propose goes to no other node: while this one
 // does not lead, its refusal wraps ErrStale, too.
 func (n *Node) Propose(ctx context.Context, e Entry) error {
-	backoff := firstBackoff
+	backoff, began := firstBackoff, time.Now()
 	for attempt := 0; ; attempt++ {
-		if _, _, leads := n.Leader(); !leads && ruling(n.State(), n.self, e) {
+		leader, _, leads := n.Leader()
+		if !leads && ruling(n.State(), n.self, e) {
 			return fmt.Errorf("%w: propose %T: this node does not lead: %w", ErrRejected, e, ErrStale)
 		}
 		p, err := n.author.sign(n.State(), e)
@@ -56,6 +57,11 @@ func (n *Node) Propose(ctx context.Context, e Entry) error {
 			return err
 		}
 		err = n.try(ctx, request{op: opPropose, hops: 1, body: p.encode()}, attempt)
+		if over := err == nil || errors.Is(err, ErrRejected) || ctx.Err() != nil; leader == "" {
+			began = time.Now() // no disk is to blame for what an election takes
+		} else if over && !leads {
+			n.commits.asked(time.Since(began))
+		}
 		if err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrClosed) {
 			return err
 		}
@@ -161,9 +167,10 @@ type commits struct {
 	open  map[kind]*commit
 	times recent // from the proposal to its outcome, of this node's and others'
 
-	running int         // proposals that raft has
-	waiting []*waiter   // those that wait for them, in order
-	gathers *time.Timer // until they go; nil while raft has some, or none wait
+	took    time.Duration // by the newest that raft committed, once it had it
+	running int           // proposals that raft has
+	waiting []waiter      // those that wait for them, in order
+	gathers *time.Timer   // until they go; nil while raft has some, or none wait
 }
 
 // kind groups proposals of which each changes what the one before said. Each save is one of its own.
@@ -180,10 +187,11 @@ type commit struct {
 	err   error
 }
 
-// waiter is a proposal that goes to raft once may is closed, and then the one behind it.
+// waiter is a proposal that give gives to raft when it is its turn; gone is closed then.
 type waiter struct {
-	may    chan struct{}
-	behind *waiter
+	give   func()
+	urgent bool
+	gone   chan struct{}
 }
 
 func newCommits(t *timing) *commits {
@@ -211,45 +219,45 @@ func (c *commits) begin(p proposal, now time.Time) (one *commit, again bool) {
 // lost its majority, after leaseTimeout.
 func (c *commits) carry(engine *raft.Raft, p proposal, body []byte, log *slog.Logger) error {
 	term := engine.CurrentTerm()
-	next := c.turn(awaited(p.entry))
+	var began time.Time
+	var future raft.ApplyFuture
+	c.turn(awaited(p.entry), func() {
+		if engine.CurrentTerm() == term { // others may have gone before it meanwhile
+			began, future = time.Now(), engine.Apply(body, enqueueTimeout+writesAProposal*c.timing.write())
+		}
+	})
 	defer c.leave()
-	if engine.CurrentTerm() != term { // others may have gone before it meanwhile
-		next()
+	if future == nil {
 		return fmt.Errorf("%w: another term", errRetry)
 	}
-	began := time.Now()
-	future := engine.Apply(body, enqueueTimeout+writesAProposal*c.timing.write())
-	next()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("%w: %w", errRetry, err)
 	}
+	took := time.Since(began)
+	c.mu.Lock()
+	c.took = took
+	c.mu.Unlock()
 	refusal, _ := future.Response().(error)
 	if errors.Is(refusal, ErrForbidden) {
 		log.Warn("consensus: a proposal is refused", "by", p.author, "cause", refusal)
 	}
-	if refusal == nil && awaited(p.entry) && c.timing.write() <= commitTimeout && time.Since(began) < slowCommit {
+	if refusal == nil && awaited(p.entry) && c.timing.write() <= commitTimeout && took < slowCommit {
 		engine.Barrier(enqueueTimeout) // followers learn with the next entry that this one is committed, or after commitTimeout: another write may take longer
 	}
 	return refusal
 }
 
-// turn blocks until a proposal may go to raft: at once where disks are quick. Elsewhere those that come while raft has some go together
-// after them, in the order in which they came, with the first one that steps stand still for, or after a linger. Once raft has it, next lets
-// the one behind it go.
-func (c *commits) turn(urgent bool) (next func()) {
-	w := &waiter{may: make(chan struct{})}
+// turn has give called when a proposal may go to raft, and returns then: at once where disks are quick. Elsewhere those that come while raft
+// has some go together after them, in the order in which they came: at once with one that steps stand still for, and else after a linger.
+func (c *commits) turn(urgent bool, give func()) {
+	w := waiter{give, urgent, make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, w)
-	if c.timing.write() < slowWrite && c.times.newest() < slowCommit || c.running == 0 && (urgent || c.gathers == nil) {
+	if c.timing.write() < slowWrite && c.took < slowCommit || c.running == 0 && (urgent || c.gathers == nil) {
 		c.release()
 	}
 	c.mu.Unlock()
-	<-w.may
-	return func() {
-		if w.behind != nil {
-			close(w.behind.may)
-		}
-	}
+	<-w.gone
 }
 
 // leave notes that raft has a proposal no longer.
@@ -257,6 +265,10 @@ func (c *commits) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running--; c.running > 0 {
+		return
+	}
+	if slices.ContainsFunc(c.waiting, func(w waiter) bool { return w.urgent }) {
+		c.release()
 		return
 	}
 	if c.gathers != nil {
@@ -269,20 +281,23 @@ func (c *commits) leave() {
 	})
 }
 
-// release has all that wait go. The caller holds mu.
+// release has all that wait go, one right after the other: raft writes at once what it finds waiting. The caller holds mu.
 func (c *commits) release() {
 	if c.gathers != nil {
 		c.gathers.Stop()
 		c.gathers = nil
 	}
-	for i, w := range c.waiting[:max(0, len(c.waiting)-1)] {
-		w.behind = c.waiting[i+1]
-	}
-	c.running += len(c.waiting)
-	if len(c.waiting) > 0 {
-		close(c.waiting[0].may)
-	}
+	group := c.waiting
 	c.waiting = nil
+	c.running += len(group)
+	go func() {
+		for _, w := range group {
+			w.give()
+		}
+		for _, w := range group {
+			close(w.gone)
+		}
+	}()
 }
 
 // end notes the outcome of a commit.
@@ -291,7 +306,9 @@ func (c *commits) end(one *commit, err error, now time.Time) {
 	defer c.mu.Unlock()
 	one.err = err
 	close(one.done)
-	c.times.add(now.Sub(one.began))
+	if !errors.Is(err, errRetry) { // else it says nothing of disks
+		c.times.add(now.Sub(one.began))
+	}
 	for k, open := range c.open {
 		if open == one {
 			delete(c.open, k)
@@ -299,18 +316,37 @@ func (c *commits) end(one *commit, err error, now time.Time) {
 	}
 }
 
-// Patience returns how long to wait for the outcome of a proposal: longer where disks are slow. What is proposed again after that only
-// adds to what they have to write.
+// Patience returns how long to wait for the outcome of a proposal: longer where disks are slow, which those on their way show as well. What
+// is proposed again after that only adds to what they have to write.
 func (c *commits) Patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return min(max(writesAProposal*c.timing.write(), 2*c.times.longest(), proposeTimeout), maxProposeTimeout)
+	longest := c.times.longest()
+	for _, one := range c.open {
+		longest = max(longest, time.Since(one.began))
+	}
+	return min(max(writesAProposal*c.timing.write(), 2*longest, proposeTimeout), maxProposeTimeout)
 }
 
-// awaited reports whether steps stand still until all members know of an entry.
+// asked notes how long a proposal to the leader, another node, took.
+func (c *commits) asked(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.times.add(took)
+}
+
+// forget drops the times of commits: another leader has another disk.
+func (c *commits) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.times.all, c.took = nil, 0
+}
+
+// awaited reports whether steps stand still until all members know of an entry. They do for what is saved of a broken generation, too, but
+// several members report that within a linger, and one write does for all.
 func awaited(e Entry) bool {
 	switch e.(type) {
-	case SetPlan, SetMemberState, Salvage, WantPause, Rollback, Blame:
+	case SetPlan, SetMemberState, Substitute, Salvage, WantPause, Rollback, Blame:
 		return true
 	}
 	return false

@@ -84,6 +84,7 @@ func raftConfig(self plan.PeerID, log *slog.Logger) *raft.Config {
 	conf.LeaderLeaseTimeout, conf.CommitTimeout = leaseTimeout, commitTimeout
 	conf.SnapshotInterval, conf.SnapshotThreshold = snapshotInterval, snapshotThreshold
 	conf.TrailingLogs, conf.MaxAppendEntries = trailingLogs, maxAppendEntries
+	conf.BatchApplyCh = true // it finds those waiting that go to it together
 	conf.ShutdownOnRemove, conf.NoLegacyTelemetry = false, true
 	conf.Logger = logger
 	return conf

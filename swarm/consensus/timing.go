@@ -48,14 +48,6 @@ func (r *recent) add(d time.Duration) {
 	r.all = r.all[max(0, len(r.all)-r.most):]
 }
 
-// newest returns the newest one, 0 of none.
-func (r *recent) newest() time.Duration {
-	if len(r.all) == 0 {
-		return 0
-	}
-	return r.all[len(r.all)-1]
-}
-
 // longest returns the longest one, 0 of none.
 func (r *recent) longest() time.Duration {
 	if len(r.all) == 0 {

@@ -342,32 +342,66 @@ func TestWhatWasSaidOtherwiseMeanwhileIsProposedAnew(t *testing.T) {
 	}
 }
 
-// TestProposalsOfASlowDiskKeepTheirOrder: those that wait for raft go in the order in which they came, each once raft has the one before.
+// TestProposalsOfASlowDiskKeepTheirOrder: those that wait for raft go together, in the order in which they came: after a linger, or at once
+// where steps stand still for one of them.
 func TestProposalsOfASlowDiskKeepTheirOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCommits(newTiming())
-		c.timing.writes.add(slowWrite)
-		c.turn(false)() // raft has one
-		const proposals = 20
-		var went atomic.Int32
-		for i := range int32(proposals) {
-			go func() {
-				next := c.turn(i%3 == 0)
-				if n := went.Add(1) - 1; n != i {
-					t.Errorf("proposal %d goes as number %d", i, n)
+	for name, c := range map[string]struct {
+		urgent int32
+		waits  time.Duration
+	}{"none is urgent": {-1, linger}, "one is": {7, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				on := newCommits(newTiming())
+				on.timing.writes.add(slowWrite)
+				on.turn(false, func() {}) // raft has one
+				const proposals = 20
+				var went atomic.Int32
+				for i := range int32(proposals) {
+					go func() {
+						on.turn(i == c.urgent, func() {
+							if n := went.Add(1) - 1; n != i {
+								t.Errorf("proposal %d goes as number %d", i, n)
+							}
+						})
+						on.leave()
+					}()
+					synctest.Wait()
 				}
-				next()
-				c.leave()
-			}()
-			synctest.Wait()
+				time.Sleep(time.Minute)
+				if n := went.Load(); n != 0 {
+					t.Fatalf("%d go while raft writes", n)
+				}
+				on.leave()
+				time.Sleep(c.waits)
+				synctest.Wait()
+				if n := went.Load(); n != proposals {
+					t.Errorf("%d of %d have gone after %v", n, proposals, c.waits)
+				}
+				time.Sleep(linger)
+			})
+		})
+	}
+}
+
+// TestWhoAsksTheLeaderKnowsItsDisk: a proposal of a follower takes as long as the leader's disk, and the next one may. A new leader has another
+// disk.
+func TestWhoAsksTheLeaderKnowsItsDisk(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		time.Sleep(time.Minute)
+		l, f := c.leader(), c.follower()
+		c.kv[l.self].slowDown(8 * time.Second)
+		m, _ := f.State().Member(f.self)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), f.Patience())
+		defer cancel()
+		_ = f.Propose(ctx, Update{Peer: f.self, ProcessEpoch: m.ProcessEpoch})
+		if took := time.Since(began); f.Patience() < 2*took || took < 8*time.Second {
+			t.Errorf("after a proposal of %v the next one may take %v", took, f.Patience())
 		}
-		if n := went.Load(); n != 0 {
-			t.Fatalf("%d go while raft writes", n)
-		}
-		c.leave()
-		time.Sleep(2 * linger)
-		if n := went.Load(); n != proposals {
-			t.Errorf("%d of %d go", n, proposals)
+		f.commits.forget()
+		if got := f.Patience(); got != proposeTimeout {
+			t.Errorf("proposals to another leader may take %v", got)
 		}
 	})
 }
