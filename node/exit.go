@@ -29,7 +29,7 @@ type exit struct {
 }
 
 // salvageTimeout bounds the wait of a stop until the log says who saves what a broken plan has left: the dead are marked before, which may take a
-// vote for each, and an election.
+// vote for each, and an election. It is longer where a proposal may take longer.
 const salvageTimeout = 10 * time.Second
 
 // mostParting bounds the time that a node keeps for giving its vote away and for closing, or a quarter of a short time.
@@ -72,6 +72,8 @@ type exitView struct {
 	// Running: a generation runs here. Stalled: it was given up, here or elsewhere.
 	// Completed: the workers here finished it. Salvaging: members save what is left of it, or may yet.
 	Running, Stalled, Completed, Salvaging bool
+	// Patience is how long to wait for the outcome of a proposal.
+	Patience time.Duration
 }
 
 // exitVerdict is the result of wayOut. Over and Left end the loop, the others are wishes

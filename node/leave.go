@@ -152,7 +152,7 @@ func (l *loop) followExit(ctx context.Context, state consensus.State) {
 	view := exitView{
 		State: state, Self: l.self, Leaving: l.exit.leaving, Newest: l.monitor.NewestStep(),
 		Running: l.generation != nil, Completed: l.completed,
-		Stalled: l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()),
+		Stalled: l.monitor.Stalled() || planGivenUp(l.heartbeats, state, l.self, l.exit.since, time.Now()), Patience: l.raft.Patience(),
 	}
 	view.Salvaging = l.exit.saves(l.heartbeats, view, time.Now())
 	v := wayOut(view)
@@ -193,22 +193,23 @@ func (e *exit) saves(heard *gossip.Tracker, v exitView, now time.Time) bool {
 	if e.salvage != s.Salvage {
 		e.salvage, e.asked = s.Salvage, now
 	}
-	if salvaging(heard, s, e.since, e.asked, now) {
+	late := s.Salvage != nil && now.Sub(e.asked) > leader.SalvagePatience(heard, s, v.Patience)
+	if !late && salvaging(heard, s, e.since, now) {
 		e.unsaved = time.Time{}
 		return true
 	}
-	if !s.StopWanted || v.Running || !v.Stalled || s.Checkpoint.Step >= v.Newest || !leader.MaySave(heard, s, e.asked, now) {
+	if !s.StopWanted || v.Running || !v.Stalled || s.Checkpoint.Step >= v.Newest || !leader.MaySave(heard, s, late, now) {
 		return false
 	}
 	if e.unsaved.IsZero() {
 		e.unsaved = now
 	}
-	return now.Sub(e.unsaved) <= salvageTimeout
+	return now.Sub(e.unsaved) <= max(salvageTimeout, v.Patience)
 }
 
 // salvaging reports whether all members that are yet to save what is left of a generation, as the log has asked them to, are there to do so.
-func salvaging(heard *gossip.Tracker, state consensus.State, since, asked, now time.Time) bool {
-	parts := leader.Unsaved(heard, state, asked, now)
+func salvaging(heard *gossip.Tracker, state consensus.State, since, now time.Time) bool {
+	parts := leader.Unsaved(heard, state)
 	return len(parts) > 0 && !slices.ContainsFunc(parts, func(part consensus.SalvagePart) bool {
 		m, ok := state.Member(part.By)
 		return !ok || m.State == consensus.Gone || heard.Silent(part.By, since, now) > leader.DeadAfter

@@ -5,10 +5,9 @@ import (
 
 	"pnode/node/gossip"
 	"pnode/planner/plan"
-	"pnode/swarm/consensus"
 )
 
-// A pause waits for its save for leastSavePatience, or longer where saveSteps steps take longer; not that a step
+// A pause waits for its save for leastSavePatience, or longer where saveSteps steps and the report of the save take longer; not that a step
 // is believed to take more than a slowStep.
 const (
 	leastSavePatience = time.Minute
@@ -34,19 +33,21 @@ type pauseWatch struct {
 }
 
 // look takes in whether the plan is to pause.
-func (w *pauseWatch) look(state consensus.State, now time.Time) pause {
-	p := pause{Paused: state.Paused(), Saved: state.Ended(), SavePatience: savePatience(w.beats.StepTime(state.Plan))}
+func (w *pauseWatch) look(m moment) pause {
+	state := m.state
+	p := pause{Paused: state.Paused(), Saved: state.Ended(), SavePatience: savePatience(w.beats.StepTime(state.Plan), m.patience)}
 	if !p.Paused {
 		return p
 	}
 	if w.generation != state.Plan.Generation || w.count != state.PauseWanted {
-		w.generation, w.count, w.seen = state.Plan.Generation, state.PauseWanted, now
+		w.generation, w.count, w.seen = state.Plan.Generation, state.PauseWanted, m.now
 	}
-	p.PausedFor = now.Sub(w.seen)
+	p.PausedFor = m.now.Sub(w.seen)
 	return p
 }
 
-// savePatience returns how long a pause waits for the step under way and its save, where a step takes so long.
-func savePatience(step time.Duration) time.Duration {
-	return max(leastSavePatience, saveSteps*min(step, slowStep))
+// savePatience returns how long a pause waits for the step under way and its save, where a step takes so long, and the outcome of a
+// proposal, the report of the save, may take proposal.
+func savePatience(step, proposal time.Duration) time.Duration {
+	return max(leastSavePatience, saveSteps*min(step, slowStep)+proposal)
 }

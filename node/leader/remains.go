@@ -87,7 +87,8 @@ func (s *seenSalvage) since(g plan.Generation, of *consensus.Salvage, now time.T
 }
 
 // look returns what is left of the plan, if it is broken, whose newest step is known.
-func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool, now time.Time) remains {
+func (w *salvageWatch) look(m moment, newest plan.Step, broken bool) remains {
+	state, now := m.state, m.now
 	r := w.restoration(state, newest, now)
 	if !broken {
 		w.broken, w.asked, w.late = seenSalvage{}, 0, nil
@@ -100,7 +101,7 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	r.Salvage, r.ReplayPatience = state.Salvage, replayPatience(w.beats, state)
 	if r.Salvage != nil {
 		r.SalvagedFor, r.Stored = w.salvaged.since(g, r.Salvage, now), reported(state)
-		if state.Checkpoint.Step < r.Salvage.Step && r.SalvagedFor > SalvagePatience(w.beats, state) {
+		if state.Checkpoint.Step < r.Salvage.Step && r.SalvagedFor > SalvagePatience(w.beats, state, m.patience) {
 			w.late = lateBy(w.late, *r.Salvage, r.Stored)
 		}
 	}
@@ -113,9 +114,10 @@ func (w *salvageWatch) look(state consensus.State, newest plan.Step, broken bool
 	return r
 }
 
-// SalvagePatience returns for how long members are waited for that the log asks to save what is left of a generation.
-func SalvagePatience(beats *gossip.Tracker, state consensus.State) time.Duration {
-	return savePatience(beats.StepTime(state.Plan)) + replayPatience(beats, state)
+// SalvagePatience returns for how long members are waited for that the log asks to save what is left of a generation, where the outcome of a
+// proposal may take so long.
+func SalvagePatience(beats *gossip.Tracker, state consensus.State, proposal time.Duration) time.Duration {
+	return savePatience(beats.StepTime(state.Plan), proposal) + replayPatience(beats, state)
 }
 
 // replayPatience returns how long the steps took that the salvage has computed again, mostRedo at most; 0 where it has none.

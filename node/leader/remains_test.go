@@ -43,7 +43,7 @@ func TestWhoRestoresIsKnownWhetherThePlanIsBrokenOrNot(t *testing.T) {
 		{"it is lost again", state, false, 0, "c", 0},
 	} {
 		w.beats.Note(gossip.Heartbeat{Peer: "c", Generation: 3, NoRestore: c.cannot}, now)
-		if r := w.look(c.state, 30, c.broken, now); r.Restorer != c.by || r.RestoringFor != c.since {
+		if r := w.look(moment{state: c.state, now: now}, 30, c.broken); r.Restorer != c.by || r.RestoringFor != c.since {
 			t.Errorf("%s: %q restores, lost for %v, want %q and %v", c.name, r.Restorer, r.RestoringFor, c.by, c.since)
 		}
 		now = now.Add(time.Second)
@@ -70,7 +70,7 @@ func TestARestorationIsWaitedForWithABound(t *testing.T) {
 			Checkpoint: consensus.Checkpoint{Step: 20}, Older: []consensus.Checkpoint{{Step: 10}},
 		}
 		w.beats.Note(gossip.Heartbeat{Peer: "a", Generation: 3, Step: c.said, StepNanos: int64(c.each)}, now)
-		r := w.look(state, w.beats.Newest(state.Plan, now), false, now)
+		r := w.look(moment{state: state, now: now}, w.beats.Newest(state.Plan, now), false)
 		r.Restorer, r.RestoringFor = "a", mostRedo
 		waits := r.restoring()
 		r.RestoringFor++
@@ -100,7 +100,7 @@ func TestAReplayIsWaitedForWithABound(t *testing.T) {
 			Salvage:    &consensus.Salvage{Generation: 3, Step: c.step, Parts: []consensus.SalvagePart{{By: "a"}, {Stage: 1, By: "a", From: 20}}},
 		}
 		w.beats.Note(gossip.Heartbeat{Peer: "a", Generation: 3, Step: 30, StepNanos: int64(c.each)}, now)
-		if r := w.look(state, 30, true, now); r.ReplayPatience != c.want {
+		if r := w.look(moment{state: state, now: now}, 30, true); r.ReplayPatience != c.want {
 			t.Errorf("up to step %d, steps of %v: %v, want %v", c.step, c.each, r.ReplayPatience, c.want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestWhoLacksALayerIsNoHolderOfIt(t *testing.T) {
 		}
 		w := salvageWatch{beats: gossip.NewTracker()}
 		w.beats.Note(c.beat, time.Unix(1000, 0))
-		got := w.look(state, 30, true, time.Unix(1001, 0)).Unheld
+		got := w.look(moment{state: state, now: time.Unix(1001, 0)}, 30, true).Unheld
 		if (got == nil) != (c.waits == nil) || got != nil && !slices.Equal(got.Holders, c.waits) {
 			t.Errorf("%s: %+v, want %v", c.name, got, c.waits)
 		}
@@ -167,8 +167,9 @@ func TestWhoLacksALayerIsNoHolderOfIt(t *testing.T) {
 }
 
 // TestWhoDoesNotSaveIsAskedNoMore: what a member offers and does not save in time the others save, as far as they have it or can compute it again,
-// until the next generation.
+// until the next generation. In time is also who has a slow disk report it.
 func TestWhoDoesNotSaveIsAskedNoMore(t *testing.T) {
+	const proposal = 75 * time.Second
 	line := plan.Plan{Generation: 3, Start: 30, Replicas: []plan.Pipeline{{Micros: 2}}}
 	for i, p := range []plan.PeerID{"a", "b", "c"} {
 		line.Replicas[0].Stages = append(line.Replicas[0].Stages, plan.Placement{Peer: p, Device: "cpu", Holder: "a", Layers: plan.LayerRange{First: 2 * i, End: 2*i + 2}})
@@ -195,7 +196,7 @@ func TestWhoDoesNotSaveIsAskedNoMore(t *testing.T) {
 				w.beats.Note(b, begin)
 			}
 			chosen := func(after time.Duration) (consensus.Salvage, string) {
-				r := w.look(state, 37, true, begin.Add(after))
+				r := w.look(moment{state: state, now: begin.Add(after), patience: proposal}, 37, true)
 				s, ok := salvageOf(c.plan, r.Layers, 30, r.Offers)
 				return s, told(s, ok)
 			}
@@ -210,7 +211,10 @@ func TestWhoDoesNotSaveIsAskedNoMore(t *testing.T) {
 				}
 			}
 			chosen(0)
-			patience := SalvagePatience(w.beats, state)
+			patience := SalvagePatience(w.beats, state, proposal)
+			if patience < proposal {
+				t.Errorf("a report that takes %v is late after %v", proposal, patience)
+			}
 			if _, said := chosen(patience); said != c.first {
 				t.Errorf("in time %s, want %s", said, c.first)
 			}
@@ -223,9 +227,9 @@ func TestWhoDoesNotSaveIsAskedNoMore(t *testing.T) {
 				t.Errorf("while others save it %s, want %s", said, c.next)
 			}
 			other, saved := salvageWatch{beats: w.beats}, state
-			before := other.look(saved, 37, true, begin).Offers
+			before := other.look(moment{state: saved, now: begin, patience: proposal}, 37, true).Offers
 			saved.Checkpoint.Step, saved.Pending = 37, nil
-			if after := other.look(saved, 37, true, begin.Add(patience+1)).Offers; len(after) < len(before) {
+			if after := other.look(moment{state: saved, now: begin.Add(patience + 1), patience: proposal}, 37, true).Offers; len(after) < len(before) {
 				t.Errorf("once all is saved the offers %+v are left of %+v", after, before)
 			}
 			state.Plan.Generation, state.Salvage = 4, nil

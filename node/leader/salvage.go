@@ -202,10 +202,9 @@ func (v view) undertaken(s consensus.Salvage) bool {
 }
 
 // Unsaved returns the parts of what the log has members save of a broken generation that are not stored yet, and are to be: none of those
-// asked has said that it cannot, and the time for it is not over, which began when this node learned of it. None are left to wait for
-// where it is given up.
-func Unsaved(beats *gossip.Tracker, state consensus.State, since, now time.Time) []consensus.SalvagePart {
-	if state.Salvage == nil || state.Checkpoint.Step >= state.Salvage.Step || now.Sub(since) > SalvagePatience(beats, state) {
+// asked has said that it cannot. None are left to wait for where it is given up.
+func Unsaved(beats *gossip.Tracker, state consensus.State) []consensus.SalvagePart {
+	if state.Salvage == nil || state.Checkpoint.Step >= state.Salvage.Step {
 		return nil
 	}
 	parts := unsaved(*state.Salvage, reported(state))
@@ -227,14 +226,14 @@ func failed(beats *gossip.Tracker, state consensus.State, p consensus.SalvagePar
 }
 
 // MaySave reports whether the members of a plan that was given up may have a newer step than the checkpoint's in memory, as far as another one
-// knows: together they have all of it, or one that lives has not said what it has. What the log has asked them to save since a time that
-// is over does not count.
-func MaySave(beats *gossip.Tracker, state consensus.State, since, now time.Time) bool {
+// knows: together they have all of it, or one that lives has not said what it has. What the log has asked them to save does not count where
+// they are late.
+func MaySave(beats *gossip.Tracker, state consensus.State, late bool, now time.Time) bool {
 	if state.Plan.Generation == 0 || state.Finished {
 		return false
 	}
 	w := salvageWatch{beats: beats}
-	if s := state.Salvage; s != nil && state.Checkpoint.Step < s.Step && now.Sub(since) > SalvagePatience(beats, state) {
+	if s := state.Salvage; s != nil && state.Checkpoint.Step < s.Step && late {
 		w.late = lateBy(nil, *s, reported(state))
 	}
 	offers := w.offers(state)

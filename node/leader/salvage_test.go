@@ -335,11 +335,11 @@ func TestWhatMayBeSavedIsWaitedFor(t *testing.T) {
 				state.Checkpoint.Layers = append(state.Checkpoint.Layers, consensus.LayerRef{Layer: i, SizeBytes: 1, Holders: holders})
 			}
 			state.Plan = p
-			if got := MaySave(tracker, state, begin, begin.Add(c.after)); got != c.want {
+			if got := MaySave(tracker, state, false, begin.Add(c.after)); got != c.want {
 				t.Errorf("may be saved: %t", got)
 			}
 			state.Finished = true
-			if MaySave(tracker, state, begin, begin.Add(c.after)) {
+			if MaySave(tracker, state, false, begin.Add(c.after)) {
 				t.Error("a finished run waits for more")
 			}
 		})

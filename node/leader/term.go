@@ -57,7 +57,7 @@ func (t *term) look(ctx context.Context, state consensus.State, seen *sightings)
 
 // moment looks at the members, and has those asked that are silent.
 func (t *term) moment(ctx context.Context, state consensus.State, seen *sightings) moment {
-	m := moment{state: state, now: seen.last, seen: seen}
+	m := moment{state: state, now: seen.last, seen: seen, patience: t.Patience()}
 	m.stall = t.Heartbeats.Stalled(state.Plan.Peers(), state.Plan.Generation, seen.last)
 	for _, member := range state.Members {
 		if member.Peer == t.Self || member.State == consensus.Gone {
@@ -88,7 +88,7 @@ func (t *term) view(m moment) view {
 		Entering: m.seen.entering(),
 		Ending:   state.StopWanted || state.Finished, Finished: state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
 		Orphaned: orphaned(state), Carried: carriedOf(state), Stall: t.stall(m),
-		wish: t.better.look(m), pause: t.pauses.look(state, m.now),
+		wish: t.better.look(m), pause: t.pauses.look(m),
 	}
 	for _, in := range state.Members {
 		v.Names[in.Peer] = state.NameOf(in.Peer)
@@ -97,7 +97,7 @@ func (t *term) view(m moment) view {
 	v.UnderWay = t.steps.look(state, v.Newest, m.now)
 	v.UnderWay.Ready = t.next.foreseen(state, v.Members)
 	v.charges = t.court.look(m, v.Carried)
-	v.remains = t.salvages.look(state, v.Newest, v.broken(), m.now)
+	v.remains = t.salvages.look(m, v.Newest, v.broken())
 	v.Absent = t.salvages.absent(m, t.Self, t.AwaitHolders)
 	return v
 }

@@ -172,6 +172,8 @@ type moment struct {
 	state consensus.State
 	now   time.Time
 	seen  *sightings
+	// patience is how long to wait for the outcome of a proposal.
+	patience time.Duration
 	// stall says which members of the plan have given the generation up.
 	stall gossip.Stall
 	// silent are the members that are silent for longer than they ever are.

@@ -261,7 +261,7 @@ func (w *world) save() {
 func (w *world) view() view {
 	v := view{
 		Plan: w.plan, Checkpoint: w.checkpoint, Newest: w.newest, MinNodes: 1, MinDevices: 1, Names: map[plan.PeerID]string{},
-		pause:   pause{Paused: w.paused, Saved: w.saved, SavePatience: savePatience(time.Second)},
+		pause:   pause{Paused: w.paused, Saved: w.saved, SavePatience: savePatience(time.Second, proposeTimeout)},
 		remains: remains{Layers: worldLayers, Salvage: w.salvage, Stored: w.stored, Salvages: w.salvages, ReplayPatience: time.Minute},
 		Stall:   stall{Patience: min(stallGrace<<min(w.plans, 5), time.Minute), Plans: w.plans},
 	}
