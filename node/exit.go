@@ -19,13 +19,14 @@ type exit struct {
 	since   time.Time          // leaving or stopping is wanted since; zero while neither is
 	salvage *consensus.Salvage // the newest that the log has, known here since asked; nil for none
 	asked   time.Time
-	unsaved time.Time // since then a stop waits for what members of a broken plan may save; zero while it does not
-	done    int64     // bytes that have been handed over
-	moved   time.Time // when the last of them were
-	shown   string    // to people, of how far that is
-	over    bool      // the loop ends
-	left    bool      // the run goes on without this node, which gives its vote away
-	lost    error     // what could not be handed over; nil where all is
+	unsaved time.Time     // since then a stop waits for what members of a broken plan may save; zero while it does not
+	done    int64         // bytes that have been handed over
+	moved   time.Time     // when the last of them were
+	shown   string        // to people, of how far that is
+	step    time.Duration // took the newest step when a stop was told first
+	over    bool          // the loop ends
+	left    bool          // the run goes on without this node, which gives its vote away
+	lost    error         // what could not be handed over; nil where all is
 }
 
 // salvageTimeout bounds the wait of a stop until the log says who saves what a broken plan has left: the dead are marked before, which may take a

@@ -182,18 +182,18 @@ func TestNodeGoesOnWithoutAnInvite(t *testing.T) {
 	out := Output{Notice: func(line string) { notices = append(notices, line) }, Log: slog.New(slog.DiscardHandler)}
 	for _, cause := range []error{consensus.ErrNoLeader, errors.New("the run has 1024 invites")} {
 		notices = nil
-		err := out.tellInvite(t.Context(), func(context.Context) (string, error) { return "", cause })
+		err := out.tellInvite(t.Context(), time.Minute, func(context.Context) (string, error) { return "", cause })
 		if err != nil || len(notices) != 1 || !strings.Contains(notices[0], cause.Error()) || !strings.Contains(notices[0], "`pnode invite`") {
 			t.Errorf("%v: got %v and said %q", cause, err, notices)
 		}
 	}
 	notices = nil
-	if err := out.tellInvite(t.Context(), func(context.Context) (string, error) { return "pnode1-x", nil }); err != nil || !strings.Contains(notices[0], "pnode join pnode1-x") {
+	if err := out.tellInvite(t.Context(), time.Minute, func(context.Context) (string, error) { return "pnode1-x", nil }); err != nil || !strings.Contains(notices[0], "pnode join pnode1-x") {
 		t.Errorf("got %v and said %q", err, notices)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := out.tellInvite(ended, func(ctx context.Context) (string, error) { return "", ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if err := out.tellInvite(ended, time.Minute, func(ctx context.Context) (string, error) { return "", ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted node: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,8 @@ func (l *loop) showDrain(now time.Time) {
 		return
 	default:
 		b, _ := l.heartbeats.Last(l.self)
-		text = stopText(l.exit.notice.Why, l.monitor.NewestStep(), l.generation != nil && !l.loading, time.Duration(b.StepNanos))
+		l.exit.step = cmp.Or(l.exit.step, time.Duration(b.StepNanos)) // told again it would differ each time
+		text = stopText(l.exit.notice.Why, l.monitor.NewestStep(), l.generation != nil && !l.loading, l.exit.step)
 	}
 	if text != l.exit.shown {
 		l.exit.shown = text

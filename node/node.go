@@ -292,7 +292,7 @@ func (n *Node) chunks() ingest.Chunks {
 const (
 	inviteUses = 64
 	inviteTTL  = 24 * time.Hour
-	// inviteTimeout is how long the start waits for it.
+	// inviteTimeout is how long the start waits for it, besides what the log takes.
 	inviteTimeout = 10 * time.Second
 )
 
@@ -301,14 +301,14 @@ func (n *Node) announceInvite(ctx context.Context) error {
 	if n.membership.Listen == "" || !n.raft.State().Owner(n.self) {
 		return nil
 	}
-	return n.out.tellInvite(ctx, func(ctx context.Context) (string, error) {
+	return n.out.tellInvite(ctx, inviteTimeout+n.raft.Patience(), func(ctx context.Context) (string, error) {
 		return n.ownership.Invite(ctx, api.InviteRequest{TTL: inviteTTL, Uses: inviteUses})
 	})
 }
 
 // tellInvite prints an invite, or why there is none. Only the end of ctx is an error.
-func (o Output) tellInvite(ctx context.Context, invite func(context.Context) (string, error)) error {
-	proposing, cancel := context.WithTimeout(ctx, inviteTimeout)
+func (o Output) tellInvite(ctx context.Context, patience time.Duration, invite func(context.Context) (string, error)) error {
+	proposing, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	text, err := invite(proposing)
 	switch {
