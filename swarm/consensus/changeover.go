@@ -51,11 +51,6 @@ func (y *Recoverer) changeOver(next lineage) error {
 	n.changing = true // proposals wait: raft answers those under way while it runs
 	n.mu.Unlock()
 	n.applies.Wait()
-	defer func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.changing = false
-	}()
 	e := n.engine.Load()
 	e.layer.Close()
 	y.mu.Lock()
@@ -71,8 +66,11 @@ func (y *Recoverer) changeOver(next lineage) error {
 	n.reign.take("", time.Now())
 	n.mu.Unlock()
 	if err := n.startRaft(); err != nil {
-		return err
+		return err // this node fails: a raft that is shut down is given no proposals
 	}
+	n.mu.Lock()
+	n.changing = false
+	n.mu.Unlock()
 	n.broadcast()
 	return nil
 }

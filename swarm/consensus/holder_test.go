@@ -156,6 +156,39 @@ func TestASuccessorKeepsTheCopies(t *testing.T) {
 	}
 }
 
+// TestASuccessorHasRoom: whose disk has no room left for the copies does not keep them, unless it has some already; nor is it noted for want of a
+// better one.
+func TestASuccessorHasRoom(t *testing.T) {
+	tight := func(p plan.PeerID) Entry {
+		return Update{Peer: p, Profile: plan.Profile{DiskFreeBytes: plan.DiskReserveBytes + 19}}
+	}
+	for want, entries := range map[plan.PeerID][]Entry{
+		"d": {CopyFailed{Peer: "a", Holder: "b"}},
+		"e": {CopyFailed{Peer: "a", Holder: "b"}, tight("d")},
+		"c": {CopyFailed{Peer: "a", Holder: "b"}, tight("d"), tight("e")},
+	} {
+		s := held()
+		for _, e := range entries {
+			var err error
+			if s, err = Apply(s, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Holder(plan.StageID{}); got != want {
+			t.Errorf("%+v: %q keeps the copies, want %q", entries, got, want)
+		}
+	}
+	s, err := Apply(held(), CopyFailed{Peer: "a", Holder: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Checkpoint.Layers = slices.Clone(s.Checkpoint.Layers)
+	s.Checkpoint.Layers[0].Holders = by("ad")
+	if s, err = Apply(s, tight("d")); err != nil || s.Holder(plan.StageID{}) != "d" {
+		t.Errorf("%q keeps the copies in place of who has one (%v)", s.Holder(plan.StageID{}), err)
+	}
+}
+
 // TestRandomSuccessors: members fail, leave, come back and are complained of at random, and no stage's copies move without need.
 func TestRandomSuccessors(t *testing.T) {
 	moved := 0

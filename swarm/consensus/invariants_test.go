@@ -144,8 +144,8 @@ func followsStored(s, next State) error {
 	return nil
 }
 
-// followsHolders returns what is wrong with who keeps the copies of a plan's stages after an entry: whoever is there and reached keeps them, until
-// the one that the plan names is back.
+// followsHolders returns what is wrong with who keeps the copies of a plan's stages after an entry: whoever is there and reached, and has room, keeps them,
+// until the one that the plan names is back.
 func followsHolders(s, next State) error {
 	for _, c := range next.Successors {
 		if _, ok := next.Plan.Find(c.at()); !ok || c.Holder == c.Before {
@@ -160,7 +160,7 @@ func followsHolders(s, next State) error {
 			at := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}
 			was, is := s.Holder(at), next.Holder(at)
 			reached := func(in State) bool {
-				return stays(in, was) && !in.CopyFailures.Between(in.Substitute.Carrier(place.Peer), was)
+				return stays(in, was) && !in.CopyFailures.Between(in.Substitute.Carrier(place.Peer), was) && !full(in, at, was)
 			}
 			if is != was && is != place.Holder && reached(s) && reached(next) {
 				return fmt.Errorf("copies of replica %d stage %d went from %q, which is there and reached, to %q", r, st, was, is)

@@ -57,9 +57,9 @@ func (n *Node) Propose(ctx context.Context, e Entry) error {
 			return err
 		}
 		err = n.try(ctx, request{op: opPropose, hops: 1, body: p.encode()}, attempt)
-		if over := err == nil || errors.Is(err, ErrRejected) || ctx.Err() != nil; leader == "" {
+		if leader == "" {
 			began = time.Now() // no disk is to blame for what an election takes
-		} else if over && !leads {
+		} else if !leads && (err == nil || ctx.Err() != nil) { // a refusal may come before anything is written
 			n.commits.asked(time.Since(began))
 		}
 		if err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrClosed) {

@@ -276,7 +276,8 @@ func (s State) Holder(at plan.StageID) plan.PeerID {
 	return ""
 }
 
-// keeper returns who keeps the copies of a stage by the plan and the successors that are noted; empty where none of them is there and reached.
+// keeper returns who keeps the copies of a stage by the plan and the successors that are noted; empty where none of them is there and reached. A
+// successor also has room: the plan has seen to that of its own holder.
 func keeper(s State, at plan.StageID) plan.PeerID {
 	place := s.Plan.At(at)
 	keeps := func(p plan.PeerID) bool { return stays(s, p) && !apart(s, at, p) }
@@ -284,10 +285,27 @@ func keeper(s State, at plan.StageID) plan.PeerID {
 		return place.Holder
 	}
 	i := slices.IndexFunc(s.Successors, func(c Successor) bool { return c.at() == at })
-	if i >= 0 && keeps(s.Successors[i].Holder) {
+	if i >= 0 && keeps(s.Successors[i].Holder) && !full(s, at, s.Successors[i].Holder) {
 		return s.Successors[i].Holder
 	}
 	return ""
+}
+
+// full reports whether a member has no room for a copy of a stage as large as the newest, and nothing of that one.
+func full(s State, at plan.StageID, holder plan.PeerID) bool {
+	place, need := s.Plan.At(at), int64(0)
+	for _, l := range s.Checkpoint.Layers {
+		switch {
+		case !place.Layers.Contains(l.Layer):
+		case slices.Contains(l.Holders, holder):
+			return false
+		default:
+			need += l.SizeBytes
+		}
+	}
+	m, _ := s.Member(holder)
+	free := m.Profile.DiskFreeBytes // 0: not known
+	return free > 0 && free-plan.DiskReserveBytes < need
 }
 
 // apart reports whether the copies of a stage did not get to a member of late.
@@ -317,10 +335,10 @@ func candidates(s State) (all []Successor) {
 }
 
 // succeeded returns the state with the candidates noted as successors: each keeps the copies while it is there and reached, whatever becomes of other
-// stages' holders. One to whom copies do not get, for want of a better one, is not noted.
+// stages' holders. One to whom copies do not get, or that has no room for them, for want of a better one, is not noted.
 func succeeded(s State) State {
 	for _, c := range candidates(s) {
-		if c.Holder == "" || apart(s, c.at(), c.Holder) {
+		if c.Holder == "" || apart(s, c.at(), c.Holder) || full(s, c.at(), c.Holder) {
 			continue
 		}
 		noted := slices.Clone(s.Successors)
@@ -351,21 +369,14 @@ func (m Member) stays() bool { return m.State == Active || m.State == Joining }
 // holderOptions returns the members that may keep the copy of a stage instead of the one that the plan names.
 func (s State) holderOptions(at plan.StageID, copies map[plan.PeerID]int) (options []holders.Option) {
 	place, ties := s.Plan.At(at), s.Ties(s.Plan.At(at).Peer)
-	layers := slices.DeleteFunc(slices.Clone(s.Checkpoint.Layers), func(l LayerRef) bool { return !place.Layers.Contains(l.Layer) })
-	need := int64(0)
-	for _, l := range layers {
-		need += l.SizeBytes
-	}
 	share := holders.Share(s.Plan.StageCount(), s.present())
 	for _, m := range s.Members {
 		if m.State != Active || m.Peer == place.Peer {
 			continue
 		}
-		keeps := slices.ContainsFunc(layers, func(l LayerRef) bool { return slices.Contains(l.Holders, m.Peer) })
-		free := m.Profile.DiskFreeBytes
 		shared, networks := holders.Common(ties, s.Ties(m.Peer))
 		options = append(options, holders.Option{
-			Peer: m.Peer, Apart: apart(s, at, m.Peer), Full: free > 0 && free-plan.DiskReserveBytes < need && !keeps, Laden: copies[m.Peer] >= share,
+			Peer: m.Peer, Apart: apart(s, at, m.Peer), Full: full(s, at, m.Peer), Laden: copies[m.Peer] >= share,
 			Shared: shared, Networks: networks, Near: s.Plan.Near(at, m.Peer), Whole: s.Owner(m.Peer), Spare: !s.Plan.Places(m.Peer), Copies: copies[m.Peer],
 		})
 	}
