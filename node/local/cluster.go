@@ -2,12 +2,16 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"net"
+	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"pnode/node/config"
+	"pnode/swarm/listen"
 )
 
 // emulationFile returns the file in the run's folder that describes how node index is to look.
@@ -29,13 +33,8 @@ func (s *Supervisor) emulate() error {
 	if err != nil {
 		return err
 	}
-	for range s.options.Nodes {
-		conn, err := net.ListenPacket("udp4", loopback)
-		if err != nil {
-			return fmt.Errorf("local: find a free port: %w", err)
-		}
-		defer conn.Close() // after all are found: none is found twice
-		s.listens = append(s.listens, conn.LocalAddr().String())
+	if s.listens, err = freeAddresses(s.options.Nodes); err != nil {
+		return fmt.Errorf("local: find free ports: %w", err)
 	}
 	for i, e := range cluster.Emulations(s.listens) {
 		var b bytes.Buffer
@@ -48,6 +47,31 @@ func (s *Supervisor) emulate() error {
 	}
 	s.emulated = true
 	return nil
+}
+
+// Ports of nodes that others know by an address are below those that systems give to outgoing connections, from 32768 on Linux and from
+// 49152 by RFC 6335: until the node listens there no such connection takes its port.
+const (
+	firstPort = 20000
+	portCount = 32768 - firstPort
+)
+
+// freeAddresses returns so many different addresses on loopback that nobody has over UDP or TCP.
+func freeAddresses(count int) (addrs []string, err error) {
+	const tries = 64
+	for range count + tries {
+		if len(addrs) == count {
+			return addrs, nil
+		}
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(firstPort+rand.N(portCount)))
+		if slices.Contains(addrs, at.String()) {
+			continue
+		}
+		if _, err = listen.Free([]netip.AddrPort{at}); err == nil {
+			addrs = append(addrs, at.String())
+		}
+	}
+	return nil, cmp.Or(err, listen.ErrPortInUse)
 }
 
 // listenOf returns where a node listens: loopback, any port, unless others know it by an address.

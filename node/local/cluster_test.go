@@ -1,6 +1,7 @@
 package local
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,23 @@ func TestClusterNodes(t *testing.T) {
 	for i := range 2 {
 		if a := args(t, s.nodeDir(i)); !slices.Contains(a, "--emulate") || slices.Contains(a, "--config") {
 			t.Errorf("node %d resumed: %q", i, a)
+		}
+	}
+}
+
+// TestFreeAddresses: as many as asked for, all different, and none that an outgoing connection may get.
+func TestFreeAddresses(t *testing.T) {
+	const nodes = 64
+	addrs, err := freeAddresses(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Sort(addrs); len(slices.Compact(slices.Clone(addrs))) != nodes {
+		t.Errorf("%d addresses, some of them twice: %v", len(addrs), addrs)
+	}
+	for _, a := range addrs {
+		if at := netip.MustParseAddrPort(a); at.Port() < firstPort || int(at.Port()) >= firstPort+portCount {
+			t.Errorf("%s may be taken by an outgoing connection", a)
 		}
 	}
 }
