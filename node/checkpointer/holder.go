@@ -37,7 +37,8 @@ const (
 	logPatience = 30 * time.Second
 	// storedPatience bounds the wait for the log to know what is stored: after a stop the voters may be gone.
 	storedPatience = 10 * time.Second
-	// maxWaiting bounds a member's requests that wait for the log here at the same time: it has one for each of its stages.
+	// maxWaiting bounds a member's requests that wait for the log here at the same time. It has one for each of its stages: those of more are
+	// refused at once, and come with the next checkpoint.
 	maxWaiting = 8
 )
 
