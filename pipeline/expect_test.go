@@ -32,7 +32,7 @@ func TestWhatNobodyExpects(t *testing.T) {
 	p := cut(run, "1f1b", []int{0, 2, 3}, []int{0, 2, 3})
 	boundary := wire.TensorBytes(wire.F32, run.Train.MicroBatch*run.Model.Context*run.Model.Channels)
 	part := func(kind wire.Kind, r plan.Replica, s plan.Stage, layer, receiver int) wire.Tag {
-		return wire.Tag{Kind: kind, Replica: r, Stage: s, Index: int32(receiver<<16 + layer)}
+		return wire.Tag{Kind: kind, Replica: r, Stage: s, Index: int32(receiver<<11 + layer)}
 	}
 	if layer, receiver, piece := collective.LayerOf(part(wire.ReducePart, 1, 0, 1, 0)); layer != 1 || receiver != 0 || piece != 0 {
 		t.Fatalf("a tag of layer 1 for replica 0 names layer %d, replica %d, piece %d", layer, receiver, piece)

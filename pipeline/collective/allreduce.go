@@ -10,14 +10,11 @@ import (
 	"pnode/planner/plan"
 )
 
-// AllReduce replaces the last of a member's vectors by the sum of all members' gradients: ReduceScatter,
-// then AllGather (Patarasuk and Yuan 2009, section 3), 2*(R-1)/R of the gradient sent by each member
-// whose groups are one subtree. After an error the vectors are undefined.
+// AllReduce replaces the last of a member's vectors by the sum of all members' gradients: ReduceScatter and AllGather (Patarasuk
+// and Yuan 2009, section 3), 2*(R-1)/R of the gradient sent by each member whose groups are one subtree. A piece is handed out
+// when its sum is there, while later ones are still coming. After an error the vectors are undefined.
 func AllReduce(ctx context.Context, ex Exchange, g Group, grads [][]float32) error {
-	if err := ReduceScatter(ctx, ex, g, grads); err != nil {
-		return err
-	}
-	return AllGather(ctx, ex, g, grads[len(grads)-1])
+	return g.reduce(ctx, ex, grads, true)
 }
 
 // ReduceScatter adds gradients up over the group in the order of g.Sums. Each member brings the sums of
@@ -25,6 +22,11 @@ func AllReduce(ctx context.Context, ex Exchange, g Group, grads [][]float32) err
 // own part. The last of its vectors has the sum of these afterwards; the rest of them are undefined. A
 // group of one has its sum already. All members call it with vectors of the same length.
 func ReduceScatter(ctx context.Context, ex Exchange, g Group, grads [][]float32) error {
+	return g.reduce(ctx, ex, grads, false)
+}
+
+// reduce is ReduceScatter, and AllReduce where the sums are to be handed out.
+func (g Group) reduce(ctx context.Context, ex Exchange, grads [][]float32, out bool) error {
 	if err := g.validate(); err != nil {
 		return err
 	}
@@ -35,31 +37,31 @@ func ReduceScatter(ctx context.Context, ex Exchange, g Group, grads [][]float32)
 	if len(g.Members) == 1 {
 		return nil
 	}
+	v := grads[len(grads)-1]
 	work, ctx := errgroup.WithContext(ctx)
-	// Both go on at once: a send that waits for room must not keep this member from making room.
+	// All go on at once: a send that waits for room must not keep this member from making room.
+	work.Go(func() error { return g.failed("reduce-scatter", g.sendParts(ctx, ex, grads)) })
 	work.Go(func() error {
-		return g.toOthers(func(k int) error {
-			for i, grad := range grads {
-				way := g.vector()
-				way.number = i
-				if err := way.send(ctx, ex, g.Members[k].Peer, g.tag(wire.ReducePart, self, k), g.pack(k, grad)); err != nil {
-					return err
-				}
+		var spare [][]float32
+		err := g.eachPiece(self, len(v), func(p piece) error {
+			sum, err := g.sumPiece(ctx, ex, grads, p, &spare)
+			if err != nil {
+				return err
 			}
-			return nil
+			rest := sum
+			g.within(p, v, func(xs []float32) { rest = rest[copy(xs, rest):] })
+			spare = append(spare, sum)
+			if !out {
+				return nil
+			}
+			return g.handOut(ctx, ex, p, v, func(int) bool { return true })
 		})
-	})
-	work.Go(func() error {
-		sum, err := g.sumOwn(ctx, ex, grads)
-		if err == nil {
-			g.unpack(self, grads[len(grads)-1], sum)
-		}
-		return err
-	})
-	if err := work.Wait(); err != nil {
 		return g.failed("reduce-scatter", err)
+	})
+	if out {
+		work.Go(func() error { return g.failed("gather", g.takeIn(ctx, ex, v)) })
 	}
-	return nil
+	return work.Wait()
 }
 
 // AllGather hands the own part of v out and fills the others with what their owners have.
@@ -72,35 +74,137 @@ func GatherFirst(ctx context.Context, ex Exchange, g Group, v []float32) error {
 	return g.gather(ctx, ex, v, func(k int) bool { return k == 0 })
 }
 
+// gather hands the own part of v to those that want it.
+func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(k int) bool) error {
+	if err := g.validate(); err != nil {
+		return err
+	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		return g.eachPiece(int(g.Self), len(v), func(p piece) error { return g.handOut(ctx, ex, p, v, wants) })
+	})
+	if wants(int(g.Self)) {
+		work.Go(func() error { return g.takeIn(ctx, ex, v) })
+	}
+	return g.failed("gather", work.Wait())
+}
+
+// failed says in which phase an error came, if there is one.
 func (g Group) failed(phase string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("collective: %s of generation %d step %d layer %d replica %d: %w", phase, g.Generation, g.Step, g.Layer, g.Self, err)
 }
 
-// subtree is the sum of a subtree's gradients, or of a part of them.
+// piece is elements [first,end) of an owner's part of vectors of so many elements, which go in one message.
+type piece struct{ owner, number, first, end, elements int }
+
+// eachPiece calls f for the pieces of an owner's part of vectors of n elements.
+func (g Group) eachPiece(owner, n int, f func(piece) error) error {
+	part := g.partLen(owner, n)
+	for number := range g.cut.count(part) {
+		first, end := g.cut.of(number, part)
+		if err := f(piece{owner, number, first, end, n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tagOf is the tag of a piece of the i-th vector that replica from sends to replica to.
+func (g Group) tagOf(kind wire.Kind, from, to, i int, p piece) (wire.Tag, error) {
+	number, err := g.cut.number(i, p.number, g.partLen(p.owner, p.elements))
+	return numbered(g.tag(kind, from, to), number), err
+}
+
+// within calls f for the stretches of v that a piece is in.
+func (g Group) within(p piece, v []float32, f func([]float32)) {
+	for _, r := range g.part(p.owner, len(v)) {
+		if p.first < r.Len() && p.end > 0 {
+			f(v[r.First+max(0, p.first) : r.First+min(r.Len(), p.end)])
+		}
+		p.first, p.end = p.first-r.Len(), p.end-r.Len()
+	}
+}
+
+// payload encodes own elements of a piece once they are known to be within bounds.
+func (g Group) payload(p piece, v []float32, way vector, tag wire.Tag) ([]byte, error) {
+	payload := make([]byte, 0, 4*(p.end-p.first))
+	g.within(p, v, func(xs []float32) { payload = wire.AppendF32(payload, xs) })
+	return payload, way.check(payload, way.self, tag)
+}
+
+// sendParts sends all others their parts of the gradients: the first piece of each, then the second, so that all have something to add up.
+func (g Group) sendParts(ctx context.Context, ex Exchange, grads [][]float32) error {
+	queues, longest := map[int][]piece{}, 0
+	for k := range g.Members {
+		_ = g.eachPiece(k, len(grads[0]), func(p piece) error {
+			queues[k] = append(queues[k], p)
+			return nil
+		})
+		longest = max(longest, len(queues[k]))
+	}
+	for number := range longest {
+		err := g.toOthers(func(k int) error {
+			if number >= len(queues[k]) {
+				return nil
+			}
+			return g.sendPiece(ctx, ex, queues[k][number], grads)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendPiece sends a piece of all sums that this member brings to its owner.
+func (g Group) sendPiece(ctx context.Context, ex Exchange, p piece, grads [][]float32) error {
+	for i, grad := range grads {
+		tag, err := g.tagOf(wire.ReducePart, int(g.Self), p.owner, i, p)
+		if err != nil {
+			return err
+		}
+		payload, err := g.payload(p, grad, g.vector(), tag)
+		if err != nil {
+			return err
+		}
+		if err := ex.Send(ctx, g.Members[p.owner].Peer, wire.Frame{Tag: tag, Payload: payload}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subtree is the sum of a subtree's gradients, or of a piece of them.
 type subtree struct {
 	plan.GroupRange
 	sum []float32
 }
 
-// sumOwn adds up all members' elements of the own part. Sums wait until the other half of their subtree
-// is there: about log2 of the groups at a time.
-func (g Group) sumOwn(ctx context.Context, ex Exchange, grads [][]float32) ([]float32, error) {
+// sumPiece adds up all members' elements of a piece of the own part, in vectors that are spare or become so. Sums wait until the other
+// half of their subtree is there: about log2 of the groups at a time.
+func (g Group) sumPiece(ctx context.Context, ex Exchange, grads [][]float32, p piece, spare *[][]float32) ([]float32, error) {
 	var waiting []subtree
-	var spare [][]float32
 	for k, m := range g.Members {
 		for i, groups := range g.Sums.Subtrees(m.Groups) {
 			next := subtree{GroupRange: groups}
-			if k == int(g.Self) {
-				next.sum = g.pack(k, grads[i])
+			if n := len(*spare); n > 0 {
+				next.sum, *spare = (*spare)[n-1], (*spare)[:n-1]
 			} else {
-				if n := len(spare); n > 0 {
-					next.sum, spare = spare[n-1], spare[:n-1]
-				} else {
-					next.sum = make([]float32, g.partLen(int(g.Self), len(grads[0])))
+				next.sum = make([]float32, g.cut.size(g.partLen(p.owner, p.elements)))
+			}
+			next.sum = next.sum[:p.end-p.first]
+			if k == int(g.Self) {
+				rest := next.sum
+				g.within(p, grads[i], func(xs []float32) { rest = rest[copy(rest, xs):] })
+			} else {
+				tag, err := g.tagOf(wire.ReducePart, k, p.owner, i, p)
+				if err == nil {
+					err = g.vector().receivePiece(ctx, ex, m.Peer, tag, next.sum)
 				}
-				way := g.vector()
-				way.number = i
-				if err := way.receive(ctx, ex, m.Peer, g.tag(wire.ReducePart, k, int(g.Self)), next.sum); err != nil {
+				if err != nil {
 					return nil, fmt.Errorf("part of replica %d: %w", k, err)
 				}
 			}
@@ -108,7 +212,7 @@ func (g Group) sumOwn(ctx context.Context, ex Exchange, grads [][]float32) ([]fl
 			for n := len(waiting); n > 1 && g.Sums.Pair(waiting[n-2].GroupRange, waiting[n-1].GroupRange); n = len(waiting) {
 				half, rest := &waiting[n-2], waiting[n-1]
 				add(half.sum, rest.sum)
-				half.End, spare, waiting = rest.End, append(spare, rest.sum), waiting[:n-1]
+				half.End, *spare, waiting = rest.End, append(*spare, rest.sum), waiting[:n-1]
 			}
 		}
 	}
@@ -118,44 +222,45 @@ func (g Group) sumOwn(ctx context.Context, ex Exchange, grads [][]float32) ([]fl
 	return waiting[0].sum, nil
 }
 
-// gather hands the own part of v to those that want it.
-func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(k int) bool) error {
-	if err := g.validate(); err != nil {
+// handOut sends a piece of the own part of v to those that want it.
+func (g Group) handOut(ctx context.Context, ex Exchange, p piece, v []float32, wants func(k int) bool) error {
+	tag, err := g.tagOf(wire.GatherPart, p.owner, p.owner, 0, p)
+	if err != nil {
 		return err
 	}
-	self := int(g.Self)
-	work, ctx := errgroup.WithContext(ctx)
-	own := g.pack(self, v)
-	work.Go(func() error {
-		return g.cut.each(0, own, func(number int, piece []float32) error {
-			payload, err := g.sums().payload(numbered(g.tag(wire.GatherPart, self, self), number), piece)
+	payload, err := g.payload(p, v, g.sums(), tag)
+	if err != nil {
+		return err
+	}
+	return g.toOthers(func(k int) error {
+		tag, err := g.tagOf(wire.GatherPart, p.owner, k, 0, p)
+		if err != nil || !wants(k) {
+			return err
+		}
+		return ex.Send(ctx, g.Members[k].Peer, wire.Frame{Tag: tag, Payload: payload})
+	})
+}
+
+// takeIn fills the others' parts of v with what they hand out.
+func (g Group) takeIn(ctx context.Context, ex Exchange, v []float32) error {
+	return g.toOthers(func(k int) error {
+		err := g.eachPiece(k, len(v), func(p piece) error {
+			tag, err := g.tagOf(wire.GatherPart, k, int(g.Self), 0, p)
 			if err != nil {
 				return err
 			}
-			return g.toOthers(func(k int) error {
-				if !wants(k) {
-					return nil
-				}
-				return ex.Send(ctx, g.Members[k].Peer, wire.Frame{Tag: numbered(g.tag(wire.GatherPart, self, k), number), Payload: payload})
-			})
+			xs := make([]float32, p.end-p.first)
+			if err := g.sums().receivePiece(ctx, ex, g.Members[k].Peer, tag, xs); err != nil {
+				return err
+			}
+			g.within(p, v, func(place []float32) { xs = xs[copy(place, xs):] })
+			return nil
 		})
+		if err != nil {
+			return fmt.Errorf("part of replica %d: %w", k, err)
+		}
+		return nil
 	})
-	if wants(self) {
-		work.Go(func() error {
-			return g.toOthers(func(k int) error {
-				part := make([]float32, g.partLen(k, len(v)))
-				if err := g.sums().receive(ctx, ex, g.Members[k].Peer, g.tag(wire.GatherPart, k, self), part); err != nil {
-					return fmt.Errorf("part of replica %d: %w", k, err)
-				}
-				g.unpack(k, v, part)
-				return nil
-			})
-		})
-	}
-	if err := work.Wait(); err != nil {
-		return g.failed("gather", err)
-	}
-	return nil
 }
 
 // toOthers calls f for every other replica, the next one first, so that the members do

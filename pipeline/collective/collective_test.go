@@ -260,18 +260,37 @@ func TestSumTied(t *testing.T) {
 
 // TestPiecesAreOfWhatLinksTake and no more of them than there are numbers for.
 func TestPiecesAreOfWhatLinksTake(t *testing.T) {
-	if 4*pieceElements > wire.MaxTensorBytes {
-		t.Errorf("a piece of %d elements", pieceElements)
+	for _, n := range []int{0, 1, leastPiece, leastPiece + 1, 1 << 22, mostPiece, 40 * mostPiece} {
+		p, at := pieces(0), 0
+		for k := range p.count(n) {
+			first, end := p.of(k, n)
+			if first != at || end-first > mostPiece || 4*(end-first) > MostBytes(n) || n > 0 && end <= first {
+				t.Fatalf("piece %d of %d elements has %d to %d", k, n, first, end)
+			}
+			at = end
+		}
+		if at != n || 4*mostPiece > wire.MaxTensorBytes {
+			t.Errorf("pieces of %d elements have %d", n, at)
+		}
 	}
 	seen := map[wire.Tag]bool{}
-	count := func(number int, _ []float32) error {
-		seen[numbered(wire.Tag{Index: maxReplicas*maxLayers - 1}, number)] = true
-		return nil
+	for i := range 4 {
+		for k := range maxPieces / 4 {
+			number, err := pieces(2).number(i, k, maxPieces/2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tag := numbered(wire.Tag{Kind: wire.ReducePart, Index: maxReplicas*maxLayers - 1}, number)
+			seen[tag] = true
+			if err := tag.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if err := pieces(2).each(0, make([]float32, 2*maxPieces), count); err != nil || len(seen) != maxPieces {
-		t.Errorf("%d tags of %d pieces: %v", len(seen), maxPieces, err)
+	if len(seen) != maxPieces {
+		t.Errorf("%d tags of %d pieces", len(seen), maxPieces)
 	}
-	if err := pieces(2).each(0, make([]float32, 2*maxPieces+1), count); !errors.Is(err, ErrBadGroup) {
+	if _, err := pieces(2).number(4, 0, maxPieces/2); !errors.Is(err, ErrBadGroup) {
 		t.Errorf("got %v", err)
 	}
 }

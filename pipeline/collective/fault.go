@@ -47,4 +47,4 @@ func faulty(kind plan.FaultKind, accused plan.PeerID, t wire.Tag, err error) err
 }
 
 // MostBytes returns how large a message of a vector of n elements, or of a part of one, may be.
-func MostBytes(n int) int { return min(4*n, cutBytes) }
+func MostBytes(n int) int { return 4 * min(n, pieces(0).size(n)) }

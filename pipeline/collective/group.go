@@ -35,7 +35,7 @@ var ErrBadGroup = errors.New("collective: bad group")
 // receiving replica, so that one peer may hold the same layer in several replicas, and the number
 // of the piece.
 const (
-	maxLayers   = 1 << 16
+	maxLayers   = 1 << 11 // a model has 1,026 at most
 	maxReplicas = 1 << 10
 )
 
@@ -121,18 +121,6 @@ func (g Group) partLen(k, n int) int {
 		sum += r.Len()
 	}
 	return sum
-}
-
-// pack returns replica k's part of v, its ranges one behind the other; it may be a part of v.
-func (g Group) pack(k int, v []float32) []float32 {
-	if ranges := g.part(k, len(v)); len(ranges) == 1 {
-		return v[ranges[0].First:ranges[0].End]
-	}
-	part := make([]float32, 0, g.partLen(k, len(v)))
-	for _, r := range g.part(k, len(v)) {
-		part = append(part, v[r.First:r.End]...)
-	}
-	return part
 }
 
 // unpack puts replica k's part to its place in v.

@@ -9,41 +9,47 @@ import (
 )
 
 const (
-	// pieceElements is how many elements go in one message: half of what a link takes.
-	pieceElements = cutBytes / 4
-	cutBytes      = wire.MaxTensorBytes / 2
-	// maxPieces are of one vector, 4 GiB.
-	maxPieces = 1 << 5
+	// A vector goes in pieces, so that its elements are added and sent on while later ones are still coming. usualPieces make what is
+	// not overlapped, one of them each way, small beside the vector. Of fewer elements than leastPiece a message takes more than it brings.
+	usualPieces = 16
+	leastPiece  = 1 << 14
+	// mostPiece is half of what a link takes.
+	mostPiece = wire.MaxTensorBytes / 2 / 4
+	// maxPieces are of all vectors that have the same tag.
+	maxPieces = 1 << 10
 )
 
-// pieces is how many elements of a vector go in one message, 0 for pieceElements: a large
-// vocabulary's embedding has more than a link takes.
+// pieces is how many elements of a vector go in one message, 0 for as many as its length says.
 type pieces int
 
-// each calls f for the pieces of the i-th of several vectors of one length, in order, and once where v is
-// empty. The pieces are numbered through.
-func (p pieces) each(i int, v []float32, f func(number int, piece []float32) error) error {
-	size := pieceElements
+// size returns how many elements a piece of n has.
+func (p pieces) size(n int) int {
 	if p > 0 {
-		size = int(p)
+		return int(p)
 	}
-	n := max(1, (len(v)+size-1)/size)
-	if (i+1)*n > maxPieces {
-		return fmt.Errorf("%w: %d vectors of %d elements to be sent at once, at most %d elements are", ErrBadGroup, i+1, len(v), maxPieces*size)
+	return min(max((n+usualPieces-1)/usualPieces, leastPiece), mostPiece)
+}
+
+// count returns how many pieces n elements have: one where there are none.
+func (p pieces) count(n int) int { return max(1, (n+p.size(n)-1)/p.size(n)) }
+
+// of returns the elements [first,end) of a piece of n.
+func (p pieces) of(number, n int) (first, end int) {
+	size := p.size(n)
+	return number * size, min(n, (number+1)*size)
+}
+
+// number returns the number of a piece of the i-th of several vectors of n elements that have the same tag.
+func (p pieces) number(i, piece, n int) (int, error) {
+	if (i+1)*p.count(n) > maxPieces {
+		return 0, fmt.Errorf("%w: %d vectors of %d elements to be sent at once, at most %d elements are", ErrBadGroup, i+1, n, maxPieces*p.size(n))
 	}
-	for k := range n {
-		if err := f(i*n+k, v[k*size:min(len(v), (k+1)*size)]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return i*p.count(n) + piece, nil
 }
 
 // vector is how one vector goes between members.
 type vector struct {
 	cut pieces
-	// number tells vectors apart that have the same tag.
-	number int
 	// self is who sends. An element out of bounds is a fault of whoever sends it: a member looks at its
 	// own before it sends them.
 	self plan.PeerID
@@ -53,20 +59,35 @@ type vector struct {
 	limit float32
 }
 
+// send sends all pieces of a vector.
 func (v vector) send(ctx context.Context, ex Exchange, to plan.PeerID, tag wire.Tag, xs []float32) error {
-	return v.cut.each(v.number, xs, func(number int, piece []float32) error {
-		payload, err := v.payload(numbered(tag, number), piece)
-		if err != nil {
+	return v.each(tag, xs, func(tag wire.Tag, xs []float32) error {
+		payload := wire.AppendF32(nil, xs)
+		if err := v.check(payload, v.self, tag); err != nil {
 			return err
 		}
-		return ex.Send(ctx, to, wire.Frame{Tag: numbered(tag, number), Payload: payload})
+		return ex.Send(ctx, to, wire.Frame{Tag: tag, Payload: payload})
 	})
 }
 
-// payload encodes own elements once they are known to be within bounds.
-func (v vector) payload(tag wire.Tag, piece []float32) ([]byte, error) {
-	payload := wire.AppendF32(nil, piece)
-	return payload, v.check(payload, v.self, tag)
+// receive fills xs.
+func (v vector) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, xs []float32) error {
+	return v.each(tag, xs, func(tag wire.Tag, xs []float32) error { return v.receivePiece(ctx, ex, from, tag, xs) })
+}
+
+// each calls f for the pieces of a vector with their tags, in order.
+func (v vector) each(tag wire.Tag, xs []float32, f func(tag wire.Tag, xs []float32) error) error {
+	for k := range v.cut.count(len(xs)) {
+		number, err := v.cut.number(0, k, len(xs))
+		if err != nil {
+			return err
+		}
+		first, end := v.cut.of(k, len(xs))
+		if err := f(numbered(tag, number), xs[first:end]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check returns the fault of a sender whose elements are out of bounds.
@@ -82,20 +103,17 @@ func (v vector) check(payload []byte, from plan.PeerID, tag wire.Tag) error {
 	return faulty(plan.BadTensor, from, tag, err)
 }
 
-// receive fills xs.
-func (v vector) receive(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, xs []float32) error {
-	return v.cut.each(v.number, xs, func(number int, piece []float32) error {
-		tag := numbered(tag, number)
-		payload, err := ex.Receive(ctx, from, tag)
-		if err != nil {
-			return err
-		}
-		by := Brought(ex, from, tag)
-		if err := wire.DecodeF32(piece, payload); err != nil {
-			return faulty(plan.BadFrame, by, tag, err)
-		}
-		return v.check(payload, by, tag)
-	})
+// receivePiece fills xs from one message.
+func (v vector) receivePiece(ctx context.Context, ex Exchange, from plan.PeerID, tag wire.Tag, xs []float32) error {
+	payload, err := ex.Receive(ctx, from, tag)
+	if err != nil {
+		return err
+	}
+	by := Brought(ex, from, tag)
+	if err := wire.DecodeF32(xs, payload); err != nil {
+		return faulty(plan.BadFrame, by, tag, err)
+	}
+	return v.check(payload, by, tag)
 }
 
 // numbered is the tag of a piece of what a tag names.
