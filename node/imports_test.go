@@ -44,7 +44,7 @@ var homes = []home{
 	{"pnode/node", []string{"node", "cmd/pnode"}, "imports go one way: commands call the node, nothing below does"},
 	{"pnode/pipeline/link", []string{"node", "pipeline/link"}, "the runner takes an Exchange, so that tests need no network"},
 	{"pnode/swarm", []string{"node", "swarm"}, "only the node knows that there is a network"},
-	{"pnode/swarm/netlab", []string{"node/chaos"}, "it needs root and changes the machine's network namespaces: for tests, and where faults are asked for"},
+	{"pnode/swarm/netlab", []string{"node/chaos", "node/bench"}, "it needs root and changes the machine's network namespaces: for tests, and where faults or slow lines are asked for"},
 	{"pnode/swarm/memory", []string{"swarm/virtual"}, "it proves no identity and keeps no secret: for tests of many nodes in one process"},
 	{"pnode/swarm/transport", []string{"swarm", "pipeline/link"}, "the data plane runs over connections of any kind; who makes them does not matter to it"},
 	{"pnode/kernels/cpu", []string{"node", "kernels/cpu", "kernels/devices"}, "backends are chosen in one explicit list"},

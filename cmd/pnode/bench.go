@@ -20,7 +20,7 @@ func (e environment) benchCommand() *cobra.Command {
 	var worker string
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, training steps, schedules, GPUs and plans",
+		Short: "Measure kernels, training steps, schedules, GPUs, plans and sums of gradients",
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
 PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
@@ -29,6 +29,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench planner                  plans against the optimum and splits by hand
+  pnode bench average                  sums of gradients over slow lines against PyTorch over Gloo
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,7 +41,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand())
 	return c
 }
 
@@ -262,5 +263,37 @@ machine's as it is. After an interrupt the rows so far are shown.`,
 	f.IntSliceVar(&o.Times, "times", nil, "`SIZES` of clusters whose planning is timed (default 8,16,32,64)")
 	f.IntVar(&o.Layers, "layers", 96, "of the model whose planning is timed")
 	f.IntVar(&o.Predictions, "predictions", 4, "clusters whose plans are run")
+	return c
+}
+
+func (e environment) benchAverageCommand() *cobra.Command {
+	var o bench.AverageOptions
+	c := &cobra.Command{
+		Use:   "average",
+		Short: "Sums of gradients between replicas over slow lines, against PyTorch over Gloo",
+		Long: `Measure how long replicas take to add gradients up: each peer is a process in a network of its own, at
+the end of a line with a rate, a latency and losses. Both programs use the same lines, in turn.
+
+PyTorch's all_reduce runs over Gloo, in the buckets of DistributedDataParallel (--python); without it
+the table has this program's figures alone. The limit beside them is what the payload takes between
+the headers of IP and TCP.
+
+It needs Linux, root, ip (iproute2), nft (nftables) and /dev/net/tun. Losses are where congestion control
+matters: the kernel's is TCP's, as "sysctl net.ipv4.tcp_congestion_control" says.`,
+		Example: `  sudo pnode bench average --python ~/venv/bin/python
+  sudo pnode bench average --peers 2 --latency 20ms --loss 0.5 --rounds 11
+  sudo pnode bench average --size 500 --mbit 1000 --json > average.json`,
+	}
+	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
+		o.Binary, o.Progress = binary, progress
+		return bench.Averages(ctx, o)
+	})
+	f.IntVar(&o.Megabytes, "size", 43, "of the gradients, in MB")
+	f.IntSliceVar(&o.Peers, "peers", nil, "`NUMBERS` of peers (default 2,4)")
+	f.IntSliceVar(&o.Mbits, "mbit", nil, "`RATES` of each peer's line, each way, in Mbit/s (default 100)")
+	f.DurationSliceVar(&o.Latencies, "latency", nil, "one-way `TIMES` between two peers (default 0s)")
+	f.Float64SliceVar(&o.Losses, "loss", nil, "`PERCENTAGES` of packets that are lost between two peers (default 0)")
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	return c
 }

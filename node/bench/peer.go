@@ -69,6 +69,11 @@ const grace = 5 * time.Second
 // startPeer runs a program and waits for its hello. Its last argument describes as JSON what it has to
 // do. The error says what is missing. env holds variables besides this process's.
 func startPeer(ctx context.Context, env []string, what any, program string, args ...string) (*peer, error) {
+	return startPeerBy(ctx, (*exec.Cmd).Start, env, what, program, args...)
+}
+
+// startPeerBy does what startPeer does, and has start start the process.
+func startPeerBy(ctx context.Context, start func(*exec.Cmd) error, env []string, what any, program string, args ...string) (*peer, error) {
 	described, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
@@ -81,7 +86,7 @@ func startPeer(ctx context.Context, env []string, what any, program string, args
 		return nil, err
 	}
 	p.in, p.pipe, p.out = in, out, bufio.NewReaderSize(out, maxAnswerBytes)
-	if err := p.cmd.Start(); err != nil {
+	if err := start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	p.forget = context.AfterFunc(ctx, func() { _ = out.Close() }) // what it started may hold the other end

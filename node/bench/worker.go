@@ -46,6 +46,8 @@ type task struct {
 	Learn bool `json:"learn,omitempty"`
 	// Profile has answers say where the time of steps goes; it needs the processor.
 	Profile bool `json:"profile,omitempty"`
+	// Average is the one thing to do where it is given.
+	Average *averageTask `json:"average,omitempty"`
 }
 
 // Worker is this program's side of a measurement, a process of its own like the peer's: it does
@@ -53,7 +55,11 @@ type task struct {
 func Worker(ctx context.Context, described string, in io.Reader, out io.Writer) error {
 	var t task
 	err := json.Unmarshal([]byte(described), &t)
-	if err == nil {
+	switch {
+	case err != nil:
+	case t.Average != nil:
+		err = t.Average.serve(ctx, in, json.NewEncoder(out))
+	default:
 		err = t.serve(ctx, in, json.NewEncoder(out))
 	}
 	if err != nil {
