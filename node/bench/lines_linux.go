@@ -31,7 +31,7 @@ func openLines(peers int, line averageLine) (*lines, error) {
 		lab := netlab.New(n.owner)
 		for i := range peers {
 			n.hosts = append(n.hosts, lab.Host(fmt.Sprint(i), netlab.Public, netlab.Line{
-				Rate: line.bitsPerS, Delay: line.delay, Loss: line.loss, Seed: uint64(i + 1),
+				Rate: line.bitsPerS, Delay: line.delay, Loss: line.loss, Seed: uint64(i + 1), Kernel: line.delay == 0 && line.loss == 0,
 			}))
 		}
 	})

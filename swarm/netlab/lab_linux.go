@@ -208,8 +208,11 @@ func (w wire) addrs() (outer, inner []netip.Prefix) {
 // connect joins the namespaces by a line, or, with none, by a pair of interfaces. It returns both directions of the line.
 func (l *Lab) connect(w wire, line *Line) (ways []*way) {
 	l.t.Helper()
-	if line == nil {
+	if line == nil || line.Kernel {
 		w.outer.ip(fmt.Sprintf("link add %s type veth peer name %s netns %s", w.outerName, w.innerName, w.inner.name))
+		if line != nil {
+			w.shape(*line)
+		}
 	} else {
 		ways = l.draw(w, *line)
 	}

@@ -22,6 +22,9 @@ type Line struct {
 	Queue   int           // bytes that wait before more are dropped; 0 means 100 ms at Rate
 	MTU     int           // largest packet that the ends send; 0 means 1500
 	Seed    uint64        // of losses and of lateness
+	// Kernel has the kernel keep to Rate and Queue, by tc's token bucket filter: for lines without anything else, where this process
+	// may not get the processor in time. Such a line cannot be changed.
+	Kernel bool
 }
 
 const (
@@ -29,6 +32,24 @@ const (
 	// tunQueue is how many packets the kernel keeps for the line: enough that only the line drops any.
 	tunQueue = 10000
 )
+
+// ethernetHeader is the bytes that the kernel counts besides a packet's.
+const ethernetHeader = 14
+
+// shape has the kernel keep both ends of a pair of interfaces to a line's rate.
+func (w wire) shape(line Line) {
+	line = line.filled()
+	for _, end := range []struct {
+		space *space
+		name  string
+	}{{w.outer, w.outerName}, {w.inner, w.innerName}} {
+		end.space.command("", "tc", "qdisc", "add", "dev", end.name, "root", "stab", "overhead", fmt.Sprint(-ethernetHeader),
+			"tbf", "rate", fmt.Sprintf("%.0fbit", line.Rate), "burst", fmt.Sprint(kernelBurst), "limit", fmt.Sprint(line.Queue))
+	}
+}
+
+// kernelBurst is how many bytes the kernel lets through at once.
+const kernelBurst = 8 << 10
 
 // draw makes an interface at either end and carries packets between the two.
 func (l *Lab) draw(w wire, line Line) (both []*way) {
