@@ -278,7 +278,7 @@ PyTorch's all_reduce runs over Gloo, in the buckets of DistributedDataParallel (
 the table has this program's figures alone. The limit beside them is what the payload takes between
 the headers of IP and TCP.
 
-It needs Linux, root, ip (iproute2), nft (nftables) and /dev/net/tun. Losses are where congestion control
+It needs Linux, root, ip and tc (iproute2), nft (nftables) and /dev/net/tun. Losses are where congestion control
 matters: the kernel's is TCP's, as "sysctl net.ipv4.tcp_congestion_control" says.`,
 		Example: `  sudo pnode bench average --python ~/venv/bin/python
   sudo pnode bench average --peers 2 --latency 20ms --loss 0.5 --rounds 11

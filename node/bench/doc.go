@@ -12,6 +12,7 @@
 //   - StepReport: training steps against PyTorch, with where the time goes.
 //   - DeviceReport: GPUs against cuBLASLt, PyTorch and themselves, in rows with targets. A row
 //     that could not be measured is open and says why.
+//   - AverageReport: sums of gradients over lines that are made for it, against PyTorch over Gloo.
 //   - ScheduleReport: pipeline schedules on emulated devices and links, which have no peer
 //     but their bound and the simulator.
 //   - PlannerReport: predicted steps of random clusters beside those of other plans (package
