@@ -38,10 +38,12 @@ func (g Group) reduce(ctx context.Context, ex Exchange, grads [][]float32, out b
 		return nil
 	}
 	v := grads[len(grads)-1]
+	sums := make(chan piece, g.cut.count(g.partLen(self, len(v)))) // of the own part, in v
 	work, ctx := errgroup.WithContext(ctx)
-	// All go on at once: a send that waits for room must not keep this member from making room.
+	// All go on at once: what waits for room at others must not keep this member from making room, nor from adding up.
 	work.Go(func() error { return g.failed("reduce-scatter", g.sendParts(ctx, ex, grads)) })
 	work.Go(func() error {
+		defer close(sums)
 		var spare [][]float32
 		err := g.eachPiece(self, len(v), func(p piece) error {
 			sum, err := g.sumPiece(ctx, ex, grads, p, &spare)
@@ -51,14 +53,20 @@ func (g Group) reduce(ctx context.Context, ex Exchange, grads [][]float32, out b
 			rest := sum
 			g.within(p, v, func(xs []float32) { rest = rest[copy(xs, rest):] })
 			spare = append(spare, sum)
-			if !out {
-				return nil
-			}
-			return g.handOut(ctx, ex, p, v, func(int) bool { return true })
+			sums <- p
+			return nil
 		})
 		return g.failed("reduce-scatter", err)
 	})
 	if out {
+		work.Go(func() error {
+			for p := range sums {
+				if err := g.handOut(ctx, ex, p, v, func(int) bool { return true }); err != nil {
+					return g.failed("gather", err)
+				}
+			}
+			return nil
+		})
 		work.Go(func() error { return g.failed("gather", g.takeIn(ctx, ex, v)) })
 	}
 	return work.Wait()
@@ -241,26 +249,32 @@ func (g Group) handOut(ctx context.Context, ex Exchange, p piece, v []float32, w
 	})
 }
 
-// takeIn fills the others' parts of v with what they hand out.
+// takeIn fills the others' parts of v with what they hand out. It waits for all of them at once: a part that has no room here keeps
+// its owner from handing out to others.
 func (g Group) takeIn(ctx context.Context, ex Exchange, v []float32) error {
-	return g.toOthers(func(k int) error {
-		err := g.eachPiece(k, len(v), func(p piece) error {
-			tag, err := g.tagOf(wire.GatherPart, k, int(g.Self), 0, p)
+	work, ctx := errgroup.WithContext(ctx)
+	_ = g.toOthers(func(k int) error {
+		work.Go(func() error {
+			err := g.eachPiece(k, len(v), func(p piece) error {
+				tag, err := g.tagOf(wire.GatherPart, k, int(g.Self), 0, p)
+				if err != nil {
+					return err
+				}
+				xs := make([]float32, p.end-p.first)
+				if err := g.sums().receivePiece(ctx, ex, g.Members[k].Peer, tag, xs); err != nil {
+					return err
+				}
+				g.within(p, v, func(place []float32) { xs = xs[copy(place, xs):] })
+				return nil
+			})
 			if err != nil {
-				return err
+				return fmt.Errorf("part of replica %d: %w", k, err)
 			}
-			xs := make([]float32, p.end-p.first)
-			if err := g.sums().receivePiece(ctx, ex, g.Members[k].Peer, tag, xs); err != nil {
-				return err
-			}
-			g.within(p, v, func(place []float32) { xs = xs[copy(place, xs):] })
 			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("part of replica %d: %w", k, err)
-		}
 		return nil
 	})
+	return work.Wait()
 }
 
 // toOthers calls f for every other replica, the next one first, so that the members do

@@ -16,10 +16,10 @@ import (
 var _ collective.Exchange = (*Session)(nil)
 
 // TestAllReduceOverSessions reduces many layers with queues and inboxes that hold only a
-// small part of them: back-pressure must not stop it.
+// small part of a piece: back-pressure must not stop it.
 func TestAllReduceOverSessions(t *testing.T) {
 	t.Parallel()
-	const layers, elements = 6, 30_001
+	const layers, elements = 4, 300_001
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := emulated(t, 3, LinkConditions{BytesPerS: 12_500_000, Delay: 5 * time.Millisecond}, Options{QueueBytes: 10_000, InboxBytes: 10_000})
 		defer c.close()
