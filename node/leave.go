@@ -79,7 +79,7 @@ func (l *loop) drain(now time.Time) drainView {
 	v.Why, v.Deadline, v.Left = l.exit.notice.Why, !l.exit.notice.At.IsZero(), l.exit.notice.At.Sub(now)
 	v.Steps, v.Saving, v.Votes = l.generation != nil && !l.loading, l.completed, needsVote(l.raft.Quorum().Voters, l.self, func(p plan.PeerID) bool {
 		ago, heard := l.heartbeats.Ago(p, now)
-		return heard && ago <= leader.DeadAfter
+		return heard && ago <= leader.DeadAfter+l.heartbeats.Slack(p)
 	})
 	if v.Done > l.exit.done {
 		l.exit.done, l.exit.moved = v.Done, now
@@ -317,7 +317,7 @@ func (l *loop) linger(ctx context.Context, state consensus.State) {
 	begin := time.Now()
 	others := slices.DeleteFunc(slices.Clone(state.Members), func(m consensus.Member) bool {
 		ago, heard := l.heartbeats.Ago(m.Peer, begin)
-		return m.Peer == l.self || m.State == consensus.Gone || heard && ago > 2*gossip.Every && l.swarm.Data().Refuses(ctx, m.Peer)
+		return m.Peer == l.self || m.State == consensus.Gone || heard && ago > 2*gossip.Every+l.heartbeats.Slack(m.Peer) && l.swarm.Data().Refuses(ctx, m.Peer)
 	})
 	waitsFor := func(m consensus.Member) bool {
 		b, _ := l.heartbeats.Last(m.Peer)

@@ -15,6 +15,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/generation"
+	"pnode/node/gossip"
 	"pnode/node/notice"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -144,6 +145,7 @@ func (l *loop) follow(ctx context.Context) {
 	l.forget(state)
 	l.restorer.Follow(ctx, state, l.generation != nil && l.monitor.NewestStep() > state.Plan.Start)
 	l.heartbeats.Follow(state.Partings)
+	l.heartbeats.SetPaces(gossip.PacesOf(state))
 	l.heartbeats.SetCoordinator(state.Plan.Generation, state.Substitute.Coordinator(state.Plan))
 	if l.generation != nil {
 		l.generation.Follow(state)
@@ -222,7 +224,7 @@ func (l *loop) away(state consensus.State, c consensus.Checkpoint) (holders stri
 	here := func(p plan.PeerID) bool {
 		m, known := state.Member(p)
 		ago, heard := l.heartbeats.Ago(p, time.Now())
-		return p == l.self || known && m.State != consensus.Gone && heard && ago < lingerSilence
+		return p == l.self || known && m.State != consensus.Gone && heard && ago < lingerSilence+l.heartbeats.Slack(p)
 	}
 	var names []string
 	for _, layer := range c.Layers {

@@ -240,13 +240,15 @@ func (n *Node) requestLeave(why notice.Notice) {
 	}
 }
 
-// sendHeartbeats publishes a heartbeat every second until ctx ends, and at once where a stage became slower or another
-// schedule is wanted. It shows when nothing moves.
+// sendHeartbeats publishes a heartbeat at this node's pace until ctx ends, within a second where it tells something new, and at once where
+// a stage became slower or another schedule is wanted. It shows when nothing moves.
 func (n *Node) sendHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(gossip.Every)
 	defer tick.Stop()
 	for {
-		n.sendHeartbeat()
+		if b := n.heartbeat(); n.heartbeats.Due(b, time.Now()) {
+			n.publish(b)
+		}
 		n.monitor.ShowWaiting(time.Now())
 		n.monitor.ShowClocks(n.clock.Astray())
 		select {
@@ -260,8 +262,18 @@ func (n *Node) sendHeartbeats(ctx context.Context) {
 	}
 }
 
-// sendHeartbeat notes this node's heartbeat here and publishes it.
-func (n *Node) sendHeartbeat() {
+// sendHeartbeat sends this node's heartbeat, due or not.
+func (n *Node) sendHeartbeat() { n.publish(n.heartbeat()) }
+
+// publish notes a heartbeat of this node here and sends it.
+func (n *Node) publish(b gossip.Heartbeat) {
+	if err := n.heartbeats.Send(n.base, n.swarm.Topics(), b); err != nil {
+		n.log.Debug("heartbeat", "cause", err)
+	}
+}
+
+// heartbeat returns what this node says of itself now.
+func (n *Node) heartbeat() gossip.Heartbeat {
 	b := n.monitor.Heartbeat()
 	n.leader.Fill(&b)
 	if whole := n.custody.whole.Copy(); whole != (plan.WholeCopy{}) {
@@ -278,9 +290,7 @@ func (n *Node) sendHeartbeat() {
 	case state.Finished:
 		b.Finished = state.Checkpoint.Step
 	}
-	if err := n.heartbeats.Send(n.base, n.swarm.Topics(), b); err != nil {
-		n.log.Debug("heartbeat", "cause", err)
-	}
+	return b
 }
 
 // chunks returns the run's chunks on this node.

@@ -128,7 +128,10 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	n.listening = listening.New(n.dir, n.started, n.heartbeats.Ago, out.Log)
+	n.listening = listening.New(n.dir, n.started, func(p plan.PeerID, now time.Time) (time.Duration, bool) {
+		ago, heard := n.heartbeats.Ago(p, now)
+		return max(0, ago-n.heartbeats.Slack(p)), heard
+	}, out.Log)
 	if n.epoch, err = nextEpoch(n.dir, time.Now()); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (l *loop) followOthers(ctx context.Context, state consensus.State, now time
 	for _, m := range state.Members {
 		if b, ok := l.heartbeats.Last(m.Peer); ok && m.Peer != l.self {
 			ago, _ := l.heartbeats.Ago(m.Peer, now)
-			heard = append(heard, heardBeat{b, ago})
+			heard = append(heard, heardBeat{b, max(0, ago-l.heartbeats.Slack(m.Peer))})
 		}
 	}
 	leader, _, _ := l.raft.Leader()

@@ -3,6 +3,7 @@
 // # Nouns
 //
 //   - Heartbeat: says once a second that its sender lives and what it is doing.
+//   - Paces: say who sends one less often, in runs of so many members that each would receive too many.
 //   - Tracker: remembers the newest heartbeat of every peer and answers questions about them: who
 //     is silent, who gave a generation up, where the newest step went.
 //   - LinkMeter: turns the counters of a link session into the rates that heartbeats report.

@@ -17,7 +17,7 @@ import (
 )
 
 // Heartbeat reports that its sender lives, and what it is doing. Every member gossips one
-// each second; the leader's view of who lives and every node's status come from them.
+// each second, or at its pace (Paces); the leader's view of who lives and every node's status come from them.
 type Heartbeat struct {
 	Peer plan.PeerID `json:"peer"`
 	// UnixMillis is the time by the sender's clock; 0 says nothing.

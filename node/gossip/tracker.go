@@ -22,6 +22,7 @@ type Tracker struct {
 	mu     sync.Mutex // guards the rest
 	heard  map[plan.PeerID]heard
 	log    plan.Partings // of this node
+	paces  Paces
 	// coordinates is who coordinates the steps of a generation, where that is not its plan's coordinator.
 	coordinates struct {
 		generation plan.Generation
@@ -32,6 +33,8 @@ type Tracker struct {
 type heard struct {
 	beat Heartbeat
 	at   time.Time
+	// pace is the time until the next one that was usual then.
+	pace time.Duration
 	// stalledSince is when the peer first reported the generation it gives up now.
 	stalledSince time.Time
 }
@@ -56,7 +59,7 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b = b.in(t.log)
-	h := heard{beat: b, at: now}
+	h := heard{beat: b, at: now, pace: t.paces.Of(b.Peer)}
 	if b.Stalled != 0 {
 		h.stalledSince = now
 		if old := t.heard[b.Peer]; old.beat.Stalled == b.Stalled {
@@ -115,7 +118,7 @@ func (t *Tracker) Touch(peer plan.PeerID, now time.Time) {
 	t.heard[peer] = h
 }
 
-// Silent returns for how long a peer has not been heard, counted from since at the earliest:
+// Silent returns for how long a peer has not been heard, beside the slack of its pace, counted from since at the earliest:
 // whoever starts to listen cannot blame others for what it missed.
 func (t *Tracker) Silent(peer plan.PeerID, since, now time.Time) time.Duration {
 	t.mu.Lock()
@@ -124,7 +127,7 @@ func (t *Tracker) Silent(peer plan.PeerID, since, now time.Time) time.Duration {
 	if at.Before(since) {
 		at = since
 	}
-	return now.Sub(at)
+	return max(0, now.Sub(at)-t.slack(peer))
 }
 
 // Heard returns when a peer was heard of last; zero if it never was.
@@ -134,7 +137,7 @@ func (t *Tracker) Heard(peer plan.PeerID) time.Time {
 	return t.heard[peer].at
 }
 
-// Ago returns the time since a peer was heard, if it ever was.
+// Ago returns the time since a peer was heard, if it ever was. Slack says how much of it is usual.
 func (t *Tracker) Ago(peer plan.PeerID, now time.Time) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

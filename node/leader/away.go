@@ -51,7 +51,7 @@ func (v view) doubtful() (verdict, bool) {
 
 // silence says for people how long nothing was heard.
 func (m memberView) silence() string {
-	return fmt.Sprintf("no sign of life for %s", plan.Duration(m.Silent))
+	return fmt.Sprintf("no sign of life for %s", plan.Duration(m.Silent+m.Slack))
 }
 
 // suspected has the plan looked for that follows the loss of a member of this one, where one is silent for longer than it

@@ -55,7 +55,7 @@ func (d *deafWatch) look(state consensus.State, now time.Time) (said []accusatio
 			d.ahead[p] = now
 		}
 		patience := deafAfter + time.Duration(min(max(0, b.StepNanos), deafAtMost.Nanoseconds()/2))*2
-		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every && b.Generation != g && now.Sub(since) >= patience {
+		if state.Substitute.Carrier(p) == p && heard && ago < 3*gossip.Every+d.beats.Slack(p) && b.Generation != g && now.Sub(since) >= patience {
 			said = append(said, accusation{Fault: plan.Fault{
 				Accused: p, Kind: plan.NoProgress, Step: state.Plan.Start,
 				Detail: fmt.Sprintf("it has not begun with generation %d in %s", g, plan.Duration(patience)),

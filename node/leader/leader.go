@@ -174,7 +174,7 @@ func (l *Leader) Run(ctx context.Context) {
 		}
 		changed = l.Consensus.Changed() // before the state is read
 		now, state := time.Now(), l.Consensus.State()
-		seen.look(state.Members, l.Heartbeats.Heard, now)
+		seen.look(state.Members, l.Heartbeats.Heard, l.Heartbeats.Slack, now)
 		l.clock.Look(state.Departures, now)
 		if l.speeds.look(state, now) {
 			l.tellSpeeds(state)

@@ -29,6 +29,7 @@ type watcher struct {
 	sightings
 	now   time.Time
 	heard time.Time
+	slack time.Duration
 	b     consensus.Member
 }
 
@@ -39,7 +40,7 @@ func newWatcher() *watcher {
 // look lets time pass and looks.
 func (w *watcher) look(after time.Duration) (silent, lost time.Duration) {
 	w.now = w.now.Add(after)
-	w.sightings.look([]consensus.Member{w.b}, func(plan.PeerID) time.Time { return w.heard }, w.now)
+	w.sightings.look([]consensus.Member{w.b}, func(plan.PeerID) time.Time { return w.heard }, func(plan.PeerID) time.Duration { return w.slack }, w.now)
 	silent, _, lost = w.silent(w.b)
 	return silent, lost
 }
@@ -52,6 +53,43 @@ func (w *watcher) listen(s int) {
 		w.heard = w.now
 	}
 	w.look(0)
+}
+
+// TestASlowPaceIsNoSilence: a member that sends a heartbeat every 16 s is missed as soon after it was due as one that sends one every
+// second, and nothing of that is left once it has a quicker pace.
+func TestASlowPaceIsNoSilence(t *testing.T) {
+	w := newWatcher()
+	w.slack = 15 * time.Second
+	w.heard = w.now
+	for range 20 {
+		for range 32 {
+			if silent, _ := w.look(decideEvery); silent > time.Second {
+				t.Fatalf("silent for %v within its pace", silent)
+			}
+		}
+		w.heard = w.now
+	}
+	w.look(0)
+	if !w.steady(w.b, w.now.Add(-time.Minute), w.now.Add(-time.Second)) {
+		t.Error("not steady")
+	}
+	if silent, lost := w.look(0); silent != 0 || lost != silence.Least {
+		t.Errorf("silent %v, lost after %v, want 0 and %v", silent, lost, silence.Least)
+	}
+	for range 44 {
+		w.look(decideEvery)
+	}
+	if silent, _ := w.look(0); silent != 7*time.Second {
+		t.Errorf("silent for %v after 22 s, want 7 s", silent)
+	}
+	w.heard, w.slack = w.now, 0
+	w.look(0)
+	for range 6 {
+		w.look(decideEvery)
+	}
+	if silent, lost := w.look(0); silent != 3*time.Second || lost > 15*time.Second {
+		t.Errorf("silent for %v and lost after %v at the quick pace", silent, lost)
+	}
 }
 
 func TestSilenceCountsFromTheNewestWord(t *testing.T) {

@@ -33,9 +33,11 @@ func (v view) parted() (verdict, bool) {
 // lived all the time.
 func (v view) mayPart() bool {
 	speaks := func(p plan.PeerID) bool {
-		return slices.ContainsFunc(v.Members, func(m memberView) bool { return m.Peer == p && !m.Restarted && m.Silent <= steadyGap })
+		return slices.ContainsFunc(v.Members, func(m memberView) bool {
+			return m.Peer == p && !m.Restarted && m.Silent <= steadyGap && v.Stall.For <= showTime+m.Slack
+		})
 	}
-	return v.Stall.For <= showTime && !v.Ruled && slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool {
+	return !v.Ruled && slices.ContainsFunc(v.Trial.Accusations, func(a accusation) bool {
 		return a.Kind == plan.LostLink && speaks(a.By) && speaks(a.Accused)
 	})
 }

@@ -34,7 +34,9 @@ type sighting struct {
 	since time.Time // its silence counts from here
 	// steady is when it was last silent for longer than steadyGap.
 	steady time.Time
-	times  silence.Times
+	// slack of its silence comes from its pace.
+	slack time.Duration
+	times silence.Times
 }
 
 const (
@@ -50,8 +52,9 @@ const (
 	steadyGap = 2*gossip.Every + gossip.Every/2
 )
 
-// look takes in the processes in the roster at time now. heard returns when a member gave its newest sign of life.
-func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) time.Time, now time.Time) {
+// look takes in the processes in the roster at time now. heard returns when a member gave its newest sign of life, slackOf for how
+// long more than a second it may be silent before the next one.
+func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) time.Time, slackOf func(plan.PeerID) time.Duration, now time.Time) {
 	slept := time.Duration(0)
 	if !s.last.IsZero() {
 		slept = max(0, now.Sub(s.last)-lookCounts-min(s.busy, mostBusy))
@@ -65,29 +68,37 @@ func (s *sightings) look(members []consensus.Member, heard func(plan.PeerID) tim
 		if seen == nil {
 			seen = &sighting{heard: at, since: now, steady: now}
 		}
+		slack := seen.slack // of the silence that ends now
+		seen.slack = slackOf(m.Peer)
 		seen.since = seen.since.Add(slept)
 		quiet := now.Sub(seen.since)
 		if at.After(seen.since) {
 			quiet = at.Sub(seen.since)
 		}
+		quiet = beyond(quiet, max(seen.slack, slack))
 		if quiet > steadyGap {
 			seen.steady = now
 		}
 		if at.After(seen.heard) {
 			if at.After(seen.since) {
-				seen.times.Note(at.Sub(seen.since))
+				seen.times.Note(quiet)
 				seen.since = at
 			}
 			seen.heard = at
 		}
 		s.of[id] = seen
-		entering = entering || m.State == consensus.Joining && now.Sub(seen.since) <= DeadAfter
+		entering = entering || m.State == consensus.Joining && beyond(now.Sub(seen.since), seen.slack) <= DeadAfter
 	}
 	if !entering {
 		s.entered = time.Time{}
 	} else if s.entered.IsZero() {
 		s.entered = now
 	}
+}
+
+// beyond returns a silence as that of a member which sends a heartbeat every second.
+func beyond(silent, slack time.Duration) time.Duration {
+	return max(0, silent-slack, min(silent, gossip.Every, slack))
 }
 
 // entering returns for how long members have been entering that are heard of; 0: nobody is.
@@ -102,11 +113,16 @@ func (s *sightings) entering() time.Duration {
 // counts as lost.
 func (s *sightings) silent(m consensus.Member) (silent, suspicious, lost time.Duration) {
 	seen := s.of[process{m.Peer, m.ProcessEpoch}]
-	silent, suspicious, lost = max(0, s.last.Sub(seen.since)), seen.times.Suspicion(), seen.times.Bound()
+	silent, suspicious, lost = beyond(s.last.Sub(seen.since), seen.slack), seen.times.Suspicion(), seen.times.Bound()
 	if s.unheard(m) {
 		suspicious = unheardFor
 	}
 	return silent, suspicious, lost
+}
+
+// slack returns how much longer than a member that speaks every second a process may be silent.
+func (s *sightings) slack(m consensus.Member) time.Duration {
+	return s.of[process{m.Peer, m.ProcessEpoch}].slack
 }
 
 // unheard reports whether this node has never heard of a member: it was started again, perhaps with all others, and knows the member

@@ -50,9 +50,10 @@ type memberView struct {
 	// Silent is for how long it has given no sign of life. It is suspected after Suspicious, and lost after Lost; the zero
 	// value of each stands for UnreachableAfter.
 	Silent, Suspicious, Lost time.Duration
-	Unheard                  bool // by this node since it was started
-	Ended                    bool // its process, as its operating system says
-	Devices                  int  // that it computes on
+	Slack                    time.Duration // that Silent leaves out: it speaks at a slower pace
+	Unheard                  bool          // by this node since it was started
+	Ended                    bool          // its process, as its operating system says
+	Devices                  int           // that it computes on
 }
 
 // stall describes a generation that was given up, if any.
@@ -193,7 +194,7 @@ func (m moment) members(self plan.PeerID, ended *ended) (views []memberView) {
 		}
 		if in.Peer != self {
 			v.Silent, v.Suspicious, v.Lost = m.seen.missed(in, m.stall)
-			v.Unheard = m.seen.unheard(in)
+			v.Unheard, v.Slack = m.seen.unheard(in), m.seen.slack(in)
 		}
 		views = append(views, v)
 	}

@@ -139,7 +139,7 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 		if ago, heard := m.Beats.Ago(r.Peer, now); heard && !member.Self {
 			member.LastSeenS = ago.Seconds()
 		}
-		if ago := m.Heard(r.Peer); !member.Self && r.State != consensus.Gone && ago > awayAfter {
+		if ago := m.Heard(r.Peer); !member.Self && r.State != consensus.Gone && ago > awayAfter+m.Beats.Slack(r.Peer) {
 			member.State, member.SilentSince = api.MemberSilent, now.Add(-ago)
 		}
 		members = append(members, member)
@@ -232,7 +232,7 @@ func about(run plan.RunSpec) *api.About {
 // away reports whether a member has been silent for so long that what it said last of work under way says nothing of now.
 func away(beats *gossip.Tracker, peer plan.PeerID, now time.Time) bool {
 	ago, heard := beats.Ago(peer, now)
-	return heard && ago > awayAfter
+	return heard && ago > awayAfter+beats.Slack(peer)
 }
 
 // whole returns the view of now. The caller holds no lock.

@@ -269,7 +269,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 		v.Apart = state.NameOf(p)
 	}
 	for _, p := range v.Quorum.Voters {
-		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter) {
+		if ago, heard := m.Beats.Ago(p, now); p != m.Self && (!heard || ago > awayAfter+m.Beats.Slack(p)) {
 			v.Away = append(v.Away, awayVoter{state.NameOf(p), now.Add(-m.Heard(p)), !heard, now.Add(-m.Unheard(p))})
 		}
 	}
