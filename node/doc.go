@@ -85,7 +85,7 @@
 //   - The caller's: bootstrap, then the loop (loop.go). It owns the phase and the generation.
 //   - sendHeartbeats: one heartbeat a second, and a word to people when nothing moves (node.go).
 //   - leader.Run, with its searches for plans.
-//   - announcer.Run: measures links, sends the profile every 30 s (gossip).
+//   - announcer.Run: measures links, sends the profile where the roster has another one, every 30 s (gossip).
 //   - monitor: FollowSteps reads the steps that no worker here reports. KeepLosses writes the
 //     loss curve down; LearnLosses asks another node for the one of before. Forward hands events
 //     to whoever started the node.

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// announceEvery is the time between two profiles of a member. Addresses change while it
-	// lives: a NAT's mapping is found out, a relay is won or lost.
+	// announceEvery is the time between two looks of a member at whether the roster has its profile, which is
+	// published where it has another one. Addresses change while it lives: a NAT's mapping is found out, a relay is won or lost.
 	announceEvery = 30 * time.Second
 	// maxLinks bounds the links that one node measures: those to its likely neighbours.
 	maxLinks = 8
@@ -65,7 +65,7 @@ type Machine interface {
 	Measure() (changed bool, err error)
 }
 
-// Run announces the profile until ctx ends. It measures links that nobody has measured yet, and
+// Run announces the profile where it changes, until ctx ends. It measures links that nobody has measured yet, and
 // the devices again while no plan uses them. It calls probed after its first round of links.
 func (a *Announcer) Run(ctx context.Context, probed func()) {
 	wait, missed := missedAfter, a.ProbeLinks(ctx, probeTimeout)
@@ -92,9 +92,12 @@ func (a *Announcer) Run(ctx context.Context, probed func()) {
 	}
 }
 
-// Announce publishes the profile once.
+// Announce publishes the profile once, unless the roster has it: only the leader takes it in, and there it is the same.
 func (a *Announcer) Announce(ctx context.Context) {
 	p := Profile{Peer: a.Self, Epoch: a.Epoch, Addrs: a.Addrs(), Profile: a.Machine.Profile()}
+	if p.in(a.State()) {
+		return
+	}
 	if err := p.Send(ctx, a.Members); err != nil && ctx.Err() == nil {
 		a.Log.Debug("gossip the profile", "cause", err)
 	}

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,6 +48,17 @@ func (p Profile) Send(ctx context.Context, members Topics) error {
 // for another peer than its sender is refused.
 func ListenToProfiles(members Topics, hear func(Profile)) error {
 	return listen(members, topics.Profiles, decodeProfile, func(p Profile) plan.PeerID { return p.Peer }, hear)
+}
+
+// in reports whether the roster has the profile of this process as it is.
+func (p Profile) in(s consensus.State) bool {
+	m, ok := s.Member(p.Peer)
+	if !ok || m.ProcessEpoch != p.Epoch {
+		return false
+	}
+	here, err := json.Marshal(p)
+	there, also := json.Marshal(Profile{Peer: m.Peer, Epoch: m.ProcessEpoch, Addrs: m.Addrs, Profile: m.Profile})
+	return err == nil && also == nil && bytes.Equal(here, there)
 }
 
 // Update returns the entry that brings the roster up to date, if it is not.

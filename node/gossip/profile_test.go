@@ -29,6 +29,9 @@ func TestTheRosterFollowsWhatMembersSay(t *testing.T) {
 		if _, got := c.news.Update(state); got != c.want {
 			t.Errorf("%s: update %v, want %v", name, got, c.want)
 		}
+		if in := c.news.in(state); in != (name == "nothing new") {
+			t.Errorf("%s: the roster has it: %v", name, in)
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ type Path struct {
 	Latency func() time.Duration
 	// Lost, if not nil, reports whether what is sent now is lost.
 	Lost func() bool
+	// Sent, if not nil, is told of all bytes that are sent.
+	Sent func(bytes int)
 	// Up is the sender's line, Down the receiver's. Nil carries everything at once.
 	Up, Down *Rate
 }
@@ -20,6 +22,9 @@ func (p Path) Open() bool { return p.Lost == nil || !p.Lost() }
 
 // carry takes a turn on both lines for some bytes. It returns when the next bytes may follow, and when these arrive.
 func (p Path) carry(now time.Time, bytes int) (next, arrives time.Time) {
+	if p.Sent != nil {
+		p.Sent(bytes)
+	}
 	start, next := p.Up.turn(now, bytes)
 	_, arrives = p.Down.turn(start.Add(p.Latency()), bytes)
 	return next, arrives

@@ -199,7 +199,12 @@ func (d *direct) udp() net.Addr { return net.UDPAddrFromAddrPort(d.addr) }
 // path returns the way to another host.
 func (d *direct) path(to *direct) memory.Path {
 	from, at, n := d.addr.Addr(), to.addr.Addr(), d.net
+	var sent func(int)
+	if n.Sent != nil {
+		sent = func(bytes int) { n.Sent(from, at, bytes) }
+	}
 	return memory.Path{
+		Sent: sent,
 		Latency: func() time.Duration {
 			if n.Delays == nil {
 				return n.line.Latency

@@ -44,6 +44,8 @@ type Net struct {
 	// first host, and called from any goroutine. Pieces of connections without packets have no datagram.
 	Loses  func(from, to netip.Addr, datagram []byte) bool
 	Delays func(from, to netip.Addr) time.Duration
+	// Sent, if not nil, is told of the bytes that go from one host to another without packets. It is set as Loses is.
+	Sent func(from, to netip.Addr, bytes int)
 	// Closed, if not nil, reports whether the machine at an address says that nobody listens there. It is set as Loses is.
 	Closed func(at netip.Addr) bool
 
