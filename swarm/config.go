@@ -48,7 +48,7 @@ type Config struct {
 	// MDNS looks for members of the run in the local network; without effect when only
 	// loopback addresses are listened on.
 	MDNS bool
-	// MaxMesh is how many members are dialed to form a full mesh; 0 means 64.
+	// MaxMesh is how many members a run may have for all of them to be connected; 0 means 64. In a larger one each dials a few.
 	MaxMesh int
 
 	// Admit decides, after its signatures were found good, whether a capability's peer may come in, and

@@ -110,7 +110,7 @@ func (s *Swarm) start() (err error) {
 	})
 	s.topics, err = topics.New(topics.Config{
 		Run: s.cfg.Run, Epoch: s.cfg.Epoch, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,
-		Now: s.cfg.Clock.Earliest,
+		Now: s.cfg.Clock.Earliest, Unknown: s.mesh.Unknown,
 	})
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (s *Swarm) admit(run admission.Run) error {
 			s.alone.end()
 			s.host.Admitted(p)
 			s.topics.Admitted(p)
-			s.mesh.AskPeers(p)
+			s.mesh.Joined(p)
 			s.alive.Joined(p)
 		},
 	})
@@ -387,6 +387,9 @@ func (s *Swarm) Disconnect(p plan.PeerID) {
 		_ = s.host.Network().ClosePeer(id) // what is closed already is fine
 	}
 }
+
+// Want is [mesh.Mesh.Want]: it keeps connections with these members, however many the run has.
+func (s *Swarm) Want(peers []plan.PeerID) { s.mesh.Want(peers) }
 
 // Connect is [mesh.Mesh.Connect]: it blocks until one of the peers at the addresses has admitted this node.
 func (s *Swarm) Connect(ctx context.Context, addrs ...string) error {

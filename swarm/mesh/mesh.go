@@ -33,6 +33,11 @@ const (
 	searchFor = 30 * time.Second
 	dialTime  = 15 * time.Second
 	maxDials  = 8
+	// few is how many members a node of a large run dials besides those that Want names and those that it was connected to. With those that
+	// dial it, about twice as many are connected.
+	few = 16
+	// unknownEvery is the least time between two questions for members of whom only messages came.
+	unknownEvery = time.Second
 	// The pauses before a dial whose connection vanished is tried again.
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
@@ -42,7 +47,7 @@ const (
 type Config struct {
 	Host    host.Host
 	RunKeys admission.Run
-	// MaxMembers bounds the members that are dialed to form a full mesh.
+	// MaxMembers is how many members a run may have for all of them to be connected.
 	MaxMembers int
 	Streams    *streams.Streams
 	Peers      *admission.Peers
@@ -57,8 +62,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Mesh keeps this node connected: it dials known members until MaxMembers are connected, and bootstrap addresses,
-// with backoff; it asks members for others; it ends expired memberships. Its methods may be called from any
+// Mesh keeps this node connected: it dials known members, and bootstrap addresses, with backoff: all of up to MaxMembers, and
+// of more than that a few; it asks members for others; it ends expired memberships. Its methods may be called from any
 // goroutine.
 type Mesh struct {
 	Config
@@ -67,11 +72,17 @@ type Mesh struct {
 	// begun is when the mesh was made, lost how long after that a member was lost last, in nanoseconds; 0 is never.
 	begun time.Time
 	lost  atomic.Int64
+	// asked is how long after begun members were asked for one of whom only a message had come, in nanoseconds; 0 is never.
+	asked  atomic.Int64
+	wanted atomic.Pointer[map[peer.ID]bool]
+	// dialing counts the dials that were begun and have not ended.
+	dialing atomic.Int64
 }
 
 // New answers members that ask for peers. Run does the rest.
 func New(cfg Config) *Mesh {
 	m := &Mesh{Config: cfg, wake: make(chan struct{}, 1), begun: time.Now()}
+	m.wanted.Store(&map[peer.ID]bool{})
 	m.Host.SetStreamHandler(peersProtocol, m.Streams.MembersOnly(func(st network.Stream) {
 		defer st.Close()
 		if err := st.SetDeadline(time.Now().Add(admission.TimeLimit)); err != nil {
@@ -85,6 +96,49 @@ func New(cfg Config) *Mesh {
 		}
 	}))
 	return m
+}
+
+// large reports whether the run has too many members for all of them to be connected, and how many are known.
+func (m *Mesh) large() (known int, large bool) {
+	known = m.Store.Members()
+	return known, known >= m.MaxMembers
+}
+
+// exchangeEvery returns the time between two questions, whose answers grow with the members.
+func (m *Mesh) exchangeEvery() time.Duration {
+	known, large := m.large()
+	if !large {
+		return exchangeEvery
+	}
+	return exchangeEvery * time.Duration(known) / time.Duration(m.MaxMembers)
+}
+
+// Want has connections with these members kept, however many there are.
+func (m *Mesh) Want(peers []plan.PeerID) {
+	wanted := map[peer.ID]bool{}
+	for _, p := range peers {
+		if id, err := peer.Decode(string(p)); err == nil {
+			wanted[id] = true
+		}
+	}
+	m.wanted.Store(&wanted)
+	m.Hurry()
+}
+
+// Joined notes that a peer is connected and a member, and asks it whom it knows. Of many members' answers a few are enough: each has all.
+func (m *Mesh) Joined(p peer.ID) {
+	m.Store.Met(p)
+	if known, large := m.large(); !large || m.Peers.Count() <= few/4 || rand.IntN(known) < few {
+		m.AskPeers(p)
+	}
+}
+
+// Unknown asks the member that passed a message on for its author, of whom nothing is known here.
+func (m *Mesh) Unknown(from peer.ID) {
+	now, last := int64(time.Since(m.begun)), m.asked.Load()
+	if (last == 0 || now-last >= int64(unknownEvery)) && m.asked.CompareAndSwap(last, now) {
+		m.AskPeers(from)
+	}
 }
 
 // Refresh takes over the addresses that members announced to libp2p since their greeting, such as a mapped port or
@@ -110,7 +164,7 @@ func (m *Mesh) Run(ctx context.Context) {
 		case <-exchange.C:
 			now := time.Now()
 			lost := time.Duration(m.lost.Load())
-			if now.Sub(asked) < exchangeEvery && (lost == 0 || now.Sub(m.begun)-lost > searchFor) {
+			if now.Sub(asked) < m.exchangeEvery() && (lost == 0 || now.Sub(m.begun)-lost > searchFor) {
 				continue
 			}
 			asked = now
@@ -145,12 +199,25 @@ func (m *Mesh) Hurry() {
 
 // dialDue starts dialing whoever is due, as room admits.
 func (m *Mesh) dialDue(room chan struct{}) {
-	members := m.Peers.Count()
-	infos := m.Store.Due(time.Now(), func(p peer.ID) bool {
-		return p == m.Host.ID() || m.Peers.Member(p) || m.Peers.Blocked(p) || members >= m.MaxMembers
+	members, wanted := m.Peers.Count(), *m.wanted.Load()
+	_, large := m.large()
+	left := min(few, m.MaxMembers) - members - int(m.dialing.Load()) // of whom it does not matter
+	infos := m.Store.Due(time.Now(), func(p peer.ID, met bool) bool {
+		switch {
+		case p == m.Host.ID() || m.Peers.Member(p) || m.Peers.Blocked(p):
+			return true
+		case !large:
+			return members >= m.MaxMembers
+		case met || wanted[p]:
+			return false
+		}
+		left--
+		return left < 0
 	})
 	for _, info := range infos {
+		m.dialing.Add(1)
 		m.Tasks.Run(func(ctx context.Context) {
+			defer m.dialing.Add(-1)
 			select {
 			case room <- struct{}{}:
 				defer func() { <-room }()

@@ -1,6 +1,7 @@
 package peerstore
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -17,7 +18,7 @@ import (
 
 const (
 	// maxMembers bounds the certified entries: only the owner's signature makes one.
-	maxMembers = 1024
+	maxMembers = 2048
 	// maxSeeds bounds the entries without a capability: bootstraps and local discoveries.
 	maxSeeds     = 128
 	maxPeerAddrs = 16
@@ -28,9 +29,10 @@ const (
 // Store remembers peers, their addresses, and when to dial them next. Its methods may be called from any
 // goroutine.
 type Store struct {
-	// mu guards entries.
+	// mu guards what follows.
 	mu      sync.Mutex
 	entries map[peer.ID]*entry
+	number  uint64 // of the newest capability
 }
 
 type entry struct {
@@ -38,7 +40,10 @@ type entry struct {
 	// capability is zero for a seed: a peer we only have an address of.
 	capability admission.Capability
 	// heard marks a capability that others told of, whose peer the log may not admit.
-	heard   bool
+	heard bool
+	// met marks a peer that was connected and a member, number orders the capabilities by when they came.
+	met     bool
+	number  uint64
 	dialing bool
 	retry   time.Duration
 	next    time.Time
@@ -131,6 +136,10 @@ func (s *Store) certify(c admission.Capability, addrs []ma.Multiaddr) *entry {
 		e = &entry{}
 		s.entries[c.ID()] = e
 	}
+	if !e.certified() {
+		s.number++
+		e.number = s.number
+	}
 	e.capability = c
 	e.merge(c.ID(), addrs)
 	return e
@@ -168,14 +177,30 @@ func (s *Store) Forget(p peer.ID) {
 	delete(s.entries, p)
 }
 
+// Members counts the peers with a verified capability.
+func (s *Store) Members() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count(true)
+}
+
+// Met notes that a peer was connected as a member.
+func (s *Store) Met(p peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil {
+		e.met = true
+	}
+}
+
 // Due returns the peers to dial now, but those that skip names, and marks them as being dialed until Tried.
-// They are sorted by peer.
-func (s *Store) Due(now time.Time, skip func(peer.ID) bool) []peer.AddrInfo {
+// They are sorted by peer; skip is called in a random order.
+func (s *Store) Due(now time.Time, skip func(p peer.ID, met bool) bool) []peer.AddrInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []peer.AddrInfo
 	for p, e := range s.entries {
-		if e.dialing || e.next.After(now) || len(e.addrs) == 0 || skip(p) {
+		if e.dialing || e.next.After(now) || len(e.addrs) == 0 || skip(p, e.met) {
 			continue
 		}
 		e.dialing = true
@@ -299,19 +324,28 @@ func (s *Store) Certified() []ma.Multiaddr {
 	return out
 }
 
-// Records returns what is known about members except one, at most limit records, drawn at random when there
-// are more.
+// Records returns what is known about members except one, at most limit records: where there are more, half of them of those that were
+// learned of last, for whom others ask, and the rest at random.
 func (s *Store) Records(except peer.ID, limit int) []admission.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []admission.Record
+	var all []*entry
 	for p, e := range s.entries {
 		if e.certified() && p != except && len(e.addrs) > 0 {
-			out = append(out, admission.Record{Capability: e.capability.Encode(), Addrs: slices.Clone(e.addrs)})
+			all = append(all, e)
 		}
 	}
-	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out[:min(len(out), limit)]
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(b.number, a.number) })
+	if newest := limit / 2; len(all) > limit {
+		rest := all[newest:]
+		rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+		all = all[:limit]
+	}
+	out := make([]admission.Record, 0, len(all))
+	for _, e := range all {
+		out = append(out, admission.Record{Capability: e.capability.Encode(), Addrs: slices.Clone(e.addrs)})
+	}
+	return out
 }
 
 // Known lists the addresses of every peer with a verified capability, with /p2p/, sorted.

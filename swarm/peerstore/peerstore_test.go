@@ -50,7 +50,7 @@ func testCapability(t *testing.T, o admission.Owner, now time.Time) admission.Ca
 func TestStoreRetries(t *testing.T) {
 	p := testIdentity(t).ID()
 	now := time.Unix(1000, 0)
-	nobody := func(peer.ID) bool { return false }
+	nobody := func(peer.ID, bool) bool { return false }
 	b := New()
 	b.Seed(p, nil)
 	if got := b.Due(now, nobody); len(got) != 0 {
@@ -80,7 +80,7 @@ func TestStoreRetries(t *testing.T) {
 	}
 	b.Due(now, nobody)
 	b.Tried(p, nil, now)
-	if got := b.Due(now, func(q peer.ID) bool { return q == p }); len(got) != 0 {
+	if got := b.Due(now, func(q peer.ID, _ bool) bool { return q == p }); len(got) != 0 {
 		t.Error("a skipped peer is due")
 	}
 	if got := b.Due(now, nobody); len(got) != 1 {

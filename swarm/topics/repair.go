@@ -79,20 +79,19 @@ func (g *Topics) repair(ctx context.Context) {
 
 // lost returns the connected members to whom the messages of a topic do not go.
 func (g *Topics) lost() (lost []peer.ID) {
-	reached := map[string][]peer.ID{}
-	for name, t := range g.topics {
-		reached[name] = t.ListPeers()
+	reached := map[peer.ID]int{} // by so many topics
+	for _, t := range g.topics {
+		for _, p := range t.ListPeers() {
+			reached[p]++
+		}
 	}
 	net := g.host.Network()
 	for _, p := range net.Peers() {
 		if !g.Peers.Member(p) || net.Connectedness(p) != network.Connected {
 			continue
 		}
-		for name := range g.topics {
-			if !slices.Contains(reached[name], p) {
-				lost = append(lost, p)
-				break
-			}
+		if reached[p] < len(g.topics) {
+			lost = append(lost, p)
 		}
 	}
 	return lost

@@ -85,7 +85,9 @@ type Config struct {
 	Tasks   *tasks.Group
 	// Now returns the time by which memberships end.
 	Now func() time.Time
-	Log *slog.Logger
+	// Unknown is told of members that pass on messages whose author nobody has told of here; nil wants to know nothing.
+	Unknown func(from peer.ID)
+	Log     *slog.Logger
 }
 
 var (
@@ -153,6 +155,9 @@ func (g *Topics) validate(m *pubsub.Message) pubsub.ValidationResult {
 	}
 	// Not reject: the one who passed it on may know of a member we have yet to hear of.
 	c, known := g.Store.Capability(author)
+	if !known && g.Unknown != nil {
+		g.Unknown(m.ReceivedFrom)
+	}
 	if !known || g.Peers.Blocked(author) || !g.Now().Before(c.Expires) {
 		return pubsub.ValidationIgnore
 	}
