@@ -56,10 +56,10 @@ func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.
 	if now.Before(a.resting) {
 		return
 	}
-	known := a.answers
+	known, members := a.answers, describe(state, out)
 	a.answers = map[string]answer{}
 	for _, p := range lost[:min(len(lost), maxAhead)] {
-		left := remaining(state, out, p)
+		left := members.without(p)
 		old, ok := known[left]
 		if ok {
 			a.answers[left] = old
@@ -80,7 +80,7 @@ func (a *ahead) take(state consensus.State, out []consensus.Member) *future[made
 	if a.generation != state.Plan.Generation {
 		return nil
 	}
-	left := remaining(state, out, "")
+	left := describe(state, out).without("")
 	found := a.answers[left].next
 	delete(a.answers, left)
 	return found
@@ -88,7 +88,7 @@ func (a *ahead) take(state consensus.State, out []consensus.Member) *future[made
 
 // ready reports whether the answer to the loss of a member is there, and is a plan.
 func (a *ahead) ready(state consensus.State, out []consensus.Member, lost plan.PeerID) bool {
-	found, ok := a.answers[remaining(state, out, lost)]
+	found, ok := a.answers[describe(state, out).without(lost)]
 	if !ok || a.generation != state.Plan.Generation {
 		return false
 	}
@@ -96,22 +96,41 @@ func (a *ahead) ready(state consensus.State, out []consensus.Member, lost plan.P
 	return ok && next.err == nil
 }
 
-// remaining names the members that are left without one, as far as a plan depends on them: their processes, their devices,
-// and who is left out.
-func remaining(state consensus.State, out []consensus.Member, lost plan.PeerID) string {
-	var b strings.Builder
+// memberTexts says of each member that is not gone what a plan depends on: its process, its devices, and whether it is left out.
+type memberTexts struct {
+	peers []plan.PeerID
+	texts []string
+}
+
+// describe returns what a plan depends on, but for out, who are left out.
+func describe(state consensus.State, out []consensus.Member) (d memberTexts) {
+	left := map[plan.PeerID]bool{}
+	for _, m := range out {
+		left[m.Peer] = true
+	}
 	for _, m := range state.Members {
-		if m.Peer == lost || m.State == consensus.Gone {
+		if m.State == consensus.Gone {
 			continue
 		}
+		var b strings.Builder
 		fmt.Fprintf(&b, "%q %d %s %d", m.Peer, m.ProcessEpoch, m.State, m.Shown.MemoryHalvings())
 		for _, d := range m.Profile.Devices {
 			fmt.Fprintf(&b, " %q", d.Name)
 		}
-		if slices.ContainsFunc(out, func(o consensus.Member) bool { return o.Peer == m.Peer }) {
+		if left[m.Peer] {
 			b.WriteString(" out")
 		}
 		b.WriteByte('\n')
+		d.peers, d.texts = append(d.peers, m.Peer), append(d.texts, b.String())
 	}
-	return b.String()
+	return d
+}
+
+// without names the members that are left without one.
+func (d memberTexts) without(lost plan.PeerID) string {
+	i := slices.Index(d.peers, lost)
+	if i < 0 {
+		return strings.Join(d.texts, "")
+	}
+	return strings.Join(d.texts[:i], "") + strings.Join(d.texts[i+1:], "")
 }

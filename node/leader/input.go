@@ -36,10 +36,11 @@ func NextInput(state consensus.State) planner.Input {
 		previous := state.Plan
 		in.Previous = &previous
 	}
+	names := consensus.NamesOf(state)
 	for _, c := range state.Counted() {
 		m, _ := state.Member(c.Peer)
 		in.Members = append(in.Members, planner.Member{
-			Peer: m.Peer, Name: state.NameOf(m.Peer), Profile: c.Profile, Claim: c.Text(), Draining: m.State == consensus.Draining, Ties: state.Ties(m.Peer), Whole: state.Owner(m.Peer), Apart: state.CopyFailures.Of(m.Peer),
+			Peer: m.Peer, Name: names[m.Peer], Profile: c.Profile, Claim: c.Text(), Draining: m.State == consensus.Draining, Ties: state.Ties(m.Peer), Whole: state.Owner(m.Peer), Apart: state.CopyFailures.Of(m.Peer),
 		})
 	}
 	train, there := &in.Run.Train, devicesOf(in)

@@ -78,7 +78,7 @@ func (n *nextPlan) get(m moment, why string) (made, bool) {
 	if n.occasion == o && n.made != nil {
 		return n.made.get()
 	}
-	left, found := remaining(rest, out, ""), n.schedule.watched.why
+	left, found := describe(rest, out).without(""), n.schedule.watched.why
 	// Of who is silent first, and then gone, the same plan is the answer.
 	same := n.made != nil && n.occasion.generation == o.generation && n.occasion.ratios == o.ratios && n.left == left && why != found && n.occasion.why != found
 	if n.occasion, n.left = o, left; !same {

@@ -83,15 +83,12 @@ func (t *term) view(m moment) view {
 	}
 	v := view{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, Newest: t.Heartbeats.Newest(state.Plan, m.now),
-		Members: m.members(t.Self, &t.ended), Names: map[plan.PeerID]string{},
+		Members: m.members(t.Self, &t.ended), Names: consensus.NamesOf(state),
 		MinNodes: train.MinNodes, MinDevices: devicesAsked(train),
 		Entering: m.seen.entering(),
 		Ending:   state.StopWanted || state.Finished, Finished: state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),
 		Orphaned: orphaned(state), Carried: carriedOf(state), Stall: t.stall(m),
 		wish: t.better.look(m), pause: t.pauses.look(m),
-	}
-	for _, in := range state.Members {
-		v.Names[in.Peer] = state.NameOf(in.Peer)
 	}
 	v.Replayers = t.salvages.replayers(state, v.Members, v.Newest)
 	v.UnderWay = t.steps.look(state, v.Newest, m.now)

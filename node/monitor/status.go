@@ -128,9 +128,10 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
+	names := consensus.NamesOf(state)
 	for _, r := range state.Members {
 		member := api.Member{
-			Peer: r.Peer, Name: state.NameOf(r.Peer), State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
+			Peer: r.Peer, Name: names[r.Peer], State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
 			Leader: r.Peer == leader, Device: describeDevices(r.Profile), NotUsed: notUsed(state, r, now), Spare: spares[r.Peer],
 		}
 		if text := claims[r.Peer]; text != "" {

@@ -24,5 +24,8 @@ func TestNameOf(t *testing.T) {
 		if got := s.NameOf(peer); got != want {
 			t.Errorf("%s is called %q, want %q", peer, got, want)
 		}
+		if got, known := NamesOf(s)[peer]; known && got != want || !known && peer != "stranger" {
+			t.Errorf("%s is called %q among all, want %q", peer, got, want)
+		}
 	}
 }

@@ -439,3 +439,30 @@ func (s State) NameOf(peer plan.PeerID) string {
 	}
 	return m.Label
 }
+
+// NamesOf returns what people call each member, as NameOf does, in one go.
+func NamesOf(s State) map[plan.PeerID]string {
+	all, here := map[string]int{}, map[string]int{} // members by label
+	for _, m := range s.Members {
+		all[m.Label]++
+		if m.State != Gone {
+			here[m.Label]++
+		}
+	}
+	names := make(map[plan.PeerID]string, len(s.Members))
+	for _, m := range s.Members {
+		same := here
+		if m.State == Gone {
+			same = all
+		}
+		switch {
+		case !plan.ValidName(m.Label):
+			names[m.Peer] = m.Peer.Short()
+		case same[m.Label] > 1:
+			names[m.Peer] = m.Label + " " + m.Peer.Short()
+		default:
+			names[m.Peer] = m.Label
+		}
+	}
+	return names
+}
