@@ -86,8 +86,8 @@ func (t *Tracker) Due(b Heartbeat, now time.Time) bool {
 	return pace <= Every || !sent || now.Sub(last.at) > pace-Every/2 || b.tells(last.beat)
 }
 
-// Slack returns for how long a peer is silent, besides what one is that sends a heartbeat every second. It is as long as its pace was when it
-// sent its newest one: it may not have learned of another one before.
+// Slack returns how much longer a peer may be silent than one that sends a heartbeat every second, of which several may get lost: as long as
+// until the one after its next. It follows the pace of when it sent its newest one: it may not have learned of another one before.
 func (t *Tracker) Slack(peer plan.PeerID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,5 +96,9 @@ func (t *Tracker) Slack(peer plan.PeerID) time.Duration {
 
 // slack is Slack. Callers hold mu.
 func (t *Tracker) slack(peer plan.PeerID) time.Duration {
-	return max(t.heard[peer].pace, t.paces.Of(peer)) - Every
+	pace := max(t.heard[peer].pace, t.paces.Of(peer))
+	if pace <= Every {
+		return 0
+	}
+	return 2*pace - Every
 }
