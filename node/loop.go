@@ -170,23 +170,47 @@ func (l *loop) follow(ctx context.Context) {
 	l.followExit(ctx, state)
 }
 
-// watchedProcesses bounds the members whose processes this node watches.
+// watchedProcesses bounds the members whose processes this node watches; who votes may watch those of a plan of four times as many.
 const watchedProcesses = 64
 
-// watchProcesses finds out at once when a member's process ends, of the plan's members first.
+// watchProcesses finds out at once when the process of a member ends that this node works with, and keeps connections with these members.
 func (l *loop) watchProcesses(state consensus.State) {
-	peers := state.Plan.Peers()
-	for _, m := range state.Members {
-		if m.State != consensus.Gone && !slices.Contains(peers, m.Peer) {
-			peers = append(peers, m.Peer)
-		}
-	}
-	l.swarm.WatchProcesses(peers[:min(len(peers), watchedProcesses)], func(p plan.PeerID) {
+	peers, most := workedWith(state, l.self, l.raft.Quorum().Voters)
+	l.swarm.Want(peers)
+	l.swarm.WatchProcesses(peers[:min(len(peers), most)], func(p plan.PeerID) {
 		l.links.PeerEnded(p)
 		l.monitor.Interruption.Miss(p, time.Now())
 		l.leader.Ended(p)
 		l.raft.Ended(p)
 	})
+}
+
+// workedWith returns whom a node works with, and how many of these it may watch: the plan's members first, and all others while they are few. Of
+// many each watches those of its own plan, beginning with the ones after it, and the voters watch these and each other.
+func workedWith(state consensus.State, self plan.PeerID, voters []plan.PeerID) (peers []plan.PeerID, most int) {
+	peers, most = state.Plan.Peers(), watchedProcesses
+	var others []plan.PeerID
+	for _, m := range state.Members {
+		if m.State != consensus.Gone && !slices.Contains(peers, m.Peer) {
+			others = append(others, m.Peer)
+		}
+	}
+	if len(peers)+len(others) <= watchedProcesses {
+		return append(peers, others...), most
+	}
+	votes, at := slices.Contains(voters, self), slices.Index(peers, self)
+	switch {
+	case votes:
+		most *= 4
+	case at < 0:
+		return nil, most
+	case len(peers) > most:
+		peers = slices.Concat(peers[at:], peers[:at])
+	}
+	if votes {
+		peers = slices.Concat(voters, slices.DeleteFunc(peers, func(p plan.PeerID) bool { return slices.Contains(voters, p) }))
+	}
+	return slices.DeleteFunc(peers, func(p plan.PeerID) bool { return p == self }), most
 }
 
 // followCheckpoint acts on a newly committed checkpoint, or on the way back to an older one.

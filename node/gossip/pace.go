@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -101,4 +102,17 @@ func (t *Tracker) slack(peer plan.PeerID) time.Duration {
 		return 0
 	}
 	return 2*pace - Every
+}
+
+// Spread returns how long a member waits between two questions that all members without a part in the plan have for the plan's: no time in
+// runs of today. Of the peers that are asked first it returns another one first for each of many members.
+func Spread(s consensus.State, self plan.PeerID, first []plan.PeerID) (wait time.Duration, peers []plan.PeerID) {
+	pace := PacesOf(s).Of(self)
+	if pace <= Every || len(first) == 0 {
+		return 0, first
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(self))
+	i := int(hash.Sum32() % uint32(len(first)))
+	return pace, slices.Concat(first[i:], first[:i])
 }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,28 @@ func TestHeartbeatsStayFlat(t *testing.T) {
 			if got := p.Of(quick); got != time.Second {
 				t.Errorf("%d members: the leader or an owner every %v", c.members, got)
 			}
+		}
+	}
+}
+
+// TestManyAskDifferentMembers: in a large run members without a part in the plan ask rarely, and not all of them the same one first. In runs of
+// today nothing changes.
+func TestManyAskDifferentMembers(t *testing.T) {
+	small, large := crowd(64, 8), crowd(1000, 8)
+	if wait, first := Spread(small, crowdPeer(30), small.Plan.Peers()); wait != 0 || !slices.Equal(first, small.Plan.Peers()) {
+		t.Errorf("of 64 members one waits %v and asks %v", wait, first)
+	}
+	asked := map[plan.PeerID]int{}
+	for i := 8; i < 990; i++ {
+		wait, first := Spread(large, crowdPeer(i), large.Plan.Peers())
+		if wait < 15*time.Second || len(first) != 8 {
+			t.Fatalf("one of 1,000 waits %v and asks %v", wait, first)
+		}
+		asked[first[0]]++
+	}
+	for p, n := range asked {
+		if n > 3*982/8 {
+			t.Errorf("%d of 982 ask %s first", n, p)
 		}
 	}
 }

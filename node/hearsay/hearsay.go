@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/node/ledger"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -145,7 +146,7 @@ func (h *Hearsay) look(ctx context.Context, hurry bool) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	before := h.at
+	before, wait := h.at, time.Duration(0)
 	for range mostPages {
 		state := h.cfg.State()
 		if !h.lacks(state) {
@@ -153,7 +154,7 @@ func (h *Hearsay) look(ctx context.Context, hurry bool) bool {
 			return false
 		}
 		page := h.at
-		if h.round(ctx, state); h.at == page {
+		if wait = h.round(ctx, state); h.at == page {
 			break
 		}
 	}
@@ -162,7 +163,7 @@ func (h *Hearsay) look(ctx context.Context, hurry bool) bool {
 	} else if h.tries++; h.tries >= fruitless {
 		h.giveUp(h.cfg.State())
 	}
-	h.next = time.Now().Add(min(every<<min(h.tries, fruitless), longest) - every/2)
+	h.next = time.Now().Add(min(every<<min(h.tries, fruitless), longest) - every/2 + wait)
 	return true
 }
 
@@ -190,12 +191,13 @@ func (h *Hearsay) lacks(s consensus.State) bool {
 }
 
 // round asks members one after the other until two have told of the next commits, or one of so many as can be had, and writes
-// down what may be; the caller has the turn.
-func (h *Hearsay) round(ctx context.Context, s consensus.State) {
+// down what may be; the caller has the turn. It returns for how long this node then waits, one of many that ask.
+func (h *Hearsay) round(ctx context.Context, s consensus.State) (wait time.Duration) {
 	v, of := viewOf(s, h.cfg.Ledger.PlanOf), h.cfg.Ledger.Lineage()
 	asked := []plan.PeerID{h.cfg.Self, ""}
 	var told []statement
-	for _, p := range slices.Concat([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers(), h.cfg.Living()) {
+	wait, first := gossip.Spread(s, h.cfg.Self, append([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers()...))
+	for _, p := range slices.Concat(first, h.cfg.Living()) {
 		if slices.Contains(asked, p) || len(asked) > mostAsked {
 			continue
 		}
@@ -216,6 +218,7 @@ func (h *Hearsay) round(ctx context.Context, s consensus.State) {
 		}
 	}
 	h.write(told, v.accept(h.at, told), of)
+	return wait
 }
 
 func (h *Hearsay) ask(ctx context.Context, v view, p plan.PeerID, of plan.Partings) (statement, error) {

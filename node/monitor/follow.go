@@ -86,8 +86,9 @@ func (m *Monitor) FollowSteps(ctx context.Context) {
 		}
 		if state := m.Consensus.State(); m.lacksSteps(state) && asking.due(time.Now()) {
 			before := m.steps.logged().end
-			m.readSteps(ctx, state)
+			wait := m.readSteps(ctx, state)
 			asking.asked(m.steps.logged().end != before, time.Now())
+			asking.next = asking.next.Add(wait)
 		}
 		switch now := time.Now(); {
 		case m.steps.logged().owed == 0:
@@ -130,9 +131,10 @@ func (m *Monitor) lacksSteps(state consensus.State) bool {
 	return have.owed != 0 || news && have.begun && !ours && have.end.compare(newest) < 0
 }
 
-// readSteps asks for the steps since the end of the log: first the nodes that compute them.
-func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
-	peers := append([]plan.PeerID{state.Substitute.Coordinator(state.Plan)}, state.Plan.Peers()...)
+// readSteps asks for the steps since the end of the log: first the nodes that compute them. It returns for how long this node then waits
+// at least, one of many that ask.
+func (m *Monitor) readSteps(ctx context.Context, state consensus.State) (wait time.Duration) {
+	wait, peers := gossip.Spread(state, m.Self, append([]plan.PeerID{state.Substitute.Coordinator(state.Plan)}, state.Plan.Peers()...))
 	m.askEach(ctx, append(peers, m.Living()...), func(ctx context.Context, p plan.PeerID) (enough bool, err error) {
 		reply, err := m.Peers.Ask(ctx, p, protocolSteps, m.steps.logged().end)
 		if err != nil {
@@ -148,6 +150,7 @@ func (m *Monitor) readSteps(ctx context.Context, state consensus.State) {
 		m.steps.merge(events, state.Partings)
 		return !m.lacksSteps(state), nil
 	})
+	return wait
 }
 
 // possible reports whether a run may have done a step: what comes after it would never be shown.
