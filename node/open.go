@@ -291,7 +291,7 @@ func (n *Node) openRooms(o opening) {
 		return stored(h)
 	})
 	n.hearsay = hearsay.New(hearsay.Config{
-		Self: n.self, Epoch: n.epoch, Peers: n.requests, State: n.raft.State, Living: n.living, Ledger: n.ledger, Log: n.log,
+		Self: n.self, Epoch: n.epoch, Peers: n.requests, State: n.raft.State, Living: n.living, Ledger: n.ledger, Log: n.log, Spread: gossip.Spread,
 		Newest: func(p plan.Plan) plan.Step { return n.heartbeats.Newest(p, time.Now()) },
 	})
 	n.monitor = monitor.New(monitor.Config{

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"pnode/node/gossip"
 	"pnode/node/ledger"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -34,7 +33,7 @@ const (
 	mostAgain = 1 << 14
 )
 
-// Config holds what a Hearsay works with. All fields are needed.
+// Config holds what a Hearsay works with. All fields but Spread are needed.
 type Config struct {
 	Self  plan.PeerID
 	Epoch uint64 // of this process
@@ -45,6 +44,8 @@ type Config struct {
 	// Living returns who may be asked.
 	Living func() []plan.PeerID
 	Ledger *ledger.Recorder
+	// Spread has many members ask different ones first, and wait between two questions; nil is for few.
+	Spread func(s consensus.State, self plan.PeerID, first []plan.PeerID) (wait time.Duration, peers []plan.PeerID)
 	Log    *slog.Logger
 }
 
@@ -196,7 +197,10 @@ func (h *Hearsay) round(ctx context.Context, s consensus.State) (wait time.Durat
 	v, of := viewOf(s, h.cfg.Ledger.PlanOf), h.cfg.Ledger.Lineage()
 	asked := []plan.PeerID{h.cfg.Self, ""}
 	var told []statement
-	wait, first := gossip.Spread(s, h.cfg.Self, append([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers()...))
+	first := append([]plan.PeerID{s.Substitute.Coordinator(s.Plan)}, s.Plan.Peers()...)
+	if h.cfg.Spread != nil {
+		wait, first = h.cfg.Spread(s, h.cfg.Self, first)
+	}
 	for _, p := range slices.Concat(first, h.cfg.Living()) {
 		if slices.Contains(asked, p) || len(asked) > mostAsked {
 			continue

@@ -36,7 +36,6 @@ type crowd struct {
 	mu      sync.Mutex // guards what follows
 	rng     *rand.Rand
 	state   consensus.State
-	changed chan struct{}
 	leader  int
 	term    plan.Term
 	members []*crowdMember
