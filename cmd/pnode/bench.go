@@ -242,7 +242,8 @@ func (e environment) benchPlannerCommand() *cobra.Command {
 A seed makes the same clusters and predicted steps on every machine. Times of planning are the
 machine's as it is. After an interrupt the rows so far are shown.`,
 		Example: `  pnode bench planner
-  pnode bench planner --only chains --chains 50 --nodes 64                  hours
+  pnode bench planner --only chains --chains 50 --nodes 64                  half an hour
+  pnode bench planner --only chains --chains 50 --nodes 64 --every 64       hours
   pnode bench planner --only small,medium --small 1000 --medium 50          minutes
   pnode bench planner --only mixed --mixed 8,16,32,64
   pnode bench planner --only time --times 8,16,32,64,128,256,512,1000 --json > times.json
@@ -256,6 +257,7 @@ machine's as it is. After an interrupt the rows so far are shown.`,
 	f.Uint64Var(&o.Seed, "seed", 1, "of the first cluster in each row; the others count up from it")
 	f.IntVar(&o.Chains, "chains", 3, "chains of nested clusters")
 	f.IntVar(&o.Nodes, "nodes", 12, "nodes of the largest cluster of a chain")
+	f.IntVar(&o.Every, "every", 16, "nodes up to which every cluster of a chain is planned; of larger ones each with a quarter more")
 	f.IntVar(&o.Small, "small", 100, "clusters of 2 to 5 devices")
 	f.IntVar(&o.Medium, "medium", 10, "clusters of 6 to 8 devices")
 	f.IntSliceVar(&o.Mixed, "mixed", nil, "`SIZES` of mixed clusters (default 8,16)")

@@ -38,8 +38,9 @@ type PlannerOptions struct {
 	Only []string
 	// Seed is the first cluster's of each row; the others count up from it.
 	Seed uint64
-	// Chains of nested clusters have up to Nodes nodes.
-	Chains, Nodes int
+	// Chains of nested clusters have up to Nodes nodes. Those of up to Every nodes are all planned, of larger ones each that has a quarter more
+	// nodes than the one before.
+	Chains, Nodes, Every int
 	// Small counts clusters of two to five devices, Medium those of six to eight.
 	Small, Medium int
 	// Mixed has the sizes of mixed clusters.
@@ -62,9 +63,9 @@ func (o *PlannerOptions) fill() error {
 	quick := slices.DeleteFunc(PlannerRows(), func(row string) bool { return row == rowPredictions })
 	o.Only, o.Mixed, o.Times = orElse(o.Only, quick...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
 	o.Chains, o.Nodes, o.Small, o.Medium, o.Layers = cmp.Or(o.Chains, 3), cmp.Or(o.Nodes, 12), cmp.Or(o.Small, 100), cmp.Or(o.Medium, 10), cmp.Or(o.Layers, 96)
-	o.Cells, o.Predictions = cmp.Or(o.Cells, comparison.KindCells), cmp.Or(o.Predictions, 4)
+	o.Every, o.Cells, o.Predictions = cmp.Or(o.Every, comparison.EveryUpTo), cmp.Or(o.Cells, comparison.KindCells), cmp.Or(o.Predictions, 4)
 	return cmp.Or(checkNames("only", PlannerRows(), o.Only...),
-		checkRange("chains", 1, 10_000, o.Chains), checkRange("nodes", 1, 1000, o.Nodes),
+		checkRange("chains", 1, 10_000, o.Chains), checkRange("nodes", 1, 1000, o.Nodes), checkRange("every", 1, 1000, o.Every),
 		checkRange("small", 1, 1_000_000, o.Small), checkRange("medium", 1, 1_000_000, o.Medium), checkRange("layers", 1, 1000, o.Layers), checkRange("cells", 1, comparison.KindCells, o.Cells),
 		checkRange("predictions", 1, 10_000, o.Predictions), checkRange("mixed", 4, 1000, o.Mixed...), checkRange("times", 2, 1000, o.Times...))
 }
@@ -115,7 +116,7 @@ func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error)
 		switch row {
 		case rowChains:
 			r.Chains, err = clusters(o, row, o.Chains, func(seed uint64) (comparison.Chain, error) {
-				return comparison.PlanChain(ctx, seed, o.Nodes)
+				return comparison.PlanChain(ctx, seed, o.Nodes, o.Every)
 			})
 		case rowSmall:
 			r.Small, err = clusters(o, row, o.Small, func(seed uint64) (comparison.Gap, error) {
@@ -208,16 +209,16 @@ func (r PlannerReport) chainText(w *strings.Builder) {
 	if len(r.Chains) == 0 {
 		return
 	}
-	over := 0
+	over, sizes := 0, 0
 	for _, c := range r.Chains {
-		if c.Anew.OverAlone().Nodes > 0 {
+		if sizes += len(c.Anew); c.Anew.OverAlone().Nodes > 0 || c.Joined.OverAlone().Nodes > 0 {
 			over++
 		}
 	}
-	fmt.Fprintf(w, "Nested clusters, %s of up to %s: in %d a step is longer than on the best single device.\n",
-		plan.Count(len(r.Chains), "chain"), plan.Count(r.Chains[0].Anew[len(r.Chains[0].Anew)-1].Nodes, "node"), over)
-	r.growthText(w, "Each planned anew", func(c comparison.Chain) comparison.Sizes { return c.Anew })
+	fmt.Fprintf(w, "Nested clusters, %s of up to %s, %s in all: in %s a step is longer than on the best single device.\n",
+		plan.Count(len(r.Chains), "chain"), plan.Count(r.Chains[0].Anew[len(r.Chains[0].Anew)-1].Nodes, "node"), plan.Count(sizes, "size"), plan.Count(over, "chain"))
 	r.growthText(w, "As the nodes join a run, each with the plan before in force", func(c comparison.Chain) comparison.Sizes { return c.Joined })
+	r.growthText(w, "Each planned anew", func(c comparison.Chain) comparison.Sizes { return c.Anew })
 	if len(r.Chains) == 1 {
 		t := table(w, "nodes\tstep\tas they join\tbest single device\tplan\t")
 		for i, s := range r.Chains[0].Anew {
@@ -228,27 +229,43 @@ func (r PlannerReport) chainText(w *strings.Builder) {
 	w.WriteString("\n")
 }
 
+const (
+	// mostGrowth is by how many parts per million a step may be longer than with fewer nodes.
+	mostGrowth = 1000
+	// grownShown is how many chains whose steps grow are named.
+	grownShown = 10
+)
+
 // growthText says in how many chains a step is longer than with fewer nodes, and where it is by most.
 func (r PlannerReport) growthText(w *strings.Builder, how string, sizes func(comparison.Chain) comparison.Sizes) {
-	longer, slower := 0, 0.0
-	worst, grown, fewer := r.Chains[0], comparison.Size{}, comparison.Size{}
+	type grown struct {
+		seed uint64
+		comparison.Growth
+	}
+	var worst []grown // of each chain
+	count := 0
 	for _, c := range r.Chains {
-		most, least := sizes(c).Growth()
-		by := percent(least.Step, most.Step)
-		if most.Step == 0 && most.Nodes > 0 {
-			by = 100 // no plan any more
-		}
-		if by > 0.1 {
-			longer++
-		}
-		if by > slower {
-			worst, grown, fewer, slower = c, most, least, by
+		all := sizes(c).Growths(mostGrowth)
+		if count += len(all); len(all) > 0 {
+			worst = append(worst, grown{c.Seed, all[0]})
 		}
 	}
-	fmt.Fprintf(w, "%s: in %d a step is over 0.1%% longer than with fewer nodes.\n", how, longer)
-	if grown.Nodes > 0 {
-		fmt.Fprintf(w, "Worst: seed %d, %d nodes %s, %d nodes %s (+%.1f%%): pnode bench planner --only %s --chains 1 --seed %d\n",
-			worst.Seed, grown.Nodes, plan.Time(grown.Step), fewer.Nodes, plan.Time(fewer.Step), slower, rowChains, worst.Seed)
+	slices.SortStableFunc(worst, func(a, b grown) int { return cmp.Compare(b.Over(), a.Over()) })
+	fmt.Fprintf(w, "%s: in %s, at %s, a step is over 0.1%% longer than with fewer nodes.\n", how, plan.Count(len(worst), "chain"), plan.Count(count, "size"))
+	for i, g := range worst[:min(len(worst), grownShown)] {
+		step := "no plan"
+		if g.Step > 0 {
+			step = plan.Time(g.Step)
+		}
+		what := "  "
+		if i == 0 {
+			what = "  worst: "
+		}
+		fmt.Fprintf(w, "%sseed %d, %s %s, %s %s (+%.1f%%)", what, g.seed, plan.Count(g.Nodes, "node"), step, plan.Count(g.Fewer.Nodes, "node"), plan.Time(g.Fewer.Step), float64(g.Over())/1e4)
+		if i == 0 {
+			fmt.Fprintf(w, ": pnode bench planner --only %s --chains 1 --seed %d", rowChains, g.seed)
+		}
+		w.WriteString("\n")
 	}
 }
 

@@ -47,10 +47,10 @@ func TestWorstIsNamed(t *testing.T) {
 		Small: []comparison.Gap{{Seed: 4, Step: 100, Least: 100, Proven: true}, {Seed: 5, Step: 102, Least: 100, Best: "a:1", Proven: true}, {Seed: 6}},
 	}
 	for _, want := range []string{
-		"in 1 a step is longer than on the best single device",
-		"Each planned anew: in 1 a step is over 0.1% longer than with fewer nodes",
-		"(+20.0%): pnode bench planner --only chains --chains 1 --seed 5",
-		"plan before in force: in 1 a step is over 0.1% longer than with fewer nodes",
+		"2 chains of up to 2 nodes, 4 sizes in all: in 1 chain a step is longer than on the best single device",
+		"Each planned anew: in 1 chain, at 1 size, a step is over 0.1% longer than with fewer nodes",
+		"worst: seed 5, 2 nodes 0.12 us, 1 node 0.10 us (+20.0%): pnode bench planner --only chains --chains 1 --seed 5",
+		"plan before in force: in 1 chain, at 1 size, a step is over 0.1% longer than with fewer nodes",
 		"(+10.0%): pnode bench planner --only chains --chains 1 --seed 4",
 		"2 of which the model fits on: the plan is the optimum of all orders, cuts and replicas in 1, within 1% in 1, within 3% in 2; 0 not proven",
 		"(+2.0%): pnode bench planner --only small --small 1 --seed 5",
@@ -62,7 +62,7 @@ func TestWorstIsNamed(t *testing.T) {
 }
 
 func TestBadPlannerOptions(t *testing.T) {
-	for _, o := range []PlannerOptions{{Only: []string{"all"}}, {Chains: -1}, {Nodes: 1 << 20}, {Mixed: []int{3}}, {Times: []int{1}}, {Small: -1}, {Cells: 61}} {
+	for _, o := range []PlannerOptions{{Only: []string{"all"}}, {Chains: -1}, {Nodes: 1 << 20}, {Mixed: []int{3}}, {Times: []int{1}}, {Small: -1}, {Every: 2000}, {Cells: 61}} {
 		if _, err := Planner(t.Context(), o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "take ") {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -1,8 +1,10 @@
 package comparison
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"pnode/pipeline/schedule"
 	"pnode/planner"
@@ -31,16 +33,16 @@ type Size struct {
 	Plan string `json:"plan,omitempty"`
 }
 
-// everyUpTo is the size up to which every cluster of a chain is planned.
-const everyUpTo = 16
+// EveryUpTo is the size up to which every cluster of a chain is planned where no other is said.
+const EveryUpTo = 16
 
-// PlanChain plans each cluster of a chain: every size up to everyUpTo, then each quarter more, and the whole in the end.
-func PlanChain(ctx context.Context, seed uint64, nodes int) (Chain, error) {
+// PlanChain plans each cluster of a chain: every size up to one, then each quarter more, and the whole in the end.
+func PlanChain(ctx context.Context, seed uint64, nodes, every int) (Chain, error) {
 	c, whole := Chain{Seed: seed}, nested(seed, nodes)
 	alone := map[string]schedule.Nanos{} // by card
 	least := schedule.Nanos(0)
 	running := whole
-	for n := 1; n <= nodes; n = larger(n, nodes) {
+	for n := 1; n <= nodes; n = larger(n, nodes, every) {
 		for _, m := range whole.Members[:n] {
 			card := m.Profile.Devices[0].Name
 			if _, known := alone[card]; known {
@@ -75,28 +77,42 @@ func PlanChain(ctx context.Context, seed uint64, nodes int) (Chain, error) {
 }
 
 // larger returns the size of the cluster after one of n nodes.
-func larger(n, nodes int) int {
-	if n == nodes || n < everyUpTo {
+func larger(n, nodes, every int) int {
+	if n == nodes || n < every {
 		return n + 1
 	}
-	return min(n+n/4, nodes)
+	return min(n+max(n/4, 1), nodes)
 }
 
-// Growth returns the size whose step is longest beside the least step of the smaller ones, and the smaller one with that. Both
-// are zero where no step is longer.
-func (all Sizes) Growth() (worst, fewer Size) {
-	least, most := Size{}, int64(0)
+// Growth is a step that is longer than with fewer nodes.
+type Growth struct {
+	Size
+	// Fewer is the one of the smaller clusters that has the least step.
+	Fewer Size
+}
+
+// Over returns by how many parts per million the step is longer; where the model does not fit any more, it counts as twice as long.
+func (g Growth) Over() int64 {
+	if g.Step == 0 && g.Nodes > 0 {
+		return 1e6
+	}
+	return Over(g.Fewer.Step, g.Step)
+}
+
+// Growths returns the sizes whose steps are by more than so many parts per million longer than the least one of the smaller ones, the worst
+// first.
+func (all Sizes) Growths(most int64) (found []Growth) {
+	least := Size{}
 	for _, s := range all {
-		if least.Step > 0 {
-			if over := Over(least.Step, s.Step); s.Step == 0 || over > most {
-				worst, fewer, most = s, least, over
-			}
+		if g := (Growth{s, least}); least.Step > 0 && g.Over() > most {
+			found = append(found, g)
 		}
 		if s.Step > 0 && (least.Step == 0 || s.Step < least.Step) {
 			least = s
 		}
 	}
-	return worst, fewer
+	slices.SortStableFunc(found, func(a, b Growth) int { return cmp.Compare(b.Over(), a.Over()) })
+	return found
 }
 
 // OverAlone returns the size whose step exceeds that of its best single device by most; zero where none does.

@@ -25,7 +25,7 @@ const mostGrowth = 1000
 // TestNestedClusters: a run is not planned to be slower because nodes have joined, or than on one node.
 func TestNestedClusters(t *testing.T) {
 	for seed := range uint64(*chains) {
-		c, err := PlanChain(t.Context(), seed, *chainMost)
+		c, err := PlanChain(t.Context(), seed, *chainMost, *chainMost)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -36,8 +36,8 @@ func TestNestedClusters(t *testing.T) {
 			if last := way.sizes[len(way.sizes)-1]; last.Nodes != *chainMost || last.Step == 0 {
 				t.Errorf("seed %d: %d sizes, and a step of %s in the end", seed, len(way.sizes), plan.Time(last.Step))
 			}
-			if worst, fewer := way.sizes.Growth(); Over(fewer.Step, worst.Step) > way.most {
-				t.Errorf("seed %d: %d nodes: %s; %d nodes: %s", seed, worst.Nodes, worst.Plan, fewer.Nodes, fewer.Plan)
+			for _, g := range way.sizes.Growths(way.most) {
+				t.Errorf("seed %d: %d nodes: %s; %d nodes: %s", seed, g.Nodes, g.Plan, g.Fewer.Nodes, g.Fewer.Plan)
 			}
 		}
 		if worst := c.Anew.OverAlone(); worst.Nodes > 0 {
@@ -68,16 +68,16 @@ func TestWhatIsBestOnFewerIsFoundOnMore(t *testing.T) {
 // TestGrowthIsFound: a chain names its longest step beside a shorter one before, and steps longer than those of one device.
 func TestGrowthIsFound(t *testing.T) {
 	c := Sizes{{Nodes: 1}, {Nodes: 2, Step: 100}, {Nodes: 3, Step: 90, Alone: 95}, {Nodes: 4, Step: 99, Alone: 95}, {Nodes: 5, Step: 93, Alone: 95}}
-	worst, fewer := c.Growth()
-	if worst.Nodes != 4 || fewer.Nodes != 3 || Over(fewer.Step, worst.Step) != 100_000 {
-		t.Errorf("grows from %+v to %+v", fewer, worst)
+	c = append(c, Size{Nodes: 6, Step: 92})
+	if all := c.Growths(30_000); len(all) != 2 || all[0].Nodes != 4 || all[0].Fewer.Nodes != 3 || all[0].Over() != 100_000 || all[1].Nodes != 5 {
+		t.Errorf("grows at %+v", all)
 	}
 	if alone := c.OverAlone(); alone.Nodes != 4 {
 		t.Errorf("longer than alone at %+v", alone)
 	}
-	c = append(c, Size{Nodes: 6})
-	if worst, _ := c.Growth(); worst.Nodes != 6 {
-		t.Errorf("no plan any more at %+v", worst)
+	c = append(c, Size{Nodes: 7})
+	if all := c.Growths(0); len(all) != 4 || all[0].Nodes != 7 || all[0].Over() != 1e6 {
+		t.Errorf("no plan any more at %+v", all)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestKinds(t *testing.T) {
 // TestSameSeedSameFigures: a seed that was printed shows the same again.
 func TestSameSeedSameFigures(t *testing.T) {
 	figures := func() (all []any) {
-		c, err := PlanChain(t.Context(), 3, 4)
+		c, err := PlanChain(t.Context(), 3, 4, EveryUpTo)
 		g, fail := FindGap(t.Context(), 3, 3, 6, 1<<20)
 		m, wrong := CompareMixed(t.Context(), 3, 4, 2)
 		if err != nil || fail != nil || wrong != nil {
