@@ -13,6 +13,9 @@ import (
 	"pnode/planner/sim"
 )
 
+// exchangeShows is the part of a step from which on layers are cut for exchanges between replicas, too.
+const exchangeShows = 8
+
 // wantsMemory reports whether more memory could make a candidate's step shorter.
 func (s *search) wantsMemory(k *candidate) bool {
 	return k.tight() || k.layout.Recompute() || k.order.elastic() && slices.ContainsFunc(k.pipes, s.cutter(k).crowded)
@@ -68,17 +71,32 @@ func (s *search) offloaders(devices []int) (offload []bool) {
 // otherwise: to fit at all, or a shorter step with more in flight, other cuts or less recomputed.
 func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candidate, error) {
 	rule, n := s.in.Run.Train.Shard, sh.replicas*s.order.copies
-	as := func(p cost.Parts) (*candidate, error) {
-		k := &candidate{shape: sh, order: s.order, model: s.models.with(p, offload)}
+	cutFor := func(m *cost.Model, exchanges bool) (*candidate, error) {
+		k := &candidate{shape: sh, order: s.order, model: m}
 		micros := (s.in.Run.Train.Micros + sh.replicas - 1) / sh.replicas
-		for devices := range slices.Chunk(order, sh.stages) {
-			pipe, err := s.cut(k, devices, micros)
+		for r := range sh.replicas {
+			devices, all := order[r*sh.stages:(r+1)*sh.stages], []int(nil)
+			if exchanges {
+				all = order
+			}
+			pipe, err := s.cut(k, devices, all, micros)
 			if err != nil {
 				return nil, s.noFit(k.model, devices, err)
 			}
 			k.pipes = append(k.pipes, pipe)
 		}
 		return k, s.estimate(k)
+	}
+	as := func(p cost.Parts) (*candidate, error) {
+		m := s.models.with(p, offload)
+		k, err := cutFor(m, false)
+		if err != nil || !s.order.elastic() || sh.stages == 1 || len(s.problem.devices) > settleUpTo || (k.job.Reduce+k.job.Gather)*exchangeShows < k.estimate {
+			return k, err
+		}
+		if other, err := cutFor(m, true); err == nil && other.estimate < k.estimate {
+			return other, nil
+		}
+		return k, nil
 	}
 	partials := s.partials(sh)
 	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All(), Partials: partials, Exchanged: s.exchanged(n)}

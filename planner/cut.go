@@ -70,6 +70,7 @@ const relaxUpTo = 64
 type cutKey struct {
 	model         *cost.Model
 	devices, ends packed // no ends where these are looked for
+	exchanging    packed // devices of all replicas where their exchanges count
 	micros        int
 	elastic       bool
 }
@@ -95,15 +96,24 @@ func (s *search) once(key cutKey, build func() (*pipe, error)) (*pipe, error) {
 // in flight, which leaves layers where the speed is; if then memory keeps the pipeline
 // from its best period, as many as 1F1B keeps; and as many as full overlap wants. Where
 // that does not help enough it tries the same with more recomputed. It keeps the best for a
-// share of that many micro-batches.
-func (s *search) cut(k *candidate, devices []int, micros int) (*pipe, error) {
+// share of that many micro-batches. Of replicas whose exchanges count all says the devices.
+func (s *search) cut(k *candidate, devices, all []int, micros int) (*pipe, error) {
 	key := cutKey{model: k.model, devices: pack(devices), micros: micros, elastic: k.order.elastic()}
-	return s.once(key, func() (*pipe, error) { return s.cutAnew(k, devices, micros) })
+	if all != nil {
+		key.exchanging = pack(all)
+	}
+	return s.once(key, func() (*pipe, error) { return s.cutAnew(k, devices, all, micros) })
 }
 
-func (s *search) cutAnew(k *candidate, devices []int, micros int) (*pipe, error) {
+func (s *search) cutAnew(k *candidate, devices, all []int, micros int) (*pipe, error) {
 	c := s.cutter(k)
 	a := attempts{cutter: c, devices: devices, micros: micros, problem: c.partition(devices)}
+	if all != nil {
+		a.exchange = c.exchanges(devices, all)
+	}
+	for i := range devices {
+		a.spread(i)
+	}
 	if !k.order.elastic() {
 		var err error
 		if a.inFlight, err = s.inFlight(k.order, len(devices), micros); err != nil {
@@ -118,6 +128,7 @@ func (s *search) cutAnew(k *candidate, devices []int, micros int) (*pipe, error)
 		for i, d := range devices {
 			if levels := c.On(d).Levels(); level < len(levels) {
 				a.problem.Devices[i].Saved, a.problem.Devices[i].Before = levels[level].Saved, c.Recomputed(d, level)
+				a.spread(i)
 			}
 		}
 		err = a.tryDepths()
@@ -135,9 +146,45 @@ type attempts struct {
 	micros   int
 	inFlight []int // by stage, under schedules whose programs say it
 	problem  partition.Problem
+	// exchange has by stage a prefix over layers of what exchanges between replicas take once a step; nil where they do not count.
+	exchange [][]schedule.Nanos
 	best     *pipe
 	least    schedule.Nanos // estimate of best
 	taken    [][]int        // ends of all so far
+}
+
+// spread adds to the times of a stage's layers for a micro-batch what their exchanges between replicas take of a step, spread over all of them:
+// a stage's exchanges follow its own passes.
+func (a *attempts) spread(stage int) {
+	if a.exchange == nil {
+		return
+	}
+	place := &a.problem.Devices[stage]
+	place.Before = slices.Clone(place.Before)
+	for l, sum := range a.exchange[stage] {
+		place.Before[l] += sum / schedule.Nanos(a.micros)
+	}
+}
+
+// exchanges returns by stage of one of several replicas a prefix over layers of what their exchanges take where all are cut alike: each device
+// sends its sums of gradients and its part of the parameters to those that have the same layers.
+func (c cutter) exchanges(devices, all []int) [][]schedule.Nanos {
+	stages, layers := len(devices), c.layers()
+	out := make([][]schedule.Nanos, stages)
+	whole, replicas := c.Memory.Params(0, layers), int64(len(all)/stages)
+	for i, d := range devices {
+		took := schedule.Nanos(0) // for all layers
+		for other := i; other < len(all); other += stages {
+			if all[other] != d {
+				took = min(took+c.link(d, all[other]).Hop(int64(c.Memory.Parts().Exchanged+1)*whole/replicas).Transfer, cost.Longest)
+			}
+		}
+		out[i] = make([]schedule.Nanos, layers+1)
+		for l := range out[i] {
+			out[i][l] = cost.MulDiv(took, schedule.Nanos(c.Memory.Params(0, l)), schedule.Nanos(whole))
+		}
+	}
+	return out
 }
 
 // tryDepths tries several numbers of micro-batches in flight. The error says why not even
@@ -208,7 +255,11 @@ func (a *attempts) take(ends []int) error {
 		return err
 	}
 	a.taken = append(a.taken, ends)
-	if estimate := p.simulated(a.micros).Estimate(); a.best == nil || estimate < a.least {
+	estimate, exchange, first := p.simulated(a.micros).Estimate(), schedule.Nanos(0), 0
+	for s, sums := range a.exchange {
+		exchange, first = max(exchange, sums[ends[s]]-sums[first]), ends[s]
+	}
+	if estimate += exchange; a.best == nil || estimate < a.least {
 		a.best, a.least = p, estimate
 	}
 	return nil

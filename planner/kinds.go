@@ -16,6 +16,8 @@ const (
 	// with those of more shapes that have kindWork passes in all.
 	kindShapes = 3
 	kindWork   = 1 << 11
+	// kindSets is how many sets of devices of a shape are looked at in kinds that follow from a shape alone.
+	kindSets = 4
 	// kindGainPercent is how much shorter than the best step of 1F1B a step of another kind has to be, changeKindPercent how
 	// much shorter than one of the kind in force: predictions of near-equal kinds are not good enough to choose between them.
 	kindGainPercent   = 1
@@ -106,10 +108,24 @@ func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate, polished
 	return all
 }
 
+// otherDevices has by shape the devices of candidates.
+type otherDevices map[shape][][]int
+
+// of returns how many sets of devices candidates of a shape have had so far where this one's set is new, else 0.
+func (o otherDevices) of(k *candidate) int {
+	set := k.devices()
+	slices.Sort(set)
+	if slices.ContainsFunc(o[k.shape], func(known []int) bool { return slices.Equal(known, set) }) {
+		return 0
+	}
+	o[k.shape] = append(o[k.shape], set)
+	return len(o[k.shape])
+}
+
 // ofShapes returns the best one of each of the first shapes of ranked candidates under another kind of schedule, where its step is at most
-// enough, or in reach of a walk.
+// enough, or in reach of a walk. On other devices a shape that is longer in 1F1B may be shorter in another kind.
 func (s kindSearch) ofShapes(ctx context.Context, ranked []*candidate, enough, reach schedule.Nanos) (others []*candidate) {
-	tried, work := map[shape]bool{}, kindWork
+	tried, work, again := map[shape]bool{}, kindWork, kindWork
 	look := func(k *candidate) (looked bool) {
 		other, looked := s.fixedKind(k, reach)
 		most := enough
@@ -125,9 +141,18 @@ func (s kindSearch) ofShapes(ctx context.Context, ranked []*candidate, enough, r
 		}
 		return looked
 	}
+	elsewhere := otherDevices{}
 	for _, k := range ranked {
 		if ctx.Err() != nil {
 			break // the caller drops what has been found
+		}
+		if sets := elsewhere.of(k); tried[k.shape] && sets > 1 && sets <= kindSets && again >= s.passes(k.shape.devices()) {
+			if other, looked := s.fixedKind(k, reach); looked {
+				if again -= s.passes(k.shape.devices()); other != nil {
+					others = append(others, other)
+				}
+			}
+			continue
 		}
 		if tried[k.shape] || len(tried) >= kindShapes && work < s.passes(k.shape.devices()) {
 			continue

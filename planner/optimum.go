@@ -63,10 +63,14 @@ const polishWork = 1 << 17
 const recomputeWork = 1 << 11
 
 // polish returns the best plan in 1F1B that branch and bound finds, nil where none has a shorter step than the best of ranked
-// candidates. Rules and small changes, which made these, end where no single change helps. Of many devices there are too many plans.
+// candidates. Rules and small changes, which made these, end where no single change helps. Of many devices there are too many plans: it looks
+// at those of the best candidates.
 func (e exact) polish(ctx context.Context, ranked []*candidate) (*candidate, error) {
 	pool := e.roomy()
-	if len(pool) > dropUpTo || !e.order.elastic() {
+	if len(pool) > dropUpTo && len(e.problem.devices) <= settleUpTo {
+		pool = fewOf(ranked)
+	}
+	if len(pool) == 0 || len(pool) > dropUpTo || !e.order.elastic() {
 		return nil, nil
 	}
 	shapes, err := e.shapes(pool)
@@ -78,6 +82,20 @@ func (e exact) polish(ctx context.Context, ranked []*candidate) (*candidate, err
 		return nil, ended(ctx)
 	}
 	return e.candidate(o.Pipes)
+}
+
+// fewOf returns up to dropUpTo devices, those of the first of ranked candidates and of others that fit beside these; none where that one has more.
+func fewOf(ranked []*candidate) (pool []int) {
+	for _, k := range ranked {
+		more := slices.DeleteFunc(k.devices(), func(d int) bool { return slices.Contains(pool, d) })
+		if len(pool)+len(more) <= dropUpTo {
+			pool = append(pool, more...)
+		} else if pool == nil {
+			break
+		}
+	}
+	slices.Sort(pool)
+	return pool
 }
 
 // look goes through shapes of a pool for a step shorter than a known one.

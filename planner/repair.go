@@ -153,7 +153,7 @@ func (r *repair) candidate(pipes []pipe) (*candidate, error) {
 			cut, err = r.once(key, func() (*pipe, error) { return r.cutter(k).pipe(p.devices, p.ends) })
 		}
 		if err != nil {
-			cut, err = r.cut(k, p.devices, micros)
+			cut, err = r.cut(k, p.devices, nil, micros)
 		}
 		if err != nil {
 			return nil, r.noFit(k.model, p.devices, err)

@@ -25,6 +25,10 @@ const (
 	// one up to which leaving out each device is.
 	exhaustUpTo = 5
 	dropUpTo    = 8
+	// Shapes of several replicas on up to spreadUpTo devices are looked at whatever the pool, of models with many layers those of fewer: their
+	// devices and the layers have spreadWork as product.
+	spreadUpTo = 24
+	spreadWork = 640
 	// settleUpTo is the number of devices up to which the whole search is repeated.
 	settleUpTo = 64
 	// maxRounds bounds how often the search goes on from the best order.
@@ -212,7 +216,7 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 			shapes = slices.Clone(shapes)
 			slices.SortStableFunc(shapes, func(a, b bounded) int { return cmp.Compare(a.likely, b.likely) })
 		}
-		shapes, spread = spreadOut(shapes)
+		shapes, spread = spreadOut(shapes, min(spreadUpTo, spreadWork/s.layers()))
 		most += spread
 	}
 	for _, b := range shapes {
@@ -250,27 +254,32 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 }
 
 // spreadOut returns shapes with some at the front, and how many these are: of 1, 2, 4, 8 and so on replicas the first ones in
-// their order with any number of stages, with three quarters of these at most, and with half. The order counts on the quickest lines there
-// are: of many devices, or several sites, it is far from what can be done.
-func spreadOut(shapes []bounded) (out []bounded, front int) {
+// their order with any number of stages, with three quarters of these at most, and with half; and those of several replicas
+// on up to so many devices, of many stages one in four or so. The order counts on the quickest lines there are: of many devices, or several sites, it is far from what can be
+// done. The small ones are the same whatever the pool: what is best on fewer devices is looked at on more of them, too.
+func spreadOut(shapes []bounded, upTo int) (out []bounded, front int) {
 	taken := map[shape]bool{}
-	for replicas := 1; ; replicas *= 2 {
-		stages, known := math.MaxInt, false
-		for _, part := range []int{4, 3, 2} {
-			i := slices.IndexFunc(shapes, func(b bounded) bool { return b.replicas == replicas && b.stages <= stages/4*part })
-			if i < 0 {
-				continue
-			}
-			if !known {
-				stages, known = shapes[i].stages, true
-			}
-			if !taken[shapes[i].shape] {
-				taken[shapes[i].shape] = true
-				out = append(out, shapes[i])
-			}
+	take := func(which func(bounded) bool) (shape, bool) {
+		i := slices.IndexFunc(shapes, which)
+		if i < 0 {
+			return shape{}, false
 		}
+		if !taken[shapes[i].shape] {
+			taken[shapes[i].shape] = true
+			out = append(out, shapes[i])
+		}
+		return shapes[i].shape, true
+	}
+	for replicas := 1; ; replicas *= 2 {
+		first, known := take(func(b bounded) bool { return b.replicas == replicas })
 		if !known {
 			break
+		}
+		for _, part := range []int{3, 2} {
+			take(func(b bounded) bool { return b.replicas == replicas && b.stages <= first.stages/4*part })
+		}
+		for stages := 1; replicas > 1 && replicas*stages <= upTo; stages += max(1, stages/4) {
+			take(func(b bounded) bool { return b.shape == shape{replicas, stages} })
 		}
 	}
 	front = len(out)

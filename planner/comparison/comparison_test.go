@@ -52,7 +52,7 @@ func TestWhatIsBestOnFewerIsFoundOnMore(t *testing.T) {
 	for _, c := range []struct {
 		seed               uint64
 		nodes, fewer, more int
-	}{{3, 12, 11, 12}, {7, 12, 8, 9}, {10, 12, 8, 9}, {11, 12, 7, 8}, {1, 40, 6, 7}, {2, 40, 12, 20}} {
+	}{{3, 12, 11, 12}, {7, 12, 8, 9}, {10, 12, 8, 9}, {11, 12, 7, 8}, {1, 40, 6, 7}, {2, 40, 12, 20}, {15, 64, 47, 58}, {18, 64, 10, 11}, {19, 64, 8, 9}, {23, 64, 31, 38}} {
 		in := nested(c.seed, c.nodes)
 		few, plain, err := predicted(t.Context(), in, in.Members[:c.fewer]...)
 		if err != nil {
