@@ -24,8 +24,9 @@ type Devices struct {
 
 // Lower bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices:
 //
-//   - The first micro-batch of a replica takes at least the fastest device's time for the whole model, and over each boundary
-//     as long as some device needs to its nearest other one and back. The others share all speed there is.
+//   - The first micro-batch of a replica takes at least the time of each layer on the device that is best for it, and over each boundary
+//     as long as some device needs to its nearest other one and back. The others share all speed there is, which counts for each device
+//     as at the layer that it is best at beside others.
 //   - No period is shorter than the longest layer on the device that is best for it, nor than the messages of a micro-batch over
 //     the slowest boundary.
 //   - What replicas send each other of gradients and parameters leaves each device at its best rate. It may go on beside passes.
@@ -44,17 +45,17 @@ const rateBits = 40
 
 // NewLower returns the bound for shapes on some devices.
 func NewLower(d Devices) Lower {
-	devices, n, layers := d.Model.Devices, len(d.Pool), d.Model.Memory.Layers()
+	n, layers := len(d.Pool), d.Model.Memory.Layers()
 	b := Lower{
 		micros: d.Micros, params: d.Model.Memory.Params(0, layers),
 		rateSum: make([]int64, n+1), hopSum: make([]schedule.Nanos, n+1), transfer: make([]schedule.Nanos, n+1), sendSum: make([]int64, n+1),
 	}
-	wholes, hops, rates := make([]schedule.Nanos, n), make([]schedule.Nanos, n), make([]int64, n)
+	micro := newWork(d, func(t schedule.StageTime) schedule.Nanos { return t.Micro() })
+	hops, rates := make([]schedule.Nanos, n), make([]int64, n)
 	for i := range d.Pool {
 		hops[i] = cost.Longest
 	}
 	for i, u := range d.Pool {
-		wholes[i] = devices[u].Whole()
 		for j, v := range d.Pool[:i] {
 			out, in := d.Model.Link(u, v), d.Model.Link(v, u)
 			forth, back := out.Hop(d.Message), in.Hop(d.Message)
@@ -63,22 +64,17 @@ func NewLower(d Devices) Lower {
 			rates[i], rates[j] = max(rates[i], out.BytesPerS), max(rates[j], in.BytesPerS)
 		}
 	}
-	slices.Sort(wholes)
+	b.first = min(micro.quickest[layers], schedule.MaxNanos)
 	slices.Sort(hops)
 	slices.SortFunc(rates, func(a, b int64) int { return cmp.Compare(b, a) })
-	for i, w := range wholes {
-		b.rateSum[i+1] = b.rateSum[i] + (1<<rateBits)/int64(w) + 1
+	for i, u := range micro.first {
+		b.rateSum[i+1] = b.rateSum[i] + micro.rates[u]<<(rateBits-workBits)/max(int64(b.first), 1) + 1
 		b.hopSum[i+1] = min(b.hopSum[i]+hops[i], cost.Longest)
 		b.transfer[i+1] = cost.Duration(d.Message, rates[i])
 		b.sendSum[i+1] = b.sendSum[i] + min(rates[i], math.MaxInt64/int64(n))
 	}
-	b.first = wholes[0]
 	for l := range layers {
-		quickest := schedule.Nanos(math.MaxInt64)
-		for _, u := range d.Pool {
-			quickest = min(quickest, devices[u].Micro[l+1]-devices[u].Micro[l])
-		}
-		b.layer = max(b.layer, quickest)
+		b.layer = max(b.layer, micro.quickest[l+1]-micro.quickest[l])
 	}
 	return b
 }
