@@ -13,20 +13,25 @@ import (
 	"pnode/planner/plan"
 )
 
-// agree is the commit point of a step. A worker reports its losses and square sums and waits for the
-// commit; the coordinator collects all reports and commits. Without a commit nobody updates. Each looks at
-// what it gets, and at its own report before it sends it.
-func (s *stepRun) agree(ctx context.Context, squares []wire.PartSquare, e evaluation) (wire.Commit, error) {
+// account makes a worker's report of a step, its losses and square sums, and looks at it.
+func (s *stepRun) account(squares []wire.PartSquare) error {
 	report := wire.Report{SumSquares: squares}
 	micros, _ := s.owes(s.worker)
 	for _, m := range micros {
 		report.Losses = append(report.Losses, wire.MicroLoss{Micro: m, Loss: mean(s.losses[m])})
 	}
 	if err := s.checkReport(s.step, s.worker, report); err != nil {
-		return wire.Commit{}, err
+		return err
 	}
 	s.report = &report
 	s.overflow.report(s.worker.Peer, report)
+	return nil
+}
+
+// agree is the commit point of a step. A worker reports and waits for the commit; the coordinator collects all reports and
+// commits. Without a commit no update lasts. Each looks at what it gets.
+func (s *stepRun) agree(ctx context.Context, e evaluation) (wire.Commit, error) {
+	report := *s.report
 	if s.replays() {
 		return s.committedBefore(report)
 	}

@@ -144,6 +144,13 @@ func (c *Commits) Unmeasured(g plan.Generation, step plan.Step) bool {
 	return kept.generation == g && kept.unmeasured
 }
 
+// Again reports whether the activations of the step after one of a plan's generation are those of a second try, for Config.Again. It is
+// false after the step that the generation began with.
+func (c *Commits) Again(p plan.Plan, step plan.Step) bool {
+	g, commit, ok := c.At(step)
+	return ok && g == p.Generation && again(p, commit)
+}
+
 // Settle notes the newest commit, encoded, that came of a generation's coordinator, which is lost: nothing that it sends is
 // taken here from now on. Empty where none came.
 func (c *Commits) Settle(g plan.Generation, encoded []byte) {

@@ -27,7 +27,8 @@
 //     has the last stage of replica 0. The coordinator adds them up in micro-batch and layer order
 //     and answers every worker with one commit: the global norm, the loss, and whether to save or to
 //     stop [commit.go].
-//  4. With the commit, and never without it, the optimizer updates the parameters [optimizer.go].
+//  4. With the commit the optimizer updates the parameters [optimizer.go]. Where the plan says so it does before, and the forwards of the
+//     next step begin: the state of before is kept, and copied back where the commit asks for something else, or does not come [ahead.go].
 //     Where the plan keeps a stage's optimizer state in host memory, it comes to the device piece by
 //     piece and goes back; the update is the same to the bit. The first pieces come while the step
 //     computes, the last ones go while the next step does [offload.go].
@@ -113,7 +114,7 @@
 //
 // A Worker belongs to one goroutine. A program's own goroutines end with it: one for each message to
 // come, one that sends, one that watches, one for each stage's reduction. One that loads moments ends before the
-// first step is reported. Two of each offloadEngine
+// first step is reported. One that agrees on a step ends before the backwards of the next one. Two of each offloadEngine
 // live while steps are run. A save or a gather in progress outlives its step and is waited for.
 //
 // The package refuses to decide: when a peer is lost, its context is cancelled and the node asks for

@@ -47,7 +47,11 @@ func (e *expectation) most(from plan.PeerID, t wire.Tag) int {
 		if t.Kind == wire.Gradient {
 			source = t.Stage + 1
 		}
-		known := int(t.Index) < (e.spec.Train.Micros+2*heldOutMicros)*e.spec.Model.Context // a segment has a token or more
+		tries := 1
+		if e.plan.PostValidation {
+			tries = 2
+		}
+		known := int(t.Index) < tries*(e.spec.Train.Micros+2*heldOutMicros)*e.spec.Model.Context // a segment has a token or more
 		if known && e.has(t.Replica, t.Stage, e.self) && e.has(t.Replica, source, from) {
 			return wire.TensorBytes(wire.F32, e.tokensPerMicro()*e.spec.Model.Channels)
 		}

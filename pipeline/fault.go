@@ -34,7 +34,7 @@ func (p *program) describe(t wire.Tag) string {
 		if t.Kind == wire.Gradient {
 			from, what = t.Stage+1, "gradients"
 		}
-		part := p.part(plan.Micro(t.Index))
+		part := p.part(p.numbered(t))
 		text := fmt.Sprintf("stage %d's %s of micro-batch %d", from, what, part.micro)
 		if part.Count > 1 {
 			text += fmt.Sprintf(", segment %d", part.Index)

@@ -102,7 +102,7 @@ func (w *Worker) hold(h *Held) (step plan.Step, err error) {
 	h.parts = append(h.parts, heldPart{w, queue})
 	for i, stage := range w.stages {
 		switch {
-		case !w.loaded, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
+		case !w.loaded, w.ahead != nil, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
 			return 0, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
 		}
 		step = stage.step
@@ -160,6 +160,17 @@ func (h *Held) Load(_ context.Context, layer int, _ Part, dst io.Writer) error {
 func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 	w.still.Lock()
 	defer w.still.Unlock()
+	if w.ahead != nil {
+		if c.GradScale == 1 {
+			w.ahead = nil
+		} else {
+			w.undone++
+			w.cfg.Log.Info("an update was made before its commit and is made anew", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "undone", w.undone, "of", w.applied)
+			if err := w.undo(); err != nil {
+				return err
+			}
+		}
+	}
 	if err := s.update(ctx, c); err != nil {
 		return err
 	}

@@ -110,11 +110,11 @@ func (t *timeline) span(a schedule.Action, begin, end time.Time) {
 
 // copied records in the trace when a message was copied between the device and the host.
 func (t *timeline) copied(what string, x *transfer) {
-	if t.trace == nil || t.evaluates(t.part(plan.Micro(x.tag.Index)).micro) {
+	if t.trace == nil || t.evaluates(t.part(t.numbered(x.tag)).micro) {
 		return
 	}
 	t.trace.AddCopy(trace.TimedCopy{
-		Name: fmt.Sprintf("%s %v %d", what, x.tag.Kind, x.tag.Index), Generation: x.tag.Generation, Step: x.tag.Step, Worker: t.number,
+		Name: fmt.Sprintf("%s %v %d", what, x.tag.Kind, t.numbered(x.tag)), Generation: x.tag.Generation, Step: x.tag.Step, Worker: t.number,
 	}, x.stage.StageID, x.begin, x.end)
 }
 

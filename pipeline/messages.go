@@ -22,10 +22,14 @@ var errNothing = errors.New("nothing was computed")
 
 // tag returns the tag of a part's message to stage `to` of a stage's replica.
 func (s *stepRun) tag(kind wire.Kind, h *stageRun, to plan.Stage, p part) wire.Tag {
-	return wire.Tag{
+	t := wire.Tag{
 		Kind: kind, Generation: s.plan.Generation, Step: s.step,
 		Replica: h.Replica, Stage: to, Index: int32(s.numberOf(p)),
 	}
+	if s.again && kind == wire.Activation {
+		t.Index += s.tries()
+	}
+	return t
 }
 
 // crossing returns the codec of the boundary that a stage's message goes over, and the noise that
@@ -36,7 +40,7 @@ func (p *program) crossing(h *StageRuntime, tag wire.Tag) (wire.Codec, wire.Nois
 		later = h.Stage
 	}
 	c := wire.Crossing{
-		Step: tag.Step, Micro: plan.Micro(tag.Index),
+		Step: tag.Step, Micro: p.numbered(tag),
 		Layer: h.pipe.Stages[later].Layers.First, Back: tag.Kind == wire.Gradient,
 	}
 	return h.codecs[later-1], wire.NoiseOf(p.spec.Train.Seed, c)
@@ -95,7 +99,7 @@ func (s *stepRun) fetch(ctx context.Context, t *transfer) error {
 	if err != nil {
 		return err
 	}
-	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(plan.Micro(t.tag.Index)).micro >= s.shadowMicro(0) {
+	if len(payload) == 0 && t.tag.Kind == wire.Activation && s.part(s.numbered(t.tag)).micro >= s.shadowMicro(0) {
 		return fmt.Errorf("pipeline: %v from stage %d: %w", t.tag, from, errNothing)
 	}
 	by := collective.Brought(s.cfg.Exchange, peer, t.tag)
@@ -149,7 +153,7 @@ func (s *stepRun) receive(h *stageRun, rows []kernels.View, tag wire.Tag) (from 
 	if tag.Kind == wire.Gradient {
 		op = schedule.ReceiveGradient
 	}
-	s.awaited = append(s.awaited, await{&h.times, h.action(op, plan.Micro(tag.Index))})
+	s.awaited = append(s.awaited, await{&h.times, h.action(op, s.numbered(tag))})
 	if t.rows[0] == rows[0] {
 		return nil, nil
 	}

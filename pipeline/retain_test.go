@@ -109,6 +109,7 @@ type death struct {
 	step   plan.Step
 	kind   wire.Kind // of what counts; zero: everything
 	calls  int
+	data   Data // nil: as most tests have it
 
 	keeper *memoryKeeper
 	out    result
@@ -142,7 +143,7 @@ func (d *death) carryOut(t *testing.T) (living []survivor) {
 		commits := &Commits{}
 		w, err := New(usual(Config{
 			Worker: id, Run: d.run, Plan: d.plan, Device: device, Host: &host.Memory{}, Exchange: exchange,
-			Keeper: from{d.keeper, d.plan.Start}, Commits: commits,
+			Keeper: from{d.keeper, d.plan.Start}, Commits: commits, Data: d.data,
 			OnStep: func(r StepResult) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -44,20 +44,31 @@ type stepRun struct {
 	launches chan launch
 	settling time.Time // when the program began to wait for its end
 	awaited  []await   // by the next launch
-	time     timeline
+	// before is the commit of the step before while that is on its way, and settled does what it asks for. again says that activations
+	// are those of a second try.
+	before  *agreement
+	settled func() error
+	again   bool
+	applied time.Time // when the step was applied ahead of its commit, zero where it was not
+	time    timeline
 }
 
 // run carries out the program: afterwards every layer here has the step's gradient, summed over
 // micro-batches and replicas. Its goroutines end with it.
 func (s *stepRun) run(ctx context.Context) error {
-	for _, h := range s.stages {
-		h.stack.ZeroGrads(s.queue)
-	}
 	s.begin(ctx)
 	defer s.cancel(nil)
+	if before := s.before; before == nil {
+		s.zeroGrads()
+	} else { // which may need the gradients
+		s.group.Go(func() error { return s.heed(before) })
+	}
 	actions := s.list.Workers[s.number]
 	for i, a := range actions {
 		err := s.ctx.Err() // a lone stage meets it nowhere else
+		if err == nil {
+			err = s.validate(a)
+		}
 		if err == nil {
 			s.prefetch(actions[i:])
 			err = s.do(a)
@@ -67,6 +78,12 @@ func (s *stepRun) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *stepRun) zeroGrads() {
+	for _, h := range s.stages {
+		h.stack.ZeroGrads(s.queue)
+	}
 }
 
 // begin starts the goroutines of a program.

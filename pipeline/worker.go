@@ -31,7 +31,16 @@ type Worker struct {
 	progress  *progress
 	loaded    bool // the stages have all of the state of the plan's start, or of a later step
 	moments   background
-	open      *stepRun // the step that is not applied yet; nil between two
+	open      *stepRun // the step that is not committed yet; nil between two
+	// ahead is the step that is applied before its commit, nil while there is none. Of post-validated plans norms are those of the newest
+	// commits, again says that the next step's activations are those of a second try, settledAt when the newest commit was made the state
+	// here; applied counts the steps that were applied ahead, undone those that were undone.
+	ahead           *ahead
+	agreed          *agreement // the newest one
+	norms           []float64
+	again           bool
+	settledAt       time.Time
+	applied, undone int
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
 	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
 	// updated is closed, and replaced, with each update.
@@ -53,7 +62,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
-	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), again: cfg.Again, suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
 	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()
@@ -110,6 +119,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // until nothing of a cancelled step is under way
 		cancel()
+		w.abandon()
 		_ = w.moments.wait() // of a step that has failed before it came to them
 		w.still.Lock()
 		defer w.still.Unlock()
@@ -162,7 +172,7 @@ func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 		program: w.program, cfg: &w.cfg, queue: w.queue, squares: w.squares, opt: w.opt, step: step, begun: time.Now(),
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
 		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {}, progress: w.progress,
-		overflow: &overflow{},
+		overflow: &overflow{}, again: w.again && w.ahead == nil,
 	}
 	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace, moves: w.progress}
 	w.progress.begin(step, w.program)
@@ -176,16 +186,9 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 			return false, err
 		}
 	}
-	s := w.newStepRun(ctx, step)
-	w.open = s
-	var evaluated evaluation
-	if !s.replays() {
-		if evaluated, err = s.evaluate(); err != nil {
-			return false, err
-		}
-	}
-	if err := s.run(ctx); err != nil {
-		return false, err
+	s, evaluated, stop, err := w.compute(ctx, saves, step)
+	if stop || err != nil {
+		return stop, err
 	}
 	squares, err := s.sumSquares()
 	if err != nil {
@@ -194,17 +197,44 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if err := w.moments.wait(); err != nil { // a step that is reported may be committed, and its update needs them
 		return false, err
 	}
-	commit, err := s.agree(ctx, squares, evaluated)
+	if err := s.account(squares); err != nil {
+		return false, err
+	}
+	if w.plan.PostValidation && !s.replays() {
+		w.agreed = s.agreeLater(ctx, evaluated)
+		if w.mayApply(s) {
+			w.applied++
+			return false, w.apply(ctx, s)
+		}
+		if err := s.wait(ctx, w.agreed); err != nil {
+			return false, err
+		}
+		return w.settle(ctx, saves, s, w.agreed.commit)
+	}
+	commit, err := s.agree(ctx, evaluated)
 	if err != nil {
 		return false, err
 	}
+	return w.settle(ctx, saves, s, commit)
+}
+
+// settle does what the commit of a step asks for, and reports whether the run stops after it.
+func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Commit) (stop bool, err error) {
+	step := s.step
 	if err := w.countSkipped(s, commit); err != nil {
 		return false, err
 	}
 	if err := w.update(ctx, s, commit); err != nil {
 		return false, err
 	}
-	w.open = nil
+	w.open, w.again = nil, again(w.plan, commit)
+	w.norms = append(w.norms, commit.Norm)
+	w.norms = w.norms[max(0, len(w.norms)-calmSteps):]
+	s.begun = later(w.settledAt, s.begun) // a step that began before it took what lies between two commits
+	w.settledAt = time.Now()
+	if w.again {
+		w.dropTries(step + 1)
+	}
 	s.gatherAll(ctx, commit)
 	if commit.Save {
 		w.progress.save(step)
@@ -218,7 +248,11 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if commit.HeldOut != nil && commit.HeldOutF32 == nil {
 		w.shadows = nil // some stage has none; all workers learn the same
 	}
-	s.time.span(schedule.Action{Op: schedule.Step}, s.settling, time.Now())
+	end := s.applied
+	if end.IsZero() {
+		end = time.Now()
+	}
+	s.time.span(schedule.Action{Op: schedule.Step}, s.settling, end)
 	for _, h := range s.stages {
 		h.logCodecs(w.cfg.Log, step, h.times)
 	}

@@ -63,8 +63,19 @@ type inbox struct {
 	replaced map[plan.PeerID]bool        // they bring nothing any more
 	commits  map[plan.PeerID]wire.Frame  // the newest complete one of each sender, of a replaced one before it was
 	skipped  func(k key, bytes int) bool // what nobody receives; nil: nothing
+	dropped  activations                 // nobody receives them either
 	err      error
 	changed  broadcast
+}
+
+// activations are those of steps up to one, of the last one those with an index below a bound.
+type activations struct {
+	through plan.Step
+	below   int32
+}
+
+func (a activations) contain(t wire.Tag) bool {
+	return t.Kind == wire.Activation && (t.Step < a.through || t.Step == a.through && t.Index < a.below)
 }
 
 // admit blocks until a message of size bytes may be held. It may at once when its account has
@@ -81,7 +92,7 @@ func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 			return fmt.Errorf("%w: another peer goes on in its place", ErrLost)
 		}
 		_, held := b.held[k]
-		if _, comes := b.admitted[k]; comes || held || b.received[k] || b.skipped != nil && b.skipped(k, a.size) {
+		if _, comes := b.admitted[k]; comes || held || b.received[k] || b.dropped.contain(k.tag) || b.skipped != nil && b.skipped(k, a.size) {
 			return fmt.Errorf("%w: %v", ErrDuplicate, k)
 		}
 		used := b.loads[k.account()]
@@ -101,7 +112,7 @@ func (b *inbox) admit(ctx context.Context, k key, a admission) error {
 func (b *inbox) put(k key, by plan.PeerID, payload []byte) {
 	b.mu.Lock()
 	_, held := b.held[k]
-	if _, comes := b.admitted[k]; b.err != nil || comes || held || b.received[k] {
+	if _, comes := b.admitted[k]; b.err != nil || comes || held || b.received[k] || b.dropped.contain(k.tag) {
 		b.mu.Unlock()
 		return
 	}
@@ -233,6 +244,28 @@ func (b *inbox) skip(skipped func(k key, bytes int) bool) {
 		}
 	}
 	b.changed.wake() // who brings one of them and waits for room
+}
+
+// dropActivations drops activations that nobody receives, and refuses them from now on.
+func (b *inbox) dropActivations(a activations) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.through < b.dropped.through {
+		return
+	}
+	b.dropped = a
+	for k, payload := range b.held {
+		if a.contain(k.tag) {
+			b.discard(k, len(payload))
+		}
+	}
+	for k, of := range b.admitted {
+		if a.contain(k.tag) {
+			delete(b.admitted, k)
+			b.unload(k, of.size)
+		}
+	}
+	b.changed.wake()
 }
 
 // discard drops a message that is held. Callers hold mu.

@@ -172,6 +172,11 @@ func (s *Session) Skip(lost plan.PeerID, through plan.Step) {
 	})
 }
 
+// DropActivations drops the activations of steps up to one, now and later: of that step those with an index below a bound. Nobody receives them.
+func (s *Session) DropActivations(through plan.Step, below int32) {
+	s.inbox.dropActivations(activations{through, below})
+}
+
 // Brought returns who brought a message that is from a peer by the plan: that one, or its substitute. Of a message that has not come
 // it returns who is to bring it now.
 func (s *Session) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {

@@ -47,6 +47,8 @@ type StackConfig struct {
 	// Offload keeps that state in Host, with Windows on the device to bring it there.
 	Offload bool
 	Host    *host.Memory
+	// Undo has room for the state before an update: see KeepState. It cannot be with Offload.
+	Undo bool
 	// From names stacks by layer, whose memory of that layer's parameters and moments the new stack takes over with what
 	// is in it, where both have it in the same form on the same device. It counts for NewStack and Memory alone.
 	From map[int]*Stack

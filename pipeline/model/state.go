@@ -16,6 +16,7 @@ type State struct {
 	partials      [][]kernels.View // by number and local layer, [TrainedLen]
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
 	windows       [][]kernels.View // by number and moment
+	previous      [][]kernels.View // by local layer, the trained parameters and the moments before an update
 }
 
 // newState takes the vectors of a configuration from memory.
@@ -42,6 +43,15 @@ func newState(cfg StackConfig, mem *memory) State {
 		s.moments = append(s.moments, s.vectors(kept, i, s.shareLen, tied.Len()))
 	}
 	s.takeWindows(&mem.windows, tied.Len())
+	if cfg.Undo {
+		for l := cfg.First; l < cfg.End; l++ {
+			var kept []kernels.View
+			for _, v := range s.updated(l) {
+				kept = append(kept, mem.previous.take(v.Len))
+			}
+			s.previous = append(s.previous, kept)
+		}
+	}
 	return s
 }
 
@@ -101,6 +111,36 @@ func (s *State) shareLen(layer int) int {
 // Grads one after the other. It is on the device or, with Offload, in the host's memory, where
 // host.Read and host.Write work on it as on any other.
 func (s *State) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
+
+// updated returns what an update changes of a layer in float32.
+func (s *State) updated(layer int) []kernels.View {
+	params, frozen := s.Params(layer), s.cfg.Model.FrozenLen(layer)
+	all := []kernels.View{params.Slice(frozen, params.Len-frozen)}
+	for i := range s.moments {
+		all = append(all, s.Moment(layer, i))
+	}
+	return all
+}
+
+// KeepState enqueues copies of what an update changes, in a stack with Undo.
+func (s *State) KeepState(q kernels.Queue) {
+	s.eachPrevious(func(now, previous kernels.View) { q.Do(kernels.Copy(previous, now, now.Len)) })
+}
+
+// UndoState enqueues the copies back. Parameters in halves are to be rounded anew.
+func (s *State) UndoState(q kernels.Queue) {
+	s.eachPrevious(func(now, previous kernels.View) { q.Do(kernels.Copy(now, previous, now.Len)) })
+}
+
+func (s *State) eachPrevious(f func(now, previous kernels.View)) {
+	for i, kept := range s.previous {
+		for k, now := range s.updated(s.cfg.First + i) {
+			if now.Len > 0 {
+				f(now, kept[k])
+			}
+		}
+	}
+}
 
 // Unscale enqueues the division of a layer's Grads by the scale of F16 storage, after the last
 // micro-batch that is added to them. With other storages it does nothing.

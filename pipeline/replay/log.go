@@ -236,6 +236,15 @@ func (k keeping) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
 	return collective.Brought(k.Exchange, from, tag)
 }
 
+// DropActivations passes pipeline.Dropper through.
+func (k keeping) DropActivations(through plan.Step, below int32) {
+	if d, ok := k.Exchange.(interface {
+		DropActivations(plan.Step, int32)
+	}); ok {
+		d.DropActivations(through, below)
+	}
+}
+
 // Moved passes pipeline.Movement through.
 func (k keeping) Moved(step plan.Step) uint64 {
 	if m, ok := k.Exchange.(interface{ Moved(plan.Step) uint64 }); ok {

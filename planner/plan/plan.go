@@ -128,6 +128,9 @@ type Plan struct {
 	// Codec is the one of all boundaries, where the run leaves that to the planner. It is empty until a plan has a
 	// boundary between workers; later plans keep it.
 	Codec string `json:"codec,omitempty"`
+	// PostValidation has workers apply a step, and begin with the next one, before its commit has come: see package pipeline. It is for
+	// plans of one replica on several workers that keep their optimizer state on the devices.
+	PostValidation bool `json:"post_validation,omitempty"`
 }
 
 // ScheduleName names the schedule of plans of runs that ask for none, unless another kind ends sooner.
@@ -165,7 +168,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := errors.Join(p.checkSharded(layers), p.checkCodec()); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkCodec(), p.checkPostValidation()); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)
@@ -204,6 +207,19 @@ func (p Plan) Validate(layers int, sums Sums) error {
 		return fmt.Errorf("%w: replicas share %d micro-batches of %d", ErrBadPlan, nextMicro, sums.Micros)
 	}
 	return nil
+}
+
+// checkPostValidation returns an error where a plan has workers apply steps ahead that cannot undo them.
+func (p Plan) checkPostValidation() error {
+	if p.PostValidation && !p.CanPostValidate() {
+		return fmt.Errorf("%w: updates before their commit are for one replica on several workers, with optimizer state on the devices", ErrBadPlan)
+	}
+	return nil
+}
+
+// CanPostValidate reports whether the plan's workers can apply a step before its commit, but for the memory that this takes.
+func (p Plan) CanPostValidate() bool {
+	return len(p.Replicas) == 1 && len(p.Workers()) > 1 && !slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return at.Offload })
 }
 
 // checkWarmups returns an error unless each stage has a warm-up, under the schedules that have them.

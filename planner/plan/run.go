@@ -88,6 +88,9 @@ type TrainSpec struct {
 	SumGroups int `json:"sum_groups,omitzero"`
 	// UnevenShares gives faster replicas more of a step's groups of micro-batches.
 	UnevenShares bool `json:"uneven_shares"`
+	// PostValidation lets the planner have workers apply a step before its commit (Plan.PostValidation), where that makes steps shorter
+	// and devices have the memory to undo it. Losses are the same.
+	PostValidation bool `json:"post_validation,omitzero"`
 	// Recompute says what blocks recompute to save memory.
 	Recompute RecomputeRule `json:"recompute,omitzero"`
 	// Shard says whether replicas hold their optimizer state in parts.
@@ -139,7 +142,9 @@ const ExchangedBytes = 32 << 20
 func (s RunSpec) StageStack(p Plan, at StageID, use schedule.Use) model.StackConfig {
 	pipe, sums := p.Replicas[at.Replica], s.Train.Sums()
 	share, _ := sums.Share(pipe.FirstMicro, pipe.Micros)
-	return s.Stack(p.At(at), p.Shares(at), sums.Partials(share), use)
+	stack := s.Stack(p.At(at), p.Shares(at), sums.Partials(share), use)
+	stack.Undo = p.PostValidation
+	return stack
 }
 
 // Stack returns the configuration of a stage in its place, without a device: with its shares of the
