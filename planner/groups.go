@@ -205,7 +205,7 @@ func (s kindSearch) fitGroups(k *candidate, p elastic.Interleaving) (best *candi
 			break
 		}
 		next := &candidate{
-			shape: k.shape, order: ordering{spec: spec, copies: 1}, model: k.model,
+			shape: k.shape, order: ordering{spec: spec, copies: 1}, model: s.waitingModel(k),
 			pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: proven,
 		}
 		if _, err := schedule.ParseSpec(next.order.spec.String()); err != nil {
@@ -216,6 +216,7 @@ func (s kindSearch) fitGroups(k *candidate, p elastic.Interleaving) (best *candi
 			break
 		}
 		fits := s.timed(next) == nil
+		s.postValidate(next)
 		if fits && (best == nil || byStep(next, best) < 0) {
 			best = next
 		}

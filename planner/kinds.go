@@ -58,8 +58,17 @@ type kindSearch struct{ *search }
 // where a step is the shorter for it: where micro-batches are few, filling and draining are most of a step, and what follows it differs
 // too, as some kinds have the first and the last layer on one device. In a run that asks for split backwards these alone are tried.
 func (s kindSearch) withKinds(ctx context.Context, ranked []*candidate, polished *candidate) []*candidate {
+	for _, k := range ranked {
+		s.postValidate(k)
+	}
+	timed := slices.IndexFunc(ranked, func(k *candidate) bool { return !k.simulated })
+	if timed < 0 {
+		timed = len(ranked)
+	}
+	slices.SortStableFunc(ranked[:timed], byStep)
 	all := slices.Clone(ranked)
 	if polished != nil {
+		s.postValidate(polished)
 		all = append(all, polished)
 		slices.SortStableFunc(all, byStep)
 	}
@@ -298,10 +307,11 @@ func leastPasses(k *candidate) (least schedule.Nanos) {
 // inKind returns a candidate's devices and layers under another schedule, nil where that cannot be or memory lacks for it.
 func (s kindSearch) inKind(k *candidate, spec schedule.Spec) *candidate {
 	other := &candidate{
-		shape: k.shape, order: ordering{spec: spec, copies: 1}, model: k.model, pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k,
+		shape: k.shape, order: ordering{spec: spec, copies: 1}, model: s.waitingModel(k), pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k,
 	}
 	if s.timed(other) != nil {
 		return nil
 	}
+	s.postValidate(other)
 	return other
 }

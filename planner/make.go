@@ -65,6 +65,7 @@ func decide(ctx context.Context, in Input) (s *search, best *candidate, others [
 		if err := s.widen(best); err != nil {
 			return nil, nil, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 		}
+		s.postValidate(best)
 		return s, best, others, ended(ctx)
 	}
 	return nil, nil, nil, unfit

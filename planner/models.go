@@ -20,13 +20,13 @@ func (c *costModels) whole() *cost.Model { return c.all[0] }
 // offload theirs.
 func (c *costModels) with(p cost.Parts, offload []bool) *cost.Model {
 	if p.Replicas <= 1 || len(p.Layers) == 0 {
-		p = cost.Parts{Partials: p.Partials, Exchanged: p.Exchanged}
+		p = cost.Parts{Partials: p.Partials, Exchanged: p.Exchanged, Undo: p.Undo}
 	}
 	if !slices.Contains(offload, true) {
 		offload = nil
 	}
 	for _, m := range c.all {
-		if has := m.Memory.Parts(); has.Replicas == p.Replicas && has.Partials == p.Partials && has.Exchanged == p.Exchanged && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
+		if has := m.Memory.Parts(); has.Replicas == p.Replicas && has.Partials == p.Partials && has.Exchanged == p.Exchanged && has.Undo == p.Undo && slices.Equal(has.Layers, p.Layers) && slices.Equal(m.Offload, offload) {
 			return m
 		}
 	}
@@ -44,7 +44,7 @@ func (c *costModels) of(p *problem, has plan.Plan) *cost.Model {
 			}
 		}
 	}
-	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has), Exchanged: p.exchanged(len(has.Replicas))}, offload)
+	return c.with(cost.Parts{Replicas: len(has.Replicas), Layers: has.Sharded, Partials: partialsOf(p.in.Run.Train.Sums(), has), Exchanged: p.exchanged(len(has.Replicas)), Undo: has.PostValidation}, offload)
 }
 
 // costModel returns the cost model of the devices in a storage, with all optimizer state on them.

@@ -27,7 +27,11 @@ func searchFor(in Input, p plan.Plan) (*search, error) {
 	if in.Run.Train.Storage.Auto {
 		storage = p.Storage()
 	}
-	return newSearch(problem, storage)
+	s, err := newSearch(problem, storage)
+	if err == nil {
+		s.runs = true
+	}
+	return s, err
 }
 
 func (s *search) predict(p plan.Plan) (sim.Result, error) {

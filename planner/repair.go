@@ -45,6 +45,7 @@ func Repair(in Input) (plan.Plan, plan.Reasons, error) {
 	if err := s.widen(best); err != nil {
 		return plan.Plan{}, nil, fmt.Errorf("planner: codecs of %v: %w", best.shape, err)
 	}
+	s.postValidate(best)
 	p, reasons, err := finish(s, best, others, r.keepHolders)
 	return p, append(reasons, plan.Reason{Kind: plan.ReasonRepaired, Text: "the plan before without what is lost: a search for a better one takes longer"}), err
 }

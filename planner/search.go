@@ -49,6 +49,8 @@ type search struct {
 	// waiting has by replicas how many partial sums of gradients a stage has at most.
 	waiting map[int]int
 	budget  layout.Budget
+	// runs reports that it is about a plan that runs, whose workers apply steps before their commit or do not.
+	runs bool
 }
 
 // orderKey names replicas on devices in an order.

@@ -134,16 +134,16 @@ func (t Timing) check(l *layout) error {
 	return nil
 }
 
-// Interval is from when something begins until it ends.
-type Interval struct{ Begin, End Nanos }
+// Interval is from when something begins until it ends. Back is when passes begin that are no forwards.
+type Interval struct{ Begin, End, Back Nanos }
 
-// Intervals returns by replica and stage when the first pass begins and the last one ends.
+// Intervals returns by replica and stage when the first pass and the first one that is no forward begin, and when the last one ends.
 func Intervals(s Schedule, t Timing) ([][]Interval, error) {
 	out := make([][]Interval, len(t.Replicas))
 	for r, c := range t.Replicas {
 		out[r] = make([]Interval, len(c.Stages))
 		for i := range out[r] {
-			out[r][i].Begin = -1
+			out[r][i].Begin, out[r][i].Back = -1, -1
 		}
 	}
 	err := t.simulate(s, nil, func(_ int, a Action, start, end Nanos) {
@@ -153,6 +153,8 @@ func Intervals(s Schedule, t Timing) ([][]Interval, error) {
 		at := &out[a.Replica][a.Stage]
 		if at.End = max(at.End, end); at.Begin < 0 && a.Op == Forward {
 			at.Begin = start
+		} else if at.Back < 0 && (a.Op == Backward || a.Op == BackwardInput || a.Op == BackwardWeight || a.Op == Recompute) {
+			at.Back = start
 		}
 	})
 	return out, err

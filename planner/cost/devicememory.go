@@ -99,7 +99,7 @@ func (l *DeviceMemory) sumFixed() {
 	l.fixed = make([]int64, len(l.costs)+1)
 	for i, k := range l.costs {
 		trained := k.ParamBytes - k.FrozenBytes
-		l.fixed[i+1] = l.fixed[i] + k.ParamBytes + (trainingBytes-1-plan.MomentVectors+int64(l.memory.parts.Partials))*trained + l.memory.momentBytes(i) + k.CopyBytes
+		l.fixed[i+1] = l.fixed[i] + k.ParamBytes + (trainingBytes-1-plan.MomentVectors+int64(l.memory.parts.Partials))*trained + l.memory.momentBytes(i) + l.memory.Previous(i, i+1) + k.CopyBytes
 	}
 }
 

@@ -43,6 +43,8 @@ type Parts struct {
 	Partials int
 	// Exchanged counts the vectors of gradients that a stage has to exchange with other replicas; 0 of one replica.
 	Exchanged int
+	// Undo reports that stages keep the state before an update, which may be undone (plan.Plan.PostValidation).
+	Undo bool
 }
 
 // of returns into how many parts the state of a layer is cut.
@@ -143,6 +145,14 @@ func (b *MemoryModel) HostFor(stages int) []int64 {
 		sums[l] += alignedMoments * int64(l)
 	}
 	return sums
+}
+
+// Previous returns the bytes of the state before an update that layers [first,end) keep to undo it; 0 where they do not.
+func (b *MemoryModel) Previous(first, end int) int64 {
+	if !b.parts.Undo {
+		return 0
+	}
+	return b.Moments(first, end) / plan.MomentVectors * (1 + plan.MomentVectors)
 }
 
 // Window returns the bytes of a device through which a stage's offloaded optimizer state passes.

@@ -156,9 +156,11 @@ func (m *Model) stackSize(s Stage) stageSize {
 	if m.Stack == nil {
 		return m.addUp(s)
 	}
+	previous := m.Memory.Previous(s.First, s.End)
 	key := sizeKey{s.First, s.End, s.Ahead, s.Partials, s.Use.Split, s.Offload, packShares(s.Shares), plan.JoinLevels(s.Levels), m.Devices[s.Device].Storage}
 	out, ok := m.sizes[key]
 	if ok {
+		out.fixed += previous
 		return out
 	}
 	one, err := m.Stack(s, 1)
@@ -170,6 +172,7 @@ func (m *Model) stackSize(s Stage) stageSize {
 		out = stageSize{one.Total() - slot, slot, two.Host}
 	}
 	m.sizes[key] = out
+	out.fixed += previous
 	return out
 }
 

@@ -22,7 +22,8 @@ type Devices struct {
 	Message int64
 }
 
-// Lower bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices:
+// Lower bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices whose workers wait
+// for each step's commit (others are looked for among what is found: plan.Plan.PostValidation):
 //
 //   - The first micro-batch of a replica takes at least the time of each layer on the device that is best for it, and over each boundary
 //     as long as some device needs to its nearest other one and back. The others share all speed there is, which counts for each device

@@ -123,6 +123,40 @@ func (t Tail) After(passes [][]schedule.Interval) schedule.Nanos {
 	return step
 }
 
+// keepPercent is how much longer an update takes whose state of before is copied: 24 bytes a parameter beside 32.
+const keepPercent = 75
+
+// Ahead returns the step of a single pipeline whose workers apply each step, and begin with the next one, before its commit: the period of
+// steps that all are as the given one. A worker's passes of two steps do not overlap. What is no forward waits for the commit of the
+// step before. Passes of the next step may come earlier than in this one, so that a real period may be a little shorter.
+func (t Tail) Ahead(passes []schedule.Interval) (period schedule.Nanos) {
+	type span struct{ begin, back, end, update, commit schedule.Nanos }
+	row, ends := t.Stages[0], make([]schedule.Nanos, len(passes))
+	for s, pass := range passes {
+		ends[s] = pass.End
+	}
+	if first, last := row[0], row[len(row)-1]; t.Tied > 0 && first.Device != last.Device {
+		l := &lines{t.Send, map[[2]int]schedule.Nanos{}, map[int]schedule.Nanos{}}
+		_, forth := l.message(first.Device, last.Device, t.Tied, ends[0], schedule.MaxNanos)
+		_, back := l.message(last.Device, first.Device, t.Tied, ends[len(ends)-1], schedule.MaxNanos)
+		ends[0], ends[len(ends)-1] = max(ends[0], forth, back), max(ends[len(ends)-1], forth, back)
+	}
+	devices, committed := map[int]span{}, schedule.Nanos(0)
+	for s, st := range row {
+		w, seen := devices[st.Device]
+		if !seen {
+			w = span{passes[s].Begin, passes[s].Back, ends[s], st.Update + st.Update*keepPercent/100, st.Commit}
+		}
+		w.begin, w.back, w.end = min(w.begin, passes[s].Begin), min(w.back, passes[s].Back), max(w.end, ends[s])
+		devices[st.Device] = w
+		committed = max(committed, ends[s]+st.Report)
+	}
+	for _, w := range devices {
+		period = max(period, w.end-w.begin+w.update, committed+w.commit-w.back)
+	}
+	return period
+}
+
 // exchange has replicas exchange their parts once the stages are done that hold them, and moves those times on. Updated ones hand out
 // parameters; others add gradients up first.
 func (t Tail) exchange(l *lines, done [][]schedule.Nanos, updated bool) {
