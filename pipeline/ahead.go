@@ -34,7 +34,7 @@ type agreement struct {
 }
 
 // agreeLater begins to agree on a step. The device learns of no wait: it computes meanwhile.
-func (s *stepRun) agreeLater(ctx context.Context, e evaluation) *agreement {
+func agreeLater(ctx context.Context, s *stepRun, e evaluation) *agreement {
 	a, quiet, cfg := &agreement{done: make(chan struct{})}, *s, *s.cfg
 	exchange, _, _ := plain(s.cfg.Exchange)
 	cfg.Exchange = watched{exchange, s.progress}
@@ -46,8 +46,8 @@ func (s *stepRun) agreeLater(ctx context.Context, e evaluation) *agreement {
 	return a
 }
 
-// wait blocks until the commit is there, and tells the device so.
-func (s *stepRun) wait(ctx context.Context, a *agreement) error {
+// wait blocks until the commit of a step, or the one before it, is there, and tells the device so.
+func (a *agreement) wait(ctx context.Context, s *stepRun) error {
 	begin := time.Now()
 	select {
 	case <-a.done:
@@ -59,6 +59,9 @@ func (s *stepRun) wait(ctx context.Context, a *agreement) error {
 	}
 	return a.err
 }
+
+// validator has a worker go on before the commit of a step.
+type validator struct{ *Worker }
 
 // ahead is a step that is applied here while its commit is on its way.
 type ahead struct {
@@ -74,7 +77,7 @@ func keeps(c wire.Commit) bool { return c.GradScale == 1 && c.Next == "" && !c.S
 func again(p plan.Plan, c wire.Commit) bool { return p.PostValidation && !keeps(c) }
 
 // mayApply reports whether a step is applied before its commit: where nothing that is known here speaks against it, and nothing but forwards follows.
-func (w *Worker) mayApply(s *stepRun) bool {
+func (w validator) mayApply(s *stepRun) bool {
 	if s.step >= w.spec.Train.Steps || s.evaluatesIn(s.step+1) {
 		return false
 	}
@@ -91,7 +94,7 @@ func (w *Worker) mayApply(s *stepRun) bool {
 }
 
 // apply makes a step the state here before its commit.
-func (w *Worker) apply(ctx context.Context, s *stepRun) error {
+func (w validator) apply(ctx context.Context, s *stepRun) error {
 	w.still.Lock()
 	defer w.still.Unlock()
 	w.ahead = &ahead{s, w.agreed}
@@ -104,7 +107,7 @@ func (w *Worker) apply(ctx context.Context, s *stepRun) error {
 }
 
 // undo makes the state before the step that was applied ahead the state here. Callers hold still.
-func (w *Worker) undo() error {
+func (w validator) undo() error {
 	if w.ahead == nil {
 		return nil
 	}
@@ -126,7 +129,7 @@ func (w *Worker) undo() error {
 }
 
 // abandon undoes what was applied ahead when the steps end.
-func (w *Worker) abandon() {
+func (w validator) abandon() {
 	if w.agreed != nil {
 		<-w.agreed.done
 	}
@@ -136,7 +139,7 @@ func (w *Worker) abandon() {
 }
 
 // compute runs the passes of a step. Where the step before is applied ahead, its commit comes meanwhile; stop says that the run ends with it.
-func (w *Worker) compute(ctx, saves context.Context, step plan.Step) (s *stepRun, e evaluation, stop bool, err error) {
+func (w validator) compute(ctx, saves context.Context, step plan.Step) (s *stepRun, e evaluation, stop bool, err error) {
 	s = w.newStepRun(ctx, step)
 	if w.ahead == nil {
 		w.open = s
@@ -169,55 +172,42 @@ func (w *Worker) compute(ctx, saves context.Context, step plan.Step) (s *stepRun
 
 // validate goes on with a step's program where the commit before it is still on its way: forwards need not wait for it. It returns errUndone
 // where that commit asks for something else.
-func (s *stepRun) validate(a schedule.Action) error {
-	if s.before == nil {
+func (a *agreement) validate(s *stepRun, next schedule.Action) error {
+	if a == nil {
 		return nil
 	}
-	switch a.Op {
+	switch next.Op {
 	case schedule.Forward, schedule.SendActivation, schedule.ReceiveActivation, schedule.ReceiveGradient:
 		select {
-		case <-s.before.done:
+		case <-a.done:
 		default:
 			return nil
 		}
 	}
-	if err := s.wait(s.ctx, s.before); err != nil {
+	if err := a.wait(s.ctx, s); err != nil {
 		return err
 	}
-	if !keeps(s.before.commit) {
+	if !keeps(a.commit) {
 		return errUndone
 	}
 	s.before = nil
-	s.zeroGrads()
+	zeroGrads(s)
 	return s.settled()
 }
 
 // heed ends a program that waits for activations of a first try once there is a second one, or no commit.
-func (s *stepRun) heed(before *agreement) error {
+func (a *agreement) heed(s *stepRun) error {
 	select {
-	case <-before.done:
+	case <-a.done:
 	case <-s.ctx.Done():
 		return nil
 	}
-	if before.err != nil {
-		s.cancel(before.err)
-	} else if !keeps(before.commit) {
+	if a.err != nil {
+		s.cancel(a.err)
+	} else if !keeps(a.commit) {
 		s.cancel(errUndone)
 	}
 	return nil
-}
-
-// tries returns how many numbers the activations of a first try have, whatever the schedule: those of a second one follow.
-func (p *program) tries() int32 {
-	return int32(min((p.spec.Train.Micros+2*heldOutMicros)*p.spec.Model.Context, 1<<30)) // a segment has a token or more
-}
-
-// numbered returns the number in the program of what a message holds.
-func (p *program) numbered(t wire.Tag) schedule.Micro {
-	if n := p.tries(); p.plan.PostValidation && t.Kind == wire.Activation && t.Index >= n {
-		return schedule.Micro(t.Index - n)
-	}
-	return schedule.Micro(t.Index)
 }
 
 // Dropper drops activations of steps up to one, of the last one those with an index below a bound: nobody receives them. *link.Session is one.
@@ -226,7 +216,7 @@ type Dropper interface {
 }
 
 // dropTries drops the activations of a step's first try, as far as they are here or come later.
-func (w *Worker) dropTries(step plan.Step) {
+func (w validator) dropTries(step plan.Step) {
 	exchange, _, _ := plain(w.cfg.Exchange)
 	if d, ok := exchange.(Dropper); ok {
 		d.DropActivations(step, w.tries())

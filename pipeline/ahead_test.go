@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -42,7 +43,7 @@ func calmRun() (plan.RunSpec, jumpy) {
 	return run, jumpy{patterned{run.Model.Context}, []plan.Step{3, 9}}
 }
 
-// applied is what workers did before commits.
+// applied counts what workers did before commits.
 type applied struct{ ahead, undone int }
 
 // trainAhead carries a plan out with text that may jump, and counts what was applied before its commit.
@@ -250,4 +251,39 @@ func (d *death) salvageLiving(t *testing.T, living []survivor) plan.Step {
 		t.Errorf("%d layers are left", len(layers))
 	}
 	return newest
+}
+
+// TestASubstituteCatchesUpWithStepsAhead: whoever is lost, before or after updates that are undone, another one goes on in its place from
+// a checkpoint, while the others have begun with the next step.
+func TestASubstituteCatchesUpWithStepsAhead(t *testing.T) {
+	t.Parallel()
+	run, text := calmRun()
+	run.Train.Steps, run.Train.CheckpointEvery, run.Train.HeldOutEvery, run.Train.Micros = 7, 2, 0, 4
+	text.steps = []plan.Step{4}
+	p := scheduled(t, run, "zb-h1", 3)
+	saved := &memoryKeeper{}
+	want, _ := trainAhead(t, Config{Run: run, Plan: p, Keeper: from{saved, 0}, Data: text}, func(d kernels.Device) kernels.Device { return d })
+	p = validated(p)
+	every := 4
+	if testing.Short() {
+		every = 19
+	}
+	for _, lost := range p.Peers() {
+		again := false // it went on after a commit whose step was undone
+		for after, lived := 0, false; !lived; after += every {
+			got := loss{run: run, plan: p, lost: lost, after: after, decide: func(c *Config, substitute bool) {
+				c.Data = text
+				again = again || substitute && c.Again
+			}}.train(t)
+			equal(t, fmt.Sprintf("%s after %d", lost, after), got.result, want)
+			equalStates(t, fmt.Sprintf("%s after %d", lost, after), got.states, saved)
+			lived = got.lived
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		if !again && !testing.Short() {
+			t.Errorf("no substitute of %s began after a step that was undone", lost)
+		}
+	}
 }

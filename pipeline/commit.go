@@ -14,7 +14,7 @@ import (
 )
 
 // account makes a worker's report of a step, its losses and square sums, and looks at it.
-func (s *stepRun) account(squares []wire.PartSquare) error {
+func account(s *stepRun, squares []wire.PartSquare) error {
 	report := wire.Report{SumSquares: squares}
 	micros, _ := s.owes(s.worker)
 	for _, m := range micros {

@@ -166,7 +166,7 @@ func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 		} else {
 			w.undone++
 			w.cfg.Log.Info("an update was made before its commit and is made anew", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "undone", w.undone, "of", w.applied)
-			if err := w.undo(); err != nil {
+			if err := (validator{w}).undo(); err != nil {
 				return err
 			}
 		}

@@ -119,6 +119,19 @@ func (p *program) numberOf(q part) schedule.Micro {
 	return q.micro*schedule.Micro(max(p.list.Segments, 1)) + schedule.Micro(q.Index)
 }
 
+// tries returns how many numbers the activations of a first try have, whatever the schedule: those of a second one follow.
+func (p *program) tries() int32 {
+	return int32(min((p.spec.Train.Micros+2*heldOutMicros)*p.spec.Model.Context, 1<<30)) // a segment has a token or more
+}
+
+// numbered returns the number in the program of what a message holds.
+func (p *program) numbered(t wire.Tag) schedule.Micro {
+	if n := p.tries(); p.plan.PostValidation && t.Kind == wire.Activation && t.Index >= n {
+		return schedule.Micro(t.Index - n)
+	}
+	return schedule.Micro(t.Index)
+}
+
 // isFirst reports whether the part's forward is the first of its micro-batch on a stage, and its
 // backward the last: segments go forward in ascending order, back in descending.
 func (p part) isFirst() bool { return p.Index == 0 }

@@ -108,7 +108,7 @@ func (r recorded) again(t *testing.T, lost []plan.PeerID, start, last plan.Step)
 	var workers []*Worker
 	for _, id := range p.Workers() {
 		if slices.Contains(lost, id.Peer) {
-			w := r.worker(t, Config{Worker: id, Plan: p, Keeper: from{got, start}, Exchange: frames.For(id.Peer), Replay: commits})
+			w := r.worker(t, Config{Worker: id, Plan: p, Keeper: from{got, start}, Exchange: frames.For(id.Peer), Replay: commits, Again: again(p, r.commits[start])})
 			workers = append(workers, w)
 			group.Go(func() error { return errors.Join(w.Run(ctx, ctx), w.Saved()) })
 		}
@@ -145,12 +145,17 @@ func TestAReplayGivesTheBitsOfTheStepsBefore(t *testing.T) {
 		plan plan.Plan
 		lost [][]plan.PeerID
 	}{
-		"a line":    {line, [][]plan.PeerID{{"peer-0-0"}, {"peer-0-1"}, {"peer-0-3"}, {"peer-0-1", "peer-0-2"}, {"peer-0-0", "peer-0-3"}}},
-		"in int8":   {coded, [][]plan.PeerID{{"peer-0-1"}, {"peer-0-2"}}},
-		"replicas":  {pair, [][]plan.PeerID{{"peer-0-0", "peer-1-0"}, {"peer-0-1"}}},
-		"all of it": {cut(run, "1f1b", []int{0, 3}), [][]plan.PeerID{{"peer-0-0", "peer-0-1"}}},
+		"steps before their commit": {validated(line), [][]plan.PeerID{{"peer-0-1"}, {"peer-0-3"}, {"peer-0-0", "peer-0-3"}}},
+		"a line":                    {line, [][]plan.PeerID{{"peer-0-0"}, {"peer-0-1"}, {"peer-0-3"}, {"peer-0-1", "peer-0-2"}, {"peer-0-0", "peer-0-3"}}},
+		"in int8":                   {coded, [][]plan.PeerID{{"peer-0-1"}, {"peer-0-2"}}},
+		"replicas":                  {pair, [][]plan.PeerID{{"peer-0-0", "peer-1-0"}, {"peer-0-1"}}},
+		"all of it":                 {cut(run, "1f1b", []int{0, 3}), [][]plan.PeerID{{"peer-0-0", "peer-0-1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			run := run
+			if c.plan.PostValidation { // clipped in some of its steps
+				run.Train.ClipNorm = 3
+			}
 			r := record(t, run, c.plan)
 			for _, lost := range c.lost {
 				got, err := r.again(t, lost, 1, 3)

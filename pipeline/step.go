@@ -59,15 +59,15 @@ func (s *stepRun) run(ctx context.Context) error {
 	s.begin(ctx)
 	defer s.cancel(nil)
 	if before := s.before; before == nil {
-		s.zeroGrads()
+		zeroGrads(s)
 	} else { // which may need the gradients
-		s.group.Go(func() error { return s.heed(before) })
+		s.group.Go(func() error { return before.heed(s) })
 	}
 	actions := s.list.Workers[s.number]
 	for i, a := range actions {
 		err := s.ctx.Err() // a lone stage meets it nowhere else
 		if err == nil {
-			err = s.validate(a)
+			err = s.before.validate(s, a)
 		}
 		if err == nil {
 			s.prefetch(actions[i:])
@@ -80,7 +80,8 @@ func (s *stepRun) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *stepRun) zeroGrads() {
+// zeroGrads begins the gradients of a step.
+func zeroGrads(s *stepRun) {
 	for _, h := range s.stages {
 		h.stack.ZeroGrads(s.queue)
 	}

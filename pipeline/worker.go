@@ -119,7 +119,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // until nothing of a cancelled step is under way
 		cancel()
-		w.abandon()
+		validator{w}.abandon()
 		_ = w.moments.wait() // of a step that has failed before it came to them
 		w.still.Lock()
 		defer w.still.Unlock()
@@ -186,7 +186,7 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 			return false, err
 		}
 	}
-	s, evaluated, stop, err := w.compute(ctx, saves, step)
+	s, evaluated, stop, err := validator{w}.compute(ctx, saves, step)
 	if stop || err != nil {
 		return stop, err
 	}
@@ -197,16 +197,16 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	if err := w.moments.wait(); err != nil { // a step that is reported may be committed, and its update needs them
 		return false, err
 	}
-	if err := s.account(squares); err != nil {
+	if err := account(s, squares); err != nil {
 		return false, err
 	}
 	if w.plan.PostValidation && !s.replays() {
-		w.agreed = s.agreeLater(ctx, evaluated)
-		if w.mayApply(s) {
+		w.agreed = agreeLater(ctx, s, evaluated)
+		if (validator{w}).mayApply(s) {
 			w.applied++
-			return false, w.apply(ctx, s)
+			return false, validator{w}.apply(ctx, s)
 		}
-		if err := s.wait(ctx, w.agreed); err != nil {
+		if err := w.agreed.wait(ctx, s); err != nil {
 			return false, err
 		}
 		return w.settle(ctx, saves, s, w.agreed.commit)
@@ -233,7 +233,7 @@ func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Comm
 	s.begun = later(w.settledAt, s.begun) // a step that began before it took what lies between two commits
 	w.settledAt = time.Now()
 	if w.again {
-		w.dropTries(step + 1)
+		validator{w}.dropTries(step + 1)
 	}
 	s.gatherAll(ctx, commit)
 	if commit.Save {

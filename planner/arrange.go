@@ -255,3 +255,44 @@ func narrowestOf(codec plan.Codec, more ...[]plan.Codec) plan.Codec {
 	}
 	return codec
 }
+
+// aheadGainPercent is how much shorter a step has to be for workers to apply it before its commit.
+const aheadGainPercent = 1
+
+// postValidate has the workers of a simulated candidate apply steps before their commit, where the run allows it, their devices have
+// the memory, and steps are the shorter for it. Bounds of steps do not count with it: it is for what has been found.
+func (s *search) postValidate(k *candidate) {
+	if !s.in.Run.Train.PostValidation || s.runs || !k.simulated || k.copies() != 1 || k.shape.stages < 2 || k.ahead() || slices.Contains(k.model.Offload, true) {
+		return
+	}
+	other := *k
+	other.model = s.models.with(undoes(k.model, true), k.model.Offload)
+	if k.programmed() {
+		l := *k.layout
+		l.SumNeeds(other.model)
+		other.layout = &l
+	}
+	for _, d := range k.devices() {
+		if need, total := other.memory(d); need > total {
+			return
+		}
+	}
+	if other.simulate() == nil && other.step()*100 <= k.step()*(100-aheadGainPercent) {
+		*k = other
+	}
+}
+
+// undoes returns a model's parts with memory to undo updates, or without.
+func undoes(m *cost.Model, undo bool) cost.Parts {
+	parts := m.Memory.Parts()
+	parts.Undo = undo
+	return parts
+}
+
+// waitingModel returns the model of a candidate whose workers wait for commits. A plan that runs stays as it is.
+func (s *search) waitingModel(k *candidate) *cost.Model {
+	if !k.ahead() || s.runs {
+		return k.model
+	}
+	return s.models.with(undoes(k.model, false), k.model.Offload)
+}

@@ -92,6 +92,8 @@ type Config struct {
 	DocumentMask bool `yaml:"document_mask"`
 	// Recompute is auto, none, outputs or block: what is computed again to save memory.
 	Recompute string `yaml:"recompute"`
+	// PostValidation is auto or off: whether workers may apply a step before its commit.
+	PostValidation string `yaml:"post_validation"`
 	// Shard is auto, on or off: whether replicas hold their optimizer state in parts.
 	Shard string `yaml:"shard"`
 	// Storage is auto, f32, bf16 or f16: the type of what matrix products read.
@@ -164,30 +166,31 @@ type Config struct {
 // Default returns the settings of a run of a few minutes on two cores.
 func Default() Config {
 	return Config{
-		Preset:       "nano",
-		Steps:        600,
-		Seed:         1,
-		Micros:       4,
-		MicroBatch:   4,
-		LR:           5e-3,
-		MinLR:        5e-4,
-		WarmupSteps:  50,
-		WeightDecay:  0.1,
-		ClipNorm:     1,
-		HeldOutEvery: 50,
-		Keep:         3,
-		SampleBytes:  400,
-		Schedule:     autoSchedule,
-		Recompute:    plan.RecomputeRule{}.String(),
-		Shard:        plan.ShardAuto.String(),
-		Storage:      plan.StorageAuto.String(),
-		Codec:        plan.CodecRules()[0],
-		MinNodes:     1,
-		Voters:       string(plan.VotersAuto),
-		AwaitOwner:   Moment(30 * time.Minute),
-		Grace:        Grace(usualGrace),
-		AwaitHolders: Moment(5 * time.Minute),
-		LogLevel:     "warn",
+		Preset:         "nano",
+		Steps:          600,
+		Seed:           1,
+		Micros:         4,
+		MicroBatch:     4,
+		LR:             5e-3,
+		MinLR:          5e-4,
+		WarmupSteps:    50,
+		WeightDecay:    0.1,
+		ClipNorm:       1,
+		HeldOutEvery:   50,
+		Keep:           3,
+		SampleBytes:    400,
+		Schedule:       autoSchedule,
+		Recompute:      plan.RecomputeRule{}.String(),
+		PostValidation: postOff,
+		Shard:          plan.ShardAuto.String(),
+		Storage:        plan.StorageAuto.String(),
+		Codec:          plan.CodecRules()[0],
+		MinNodes:       1,
+		Voters:         string(plan.VotersAuto),
+		AwaitOwner:     Moment(30 * time.Minute),
+		Grace:          Grace(usualGrace),
+		AwaitHolders:   Moment(5 * time.Minute),
+		LogLevel:       "warn",
 	}
 }
 
@@ -288,6 +291,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			UnevenShares:       c.UnevenShares,
 			DocumentMask:       c.DocumentMask,
 			Recompute:          rules.Recompute,
+			PostValidation:     c.PostValidation == postAuto,
 			Shard:              rules.Shard,
 			Storage:            rules.Storage,
 			StochasticRounding: c.StochasticRounding,

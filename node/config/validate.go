@@ -149,6 +149,12 @@ func (c Config) validateRates() error {
 	return nil
 }
 
+// The values of post_validation.
+const (
+	postAuto = "auto"
+	postOff  = "off"
+)
+
 // rules returns a specification with the settings that trade memory or bytes on a link for time or precision, and no
 // others. The error wraps ErrInvalid.
 func (c Config) rules() (r plan.TrainSpec, err error) {
@@ -160,6 +166,9 @@ func (c Config) rules() (r plan.TrainSpec, err error) {
 	}
 	if r.Shard, err = plan.ParseShard(c.Shard); err != nil {
 		return refuse("shard", c.Shard, plan.ShardRules())
+	}
+	if c.PostValidation != postAuto && c.PostValidation != postOff {
+		return refuse("post_validation", c.PostValidation, []string{postAuto, postOff})
 	}
 	if r.Storage, err = plan.ParseStorage(c.Storage); err != nil {
 		return refuse("storage", c.Storage, plan.StorageRules())

@@ -68,7 +68,7 @@ type inbox struct {
 	changed  broadcast
 }
 
-// activations are those of steps up to one, of the last one those with an index below a bound.
+// activations name messages of steps up to one, of the last one those with an index below a bound.
 type activations struct {
 	through plan.Step
 	below   int32

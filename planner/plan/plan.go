@@ -168,7 +168,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := errors.Join(p.checkSharded(layers), p.checkCodec(), p.checkPostValidation()); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkCodec(), checkPostValidation(p)); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)
@@ -210,16 +210,12 @@ func (p Plan) Validate(layers int, sums Sums) error {
 }
 
 // checkPostValidation returns an error where a plan has workers apply steps ahead that cannot undo them.
-func (p Plan) checkPostValidation() error {
-	if p.PostValidation && !p.CanPostValidate() {
+func checkPostValidation(p Plan) error {
+	able := len(p.Replicas) == 1 && len(p.Workers()) > 1 && !slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return at.Offload })
+	if p.PostValidation && !able {
 		return fmt.Errorf("%w: updates before their commit are for one replica on several workers, with optimizer state on the devices", ErrBadPlan)
 	}
 	return nil
-}
-
-// CanPostValidate reports whether the plan's workers can apply a step before its commit, but for the memory that this takes.
-func (p Plan) CanPostValidate() bool {
-	return len(p.Replicas) == 1 && len(p.Workers()) > 1 && !slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return at.Offload })
 }
 
 // checkWarmups returns an error unless each stage has a warm-up, under the schedules that have them.
