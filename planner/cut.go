@@ -345,7 +345,7 @@ func (c cutter) decide(cut *pipe, problem elastic.Problem) (*pipe, error) {
 	if short := errors.As(err, &no); c.Memory.MostLevels() > 0 && (short || err == nil && choice.Bound.Memory()) {
 		for s, d := range p.devices {
 			first, end := p.layers(s)
-			problem.Stages[s].Layers = c.On(d).Choices(c.Devices[d].Speed, first, end)
+			problem.Stages[s].Layers = c.On(d).Choices(&c.Devices[d].Speed, first, end)
 		}
 		choice, err = elastic.Choose(problem)
 	}
@@ -373,7 +373,7 @@ func (c cutter) stages(p *pipe) elastic.Problem {
 			Time:      at.Time(first, end),
 			RoomBytes: at.FreeBytes - c.Fixed(d, first, end),
 			SlotBytes: c.On(d).Saved(first, end) + c.Memory.Slot(),
-			Given:     c.On(d).Given(at.Speed, first, end),
+			Given:     c.On(d).Given(&at.Speed, first, end),
 		}
 		out.Stages[s].Time.Update = c.Update(d, first, end)
 		if !c.order.elastic() {

@@ -141,7 +141,7 @@ func asSeen(d plan.DeviceProfile, permille int64) plan.DeviceProfile {
 		}
 	}
 	d.CallNanos = min(d.CallNanos*permille/measure.WholeRatio, plan.MaxCallNanos)
-	return d
+	return d.Stretched(permille, measure.WholeRatio)
 }
 
 // keepCodec leaves no codec but the one that plans before have chosen; empty changes nothing. Errors wrap plan.ErrBadInput.

@@ -6,6 +6,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/kernels/null"
 )
 
 // card is a device that copies go to, oldCard one that knows no f16.
@@ -55,25 +56,58 @@ func TestMeasureWithoutF16(t *testing.T) {
 // measured ones is not moved by one that was disturbed.
 func TestBesides(t *testing.T) {
 	const flops = 1e12
-	taking := func(call float64, n int) int64 {
-		cubed := 2 * float64(n) * float64(n) * float64(n)
-		return int64(cubed / (call*1e-9 + cubed/flops))
-	}
 	for _, c := range []struct {
-		calls [len(smallRows)]float64
+		calls [3]int64
 		want  int64
 	}{
-		{[...]float64{2000, 2000, 2000}, 2000},
-		{[...]float64{2000, 90000, 2000}, 2000},
-		{[...]float64{0, 0, 0}, 0},
-		{[...]float64{-10, 5, -10}, 0}, // small ones faster: they are nearer in the caches
+		{[...]int64{2000, 2000, 2000}, 2000},
+		{[...]int64{2000, 90000, 2000}, 2000},
+		{[...]int64{0, 0, 0}, 0},
+		{[...]int64{-10, 5, -10}, 0}, // small ones faster: they are nearer in the caches
 	} {
-		var rates [len(smallRows)]int64
-		for i, n := range smallRows {
-			rates[i] = taking(c.calls[i], n)
+		var times kernels.SizeTimes
+		for i, call := range c.calls {
+			times[i] = call + kernels.WorkProducts.Sizes()[i]*1e9/flops
 		}
-		if got := besides(rates, flops); got < c.want-1 || got > c.want+1 {
+		if got := besides(times, flops); got < c.want-1 || got > c.want+1 {
 			t.Errorf("calls of %v ns: %d ns", c.calls, got)
 		}
+	}
+}
+
+// TestTimesGrow: times grow with sizes whatever was measured, and nothing that was not measured is faster than what was.
+func TestTimesGrow(t *testing.T) {
+	c := column{work: kernels.WorkStreaming}
+	sizes := c.work.Sizes()
+	for i, nanos := range []float64{900, 500, 4000, 3500} { // the first and the third disturbed
+		c.cells[i] = cell{nanos: nanos, size: float64(sizes[i])}
+	}
+	want := kernels.SizeTimes{500, 500, 3500, 3500, 28000, 112000, 448000}
+	if got := c.times(); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestWorksHaveTheirSizes: the calls of each size are about as large as it says.
+func TestWorksHaveTheirSizes(t *testing.T) {
+	b := bencher{dev: null.New()}
+	b.q, b.err = b.dev.NewQueue()
+	for w := kernels.WorkProducts; w < kernels.WorkCopy; w++ {
+		for i, size := range w.Sizes() {
+			calls, sum := b.calls(w, kernels.F32, i), int64(0)
+			for _, c := range calls {
+				of, got, count := c.Work()
+				if err := c.Check(); err != nil || of != w || count < 1 {
+					t.Errorf("%v: %v, %v", w, of, err)
+				}
+				sum += got
+			}
+			if mean := sum / int64(len(calls)); mean < size/2 || mean > 2*size {
+				t.Errorf("%v: calls of %d, want about %d", w, mean, size)
+			}
+		}
+	}
+	if b.err != nil {
+		t.Error(b.err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"pnode/planner/cost"
 )
 
-// BenchmarkPasses makes forward and backward of stacks of several sizes on the processor. The metrics are what its measured rates give for them, as a
-// part of the fastest: with what calls take besides their operations, and without.
+// BenchmarkPasses makes forward and backward of stacks of several sizes on the processor. The metrics are what plans count for them, as a part of the
+// fastest: by the times of calls of several sizes, by rates with what calls take besides their operations, and by rates alone.
 func BenchmarkPasses(b *testing.B) {
 	dev, err := cpu.New(cpu.Options{})
 	if err != nil {
@@ -25,20 +25,23 @@ func BenchmarkPasses(b *testing.B) {
 		b.Fatal(err)
 	}
 	speed := cost.Speed{MatMulFLOPS: rates.MatMulFLOPS, AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS}
+	sized := cost.Speed{Times: rates.Times}
 	for _, c := range []struct{ channels, context, batch int }{{32, 16, 1}, {64, 32, 2}, {64, 64, 4}, {128, 64, 2}, {128, 128, 4}, {256, 128, 2}, {512, 128, 4}} {
 		b.Run(fmt.Sprintf("channels=%d/tokens=%d", c.channels, c.batch*c.context), func(b *testing.B) {
 			m := model.Config{Vocab: 256, Context: c.context, Blocks: 4, Heads: c.channels / 32, Channels: c.channels}
 			took := fastestPasses(b, dev, m, c.batch)
-			predicted := func(call schedule.Nanos) (nanos float64) {
-				speed.Call = call
+			predicted := func(speed cost.Speed) (nanos float64) {
 				for _, k := range m.Costs(c.batch, model.StorageF32) {
-					of := speed.Layer(k)
+					of := speed.Layer(&k)
 					nanos += float64(of.Forward + of.Input + of.Weight)
 				}
 				return nanos
 			}
-			b.ReportMetric(predicted(schedule.Nanos(rates.CallNanos))/float64(took), "predicted")
-			b.ReportMetric(predicted(0)/float64(took), "without-calls")
+			b.ReportMetric(predicted(sized)/float64(took), "predicted")
+			speed.Call = schedule.Nanos(rates.CallNanos)
+			b.ReportMetric(predicted(speed)/float64(took), "by-rates")
+			speed.Call = 0
+			b.ReportMetric(predicted(speed)/float64(took), "without-calls")
 		})
 	}
 }

@@ -208,5 +208,5 @@ func alike(a, b plan.DeviceProfile) bool {
 		near(a.MatMulFLOPS, b.MatMulFLOPS) && near(a.MatMulBF16FLOPS, b.MatMulBF16FLOPS) && near(a.MatMulF16FLOPS, b.MatMulF16FLOPS) &&
 		near(a.AttentionFLOPS, b.AttentionFLOPS) &&
 		near(a.MemoryBytesPerS, b.MemoryBytesPerS) && near(a.MemoryFreeBytes, b.MemoryFreeBytes) &&
-		near(a.CopyBytesPerS, b.CopyBytesPerS) && near(a.HostFreeBytes, b.HostFreeBytes)
+		near(a.CopyBytesPerS, b.CopyBytesPerS) && near(a.HostFreeBytes, b.HostFreeBytes) && a.Times.Products.Measured() == b.Times.Products.Measured()
 }

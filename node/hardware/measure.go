@@ -96,6 +96,7 @@ func profileOf(d devices.Device, allowed config.Allowance, hostBytes int64) (pla
 		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostBytes)),
 		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, MatMulF16FLOPS: rates.MatMulF16FLOPS,
 		AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS, CallNanos: min(rates.CallNanos, plan.MaxCallNanos),
+		Times: rates.Times, TimesBF16: rates.TimesBF16, TimesF16: rates.TimesF16,
 	}
 	if !d.Shared { // else its memory is the host's, and nothing is won by leaving it
 		p.CopyBytesPerS, p.HostFreeBytes = rates.CopyBytesPerS, hostBytes

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"pnode/kernels"
 	"pnode/node/api"
 	"pnode/planner/plan"
 )
@@ -12,6 +13,9 @@ import (
 // Profiles writes a table of devices, one of lines, and what the columns do not say for themselves.
 func Profiles(w io.Writer, all api.Profiles) error {
 	if err := table(w, func(p printer) { deviceTable(p, all.Devices) }); err != nil {
+		return err
+	}
+	if err := table(w, func(p printer) { timesTable(p, all.Devices) }); err != nil {
 		return err
 	}
 	if len(all.Links) == 0 {
@@ -33,6 +37,42 @@ func deviceTable(p printer, devices []api.DeviceProfile) {
 			p.f("%s of %s: plans count on %d.%d%% of these rates, as steps have shown\n", clean(d.Name), clean(d.Node), d.CountedPermille/10, d.CountedPermille%10)
 		}
 	}
+}
+
+// timesTable shows how fast calls of several sizes are, in operations or bytes a second: by type, and for each work.
+func timesTable(p printer, devices []api.DeviceProfile) {
+	begun := false
+	for _, d := range devices {
+		for _, of := range []struct {
+			name  string
+			times kernels.WorkTimes
+		}{{"f32", d.Times}, {"bf16", d.TimesBF16}, {"f16", d.TimesF16}} {
+			for w := kernels.WorkProducts; w <= kernels.WorkCopy; w++ {
+				times := *of.times.Of(w)
+				if !times.Measured() {
+					continue
+				}
+				if !begun {
+					p.f("\nNODE\tDEVICE\tCALLS\tTYPE\tSMALLEST%sLARGEST\n", strings.Repeat("\t", kernels.WorkSizes-1))
+					begun = true
+				}
+				p.f("%s\t%s\t%v\t%s", clean(d.Node), clean(d.Name), w, of.name)
+				for i, amount := range w.Sizes() {
+					p.f("\t%s", rateText(w, amount, times[i]))
+				}
+				p.f("\n")
+			}
+		}
+	}
+}
+
+// rateText says how much of a size a call does in a second.
+func rateText(w kernels.Work, amount, nanos int64) string {
+	rate := int64(min(float64(amount)/float64(max(nanos, 1))*1e9, 1e18))
+	if w <= kernels.WorkAttentionBackward {
+		return plan.Speed(rate)
+	}
+	return size(rate) + "/s"
 }
 
 func linkTable(p printer, links []api.LinkProfile) {

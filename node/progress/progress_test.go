@@ -17,6 +17,7 @@ import (
 	"pnode/planner/plan"
 
 	"pnode/checkpoint"
+	"pnode/kernels"
 	"pnode/node/api"
 )
 
@@ -259,6 +260,8 @@ func TestProfileTables(t *testing.T) {
 		Devices: []api.DeviceProfile{
 			{Node: "desk", CountedPermille: 1000, PlannedMS: 210, MeasuredMS: 315, Layers: []plan.LayerRange{{End: 3}, {First: 6, End: 9}}, DeviceProfile: plan.DeviceProfile{
 				Name: "cuda:0", Model: "RTX 4070", MatMulFLOPS: 22e12, MatMulBF16FLOPS: 88e12, MatMulF16FLOPS: 87e12, AttentionFLOPS: 9e12, MemoryBytesPerS: 440e9, MemoryFreeBytes: 11 << 30,
+				Times:     kernels.WorkTimes{Products: kernels.SizeTimes{4000, 4000, 5000, 6000, 14000, 57000, 3_100_000}, Streaming: kernels.SizeTimes{3000, 3000, 3000, 8000, 41000, 152_000, 610_000}},
+				TimesBF16: kernels.WorkTimes{Products: kernels.SizeTimes{4000, 4000, 4000, 5000, 7000, 20000, 780_000}},
 			}},
 			{Node: "lab\x1b[2J", CountedPermille: 505, DeviceProfile: plan.DeviceProfile{Name: "cpu", MatMulFLOPS: 17e9, AttentionFLOPS: 15e9, MemoryBytesPerS: 36e9, MemoryFreeBytes: 8 << 30}},
 		},

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"pnode/kernels"
 )
@@ -19,6 +21,9 @@ type LayerCost struct {
 	ForwardElementwise, InputElementwise, WeightElementwise int64
 	// ForwardCalls, InputCalls and WeightCalls count the kernel calls of these passes: each takes a device some time besides its operations.
 	ForwardCalls, InputCalls, WeightCalls int64
+	// ForwardWorks, InputWorks, WeightWorks and SplitWorks are the calls of these passes, and of what SplitFLOPs counts, by
+	// work and size. Where a pass makes calls in place of another's they are less than none.
+	ForwardWorks, InputWorks, WeightWorks, SplitWorks Works
 	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head. SplitCalls counts its calls.
 	SplitFLOPs, SplitCalls int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
@@ -53,6 +58,35 @@ type LeanCost struct {
 	// nor attention do.
 	RecomputeAttention, RecomputeElementwise int64
 	RecomputeCalls                           int64 // kernel calls of it
+	RecomputeWorks                           Works // and these by work and size
+}
+
+// Works count calls of works and sizes, in the order of both, each once.
+type Works []WorkCount
+
+// WorkCount has so many calls of a work and a size.
+type WorkCount struct {
+	Work        kernels.Work
+	Size, Count int64
+}
+
+// plus returns the works with others so many times.
+func (all Works) plus(others Works, times int64) (sum Works) {
+	sum = slices.Clone(all)
+	for _, o := range others {
+		o.Count *= times
+		sum = append(sum, o)
+	}
+	slices.SortFunc(sum, func(a, b WorkCount) int { return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.Size, b.Size)) })
+	out := sum[:0]
+	for _, w := range sum {
+		if n := len(out); n > 0 && out[n-1].Work == w.Work && out[n-1].Size == w.Size {
+			out[n-1].Count += w.Count
+		} else {
+			out = append(out, w)
+		}
+	}
+	return slices.DeleteFunc(out, func(w WorkCount) bool { return w.Count == 0 })
 }
 
 // At is the cost under a level of recomputation. What is computed again counts as part of
@@ -64,6 +98,7 @@ func (c LayerCost) At(level Recompute) LayerCost {
 	c.InputAttention += lean.RecomputeAttention
 	c.InputElementwise += lean.RecomputeElementwise
 	c.InputCalls += lean.RecomputeCalls
+	c.InputWorks = c.InputWorks.plus(lean.RecomputeWorks, 1)
 	return c
 }
 
@@ -92,6 +127,8 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 					ForwardElementwise: forward.elementwise, InputElementwise: input.elementwise, WeightElementwise: whole.elementwise - input.elementwise,
 					ForwardCalls: forward.calls, InputCalls: input.calls, WeightCalls: whole.calls - input.calls,
 					SplitFLOPs: input.all + split.all - whole.all, SplitCalls: input.calls + split.calls - whole.calls,
+					ForwardWorks: forward.works, InputWorks: input.works, WeightWorks: whole.works.plus(input.works, -1),
+					SplitWorks: input.works.plus(split.works, 1).plus(whole.works, -1),
 				}
 				costs[i].ParamBytes, costs[i].FrozenBytes = 4*int64(c.LayerLen(i)), 4*int64(c.FrozenLen(i))
 				costs[i].SavedBytes, costs[i].PassBytes, costs[i].PassHalfBytes = f.sizes[i].saved, f.sizes[i].pass, f.sizes[i].half
@@ -110,6 +147,7 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 
 				RecomputeElementwise: backward.elementwise - costs[i].InputElementwise - costs[i].WeightElementwise,
 				RecomputeCalls:       backward.calls - costs[i].InputCalls - costs[i].WeightCalls,
+				RecomputeWorks:       backward.works.plus(costs[i].InputWorks, -1).plus(costs[i].WeightWorks, -1),
 			}
 		}
 	}
@@ -117,13 +155,19 @@ func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
 }
 
 // flopCount sums the op table's figures over calls: of all ops, of attention alone, and of ops that are bound by memory. It counts the calls.
-type flopCount struct{ all, attention, elementwise, calls int64 }
+type flopCount struct {
+	all, attention, elementwise, calls int64
+
+	works Works
+}
 
 func (n *flopCount) Do(c kernels.Call) {
 	info := kernels.Info(c.Op)
 	flops := info.FLOPs(c)
 	n.all += flops
 	n.calls++
+	work, size, count := c.Work()
+	n.works = append(n.works, WorkCount{work, size, count})
 	switch info.Class {
 	case kernels.ClassMatMul:
 	case kernels.ClassAttention:
@@ -135,5 +179,6 @@ func (n *flopCount) Do(c kernels.Call) {
 
 func countFLOPs(issue func(issuer)) (n flopCount) {
 	issue(&n)
+	n.works = n.works.plus(nil, 0)
 	return n
 }

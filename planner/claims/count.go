@@ -173,6 +173,7 @@ func scaled(p plan.Profile, share int64) plan.Profile {
 			*rate = of(*rate, share)
 		}
 		d.CallNanos = min(d.CallNanos*whole/max(share, 1), plan.MaxCallNanos)
+		*d = d.Stretched(whole, share)
 	}
 	return p
 }

@@ -154,7 +154,7 @@ func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 	for l := first; l < end; l++ {
 		got += slots * k.costs[l].Lean[level].SavedBytes
 		if l >= end-ahead {
-			got += k.Again(Speed{MatMulFLOPS: 1, MemoryBytesPerS: 1}, l, level).AheadBytes
+			got += k.Again(&Speed{MatMulFLOPS: 1, MemoryBytesPerS: 1}, l, level).AheadBytes
 			continue
 		}
 		for _, lean := range k.levels {

@@ -37,14 +37,24 @@ func (m *MemoryModel) NewDevice(d plan.DeviceProfile, s model.Storage) (*Device,
 		CopyBytesPerS: max(0, d.CopyBytesPerS), HostBytes: max(0, d.HostFreeBytes),
 		Times: make([]schedule.StageTime, m.Layers()+1), Micro: make([]schedule.Nanos, m.Layers()+1),
 	}
-	for i, k := range memory.Costs() {
-		sum, t := out.Times[i], out.Speed.Layer(k)
+	var t schedule.StageTime
+	for i := range memory.Costs() {
+		if i == 0 || !alike(&memory.Costs()[i], &memory.Costs()[i-1]) {
+			t = out.Speed.Layer(&memory.Costs()[i])
+		}
+		sum := out.Times[i]
 		out.Times[i+1] = schedule.StageTime{
 			Forward: sum.Forward + t.Forward, Input: sum.Input + t.Input, Weight: sum.Weight + t.Weight, Update: sum.Update + t.Update,
 		}
 		out.Micro[i+1] = out.Times[i+1].Micro()
 	}
 	return out, nil
+}
+
+// alike reports whether two layers make the same calls, and update as many parameters.
+func alike(a, b *model.LayerCost) bool {
+	return len(a.ForwardWorks) > 0 && slices.Equal(a.ForwardWorks, b.ForwardWorks) && slices.Equal(a.InputWorks, b.InputWorks) && slices.Equal(a.WeightWorks, b.WeightWorks) &&
+		a.ParamBytes == b.ParamBytes && a.FrozenBytes == b.FrozenBytes && a.CopyBytes == b.CopyBytes
 }
 
 // Time returns the times of the layers [first,end).
@@ -112,8 +122,8 @@ func (m *Model) Recomputed(device, level int) []schedule.Nanos {
 	}
 	if d.recomputed[level] == nil {
 		times, again := make([]schedule.Nanos, m.Memory.Layers()+1), schedule.Nanos(0)
-		for i, k := range memory.Costs() {
-			again += d.Speed.Again(k, memory.Levels()[level].Level)
+		for i := range memory.Costs() {
+			again += d.Speed.Again(&memory.Costs()[i], memory.Levels()[level].Level)
 			times[i+1] = d.Micro[i+1] + again
 		}
 		d.recomputed[level] = times
@@ -255,7 +265,7 @@ func (m *Model) LevelsOf(s Stage) []model.Recompute {
 
 // Again returns what a stage recomputes of its layer i under a level.
 func (m *Model) Again(s Stage, i int, level model.Recompute) Recomputation {
-	return m.On(s.Device).Again(m.Devices[s.Device].Speed, s.First+i, level)
+	return m.On(s.Device).Again(&m.Devices[s.Device].Speed, s.First+i, level)
 }
 
 // Early returns the levels at which a stage's layers have a use for recomputation ahead of the

@@ -91,7 +91,7 @@ func (b *MemoryModel) MostLevels() (n int) {
 }
 
 // Choices returns what a device can gain by recomputing layers [first,end).
-func (l *DeviceMemory) Choices(speed Speed, first, end int) []Recomputations {
+func (l *DeviceMemory) Choices(speed *Speed, first, end int) []Recomputations {
 	layers := make([]Recomputations, end-first)
 	for i := range layers {
 		layers[i] = append(layers[i], Recomputation{})
@@ -106,7 +106,7 @@ func (l *DeviceMemory) Choices(speed Speed, first, end int) []Recomputations {
 
 // Given returns what a device recomputes of layers [first,end) because that is fixed; nil where it
 // is nothing, or to be chosen.
-func (l *DeviceMemory) Given(speed Speed, first, end int) []Recomputation {
+func (l *DeviceMemory) Given(speed *Speed, first, end int) []Recomputation {
 	level, fixed := l.memory.Level()
 	if !fixed || level == model.RecomputeNothing {
 		return nil
@@ -123,8 +123,8 @@ const aheadSlack = 4 << 10
 
 // Again returns what a device recomputes of a layer under a level, and the room for that ahead of
 // its gradient.
-func (l *DeviceMemory) Again(speed Speed, layer int, level model.Recompute) (again Recomputation) {
-	k := l.costs[layer]
+func (l *DeviceMemory) Again(speed *Speed, layer int, level model.Recompute) (again Recomputation) {
+	k := &l.costs[layer]
 	again.Time = speed.Again(k, level)
 	if dropped := k.Lean[model.RecomputeNothing].SavedBytes - k.Lean[level].SavedBytes; dropped > 0 {
 		again.AheadBytes = dropped + aheadSlack

@@ -3,6 +3,7 @@ package cost
 import (
 	"math/bits"
 
+	"pnode/kernels"
 	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
@@ -12,16 +13,18 @@ import (
 // to less than 2^54.
 const Longest schedule.Nanos = 1 << 40
 
-// Speed is the measured speed of a device: products, attention and memory, and what each kernel call takes besides.
+// Speed is the measured speed of a device: products, attention and memory, and what each kernel call takes besides. Where
+// Times were measured, passes take as long as their calls of each size.
 type Speed struct {
 	MatMulFLOPS, AttentionFLOPS, MemoryBytesPerS int64
 	Call                                         schedule.Nanos
+	Times                                        kernels.WorkTimes
 }
 
 // SpeedOf returns a device's speed for stages of a storage. A rate of products that nobody
 // measured for the storage is that of float32; attention that nobody measured runs like products.
 func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
-	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos)}
+	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos), Times: d.TimesIn(s)}
 	if rate := d.Products(s); rate > 0 {
 		speed.MatMulFLOPS = rate
 	}
@@ -36,7 +39,14 @@ func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 // as much. The weight gradient is read and written once a micro-batch. The update reads parameter,
 // gradient and two moments, writes three of them, and the norm reads the gradient: 8 times the
 // parameters. A copy in halves is written from parameters of twice its size.
-func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
+func (s *Speed) Layer(c *model.LayerCost) schedule.StageTime {
+	if s.hasTimes(c) {
+		t := schedule.StageTime{Forward: s.works(c.ForwardWorks), Input: s.works(c.InputWorks), Weight: s.works(c.WeightWorks)}
+		if bytes := 8*(c.ParamBytes-c.FrozenBytes) + 3*c.CopyBytes; bytes > 0 {
+			t.Update = s.call(kernels.WorkUpdate, bytes)
+		}
+		return t
+	}
 	return schedule.StageTime{
 		Forward: s.compute(c.ForwardFLOPs-c.ForwardElementwise, c.ForwardAttention, c.SavedBytes, c.ForwardCalls),
 		Input:   s.compute(c.InputFLOPs-c.InputElementwise, c.InputAttention, 2*c.SavedBytes, c.InputCalls),
@@ -46,14 +56,25 @@ func (s Speed) Layer(c model.LayerCost) schedule.StageTime {
 }
 
 // compute returns the time of operations, some of them attention's, of streamed bytes, and of so many calls.
-func (s Speed) compute(flops, attention, bytes, calls int64) schedule.Nanos {
+func (s *Speed) compute(flops, attention, bytes, calls int64) schedule.Nanos {
 	return min(schedule.Nanos(calls)*s.Call+Duration(flops-attention, s.MatMulFLOPS)+Duration(attention, s.AttentionFLOPS)+Duration(bytes, s.MemoryBytesPerS), Longest)
 }
 
 // Again returns the time of recomputing a layer under a level: it writes what was dropped once more.
-func (s Speed) Again(c model.LayerCost, level model.Recompute) schedule.Nanos {
-	lean := c.Lean[level]
+func (s *Speed) Again(c *model.LayerCost, level model.Recompute) schedule.Nanos {
+	lean := &c.Lean[level]
+	if s.hasTimes(c) {
+		return s.works(lean.RecomputeWorks)
+	}
 	return s.compute(lean.RecomputeFLOPs-lean.RecomputeElementwise, lean.RecomputeAttention, c.SavedBytes-lean.SavedBytes, lean.RecomputeCalls)
+}
+
+// split returns the time of what the weight gradient computes again after the input's, where they are apart.
+func (s *Speed) split(c *model.LayerCost) schedule.Nanos {
+	if s.hasTimes(c) {
+		return s.works(c.SplitWorks)
+	}
+	return Duration(c.SplitFLOPs, s.MatMulFLOPS) + schedule.Nanos(c.SplitCalls)*s.Call
 }
 
 // Link is the measured speed of one direction between two nodes. The zero value is no link.

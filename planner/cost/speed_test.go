@@ -51,7 +51,7 @@ func TestDurationAtTheEdges(t *testing.T) {
 
 func TestLayerAndHop(t *testing.T) {
 	d := Speed{MatMulFLOPS: 1e9, MemoryBytesPerS: 1e9}
-	got := d.Layer(model.LayerCost{ForwardFLOPs: 100, InputFLOPs: 200, WeightFLOPs: 300, ParamBytes: 10, SavedBytes: 7})
+	got := d.Layer(&model.LayerCost{ForwardFLOPs: 100, InputFLOPs: 200, WeightFLOPs: 300, ParamBytes: 10, SavedBytes: 7})
 	if want := (schedule.StageTime{Forward: 107, Input: 214, Weight: 320, Update: 80}); got != want {
 		t.Errorf("layer takes %+v, want %+v", got, want)
 	}
@@ -60,7 +60,7 @@ func TestLayerAndHop(t *testing.T) {
 	}
 	d.Call = 1000
 	k := model.LayerCost{ForwardFLOPs: 100, InputFLOPs: 200, WeightFLOPs: 300, ForwardCalls: 1, InputCalls: 2, WeightCalls: 3, ParamBytes: 10, SavedBytes: 7}
-	if got, want := d.Layer(k), (schedule.StageTime{Forward: 1107, Input: 2214, Weight: 3320, Update: 80}); got != want {
+	if got, want := d.Layer(&k), (schedule.StageTime{Forward: 1107, Input: 2214, Weight: 3320, Update: 80}); got != want {
 		t.Errorf("a layer of small calls takes %+v, want %+v", got, want)
 	}
 	if got, want := (Link{BytesPerS: 1e6, RTTNanos: 5000}).Hop(3), (schedule.Hop{Transfer: 3000, Latency: 2500}); got != want {

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"pnode/kernels"
 	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
@@ -20,8 +21,7 @@ func (m *Model) StageTime(s Stage) schedule.StageTime {
 	_, fixed := m.Memory.Level()
 	for i, level := range m.LevelsOf(s) {
 		if s.Use.Split {
-			k := costs[s.First+i]
-			out.Weight += Duration(k.SplitFLOPs, d.Speed.MatMulFLOPS) + schedule.Nanos(k.SplitCalls)*d.Speed.Call
+			out.Weight += d.Speed.split(&costs[s.First+i])
 		}
 		again := m.Again(s, i, level).Time
 		if fixed { // there it is in the costs, as a part of the input gradient
@@ -71,7 +71,11 @@ func Elements(bytes int64) int64 { return (bytes + 3) / 4 }
 // Crossing returns the time of copying a stage's optimizer state to a device, and back at the same
 // time.
 func (m *Model) Crossing(device, first, end int) schedule.Nanos {
-	return Duration(m.Memory.Moments(first, end), m.Devices[device].CopyBytesPerS)
+	bytes, d := m.Memory.Moments(first, end), m.Devices[device]
+	if bytes > 0 && d.Speed.Times.Copy.Measured() {
+		return d.Speed.call(kernels.WorkCopy, bytes)
+	}
+	return Duration(bytes, d.CopyBytesPerS)
 }
 
 // Update returns the optimizer's time on a device for the layers [first,end).

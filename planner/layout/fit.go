@@ -107,7 +107,7 @@ func (f fitter) recompute(l *Layout, at []plan.StageID, free int64) bool {
 	var layers []cost.Recomputations
 	for _, h := range at {
 		s := l.Stage(h)
-		for _, layer := range f.On(s.Device).Choices(f.Devices[s.Device].Speed, s.First, s.End) {
+		for _, layer := range f.On(s.Device).Choices(&f.Devices[s.Device].Speed, s.First, s.End) {
 			for i := range layer {
 				layer[i].FreedBytes *= int64(s.Use.Slots)
 			}

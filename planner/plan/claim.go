@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"pnode/kernels"
 )
 
 // Bounds of what a member says of itself. Each lies well above any machine there is, so that nothing true is
@@ -25,6 +27,8 @@ const (
 	MaxLinkBytesPerS = 1 << 50
 	MaxLinkNanos     = 60_000_000_000
 	MaxCallNanos     = 10_000_000
+	// MaxWorkNanos bounds the time of any call whose size is measured: 18 minutes.
+	MaxWorkNanos = 1 << 40
 
 	maxDeviceName = 128 // bytes of the name of a device or the ID of a link's peer
 	maxModelText  = 512 // bytes of a device's model
@@ -92,6 +96,9 @@ func (p Profile) check(self PeerID) error {
 		if err := within(d.figures()); err != nil {
 			return fmt.Errorf("devices[%d].%w", i, err)
 		}
+		if err := d.checkTimes(); err != nil {
+			return fmt.Errorf("devices[%d].%w", i, err)
+		}
 		devices[d.Name] = true
 	}
 	for i := range p.Links {
@@ -110,6 +117,30 @@ func (p Profile) check(self PeerID) error {
 			return fmt.Errorf("links[%d].%w", i, err)
 		}
 		peers[l.Peer] = true
+	}
+	return nil
+}
+
+// allTimes returns the times of each work in each type, by name as in JSON.
+func (d *DeviceProfile) allTimes() (names []string, all []*kernels.SizeTimes) {
+	for _, of := range []struct {
+		name  string
+		times *kernels.WorkTimes
+	}{{"times", &d.Times}, {"times_bf16", &d.TimesBF16}, {"times_f16", &d.TimesF16}} {
+		for w := kernels.WorkProducts; w <= kernels.WorkCopy; w++ {
+			names, all = append(names, fmt.Sprintf("%s of %v", of.name, w)), append(all, of.times.Of(w))
+		}
+	}
+	return names, all
+}
+
+// checkTimes returns an error for times that cannot be: a call that takes less time than a smaller one, or none at all.
+func (d *DeviceProfile) checkTimes() error {
+	names, all := d.allTimes()
+	for i, t := range all {
+		if *t != (kernels.SizeTimes{}) && (t[0] < 1 || !slices.IsSorted(t[:]) || t[len(t)-1] > MaxWorkNanos) {
+			return fmt.Errorf("%s are %v: want 1 to %d, none less than the one before it", names[i], *t, int64(MaxWorkNanos))
+		}
 	}
 	return nil
 }
@@ -138,6 +169,17 @@ func (p Profile) Clamped() Profile {
 		d := &p.Devices[i]
 		d.Model = Clip(d.Model, maxModelText)
 		clamp(d.figures())
+		_, times := d.allTimes()
+		for _, t := range times {
+			least := int64(0)
+			for k, nanos := range t {
+				if *t == (kernels.SizeTimes{}) {
+					break
+				}
+				least = min(max(nanos, least, 1), MaxWorkNanos)
+				t[k] = least
+			}
+		}
 	}
 	for i := range p.Links {
 		clamp(p.Links[i].figures())

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"pnode/kernels"
 )
 
 func TestProfilesAreWithinBounds(t *testing.T) {
@@ -39,6 +41,10 @@ func TestProfilesAreWithinBounds(t *testing.T) {
 		"devices[0].memory_free_bytes":                                               func(p *Profile) { p.Devices[0].MemoryFreeBytes = 1 << 62 },
 		"devices[0].copy_bytes_per_s":                                                func(p *Profile) { p.Devices[0].CopyBytesPerS = 1 << 60 },
 		"devices[0].host_free_bytes":                                                 func(p *Profile) { p.Devices[0].HostFreeBytes = 1 << 62 },
+		"devices[0].times of attention are [1 1 1 0":                                 func(p *Profile) { p.Devices[0].Times.AttentionForward = kernels.SizeTimes{1, 1, 1} },
+		"devices[0].times_f16 of products are [0 0 0 0 0 0 1]":                       func(p *Profile) { p.Devices[0].TimesF16.Products[6] = 1 },
+		"devices[0].times of copy are [-1":                                           func(p *Profile) { p.Devices[0].Times.Copy = kernels.SizeTimes{-1, 1, 1, 1, 1, 1, 1} },
+		"devices[0].times_bf16 of products are [1 1 1 1 1 1 2199":                    func(p *Profile) { p.Devices[0].TimesBF16.Products = kernels.SizeTimes{1, 1, 1, 1, 1, 1, 1 << 41} },
 		"disk_free_bytes":                                                            func(p *Profile) { p.DiskFreeBytes = 1 << 62 },
 		"links[1].peer is \"b\", as another link's":                                  func(p *Profile) { p.Links[1].Peer = "b" },
 		"links[1].peer is the profile's own peer":                                    func(p *Profile) { p.Links[1].Peer = "a" },
@@ -127,5 +133,21 @@ func TestSlowMembersAreBelievedAgain(t *testing.T) {
 		if again, ok := s.After(99, 900, false); !ok || again.Lowered != 1 || again.Held {
 			t.Errorf("slow again: %+v", again)
 		}
+	}
+}
+
+// TestTimesAreClampedAndStretched: what a disturbed clock made of times is what others accept, and stretched times are too.
+func TestTimesAreClampedAndStretched(t *testing.T) {
+	d := DeviceProfile{Name: "cpu", Times: kernels.WorkTimes{Products: kernels.SizeTimes{0, -5, 9, 7, 1 << 50, 3, 8}}}
+	p := Profile{Devices: []DeviceProfile{d}}.Clamped()
+	if got, want := p.Devices[0].Times.Products, (kernels.SizeTimes{1, 1, 9, 9, MaxWorkNanos, MaxWorkNanos, MaxWorkNanos}); got != want || p.Devices[0].TimesF16.Products.Measured() {
+		t.Errorf("%v, want %v", got, want)
+	}
+	p.Devices[0] = p.Devices[0].Stretched(math.MaxInt64, 1)
+	if err := p.Validate(""); err != nil {
+		t.Error(err)
+	}
+	if got, want := p.Devices[0].Times.Products[0], int64(MaxWorkNanos); got != want {
+		t.Errorf("stretched to %d, want %d", got, want)
 	}
 }

@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"math/bits"
+
+	"pnode/kernels"
 	"pnode/pipeline/model"
 )
 
@@ -39,6 +42,11 @@ type DeviceProfile struct {
 	CopyBytesPerS int64 `json:"copy_bytes_per_s,omitempty"`
 	// HostFreeBytes is the node's memory for what stages keep off the device.
 	HostFreeBytes int64 `json:"host_free_bytes,omitempty"`
+	// Times are those of calls of several sizes in float32, TimesBF16 and TimesF16 of products and attention in halves;
+	// zero where nobody measured them: plans count with the rates then.
+	Times     kernels.WorkTimes `json:"times,omitzero"`
+	TimesBF16 kernels.WorkTimes `json:"times_bf16,omitzero"`
+	TimesF16  kernels.WorkTimes `json:"times_f16,omitzero"`
 }
 
 // Products returns the rate of products in a storage; 0 where nobody measured it.
@@ -51,6 +59,55 @@ func (d DeviceProfile) Products(s model.Storage) int64 {
 	default:
 		return d.MatMulFLOPS
 	}
+}
+
+// TimesIn returns the times of calls on operands in a storage: in halves, of works that were not measured in them, those
+// of float32. No product is faster than the rate of products in the storage, which is what is known of who claims it.
+func (d DeviceProfile) TimesIn(s model.Storage) kernels.WorkTimes {
+	times, halves := d.Times, kernels.WorkTimes{}
+	switch s {
+	case model.StorageBF16:
+		halves = d.TimesBF16
+	case model.StorageF16:
+		halves = d.TimesF16
+	}
+	for w := kernels.WorkProducts; w <= kernels.WorkCopy; w++ {
+		if half := *halves.Of(w); half.Measured() {
+			*times.Of(w) = half
+		}
+	}
+	rate := d.Products(s)
+	if rate == 0 {
+		rate = d.MatMulFLOPS
+	}
+	if products := &times.Products; products.Measured() {
+		for i, size := range kernels.WorkProducts.Sizes() {
+			products[i] = max(products[i], min(scale(size, 1e9, max(rate, 1)), MaxWorkNanos))
+		}
+	}
+	return times
+}
+
+// Stretched returns the profile with times that are by/of times as long. Rates stay.
+func (d DeviceProfile) Stretched(by, of int64) DeviceProfile {
+	for _, times := range []*kernels.WorkTimes{&d.Times, &d.TimesBF16, &d.TimesF16} {
+		for w := kernels.WorkProducts; w < kernels.WorkCopy; w++ {
+			for i, t := range times.Of(w) {
+				times.Of(w)[i] = min(scale(t, by, max(of, 1)), MaxWorkNanos)
+			}
+		}
+	}
+	return d
+}
+
+// scale returns a*by/of, rounded down, or MaxWorkNanos where that does not fit 63 bits.
+func scale(a, by, of int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(by))
+	if high >= uint64(of) {
+		return MaxWorkNanos
+	}
+	n, _ := bits.Div64(high, low, uint64(of))
+	return int64(min(n, uint64(MaxWorkNanos)))
 }
 
 // LinkProfile is one direction of a link to Peer.
