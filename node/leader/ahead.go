@@ -26,6 +26,8 @@ const (
 // ahead holds the answers to the loss of single members of a plan, searched for before any of them is lost, one after the
 // other. The leader answers the loss of each other member, whoever may be elected that of the leader.
 type ahead struct {
+	// figures names the speeds and lines that plans count on besides profiles. Answers by other figures are out of date.
+	figures    string
 	generation plan.Generation
 	answers    map[string]answer         // by the members that are left
 	searching  *future[made]             // the newest search; nil once its result was seen
@@ -35,8 +37,9 @@ type ahead struct {
 
 // answer is the next plan when a member is lost.
 type answer struct {
-	next  *future[made]
-	begun time.Time
+	next    *future[made]
+	begun   time.Time
+	figures string
 }
 
 // look begins the next search for the loss of one of some members of the state's plan, unless one is under way. out are the
@@ -44,7 +47,7 @@ type answer struct {
 func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.PeerID, on spawn, search searchFunc) {
 	now := time.Now()
 	if a.generation != state.Plan.Generation {
-		*a = ahead{generation: state.Plan.Generation, resting: a.resting, begun: map[plan.PeerID]time.Time{}}
+		*a = ahead{figures: a.figures, generation: state.Plan.Generation, resting: a.resting, begun: map[plan.PeerID]time.Time{}}
 	}
 	if a.searching != nil {
 		m, ok := a.searching.get()
@@ -64,13 +67,13 @@ func (a *ahead) look(state consensus.State, out []consensus.Member, lost []plan.
 		if ok {
 			a.answers[left] = old
 		}
-		if a.searching != nil || ok && now.Sub(old.begun) < aheadAge || now.Sub(a.begun[p]) < aheadAgain {
+		if a.searching != nil || ok && old.figures == a.figures && now.Sub(old.begun) < aheadAge || now.Sub(a.begun[p]) < aheadAgain {
 			continue
 		}
 		after := without(state, []consensus.Member{{Peer: p}})
 		rest := slices.DeleteFunc(slices.Clone(out), func(m consensus.Member) bool { return m.Peer == p })
 		if a.searching = begin(on, func(ctx context.Context) made { return makePlan(ctx, after, rest, search) }); a.searching != nil {
-			a.answers[left], a.begun[p] = answer{a.searching, now}, now
+			a.answers[left], a.begun[p] = answer{a.searching, now, a.figures}, now
 		}
 	}
 }
@@ -81,15 +84,18 @@ func (a *ahead) take(state consensus.State, out []consensus.Member) *future[made
 		return nil
 	}
 	left := describe(state, out).without("")
-	found := a.answers[left].next
+	found := a.answers[left]
 	delete(a.answers, left)
-	return found
+	if found.figures != a.figures {
+		return nil
+	}
+	return found.next
 }
 
 // ready reports whether the answer to the loss of a member is there, and is a plan.
 func (a *ahead) ready(state consensus.State, out []consensus.Member, lost plan.PeerID) bool {
 	found, ok := a.answers[describe(state, out).without(lost)]
-	if !ok || a.generation != state.Plan.Generation {
+	if !ok || a.generation != state.Plan.Generation || found.figures != a.figures {
 		return false
 	}
 	next, ok := found.next.get()

@@ -66,6 +66,14 @@ func TestPlansAhead(t *testing.T) {
 		if a.take(next, nil) != nil {
 			t.Error("an answer of the plan before was taken")
 		}
+		if !a.ready(state, nil, "b") {
+			t.Error("the answer to the loss of b is not ready")
+		}
+		a.figures = "a device is slower"
+		if a.ready(state, nil, "b") {
+			t.Error("an answer by other speeds is ready")
+		}
+		a.figures = ""
 		m, ok := a.take(lost, nil).get()
 		if !ok || m.plan.Generation != 4 || m.err != nil {
 			t.Errorf("the answer to the loss of b is %+v, known %t", m, ok)
@@ -79,6 +87,21 @@ func TestPlansAhead(t *testing.T) {
 		synctest.Wait()
 		if len(searched) != 3 || searched[2] != "ab" {
 			t.Errorf("searched for %v, want the loss of c answered anew", searched)
+		}
+		lost.Members = slices.Clone(state.Members)
+		lost.Members[2].State = consensus.Gone
+		a.figures = "a device is slower"
+		if a.take(lost, nil) != nil {
+			t.Error("an answer by other speeds was taken")
+		}
+		time.Sleep(2 * aheadAgain)
+		a.look(state, nil, []plan.PeerID{"c"}, on, search)
+		time.Sleep((1 + aheadRest) * took)
+		a.look(state, nil, []plan.PeerID{"c"}, on, search)
+		time.Sleep(2 * took)
+		synctest.Wait()
+		if len(searched) != 4 || a.take(lost, nil) == nil {
+			t.Errorf("searched for %v, want the loss of c answered anew by other speeds", searched)
 		}
 	})
 }
@@ -116,10 +139,11 @@ func TestOnlyWhoMayLeadPlansAhead(t *testing.T) {
 	run := rehearsedRun()
 	state := consensus.State{Run: &run, Plan: plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}}}}}}
 	for _, electable := range []bool{true, false} {
-		l := New(Config{Electable: func() bool { return electable }})
+		l := New(Config{Heartbeats: gossip.NewTracker(), Electable: func() bool { return electable }})
 		var losses ahead
 		searches := 0
-		l.follow(state, "a", func(func(context.Context)) bool { searches++; return true }, &losses)
+		learner := &scheduleWatch{Leader: l, spawn: func(func(context.Context)) bool { searches++; return true }}
+		l.follow(state, "a", learner, &losses)
 		if (searches == 1) != electable {
 			t.Errorf("%d searches of a member that may be elected: %t", searches, electable)
 		}

@@ -28,6 +28,8 @@ type drifting struct {
 	// slow has by peer how long it computes, in thousandths of what its profile says; line has that of messages between the first two stages.
 	slow map[plan.PeerID]int64
 	line int64
+	// slander is how many times less members say that lines carry than they do, in thousandths; 0 for the truth.
+	slander int64
 	// told has what members notice themselves.
 	told map[plan.PeerID]*gossip.SlowDowns
 	// changes has the first step of each plan after the first one, and of each schedule that runs without another plan.
@@ -140,7 +142,7 @@ func (d *drifting) steps(n int) {
 			}
 			for _, l := range shown.Links {
 				if l.From == peer {
-					b.Links = append(b.Links, gossip.LinkRate{Peer: l.To, BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos})
+					b.Links = append(b.Links, gossip.LinkRate{Peer: l.To, BytesPerS: l.BytesPerS * 1000 / max(d.slander, 1000), RTTNanos: l.RTTNanos})
 				}
 			}
 			d.notice(&b)
@@ -222,6 +224,48 @@ func TestDriftIsAnsweredWhereThatPays(t *testing.T) {
 		d.steps(150)
 		if len(d.changes) > 1 || (len(d.changes) == 1) != c.back {
 			t.Errorf("%+v: changes with steps %v when all is as before", c, d.changes)
+		}
+	}
+}
+
+// TestFollowersLearnSlowLines: members that do not lead know by what they heard themselves which lines are slow, so that the next leader does not
+// go back to a plan over them. What members say of lines that steps do not bear out is not believed.
+func TestFollowersLearnSlowLines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line, slander int64
+		known         bool
+	}{{1500, 0, true}, {1000, 3000, false}} {
+		d := newDrifting(t, 5000)
+		l := New(Config{Heartbeats: d.better.Heartbeats, Log: d.better.Log, Now: d.better.Now})
+		learner := scheduleWatch{Leader: l, spawn: d.schedule.spawn}
+		learn := func(steps int) {
+			for range steps {
+				d.steps(1)
+				learner.learn(d.state)
+			}
+		}
+		learn(30)
+		if known := l.lines.with(nil); known != nil {
+			t.Errorf("%+v: known are %v before lines are slow", c, known)
+		}
+		d.line, d.slander = c.line, c.slander
+		learn(60)
+		known := l.lines.with(nil)
+		if (len(known) > 0) != c.known {
+			t.Errorf("%+v: known are %v", c, known)
+		}
+		if !c.known {
+			continue
+		}
+		in := NextInput(d.state)
+		in.NodeBytes, in.Start = 0, d.step
+		next, _, err := learner.planner("")(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, then := d.took(d.running()), d.took(next); then*100 > now*105 {
+			t.Errorf("%+v: the next leader would plan a step of %s, this one has one of %s", c, plan.Time(then), plan.Time(now))
 		}
 	}
 }

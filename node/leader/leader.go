@@ -161,6 +161,7 @@ func (l *Leader) Run(ctx context.Context) {
 	var t *term
 	var seen sightings
 	var losses ahead
+	var learner *scheduleWatch // while another member leads
 	search := func(f func(context.Context)) bool { return l.search(ctx, f) }
 	changed := l.Consensus.Changed()
 	for {
@@ -179,14 +180,20 @@ func (l *Leader) Run(ctx context.Context) {
 		if l.speeds.look(state, now) {
 			l.tellSpeeds(state)
 		}
+		losses.figures = l.figures()
 		leader, number, self := l.Consensus.Leader()
 		if !self {
-			t = nil
-			l.follow(state, leader, search, &losses)
+			if t = nil; learner == nil {
+				learner = &scheduleWatch{Leader: l, spawn: search}
+			}
+			l.follow(state, leader, learner, &losses)
 			continue
 		}
 		if t == nil || t.number != number {
 			t = newTerm(l, number, search, &losses)
+		}
+		if learner != nil {
+			t.next.schedule.links, learner = learner.links, nil
 		}
 		if state.Run == nil {
 			continue
@@ -202,16 +209,23 @@ func (l *Leader) Run(ctx context.Context) {
 	}
 }
 
-// follow has nothing to decide while another member leads. Where that one has a part in the plan, and this node may lead next, the
-// plan without the leader is looked for.
-func (l *Leader) follow(state consensus.State, leader plan.PeerID, search spawn, losses *ahead) {
+// follow has nothing to decide while another member leads. Where this node may lead next, it learns which lines are slow, and looks
+// for the plan without the leader, if that one has a part in the plan.
+func (l *Leader) follow(state consensus.State, leader plan.PeerID, learner *scheduleWatch, losses *ahead) {
 	l.blocked.Store("")
 	l.wish.Store(nil)
 	l.spares.Store(nil)
-	if state.Plan.Places(leader) && !state.Paused() && !state.StopWanted && !state.Finished && l.Electable() {
-		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, search, l.speeds.search(l.Planner.Make))
+	if state.Run == nil || state.Plan.Generation == 0 || state.StopWanted || state.Finished || !l.Electable() {
+		return
+	}
+	learner.learn(state)
+	if state.Plan.Places(leader) && !state.Paused() {
+		losses.look(state, leftOut(state, l.Now()), []plan.PeerID{leader}, learner.spawn, learner.planner(""))
 	}
 }
+
+// figures names the speeds and lines that plans count on besides profiles.
+func (l *Leader) figures() string { return fmt.Sprint(l.speeds.ratios, l.lines.changes) }
 
 // tellSpeeds logs which devices plans count on with other speeds than their profiles say.
 func (l *Leader) tellSpeeds(state consensus.State) {

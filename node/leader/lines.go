@@ -23,7 +23,7 @@ const (
 )
 
 // lines knows the lines of a run that are slower than members' profiles say. Plans count on that, and are compared anew where
-// it changes. The zero value knows of none.
+// it changes. Whoever may lead follows them, whoever leads, see scheduleWatch.learn. The zero value knows of none.
 type lines struct {
 	slow map[[2]plan.PeerID]*slowLine
 	// off counts the windows in a row with steps of another length than predicted, the first of which ended with step first.
@@ -77,6 +77,14 @@ func (l *lines) note(state consensus.State, r planner.Reselection, seen planner.
 	if changed {
 		l.changes, l.since = l.changes+1, l.first
 	}
+}
+
+// doubts reports whether one of the lines carries less than members measured before, or was seen to.
+func (l *lines) doubts(state consensus.State, seen []planner.MeasuredLink) bool {
+	return slices.ContainsFunc(seen, func(s planner.MeasuredLink) bool {
+		k := l.slow[[2]plan.PeerID{s.From, s.To}]
+		return k != nil && k.known || slowerThanKnown(state, s)
+	})
 }
 
 // alike reports whether a line is about what it was.

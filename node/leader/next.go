@@ -82,7 +82,7 @@ func (n *nextPlan) get(m moment, why string) (made, bool) {
 	// Of who is silent first, and then gone, the same plan is the answer.
 	same := n.made != nil && n.occasion.generation == o.generation && n.occasion.ratios == o.ratios && n.left == left && why != found && n.occasion.why != found
 	if n.occasion, n.left = o, left; !same {
-		n.begun, n.repaired = time.Now(), nil
+		n.begun, n.repaired, n.ahead.figures = time.Now(), nil, n.schedule.figures()
 		if n.made = n.ahead.take(rest, out); n.made == nil {
 			search := n.schedule.planner(why)
 			n.made = begin(n.search, func(ctx context.Context) made { return makePlan(ctx, rest, out, search) })
@@ -104,6 +104,7 @@ func (n *nextPlan) prepare(m moment, why string, suspect plan.PeerID) {
 
 // foresee has plans looked for that follow the loss of another member than self.
 func (n *nextPlan) foresee(state consensus.State, self plan.PeerID) {
+	n.ahead.figures = n.schedule.figures()
 	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == self })
 	n.ahead.look(state, leftOut(state, n.now()), others, n.search, n.schedule.planner(""))
 }

@@ -92,6 +92,42 @@ func (s *scheduleWatch) look(state consensus.State, o planner.Outlook) string {
 	return s.why
 }
 
+// learn follows the steps of the plan while another member leads. Whoever leads next knows the lines that are slow, by what it
+// heard of them itself: a leader that told others of them could slander any. Nothing is searched for while lines carry what
+// members measured before, and nobody is asked for a schedule.
+func (s *scheduleWatch) learn(state consensus.State) {
+	before := s.running
+	step := s.follow(state.Plan)
+	if before.Generation != s.running.Generation || before.ScheduleChoice().String() != s.running.ScheduleChoice().String() {
+		s.lines.off = 0
+	}
+	if c, ok := s.compare.get(); ok {
+		s.window, s.compare = nil, nil
+		if c.err == nil {
+			s.lines.note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
+		}
+	}
+	seen, all := s.Heartbeats.Seen(s.running)
+	if !all || state.Paused() || s.compare != nil {
+		return
+	}
+	if s.lines.doubts(state, seen.Links) {
+		s.answer(state, seen)
+	}
+	if step > s.newest && s.compare == nil {
+		s.newest, s.window = step, append(s.window, seen)
+	}
+	if len(s.window) < windowSteps || s.compare != nil {
+		return
+	}
+	median := planner.Median(s.window)
+	if s.links, s.window = median.Links, nil; s.lines.doubts(state, median.Links) {
+		s.compareWith(state, median, false)
+	} else {
+		s.lines.off = 0
+	}
+}
+
 // answer compares at once where a member says that a stage or link of it became slower.
 func (s *scheduleWatch) answer(state consensus.State, seen planner.Measured) {
 	said := s.Heartbeats.Slower(s.running)
