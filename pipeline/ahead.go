@@ -210,9 +210,9 @@ func (a *agreement) heed(s *stepRun) error {
 	return nil
 }
 
-// Dropper drops activations of steps up to one, of the last one those with an index below a bound: nobody receives them. *link.Session is one.
+// Dropper drops activations of a step with an index below a bound: nobody receives them. *link.Session is one.
 type Dropper interface {
-	DropActivations(through plan.Step, below int32)
+	DropActivations(step plan.Step, below int32)
 }
 
 // dropTries drops the activations of a step's first try, as far as they are here or come later.

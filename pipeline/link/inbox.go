@@ -68,14 +68,14 @@ type inbox struct {
 	changed  broadcast
 }
 
-// activations name messages of steps up to one, of the last one those with an index below a bound.
+// activations name messages of a step with an index below a bound.
 type activations struct {
-	through plan.Step
-	below   int32
+	step  plan.Step
+	below int32
 }
 
 func (a activations) contain(t wire.Tag) bool {
-	return t.Kind == wire.Activation && (t.Step < a.through || t.Step == a.through && t.Index < a.below)
+	return t.Kind == wire.Activation && t.Step == a.step && t.Index < a.below
 }
 
 // admit blocks until a message of size bytes may be held. It may at once when its account has
@@ -246,11 +246,12 @@ func (b *inbox) skip(skipped func(k key, bytes int) bool) {
 	b.changed.wake() // who brings one of them and waits for room
 }
 
-// dropActivations drops activations that nobody receives, and refuses them from now on.
+// dropActivations drops activations that nobody receives, and refuses them until it is called for another step. Those of earlier steps
+// stay: who goes on here in the place of a lost peer gets them again.
 func (b *inbox) dropActivations(a activations) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a.through < b.dropped.through {
+	if a.step < b.dropped.step {
 		return
 	}
 	b.dropped = a

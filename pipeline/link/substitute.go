@@ -172,9 +172,9 @@ func (s *Session) Skip(lost plan.PeerID, through plan.Step) {
 	})
 }
 
-// DropActivations drops the activations of steps up to one, now and later: of that step those with an index below a bound. Nobody receives them.
-func (s *Session) DropActivations(through plan.Step, below int32) {
-	s.inbox.dropActivations(activations{through, below})
+// DropActivations drops the activations of a step with an index below a bound, now and until it is called for a later one. Nobody receives them.
+func (s *Session) DropActivations(step plan.Step, below int32) {
+	s.inbox.dropActivations(activations{step, below})
 }
 
 // Brought returns who brought a message that is from a peer by the plan: that one, or its substitute. Of a message that has not come

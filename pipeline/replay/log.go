@@ -237,11 +237,11 @@ func (k keeping) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
 }
 
 // DropActivations passes pipeline.Dropper through.
-func (k keeping) DropActivations(through plan.Step, below int32) {
+func (k keeping) DropActivations(step plan.Step, below int32) {
 	if d, ok := k.Exchange.(interface {
 		DropActivations(plan.Step, int32)
 	}); ok {
-		d.DropActivations(through, below)
+		d.DropActivations(step, below)
 	}
 }
 
