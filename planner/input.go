@@ -70,6 +70,9 @@ type (
 // WholeRatio says that a device computes as its profile does.
 const WholeRatio = measure.WholeRatio
 
+// SlowRow is how many slow steps in a row a member sees before it says that something became slower.
+const SlowRow = measure.SlowRow
+
 // DefaultLink is assumed, at best, where nobody measured.
 var DefaultLink = measure.DefaultLink
 

@@ -12,7 +12,7 @@ import (
 const (
 	// slowPercent is how long something takes that is slower, in percent of what it usually does. Longer than each of at least surelyUsual
 	// usual steps, it is slower from leastPercent on: three of 15 alike are the three longest once in 455 times.
-	slowPercent, leastPercent = 150, 125
+	slowPercent, leastPercent = 150, 120
 	// slowSteps steps in a row must be slower.
 	slowSteps = 3
 	// usualSteps are the newest whose median is usual; with fewer than leastUsual nothing is.

@@ -26,7 +26,7 @@ func TestATrendKnowsWhatIsSlower(t *testing.T) {
 		"a third slower":            {append(repeat(12, 100, 105, 95), repeat(30, 135)...), []int{38}},
 		"a third slower, too soon":  {append(repeat(3, 100, 105, 95), repeat(30, 135)...), nil},
 		"a third, as before":        {append(repeat(4, 100, 140, 100, 100), repeat(8, 135)...), nil},
-		"a fifth slower":            {append(repeat(20, 100), repeat(30, 120)...), nil},
+		"less than a fifth slower":  {append(repeat(20, 100), repeat(30, 119)...), nil},
 		"slower and slower":         {slices.Concat(repeat(8, 100), repeat(8, 200), repeat(8, 400)), []int{10, 18}},
 		"back, and slow again":      {slices.Concat(repeat(8, 100), repeat(8, 300), repeat(20, 100), repeat(8, 300)), []int{10, 38}},
 		"in turns":                  {repeat(3, 100, 100, 100, 100, 300, 300, 300, 300), []int{6, 14, 22}},

@@ -187,12 +187,12 @@ func TestDriftIsAnsweredWhereThatPays(t *testing.T) {
 		back       bool      // another change once all is as before
 	}{
 		{slow: 1200, line: 1000, steps: long}, // gains less than ReplanPercent
-		{slow: 1400, line: 1000, steps: long, changes: 1, within: 8, back: true},
+		{slow: 1400, line: 1000, steps: long, changes: 1, within: 5, back: true},
 		{slow: 1500, line: 1000, steps: long, changes: 1, within: 5, back: true},
 		{slow: 2000, line: 1000, steps: long, changes: 1, within: 5, back: true},
 		{slow: 1500, line: 1000, steps: quiet + 20}, // too late in the run
 		{slow: 1000, line: 1200, steps: long},
-		{slow: 1000, line: 1500, steps: long, changes: 1, within: 9}, // other neighbours, which are as good later
+		{slow: 1000, line: 1500, steps: long, changes: 1, within: 7}, // other neighbours, which are as good later
 		{slow: 1000, line: 1500, steps: quiet + 20},
 		{slow: 1000, line: 10000, steps: long, changes: 2, within: 5},
 	} {

@@ -57,6 +57,9 @@ func (l *lines) note(state consensus.State, r planner.Reselection, seen planner.
 	}
 	if l.off++; l.off == 1 {
 		l.first = step
+		if urgent { // a member says so after some slow steps in a row
+			l.first = max(step, planner.SlowRow) - planner.SlowRow + 1
+		}
 	}
 	if l.off < lineWindows && !urgent {
 		return

@@ -16,9 +16,9 @@ const (
 
 	// averageOf is how many steps the average of a device's ratios is of, roughly.
 	averageOf = 4
-	// agreeing samples in a row change what plans count on. Where the member says itself that it became slower, which takes slowRow
+	// agreeing samples in a row change what plans count on. Where the member says itself that it became slower, which takes SlowRow
 	// slow steps, none more is needed.
-	agreeing, slowRow = 12, 3
+	agreeing, SlowRow = 12, 3
 	// mostSlowed bounds how often that number is doubled for a device that was slow before.
 	mostSlowed = 4
 	// longestWork bounds what a member may say that its work of a step takes: 13 days.
@@ -152,7 +152,7 @@ func (d *pace) follow(step plan.Step, ratio int64, slower bool) bool {
 	case direction < 0: // is it fast again for good?
 		need <<= min(d.slowed, mostSlowed)
 	case slower && direction > 0 && d.slowed < mostSlowed:
-		need, d.since = 1, min(d.since, max(step, slowRow)-slowRow+1)
+		need, d.since = 1, min(d.since, max(step, SlowRow)-SlowRow+1)
 	}
 	if d.agreed*direction < need {
 		return false
