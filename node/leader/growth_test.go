@@ -257,7 +257,7 @@ func TestLiarHasItsShare(t *testing.T) {
 		c := newClaimants(t)
 		c.join("m", plan.MaxFLOPS)
 		c.liar = "m"
-		c.train(20 * time.Minute)
+		c.train(40 * time.Minute)
 		c.report()
 		fair, all := 0, 0
 		for _, p := range c.plans {
