@@ -28,13 +28,10 @@ func (w *world) decide() Action {
 func (w *world) carryOut(a Action) {
 	i := slices.IndexFunc(w.Servers.Servers, func(s Server) bool { return s.Peer == a.Peer })
 	switch a.Kind {
+	case Add:
+		w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer})
 	case Promote:
-		w.Vacated = false
-		if i < 0 {
-			w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer, Voter: true})
-		} else {
-			w.Servers.Servers[i].Voter = true
-		}
+		w.Servers.Servers[i].Voter, w.Vacated = true, false
 	case Demote:
 		w.Servers.Servers[i].Voter, w.Vacated = false, w.silent[a.Peer] > 0
 	case Remove:
@@ -44,7 +41,7 @@ func (w *world) carryOut(a Action) {
 	}
 }
 
-// parseWorld reads a line: voters=a,b others=c servers=d joining=d draining= gone= silent=b:61s
+// parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
 // unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners stopped=saved. Everybody is active, unless said, and older the earlier it
 // is named.
 func parseWorld(t *testing.T, line string) *world {
@@ -61,10 +58,10 @@ func parseWorld(t *testing.T, line string) *world {
 		}
 		return StandingAfter
 	}
-	for _, key := range []string{"voters", "servers", "others"} {
+	for _, key := range []string{"voters", "others", "new"} {
 		for _, v := range list(p[key]) {
 			peer := plan.PeerID(v)
-			if key != "others" {
+			if key != "new" {
 				w.Servers.Servers = append(w.Servers.Servers, Server{Peer: peer, Voter: key == "voters"})
 			}
 			m := Member{Peer: peer, State: Active, Since: uint64(len(w.Members) + 1)}
@@ -172,7 +169,7 @@ func TestMembershipInvariants(t *testing.T) {
 func (w *world) wantStanding(t *testing.T, seed uint64) {
 	t.Helper()
 	voters, worst, best := 0, ownersNode, newcomer
-	for _, s := range w.nodes() {
+	for _, s := range w.Servers.Servers {
 		m, _ := w.member(s.Peer)
 		switch {
 		case s.Voter && m.State == Active:

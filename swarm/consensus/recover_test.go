@@ -126,12 +126,11 @@ func TestRecoverWithOthers(t *testing.T) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
 		var dead, living []plan.PeerID
-		voters := votersOf(c.leader().Servers())
-		for _, p := range c.peers {
-			if slices.Contains(voters, p) && len(dead) < 2 && p != "a" {
-				dead = append(dead, p)
+		for _, s := range c.leader().Servers() {
+			if s.Voter && len(dead) < 2 && s.Peer != "a" {
+				dead = append(dead, s.Peer)
 			} else {
-				living = append(living, p)
+				living = append(living, s.Peer)
 			}
 		}
 		for _, p := range dead {
@@ -325,11 +324,12 @@ func TestRecoverByItself(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
-		voters := votersOf(c.leader().Servers())[:2]
-		var living []plan.PeerID
-		for _, p := range c.peers {
-			if !slices.Contains(voters, p) {
-				living = append(living, p)
+		var voters, living []plan.PeerID
+		for _, s := range c.leader().Servers() {
+			if s.Voter && len(voters) < 2 {
+				voters = append(voters, s.Peer)
+			} else {
+				living = append(living, s.Peer)
 			}
 		}
 		for _, p := range c.peers {

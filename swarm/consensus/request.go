@@ -103,12 +103,9 @@ func readRequest(r io.Reader) (request, error) {
 }
 
 func appendResponse(b []byte, r response) []byte {
-	return appendSized(append(b, r.code), r.body[:min(len(r.body), maxResponseBytes)])
-}
-
-// appendSized appends what readMessage reads: a length and so many bytes.
-func appendSized(b, body []byte) []byte {
-	return append(binary.LittleEndian.AppendUint32(b, uint32(len(body))), body...)
+	body := r.body[:min(len(r.body), maxResponseBytes)]
+	b = binary.LittleEndian.AppendUint32(append(b, r.code), uint32(len(body)))
+	return append(b, body...)
 }
 
 func readResponse(r io.Reader) (response, error) {
