@@ -39,9 +39,13 @@ func (g Group) reduce(ctx context.Context, ex Exchange, grads [][]float32, out b
 	}
 	v := grads[len(grads)-1]
 	sums := make(chan piece, g.cut.count(g.partLen(self, len(v)))) // of the own part, in v
+	sent := make([]chan struct{}, len(g.Members))                  // a value for each piece of an owner's part of v that was sent
+	for k := range sent {
+		sent[k] = make(chan struct{}, g.cut.count(g.partLen(k, len(v))))
+	}
 	work, ctx := errgroup.WithContext(ctx)
 	// All go on at once: what waits for room at others must not keep this member from making room, nor from adding up.
-	work.Go(func() error { return g.failed("reduce-scatter", g.sendParts(ctx, ex, grads)) })
+	work.Go(func() error { return g.failed("reduce-scatter", g.sendParts(ctx, ex, grads, sent)) })
 	work.Go(func() error {
 		defer close(sums)
 		var spare [][]float32
@@ -67,7 +71,7 @@ func (g Group) reduce(ctx context.Context, ex Exchange, grads [][]float32, out b
 			}
 			return nil
 		})
-		work.Go(func() error { return g.failed("gather", g.takeIn(ctx, ex, v)) })
+		work.Go(func() error { return g.failed("gather", g.takeIn(ctx, ex, v, sent)) })
 	}
 	return work.Wait()
 }
@@ -92,7 +96,7 @@ func (g Group) gather(ctx context.Context, ex Exchange, v []float32, wants func(
 		return g.eachPiece(int(g.Self), len(v), func(p piece) error { return g.handOut(ctx, ex, p, v, wants) })
 	})
 	if wants(int(g.Self)) {
-		work.Go(func() error { return g.takeIn(ctx, ex, v) })
+		work.Go(func() error { return g.takeIn(ctx, ex, v, nil) })
 	}
 	return g.failed("gather", work.Wait())
 }
@@ -144,7 +148,7 @@ func (g Group) payload(p piece, v []float32, way vector, tag wire.Tag) ([]byte, 
 }
 
 // sendParts sends all others their parts of the gradients: the first piece of each, then the second, so that all have something to add up.
-func (g Group) sendParts(ctx context.Context, ex Exchange, grads [][]float32) error {
+func (g Group) sendParts(ctx context.Context, ex Exchange, grads [][]float32, sent []chan struct{}) error {
 	queues, longest := map[int][]piece{}, 0
 	for k := range g.Members {
 		_ = g.eachPiece(k, len(grads[0]), func(p piece) error {
@@ -158,7 +162,9 @@ func (g Group) sendParts(ctx context.Context, ex Exchange, grads [][]float32) er
 			if number >= len(queues[k]) {
 				return nil
 			}
-			return g.sendPiece(ctx, ex, queues[k][number], grads)
+			err := g.sendPiece(ctx, ex, queues[k][number], grads)
+			sent[k] <- struct{}{}
+			return err
 		})
 		if err != nil {
 			return err
@@ -250,8 +256,9 @@ func (g Group) handOut(ctx context.Context, ex Exchange, p piece, v []float32, w
 }
 
 // takeIn fills the others' parts of v with what they hand out. It waits for all of them at once: a part that has no room here keeps
-// its owner from handing out to others.
-func (g Group) takeIn(ctx context.Context, ex Exchange, v []float32) error {
+// its owner from handing out to others. An owner's substitute may hand out a piece again before this member has sent its own: so much is
+// waited for, in sent; nil: nothing is sent.
+func (g Group) takeIn(ctx context.Context, ex Exchange, v []float32, sent []chan struct{}) error {
 	work, ctx := errgroup.WithContext(ctx)
 	_ = g.toOthers(func(k int) error {
 		work.Go(func() error {
@@ -263,6 +270,13 @@ func (g Group) takeIn(ctx context.Context, ex Exchange, v []float32) error {
 				xs := make([]float32, p.end-p.first)
 				if err := g.sums().receivePiece(ctx, ex, g.Members[k].Peer, tag, xs); err != nil {
 					return err
+				}
+				if sent != nil {
+					select {
+					case <-sent[k]:
+					case <-ctx.Done():
+						return ctx.Err()
+					}
 				}
 				g.within(p, v, func(place []float32) { xs = xs[copy(place, xs):] })
 				return nil
