@@ -111,7 +111,7 @@ func TestManyMembers(t *testing.T) {
 			t.Errorf("%.1f connections a node, want %d to %d", mean, full, 3*full)
 		}
 		c.join()
-		c.untilHeard(30 * time.Second)
+		c.untilHeard(2 * time.Minute)
 		st, err := c.all[3].Open(c.ctx, c.all[members].ID(), "/pnode/alive/1")
 		if err != nil {
 			t.Fatalf("a member that is not connected cannot be reached: %v", err)
