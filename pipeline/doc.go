@@ -28,7 +28,7 @@
 //     and answers every worker with one commit: the global norm, the loss, and whether to save or to
 //     stop [commit.go].
 //  4. With the commit the optimizer updates the parameters [optimizer.go]. Where the plan says so it does before, and the forwards of the
-//     next step begin: the state of before is kept, and copied back where the commit asks for something else, or does not come [ahead.go].
+//     next step begin: the state of before is kept, and copied back where the commit asks for something else, or does not come [postvalidation.go].
 //     Where the plan keeps a stage's optimizer state in host memory, it comes to the device piece by
 //     piece and goes back; the update is the same to the bit. The first pieces come while the step
 //     computes, the last ones go while the next step does [offload.go].

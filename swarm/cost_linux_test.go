@@ -16,7 +16,8 @@ import (
 )
 
 // TestCostOfMembers shows what members of a run cost each node without anything to compute: connections, memory, goroutines, processor time
-// and bytes, at rest and with heartbeats at their paces. PNODE_MEMBERS says for how many members.
+// and bytes, at rest and with heartbeats at their paces. PNODE_MEMBERS says for how many members. However many there are, a node at rest sends
+// less than mostAtRest, and is connected to no more than those of a full mesh.
 func TestCostOfMembers(t *testing.T) {
 	sizes := os.Getenv("PNODE_MEMBERS")
 	if sizes == "" {
@@ -51,13 +52,18 @@ func memoryInUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
+const (
+	fullMesh   = 64
+	mostAtRest = 5_000 // bytes a second; 2,200 of 64 members, the largest full mesh
+)
+
 func costOf(t *testing.T, members int) {
 	t.Helper()
 	n := newVirtualNet(t)
 	var sent atomic.Int64
 	n.Sent = func(_, _ netip.Addr, bytes int) { sent.Add(int64(bytes)) }
 	memory, goroutines, used := memoryInUse(), runtime.NumGoroutine(), processorTime(t)
-	c := newCrowd(t, n, members, 64)
+	c := newCrowd(t, n, members, fullMesh)
 	each := func(x float64) float64 { return x / float64(members) }
 	time.Sleep(30 * time.Second)
 	connections := 0
@@ -72,7 +78,11 @@ func costOf(t *testing.T, members int) {
 	pace := max(1, (members+63)/64)
 	used, before := processorTime(t), sent.Load()
 	time.Sleep(rest * time.Second)
-	t.Logf("a second at rest: %.2f ms, %.1f kB", each((processorTime(t)-used).Seconds()*1000/rest), each(float64(sent.Load()-before)/1000/rest))
+	atRest := each(float64(sent.Load()-before) / rest)
+	t.Logf("a second at rest: %.2f ms, %.1f kB", each((processorTime(t)-used).Seconds()*1000/rest), atRest/1000)
+	if mean := each(float64(connections)); atRest > mostAtRest || mean >= fullMesh {
+		t.Errorf("each of %d has %.1f connections and sends %.0f bytes a second at rest, want fewer than %d and at most %d", members, mean, atRest, fullMesh, mostAtRest)
+	}
 	used, before = processorTime(t), sent.Load()
 	for second := range speaking {
 		for i, s := range c.all {
