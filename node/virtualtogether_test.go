@@ -107,10 +107,12 @@ func TestTheLastOfThoseWhoLeaveEnds(t *testing.T) {
 		for _, m := range f.others(last) {
 			m.process.end()
 		}
-		f.until("the others leave", time.Minute, func() bool {
-			s := last.node().raft.State()
+		// At that very moment: soon after nobody but the last votes any more, who then agrees with itself.
+		if err := consensus.Await(t.Context(), last.node().raft, func(s consensus.State) bool {
 			return !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.Peer != last.self && m.State == consensus.Active })
-		})
+		}); err != nil {
+			t.Fatal(err)
+		}
 		for _, m := range f.others(last) {
 			m.kill()
 		}

@@ -68,11 +68,15 @@ func (t *truth) see(name string, n *Node, e api.Event) {
 }
 
 // leads notes whether a node leads, which in a term of the log one alone may. A node that goes over to a recovered run's log
-// meanwhile tells the term of one log and the state of another, which says nothing.
+// tells the term of one log and the state of another until the log says that it is the recovered run's, which means nothing.
 func (t *truth) leads(n *Node) {
 	lineage := lineageOf(n.raft.State().Recovery)
 	_, number, leads := n.raft.Leader()
-	if lineageOf(n.raft.State().Recovery) != lineage {
+	now := lineage
+	if c, ok := n.raft.ChangedOver(); ok {
+		now = lineageOf(c.Recovery)
+	}
+	if now != lineage || lineageOf(n.raft.State().Recovery) != lineage {
 		return
 	}
 	term := numbered[plan.Term]{lineage, number}
