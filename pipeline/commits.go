@@ -144,11 +144,11 @@ func (c *Commits) Unmeasured(g plan.Generation, step plan.Step) bool {
 	return kept.generation == g && kept.unmeasured
 }
 
-// Again reports whether the activations of the step after one of a plan's generation are those of a second try, for Config.Again. It is
+// SecondTry reports whether the activations of the step after one of a plan's generation are those of a second try, for Config.SecondTry. It is
 // false after the step that the generation began with.
-func (c *Commits) Again(p plan.Plan, step plan.Step) bool {
+func (c *Commits) SecondTry(p plan.Plan, step plan.Step) bool {
 	g, commit, ok := c.At(step)
-	return ok && g == p.Generation && again(p, commit)
+	return ok && g == p.Generation && secondTry(p, commit)
 }
 
 // Settle notes the newest commit, encoded, that came of a generation's coordinator, which is lost: nothing that it sends is

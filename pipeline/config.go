@@ -88,8 +88,8 @@ type Config struct {
 	// Unmeasured says that no worker has float32 shadows at the plan's start any more, since an evaluation went without them: this one
 	// makes none either before another schedule begins.
 	Unmeasured bool
-	// Again says that all workers have the plan's first activations in a second try, see Commits.Again.
-	Again bool
+	// SecondTry says that all workers have the plan's first activations in a second try, see Commits.SecondTry.
+	SecondTry bool
 	// Committed holds the commits of the steps after that, in order, which a lost coordinator had made and some worker may have taken: its
 	// substitute repeats them. One of step 0 is that after the last update. Nil: nobody has any.
 	Committed []wire.Commit

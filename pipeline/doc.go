@@ -27,8 +27,8 @@
 //     has the last stage of replica 0. The coordinator adds them up in micro-batch and layer order
 //     and answers every worker with one commit: the global norm, the loss, and whether to save or to
 //     stop [commit.go].
-//  4. With the commit the optimizer updates the parameters [optimizer.go]. Where the plan says so it does before, and the forwards of the
-//     next step begin: the state of before is kept, and copied back where the commit asks for something else, or does not come [postvalidation.go].
+//  4. With the commit the optimizer updates the parameters [optimizer.go]. Where the plan says so it does before (an optimistic step), and the forwards of the
+//     next step begin: the state of before is kept, and the step rolled back to it where the commit asks for something else, or does not come [postvalidation.go].
 //     Where the plan keeps a stage's optimizer state in host memory, it comes to the device piece by
 //     piece and goes back; the update is the same to the bit. The first pieces come while the step
 //     computes, the last ones go while the next step does [offload.go].
@@ -100,7 +100,7 @@
 //
 // # Concurrency
 //
-// The program is ahead of the device: it enqueues launches, and waits on the host only for messages,
+// The program runs before the device does: it enqueues launches, and waits on the host only for messages,
 // and at the end of a step. The goroutine watch follows the device, adds up where the time went and
 // ends the step with the first error, by the name of its action [launch.go].
 //

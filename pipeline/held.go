@@ -49,7 +49,7 @@ func Hold(ctx context.Context, workers ...*Worker) (*Held, error) {
 		select {
 		case <-behind:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: some workers are a step ahead of others: %w", ErrNoCopy, ctx.Err())
+			return nil, fmt.Errorf("%w: some workers are a step behind others: %w", ErrNoCopy, ctx.Err())
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (w *Worker) hold(h *Held) (step plan.Step, err error) {
 	h.parts = append(h.parts, heldPart{w, queue})
 	for i, stage := range w.stages {
 		switch {
-		case !w.loaded, w.ahead != nil, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
+		case !w.loaded, w.validator.optimistic != nil, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
 			return 0, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
 		}
 		step = stage.step
@@ -160,16 +160,8 @@ func (h *Held) Load(_ context.Context, layer int, _ Part, dst io.Writer) error {
 func (w *Worker) update(ctx context.Context, s *stepRun, c wire.Commit) error {
 	w.still.Lock()
 	defer w.still.Unlock()
-	if w.ahead != nil {
-		if c.GradScale == 1 {
-			w.ahead = nil
-		} else {
-			w.undone++
-			w.cfg.Log.Info("an update was made before its commit and is made anew", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "undone", w.undone, "of", w.applied)
-			if err := (validator{w}).undo(); err != nil {
-				return err
-			}
-		}
+	if err := w.validator.validate(c); err != nil {
+		return err
 	}
 	if err := s.update(ctx, c); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// maxLaunches bounds how many launches the program is ahead of what has been waited for: enough for a
+// maxLaunches bounds how many launches are enqueued that have not been waited for: enough for a
 // device not to stand still, few enough for the end of a generation not to wait for long.
 const maxLaunches = 4
 

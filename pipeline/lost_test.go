@@ -426,7 +426,7 @@ func (r *lossRun) checkpoint() (plan.Step, Config, func()) {
 	}
 	r.out.began, r.out.done = p.Start, r.commits.newest()
 	return p.Start, Config{
-		Plan: p, Keeper: from{r.out.states, p.Start}, Again: r.commits.Again(p, p.Start),
+		Plan: p, Keeper: from{r.out.states, p.Start}, SecondTry: r.commits.SecondTry(p, p.Start),
 		Exchange: sinceDone{endOf{net: r.net, self: r.lost, mu: &r.mu}, r.out.done},
 	}, func() {}
 }

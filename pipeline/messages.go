@@ -26,7 +26,7 @@ func (s *stepRun) tag(kind wire.Kind, h *stageRun, to plan.Stage, p part) wire.T
 		Kind: kind, Generation: s.plan.Generation, Step: s.step,
 		Replica: h.Replica, Stage: to, Index: int32(s.numberOf(p)),
 	}
-	if s.again && kind == wire.Activation {
+	if s.secondTry && kind == wire.Activation {
 		t.Index += s.tries()
 	}
 	return t

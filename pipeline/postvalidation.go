@@ -13,18 +13,19 @@ import (
 )
 
 // Where a plan says so, workers do not wait for the commit of a step before they update and begin with the forwards of the next
-// one (the post-validation of Qi et al. 2023, section 4, https://arxiv.org/abs/2401.10241). A commit that asks for something else
-// finds the state of before in memory: it is copied back, and the update and the forwards are made anew.
+// one (the post-validation of Qi et al. 2023, section 4, https://arxiv.org/abs/2401.10241). Until its commit comes, such a step is an
+// optimistic one. A commit that asks for something else finds the state of before in memory: the step is rolled back to it, and the
+// update and the forwards are made anew, by a second try.
 
 const (
-	// calmSteps are looked at before a step is applied ahead of its commit: the norms of their gradients were all at most
+	// calmSteps are looked at before a step is applied without its commit: the norms of their gradients were all at most
 	// calmPercent of the limit, so that this one is hardly clipped.
 	calmSteps   = 4
 	calmPercent = 80
 )
 
-// errUndone ends the passes of a step that began with another state, or another schedule, than the commit before it leaves.
-var errUndone = errors.New("pipeline: the commit of the step before asks for another one")
+// errSecondTry ends the passes of a step that began with another state, or another schedule, than the commit before it leaves.
+var errSecondTry = errors.New("pipeline: the commit of the step before asks for another one")
 
 // agreement is the commit of a step on its way.
 type agreement struct {
@@ -60,139 +61,145 @@ func (a *agreement) wait(ctx context.Context, s *stepRun) error {
 	return a.err
 }
 
-// validator has a worker go on before the commit of a step.
-type validator struct{ *Worker }
-
-// ahead is a step that is applied here while its commit is on its way.
-type ahead struct {
+// optimisticStep is a step that is applied here while its commit is on its way.
+type optimisticStep struct {
 	*stepRun
-	agreed *agreement
+	agreement *agreement
+	appliedAt time.Time
+	confirm   func() error // does what the commit asks for besides, where the step stays as it is
+}
+
+// validator holds what a worker knows of the commits of a plan whose steps are post-validated. It belongs to the worker's goroutine, and
+// what changes the state of stages to a caller that holds Worker.still.
+type validator struct {
+	optimistic *optimisticStep // nil while there is none
+	agreement  *agreement      // the newest one; nil before
+	norms      []float64       // of the newest commits, at most calmSteps
+	secondTry  bool            // the activations of the step after the newest commit are those of a second try
+	settledAt  time.Time       // when the newest commit was made the state here
+	// applied counts the steps that were applied without their commit, rolledBack those of them whose commit asked for something else.
+	applied, rolledBack int
 }
 
 // keeps reports whether the next step goes on as it has begun: with an update that nothing scales, and the same schedule.
 func keeps(c wire.Commit) bool { return c.GradScale == 1 && c.Next == "" && !c.Stop }
 
-// again reports whether the activations of the step after a commit are those of a second try, whether or not somebody made a first one.
+// secondTry reports whether the activations of the step after a commit are those of a second try, whether or not somebody made a first one.
 // All workers know from the commit alone, and so does who goes on in the place of one.
-func again(p plan.Plan, c wire.Commit) bool { return p.PostValidation && !keeps(c) }
+func secondTry(p plan.Plan, c wire.Commit) bool { return p.PostValidation && !keeps(c) }
 
 // mayApply reports whether a step is applied before its commit: where nothing that is known here speaks against it, and nothing but forwards follows.
-func (w validator) mayApply(s *stepRun) bool {
-	if s.step >= w.spec.Train.Steps || s.evaluatesIn(s.step+1) {
+func (v *validator) mayApply(s *stepRun) bool {
+	if s.step >= s.spec.Train.Steps || s.evaluatesIn(s.step+1) {
 		return false
 	}
 	_, squares := sums(*s.report)
-	clip := w.spec.Train.ClipNorm
+	clip := s.spec.Train.ClipNorm
 	switch own := math.Sqrt(squares); {
 	case overflowed(own):
 		return false
 	case clip == 0:
 		return true
 	default:
-		return own <= clip && len(w.norms) > 0 && slices.Max(w.norms)*100 <= clip*calmPercent
+		return own <= clip && len(v.norms) > 0 && slices.Max(v.norms)*100 <= clip*calmPercent
 	}
 }
 
-// apply makes a step the state here before its commit.
-func (w validator) apply(ctx context.Context, s *stepRun) error {
-	w.still.Lock()
-	defer w.still.Unlock()
-	w.ahead = &ahead{s, w.agreed}
+// apply makes a step the state here without its commit, which is on its way.
+func (v *validator) apply(ctx context.Context, s *stepRun) error {
+	v.applied++
+	v.optimistic = &optimisticStep{stepRun: s, agreement: v.agreement}
 	for _, h := range s.stages {
-		h.stack.KeepState(w.queue)
+		h.stack.KeepState(s.queue)
 	}
 	err := s.update(ctx, wire.Commit{Step: s.step, GradScale: 1})
-	s.applied = time.Now()
+	v.optimistic.appliedAt = time.Now()
 	return err
 }
 
-// undo makes the state before the step that was applied ahead the state here. Callers hold still.
-func (w validator) undo() error {
-	if w.ahead == nil {
+// validate compares the optimistic step, if there is one, with its commit: the state here is then one that the commit can be applied to, or
+// the one that it asks for.
+func (v *validator) validate(c wire.Commit) error {
+	if v.optimistic == nil {
+		return nil
+	}
+	if c.GradScale == 1 {
+		v.optimistic = nil
+		return nil
+	}
+	v.rolledBack++
+	s := v.optimistic
+	s.cfg.Log.Info("an update was made before its commit and is made anew", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "rolled back", v.rolledBack, "of", v.applied)
+	return v.rollBack()
+}
+
+// rollBack makes the state before the optimistic step, if there is one, the state here.
+func (v *validator) rollBack() error {
+	s := v.optimistic
+	if s == nil {
 		return nil
 	}
 	var back []*stageRun
-	for _, h := range w.ahead.stages {
-		if h.step == w.ahead.step && !h.torn {
-			h.stack.UndoState(w.queue)
+	for _, h := range s.stages {
+		if h.step == s.step && !h.torn {
+			h.stack.UndoState(s.queue)
 			h.step--
-			h.stack.RoundWeights(w.queue, w.opt.rounding(h.step))
+			h.stack.RoundWeights(s.queue, s.opt.rounding(h.step))
 			back = append(back, h)
 		}
 	}
-	w.ahead = nil
-	err := w.queue.Sync()
+	v.optimistic = nil
+	err := s.queue.Sync()
 	for _, h := range back {
 		h.torn = err != nil
 	}
 	return err
 }
 
-// abandon undoes what was applied ahead when the steps end.
-func (w validator) abandon() {
-	if w.agreed != nil {
-		<-w.agreed.done
+// settled takes in a commit that is the state here now.
+func (v *validator) settled(s *stepRun, c wire.Commit) {
+	v.secondTry = secondTry(s.plan, c)
+	v.norms = append(v.norms, c.Norm)
+	v.norms = v.norms[max(0, len(v.norms)-calmSteps):]
+	s.begun = later(v.settledAt, s.begun) // a step that began before it took what lies between two commits
+	v.settledAt = time.Now()
+	if !v.secondTry {
+		return
 	}
-	w.still.Lock()
-	defer w.still.Unlock()
-	_ = w.undo() // the stages say whether they are torn
+	exchange, _, _ := plain(s.cfg.Exchange)
+	if d, ok := exchange.(Dropper); ok {
+		d.DropActivations(s.step+1, s.tries())
+	}
 }
 
-// compute runs the passes of a step. Where the step before is applied ahead, its commit comes meanwhile; stop says that the run ends with it.
-func (w validator) compute(ctx, saves context.Context, step plan.Step) (s *stepRun, e evaluation, stop bool, err error) {
-	s = w.newStepRun(ctx, step)
-	if w.ahead == nil {
-		w.open = s
-		if !s.replays() {
-			if e, err = s.evaluate(); err != nil {
-				return s, e, false, err
-			}
-		}
-		return s, e, false, s.run(ctx)
-	}
-	before := w.ahead
-	s.before = before.agreed
-	s.settled = func() error {
-		_, err := w.settle(ctx, saves, before.stepRun, before.agreed.commit)
-		return err
-	}
-	err = s.run(ctx)
-	if !errors.Is(err, errUndone) {
-		if w.ahead == nil {
-			w.open = s
-		}
-		return s, e, false, err
-	}
-	stop, err = w.settle(ctx, saves, before.stepRun, before.agreed.commit)
-	if stop || err != nil {
-		return s, e, stop, err
-	}
-	return w.compute(ctx, saves, step)
+// Dropper drops activations of a step with an index below a bound: nobody receives them. *link.Session is one.
+type Dropper interface {
+	DropActivations(step plan.Step, below int32)
 }
 
-// validate goes on with a step's program where the commit before it is still on its way: forwards need not wait for it. It returns errUndone
-// where that commit asks for something else.
-func (a *agreement) validate(s *stepRun, next schedule.Action) error {
-	if a == nil {
+// await goes on with a step's program after an optimistic step: forwards need not wait for its commit. It returns errSecondTry where that
+// commit asks for something else.
+func (o *optimisticStep) await(s *stepRun, next schedule.Action) error {
+	if o == nil {
 		return nil
 	}
 	switch next.Op {
 	case schedule.Forward, schedule.SendActivation, schedule.ReceiveActivation, schedule.ReceiveGradient:
 		select {
-		case <-a.done:
+		case <-o.agreement.done:
 		default:
 			return nil
 		}
 	}
-	if err := a.wait(s.ctx, s); err != nil {
+	if err := o.agreement.wait(s.ctx, s); err != nil {
 		return err
 	}
-	if !keeps(a.commit) {
-		return errUndone
+	if !keeps(o.agreement.commit) {
+		return errSecondTry
 	}
 	s.before = nil
 	zeroGrads(s)
-	return s.settled()
+	return o.confirm()
 }
 
 // heed ends a program that waits for activations of a first try once there is a second one, or no commit.
@@ -205,20 +212,7 @@ func (a *agreement) heed(s *stepRun) error {
 	if a.err != nil {
 		s.cancel(a.err)
 	} else if !keeps(a.commit) {
-		s.cancel(errUndone)
+		s.cancel(errSecondTry)
 	}
 	return nil
-}
-
-// Dropper drops activations of a step with an index below a bound: nobody receives them. *link.Session is one.
-type Dropper interface {
-	DropActivations(step plan.Step, below int32)
-}
-
-// dropTries drops the activations of a step's first try, as far as they are here or come later.
-func (w validator) dropTries(step plan.Step) {
-	exchange, _, _ := plain(w.cfg.Exchange)
-	if d, ok := exchange.(Dropper); ok {
-		d.DropActivations(step, w.tries())
-	}
 }

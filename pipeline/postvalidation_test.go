@@ -44,10 +44,10 @@ func calmRun() (plan.RunSpec, jumpy) {
 }
 
 // applied counts what workers did before commits.
-type applied struct{ ahead, undone int }
+type applied struct{ optimistic, rolledBack int }
 
-// trainAhead carries a plan out with text that may jump, and counts what was applied before its commit.
-func trainAhead(t *testing.T, c Config, as func(kernels.Device) kernels.Device) (result, applied) {
+// trainOptimistic carries a plan out with text that may jump, and counts what was applied before its commit.
+func trainOptimistic(t *testing.T, c Config, as func(kernels.Device) kernels.Device) (result, applied) {
 	t.Helper()
 	out, count := newResult(), applied{}
 	var mu sync.Mutex // guards out
@@ -78,7 +78,7 @@ func trainAhead(t *testing.T, c Config, as func(kernels.Device) kernels.Device) 
 	}
 	runAll(t, workers)
 	for _, w := range workers {
-		count.ahead, count.undone = count.ahead+w.applied, count.undone+w.undone
+		count.optimistic, count.rolledBack = count.optimistic+w.validator.applied, count.rolledBack+w.validator.rolledBack
 	}
 	return out, count
 }
@@ -115,7 +115,7 @@ func sameStates(t *testing.T, name string, got, want *memoryKeeper) {
 	}
 }
 
-// TestUpdatesBeforeTheirCommitKeepTheBits: losses and states of all steps are those of workers that wait, whatever is undone.
+// TestUpdatesBeforeTheirCommitKeepTheBits: losses and states of all steps are those of workers that wait, whatever is rolled back.
 func TestUpdatesBeforeTheirCommitKeepTheBits(t *testing.T) {
 	t.Parallel()
 	run, text := calmRun()
@@ -137,20 +137,20 @@ func TestUpdatesBeforeTheirCommitKeepTheBits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			plain, keeper := &memoryKeeper{}, &memoryKeeper{}
 			none := func(d kernels.Device) kernels.Device { return d }
-			want, _ := trainAhead(t, Config{Run: c.run, Plan: c.plan, Keeper: from{plain, 0}, Data: jumpy{patterned{c.run.Model.Context}, text.steps}}, none)
-			got, count := trainAhead(t, Config{Run: c.run, Plan: validated(c.plan), Keeper: from{keeper, 0}, Data: jumpy{patterned{c.run.Model.Context}, text.steps}}, none)
+			want, _ := trainOptimistic(t, Config{Run: c.run, Plan: c.plan, Keeper: from{plain, 0}, Data: jumpy{patterned{c.run.Model.Context}, text.steps}}, none)
+			got, count := trainOptimistic(t, Config{Run: c.run, Plan: validated(c.plan), Keeper: from{keeper, 0}, Data: jumpy{patterned{c.run.Model.Context}, text.steps}}, none)
 			t.Log(c.name, count)
 			equal(t, c.name, got, want)
 			sameStates(t, c.name, keeper, plain)
-			if workers := len(c.plan.Workers()); count.ahead < 2*workers || count.undone == 0 {
-				t.Errorf("%d updates were made before their commit, %d undone", count.ahead, count.undone)
+			if workers := len(c.plan.Workers()); count.optimistic < 2*workers || count.rolledBack == 0 {
+				t.Errorf("%d updates were made before their commit, %d rolled back", count.optimistic, count.rolledBack)
 			}
 		})
 	}
 }
 
-// TestAChangeOfScheduleAheadKeepsTheBits: forwards that were made under the schedule of before are made again.
-func TestAChangeOfScheduleAheadKeepsTheBits(t *testing.T) {
+// TestAChangeOfScheduleInAnOptimisticStepKeepsTheBits: forwards that were made under the schedule of before are made again.
+func TestAChangeOfScheduleInAnOptimisticStepKeepsTheBits(t *testing.T) {
 	t.Parallel()
 	run, _ := calmRun()
 	run.Train.ClipNorm = 0
@@ -162,8 +162,8 @@ func TestAChangeOfScheduleAheadKeepsTheBits(t *testing.T) {
 	sameStates(t, "schedules", keeper, plain)
 }
 
-// TestASkippedUpdateAheadIsUndone: gradients out of the range of f16 are met after the update.
-func TestASkippedUpdateAheadIsUndone(t *testing.T) {
+// TestASkippedOptimisticUpdateIsRolledBack: gradients out of the range of f16 are met after the update.
+func TestASkippedOptimisticUpdateIsRolledBack(t *testing.T) {
 	t.Parallel()
 	run, text := calmRun()
 	run = stores(run, model.StorageF16)
@@ -179,12 +179,12 @@ func TestASkippedUpdateAheadIsUndone(t *testing.T) {
 		}
 	}
 	plain, keeper := &memoryKeeper{}, &memoryKeeper{}
-	want, _ := trainAhead(t, Config{Run: run, Plan: p, Keeper: from{plain, 0}, Data: text}, once())
-	got, count := trainAhead(t, Config{Run: run, Plan: validated(p), Keeper: from{keeper, 0}, Data: text}, once())
+	want, _ := trainOptimistic(t, Config{Run: run, Plan: p, Keeper: from{plain, 0}, Data: text}, once())
+	got, count := trainOptimistic(t, Config{Run: run, Plan: validated(p), Keeper: from{keeper, 0}, Data: text}, once())
 	equal(t, "skips", got, want)
 	sameStates(t, "skips", keeper, plain)
-	if count.undone == 0 {
-		t.Errorf("%d updates were made before their commit, %d undone", count.ahead, count.undone)
+	if count.rolledBack == 0 {
+		t.Errorf("%d updates were made before their commit, %d rolled back", count.optimistic, count.rolledBack)
 	}
 }
 
@@ -214,20 +214,20 @@ func (q *spoiledQueue) Do(c kernels.Call) {
 	}
 }
 
-// TestDeathAheadLeavesTheCommittedState: whenever a worker dies, what the living have is the state of the newest commit, as far as they
+// TestDeathInAnOptimisticStepLeavesTheCommittedState: whenever a worker dies, what the living have is the state of the newest commit, as far as they
 // can get it, and nothing of the step that they had begun.
-func TestDeathAheadLeavesTheCommittedState(t *testing.T) {
+func TestDeathInAnOptimisticStepLeavesTheCommittedState(t *testing.T) {
 	run, text := calmRun()
 	run.Train.Steps = 7
 	p := validated(scheduled(t, run, "zb-h2", 3))
 	plain := &memoryKeeper{}
-	trainAhead(t, Config{Run: run, Plan: scheduled(t, run, "zb-h2", 3), Keeper: from{plain, 0}, Data: text}, func(d kernels.Device) kernels.Device { return d })
+	trainOptimistic(t, Config{Run: run, Plan: scheduled(t, run, "zb-h2", 3), Keeper: from{plain, 0}, Data: text}, func(d kernels.Device) kernels.Device { return d })
 	stride := 1
 	if testing.Short() {
 		stride = 7
 	}
 	for _, victim := range p.Peers() {
-		for _, step := range []plan.Step{3, 4, 6} { // an undone one, the one after it, and one that is kept
+		for _, step := range []plan.Step{3, 4, 6} { // one that is rolled back, the one after it, and one that is kept
 			d := death{run: run, plan: p, victim: victim, step: step, data: text, died: true}
 			for ; d.died; d.calls += stride {
 				d.keeper = &memoryKeeper{}
@@ -253,16 +253,16 @@ func (d *death) salvageLiving(t *testing.T, living []survivor) plan.Step {
 	return newest
 }
 
-// TestASubstituteCatchesUpWithStepsAhead: whoever is lost, before or after updates that are undone, another one goes on in its place from
+// TestASubstituteCatchesUpWithOptimisticSteps: whoever is lost, before or after updates that are rolled back, another one goes on in its place from
 // a checkpoint, while the others have begun with the next step.
-func TestASubstituteCatchesUpWithStepsAhead(t *testing.T) {
+func TestASubstituteCatchesUpWithOptimisticSteps(t *testing.T) {
 	t.Parallel()
 	run, text := calmRun()
 	run.Train.Steps, run.Train.CheckpointEvery, run.Train.HeldOutEvery, run.Train.Micros = 7, 2, 0, 4
 	text.steps = []plan.Step{4}
 	p := scheduled(t, run, "zb-h1", 3)
 	saved := &memoryKeeper{}
-	want, _ := trainAhead(t, Config{Run: run, Plan: p, Keeper: from{saved, 0}, Data: text}, func(d kernels.Device) kernels.Device { return d })
+	want, _ := trainOptimistic(t, Config{Run: run, Plan: p, Keeper: from{saved, 0}, Data: text}, func(d kernels.Device) kernels.Device { return d })
 	p = validated(p)
 	every := 4
 	if testing.Short() {
@@ -273,7 +273,7 @@ func TestASubstituteCatchesUpWithStepsAhead(t *testing.T) {
 		for after, lived := 0, false; !lived; after += every {
 			got := loss{run: run, plan: p, lost: lost, after: after, decide: func(c *Config, substitute bool) {
 				c.Data = text
-				again = again || substitute && c.Again
+				again = again || substitute && c.SecondTry
 			}}.train(t)
 			equal(t, fmt.Sprintf("%s after %d", lost, after), got.result, want)
 			equalStates(t, fmt.Sprintf("%s after %d", lost, after), got.states, saved)
@@ -283,7 +283,7 @@ func TestASubstituteCatchesUpWithStepsAhead(t *testing.T) {
 			}
 		}
 		if !again && !testing.Short() {
-			t.Errorf("no substitute of %s began after a step that was undone", lost)
+			t.Errorf("no substitute of %s began after a step that was rolled back", lost)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (r recorded) again(t *testing.T, lost []plan.PeerID, start, last plan.Step)
 	var workers []*Worker
 	for _, id := range p.Workers() {
 		if slices.Contains(lost, id.Peer) {
-			w := r.worker(t, Config{Worker: id, Plan: p, Keeper: from{got, start}, Exchange: frames.For(id.Peer), Replay: commits, Again: again(p, r.commits[start])})
+			w := r.worker(t, Config{Worker: id, Plan: p, Keeper: from{got, start}, Exchange: frames.For(id.Peer), Replay: commits, SecondTry: secondTry(p, r.commits[start])})
 			workers = append(workers, w)
 			group.Go(func() error { return errors.Join(w.Run(ctx, ctx), w.Saved()) })
 		}

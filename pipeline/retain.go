@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Retained is a worker whose steps have ended before the plan's, for the state in its memory. No worker can be ahead
+// Retained is a worker whose steps have ended before the plan's, for the state in its memory. No worker can be behind
 // of another by more than one step: the coordinator commits a step when all have reported it, and who has reported
 // a step has its reduced gradients. So every living worker can be brought to the newest step of which one of them
 // has the commit. A Retained belongs to one goroutine.

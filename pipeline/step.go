@@ -44,13 +44,10 @@ type stepRun struct {
 	launches chan launch
 	settling time.Time // when the program began to wait for its end
 	awaited  []await   // by the next launch
-	// before is the commit of the step before while that is on its way, and settled does what it asks for. again says that activations
-	// are those of a second try.
-	before  *agreement
-	settled func() error
-	again   bool
-	applied time.Time // when the step was applied ahead of its commit, zero where it was not
-	time    timeline
+	// before is the step before while that is an optimistic one. secondTry says that activations are those of a second try.
+	before    *optimisticStep
+	secondTry bool
+	time      timeline
 }
 
 // run carries out the program: afterwards every layer here has the step's gradient, summed over
@@ -61,13 +58,13 @@ func (s *stepRun) run(ctx context.Context) error {
 	if before := s.before; before == nil {
 		zeroGrads(s)
 	} else { // which may need the gradients
-		s.group.Go(func() error { return before.heed(s) })
+		s.group.Go(func() error { return before.agreement.heed(s) })
 	}
 	actions := s.list.Workers[s.number]
 	for i, a := range actions {
 		err := s.ctx.Err() // a lone stage meets it nowhere else
 		if err == nil {
-			err = s.before.validate(s, a)
+			err = s.before.await(s, a)
 		}
 		if err == nil {
 			s.prefetch(actions[i:])

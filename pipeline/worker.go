@@ -32,15 +32,7 @@ type Worker struct {
 	loaded    bool // the stages have all of the state of the plan's start, or of a later step
 	moments   background
 	open      *stepRun // the step that is not committed yet; nil between two
-	// ahead is the step that is applied before its commit, nil while there is none. Of post-validated plans norms are those of the newest
-	// commits, again says that the next step's activations are those of a second try, settledAt when the newest commit was made the state
-	// here; applied counts the steps that were applied ahead, undone those that were undone.
-	ahead           *ahead
-	agreed          *agreement // the newest one
-	norms           []float64
-	again           bool
-	settledAt       time.Time
-	applied, undone int
+	validator validator
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
 	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
 	// updated is closed, and replaced, with each update.
@@ -62,7 +54,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
-	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), again: cfg.Again, suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
+	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), validator: validator{secondTry: cfg.SecondTry}, suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
 	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()
@@ -119,10 +111,13 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { // until nothing of a cancelled step is under way
 		cancel()
-		validator{w}.abandon()
+		if a := w.validator.agreement; a != nil {
+			<-a.done
+		}
 		_ = w.moments.wait() // of a step that has failed before it came to them
 		w.still.Lock()
 		defer w.still.Unlock()
+		_ = w.validator.rollBack() // the stages say whether they are torn
 		for _, h := range w.stages {
 			_ = h.gathering.wait()
 			h.torn = h.offload.settle() != nil || h.torn
@@ -172,7 +167,7 @@ func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 		program: w.program, cfg: &w.cfg, queue: w.queue, squares: w.squares, opt: w.opt, step: step, begun: time.Now(),
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
 		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {}, progress: w.progress,
-		overflow: &overflow{}, again: w.again && w.ahead == nil,
+		overflow: &overflow{}, secondTry: w.validator.secondTry && w.validator.optimistic == nil,
 	}
 	s.time = timeline{program: &s.program, step: step, trace: w.cfg.Trace, moves: w.progress}
 	w.progress.begin(step, w.program)
@@ -186,7 +181,7 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 			return false, err
 		}
 	}
-	s, evaluated, stop, err := validator{w}.compute(ctx, saves, step)
+	s, evaluated, stop, err := w.compute(ctx, saves, step)
 	if stop || err != nil {
 		return stop, err
 	}
@@ -201,15 +196,17 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 		return false, err
 	}
 	if w.plan.PostValidation && !s.replays() {
-		w.agreed = agreeLater(ctx, s, evaluated)
-		if (validator{w}).mayApply(s) {
-			w.applied++
-			return false, validator{w}.apply(ctx, s)
+		agreement := agreeLater(ctx, s, evaluated)
+		w.validator.agreement = agreement
+		if w.validator.mayApply(s) {
+			w.still.Lock()
+			defer w.still.Unlock()
+			return false, w.validator.apply(ctx, s)
 		}
-		if err := w.agreed.wait(ctx, s); err != nil {
+		if err := agreement.wait(ctx, s); err != nil {
 			return false, err
 		}
-		return w.settle(ctx, saves, s, w.agreed.commit)
+		return w.settle(ctx, saves, s, agreement.commit)
 	}
 	commit, err := s.agree(ctx, evaluated)
 	if err != nil {
@@ -218,23 +215,49 @@ func (w *Worker) trainStep(ctx, saves context.Context, step plan.Step) (stop boo
 	return w.settle(ctx, saves, s, commit)
 }
 
+// compute runs the passes of a step. Where the step before is an optimistic one, its commit comes meanwhile; stop says that the run ends with it.
+func (w *Worker) compute(ctx, saves context.Context, step plan.Step) (s *stepRun, e evaluation, stop bool, err error) {
+	s = w.newStepRun(ctx, step)
+	before := w.validator.optimistic
+	if before == nil {
+		w.open = s
+		if !s.replays() {
+			if e, err = s.evaluate(); err != nil {
+				return s, e, false, err
+			}
+		}
+		return s, e, false, s.run(ctx)
+	}
+	settle := func() (bool, error) { return w.settle(ctx, saves, before.stepRun, before.agreement.commit) }
+	before.confirm = func() error {
+		_, err := settle()
+		return err
+	}
+	s.before = before
+	err = s.run(ctx)
+	if !errors.Is(err, errSecondTry) {
+		if w.validator.optimistic == nil {
+			w.open = s
+		}
+		return s, e, false, err
+	}
+	if stop, err = settle(); stop || err != nil {
+		return s, e, stop, err
+	}
+	return w.compute(ctx, saves, step)
+}
+
 // settle does what the commit of a step asks for, and reports whether the run stops after it.
 func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Commit) (stop bool, err error) {
-	step := s.step
+	step, optimistic := s.step, w.validator.optimistic
 	if err := w.countSkipped(s, commit); err != nil {
 		return false, err
 	}
 	if err := w.update(ctx, s, commit); err != nil {
 		return false, err
 	}
-	w.open, w.again = nil, again(w.plan, commit)
-	w.norms = append(w.norms, commit.Norm)
-	w.norms = w.norms[max(0, len(w.norms)-calmSteps):]
-	s.begun = later(w.settledAt, s.begun) // a step that began before it took what lies between two commits
-	w.settledAt = time.Now()
-	if w.again {
-		validator{w}.dropTries(step + 1)
-	}
+	w.open = nil
+	w.validator.settled(s, commit)
 	s.gatherAll(ctx, commit)
 	if commit.Save {
 		w.progress.save(step)
@@ -248,9 +271,9 @@ func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Comm
 	if commit.HeldOut != nil && commit.HeldOutF32 == nil {
 		w.shadows = nil // some stage has none; all workers learn the same
 	}
-	end := s.applied
-	if end.IsZero() {
-		end = time.Now()
+	end := time.Now()
+	if optimistic != nil {
+		end = optimistic.appliedAt
 	}
 	s.time.span(schedule.Action{Op: schedule.Step}, s.settling, end)
 	for _, h := range s.stages {

@@ -161,7 +161,7 @@ func layersOf(p plan.Plan, peers []plan.PeerID) (layers []int) {
 // lostWorker makes the worker of a lost peer's device on a device of this node.
 func (r Parts) lostWorker(state consensus.State, id plan.WorkerID, p plan.Plan, frames *replay.Frames, commits []wire.Commit, reached func(plan.Step)) (*pipeline.Worker, error) {
 	c := r.config(state, job{id, p, r.device(id.Device), frames.For(id.Peer)})
-	c.Again = r.Commits.Again(p, p.Start)
+	c.SecondTry = r.Commits.SecondTry(p, p.Start)
 	c.Replay, c.Stop, c.OnLoaded = commits, func() bool { return false }, func() {}
 	record := c.OnStep
 	c.OnStep = func(r pipeline.StepResult) {

@@ -140,7 +140,7 @@ func (s standIn) makeWorker(ctx context.Context, id plan.WorkerID, newest newest
 	s.session.Skip(id.Peer, from.plan.Start)
 	device := s.device(id.Device)
 	c := s.training(job{id, from.plan, device, s.session.As(id.Peer, s.committed())})
-	c.Again = s.Commits.Again(from.plan, from.plan.Start)
+	c.SecondTry = s.Commits.SecondTry(from.plan, from.plan.Start)
 	c.Taken, c.Unmeasured, c.Keeper = from.taken, from.unmeasured, from.keeper
 	c.OnLoaded = func() {
 		s.Log.Info("goes on in the place of a lost node", "peer", id.Peer, "device", id.Device, "after", from.plan.Start)

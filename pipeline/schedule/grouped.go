@@ -34,14 +34,14 @@ func Grouped(o Options) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	ahead, back := table(forward, chunks), table(backward, chunks)
+	forth, back := table(forward, chunks), table(backward, chunks)
 	out := Schedule{Workers: make([][]Action, workers)}
 	for r := range out.Workers {
-		p := program{shape: o.Shape, actions: make([]Action, 0, 2*len(ahead))}
-		warmup := min(depth*(workers-1-r)+(chunks-1)*forward[0], len(ahead))
-		for i := range len(ahead) + warmup {
-			if i < len(ahead) {
-				p.put(Forward, ahead[i].chunk*workers+r, ahead[i].micro)
+		p := program{shape: o.Shape, actions: make([]Action, 0, 2*len(forth))}
+		warmup := min(depth*(workers-1-r)+(chunks-1)*forward[0], len(forth))
+		for i := range len(forth) + warmup {
+			if i < len(forth) {
+				p.put(Forward, forth[i].chunk*workers+r, forth[i].micro)
 			}
 			if i >= warmup {
 				b := back[i-warmup]

@@ -13,9 +13,9 @@ type lister struct {
 	strict bool
 	// split: backwards are input gradients, and weight gradients fill what is idle.
 	split bool
-	// cap is how many activations of all its stages a worker may keep, ahead how many
+	// cap is how many activations of all its stages a worker may keep, inFlight how many
 	// micro-batches may be between the first stage's forward and backward; 0 is no limit.
-	cap, ahead int
+	cap, inFlight int
 
 	forward, backward []int      // by stage: how many were started
 	done              [2][][]int // forward, backward: by stage, micro: end time; 0 is not yet
@@ -147,7 +147,7 @@ func (l *lister) ready(w *lane, op Op, s, m, now int) bool {
 	if op == Backward {
 		return ended(0, s) && (s == len(l.holder)-1 || ended(1, s+1))
 	}
-	if (l.cap > 0 && w.live >= l.cap) || (s == 0 && l.ahead > 0 && m-l.backward[0] >= l.ahead) {
+	if (l.cap > 0 && w.live >= l.cap) || (s == 0 && l.inFlight > 0 && m-l.backward[0] >= l.inFlight) {
 		return false
 	}
 	return s == 0 || ended(0, s-1)

@@ -119,7 +119,7 @@ func Hanayo(o Options) (Schedule, error) {
 		return Schedule{}, err
 	}
 	l := lister{
-		shape: o.Shape, holder: vPlacement(workers, chunks), ahead: depth * workers,
+		shape: o.Shape, holder: vPlacement(workers, chunks), inFlight: depth * workers,
 		rank: func(_ Op, _, micro int) int { return micro }, // the oldest first
 	}
 	return l.run(workers), nil
