@@ -208,7 +208,7 @@ func TestBF16Rounding(t *testing.T) {
 		0x7f7fffff: 0x7f800000, 0x80000000: 0x80000000, 0xff800000: 0xff800000,
 		0x7f800001: 0x7fc00000,
 	} {
-		if got := halfOf(in); got != want {
+		if got := NearestBF16(in); got != want {
 			t.Errorf("%#08x becomes %#08x, want %#08x", in, got, want)
 		}
 	}

@@ -43,7 +43,7 @@ func appendBF16(dst []byte, xs []float32) ([]byte, float64) {
 func roundBF16(b []byte, xs []float32) (wrong, all float64) {
 	b = b[:2*len(xs)]
 	for i, x := range xs {
-		h := halfOf(math.Float32bits(x))
+		h := NearestBF16(math.Float32bits(x))
 		binary.LittleEndian.PutUint16(b[2*i:], uint16(h>>16))
 		d, v := float64(x)-float64(math.Float32frombits(h)), float64(x)
 		wrong += float64(d * d) // the conversion keeps it from being fused on some machines
@@ -52,8 +52,8 @@ func roundBF16(b []byte, xs []float32) (wrong, all float64) {
 	return wrong, all
 }
 
-// halfOf rounds to a float32 whose lower 16 bits are 0. NaN stays NaN.
-func halfOf(bits uint32) uint32 {
+// NearestBF16 rounds the bits of a float32 to one whose lower 16 are 0, which bfloat16 holds: the nearest, ties to even. NaN stays NaN.
+func NearestBF16(bits uint32) uint32 {
 	if bits&0x7fffffff > 0x7f800000 {
 		return (bits | 0x00400000) &^ 0xffff
 	}

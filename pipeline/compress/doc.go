@@ -1,0 +1,18 @@
+// Package compress writes gradients in few bits, and keeps what a message lacks for the next one: error
+// feedback (Seide et al. 2014, "1-Bit Stochastic Gradient Descent"; Karimireddy et al. 2019, "Error Feedback Fixes
+// SignSGD", algorithm 2).
+//
+// Nouns:
+//
+//   - Codec is a form of a tensor's elements: float32, bfloat16, blocks with a scale in 8 or 4 bits, or the
+//     largest elements alone in 2 bits (Sarfi et al. 2025, "SparseLoCo", arXiv 2508.15706).
+//   - missed is a tensor of what earlier messages of a replica lack. It is part of the replica's state.
+//   - Place names a message, so that it is rounded the same wherever and whenever it is written.
+//
+// Blocks and largest elements are counted from a tensor's first element on. No byte depends on how layers are cut into
+// stages. A message has a size that its codec and its number of elements give: it is checked before anything is
+// read, and nothing is allocated for it. What no sender writes is refused.
+//
+// The package is pure: it does no input or output, reads no clock, starts no goroutine and keeps no state. What averages
+// the replicas' gradients calls it (package outer says what these are).
+package compress
