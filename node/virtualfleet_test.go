@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type fleet struct {
 	members []*member
 	invite  chan string // the founder's
 	recent  *recentLines
+	says    func(m *member, message string) // hears what a member logs, and each step that it tells, while it waits; nil: nobody does
 
 	uncopied *atomic.Bool                    // no holder makes copies
 	barred   *atomic.Pointer[[2]plan.PeerID] // the one asks the other for copies in vain, and learns so at once
@@ -76,6 +78,11 @@ type fleetSize struct {
 	SlowDisk time.Duration
 	// Slow says that steps take 16 times as long.
 	Slow bool
+	// PostValidation has workers apply steps before their commit. ClipNorm is the limit of gradients; 0: the default. Jumps says that
+	// the text has places where gradients are larger than before.
+	PostValidation bool
+	ClipNorm       float64
+	Jumps          bool
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -138,8 +145,17 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 	if size.Slow {
 		speed = "0.00025GFLOP/s"
 	}
+	if size.PostValidation { // which is to be worth it
+		speed = "0.04GFLOP/s"
+	}
 	f.write("device.yaml", "device:\n  model: toy\n  matmul: "+speed+"\n  bandwidth: 1GB/s\n  memory: 100MB\n")
-	f.write("text.txt", strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100))
+	text := strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100)
+	if size.Jumps {
+		for i := 1; i < 8; i++ {
+			text = text[:i*800] + strings.Repeat("7", 100) + text[i*800+100:]
+		}
+	}
+	f.write("text.txt", text)
 	return f
 }
 
@@ -195,6 +211,10 @@ func (m *member) config() config.Config {
 	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros, c.SumGroups = string(plan.VotersAny), 0, 16, 1, 4, 4
 	c.Steps, c.HeldOutEvery, c.CheckpointEvery = m.size.Steps, m.size.Steps, config.Count(m.size.CheckpointEvery)
 	c.Relay = m.size.Relay
+	if m.size.PostValidation {
+		c.PostValidation = "auto"
+	}
+	c.ClipNorm = cmp.Or(m.size.ClipNorm, c.ClipNorm)
 	if m.size.Founders {
 		c.Voters = string(plan.VotersOwners)
 	}
@@ -247,7 +267,12 @@ func (m *member) start(run func(context.Context, Output) error) {
 	out := Output{
 		Log:    m.logger(),
 		Notice: m.notice,
-		Events: func(e api.Event) { m.truth.see(m.name(), p.node.Load(), e) },
+		Events: func(e api.Event) {
+			m.truth.see(m.name(), p.node.Load(), e)
+			if m.says != nil && e.Kind == api.KindStep {
+				m.says(m, "step")
+			}
+		},
 		simulation: &simulation{
 			network: m.network,
 			slow:    func() { time.Sleep(time.Duration(m.written.Load())) },
@@ -593,5 +618,31 @@ func (m *member) logger() *slog.Logger {
 	if text != "" && level.UnmarshalText([]byte(text)) != nil {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(&testLog{m, text != ""}, &slog.HandlerOptions{Level: level}))
+	var h slog.Handler = slog.NewTextHandler(&testLog{m, text != ""}, &slog.HandlerOptions{Level: level})
+	if m.says != nil {
+		h = heard{h, m}
+	}
+	return slog.New(h)
 }
+
+// heard is a log handler that has a test hear every message before the node goes on.
+type heard struct {
+	slog.Handler
+	*member
+}
+
+func (h heard) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h heard) Handle(ctx context.Context, r slog.Record) error {
+	h.says(h.member, r.Message)
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h heard) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return heard{h.Handler.WithAttrs(attrs), h.member}
+}
+
+func (h heard) WithGroup(name string) slog.Handler { return heard{h.Handler.WithGroup(name), h.member} }

@@ -114,6 +114,7 @@ func (v *validator) apply(ctx context.Context, s *stepRun) error {
 	}
 	err := s.update(ctx, wire.Commit{Step: s.step, GradScale: 1})
 	v.optimistic.appliedAt = time.Now()
+	s.cfg.Log.Debug("applied a step before its commit", "step", s.step)
 	return err
 }
 
@@ -129,8 +130,11 @@ func (v *validator) validate(c wire.Commit) error {
 	}
 	v.rolledBack++
 	s := v.optimistic
-	s.cfg.Log.Info("an update was made before its commit and is made anew", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "rolled back", v.rolledBack, "of", v.applied)
-	return v.rollBack()
+	if err := v.rollBack(); err != nil {
+		return err
+	}
+	s.cfg.Log.Info("rolled a step back that was applied before its commit", "step", s.step, "norm", c.Norm, "scale", c.GradScale, "rolled_back", v.rolledBack, "of", v.applied)
+	return nil
 }
 
 // rollBack makes the state before the optimistic step, if there is one, the state here.
