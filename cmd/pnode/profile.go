@@ -11,14 +11,15 @@ import (
 )
 
 func (e environment) profileCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, everything bool
 	c := &cobra.Command{
 		Use:   "profile",
 		Short: "Show what plans know of the devices and lines of a run",
 		Long: `Show what each node of a run has measured of its devices and of its lines to others, and what the
 newest step took beside what the plan expects of these. PLANNED and MEASURED are how long a device
 computes in a step; 1.50x means half as long again as planned. Lines are measured by a probe when a
-node joins, and by the messages of steps where the plan uses them.
+node joins, and by the messages of steps where the plan uses them. Of more than 64 devices the slowest of the plan
+are shown.
 
 Devices of a machine without a run: pnode doctor.`,
 		Example: `  pnode profile
@@ -33,8 +34,12 @@ Devices of a machine without a run: pnode doctor.`,
 		if asJSON {
 			return json.NewEncoder(e.stdout).Encode(all)
 		}
-		return progress.Profiles(e.stdout, all)
+		if everything {
+			return progress.Profiles(e.stdout, all)
+		}
+		return progress.BriefProfiles(e.stdout, all)
 	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().BoolVar(&everything, "all", false, "show each of many devices and lines")
 	return c
 }

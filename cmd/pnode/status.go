@@ -16,34 +16,41 @@ import (
 const watchEvery = time.Second
 
 func (e environment) statusCommand() *cobra.Command {
-	var asJSON, watch bool
+	var asJSON, watch, all bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the run of a node on this machine",
 		Long: `Show members, plan, step, loss and the times of each stage, as a running node of this machine
-knows them.`,
+knows them. Of more than 64 members it shows this node, the leader, the slowest stages of the plan and what is
+wrong, and counts the others.`,
 		Example: `  pnode status
   pnode status --watch
+  pnode status --all                              each of 1,000 members
   pnode status --json --dir ~/run7 | jq .loss`,
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
+		ask := client.BriefStatus
+		if all || asJSON {
+			ask = client.Status
+		}
 		show := func(st api.Status) error { return progress.Status(e.stdout, st, time.Now()) }
 		if asJSON {
 			show = func(st api.Status) error { return json.NewEncoder(e.stdout).Encode(st) }
 		}
-		return e.watchStatus(ctx, client, show, watch)
+		return e.watchStatus(ctx, ask, show, watch)
 	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().BoolVar(&all, "all", false, "show each of many members and stages")
 	c.Flags().BoolVar(&watch, "watch", false, "show it again every second")
 	return c
 }
 
 // watchStatus shows one snapshot, or one a second until it is interrupted.
-func (e environment) watchStatus(ctx context.Context, client *api.Client, show func(api.Status) error, watch bool) error {
+func (e environment) watchStatus(ctx context.Context, ask func(context.Context) (api.Status, error), show func(api.Status) error, watch bool) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		st, err := client.Status(ctx)
+		st, err := ask(ctx)
 		if ctx.Err() != nil && watch {
 			return nil
 		}

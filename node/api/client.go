@@ -90,6 +90,13 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return st, err
 }
 
+// BriefStatus asks for what fits on a screen or two, however many members there are.
+func (c *Client) BriefStatus(ctx context.Context) (Status, error) {
+	var st Status
+	err := c.call(ctx, http.MethodGet, "/v1/status?brief", nil, &st)
+	return st, err
+}
+
 // Checkpoints lists what the node keeps.
 func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
 	var list CheckpointList

@@ -47,8 +47,11 @@ func (s *Server) handler() http.Handler {
 	return guard(under(s.view.path(), page.Handler(), s.authorize(mux)))
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	st := s.options.Node.Status()
+	if r.URL.Query().Has("brief") {
+		st = st.Brief()
+	}
 	st.Loss, st.HeldOut, st.HeldOutF32 = finite(st.Loss), finite(st.HeldOut), finite(st.HeldOutF32)
 	if st.Waiting != "" {
 		st.TokensPerS, st.ETAS = 0, 0

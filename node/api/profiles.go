@@ -1,6 +1,11 @@
 package api
 
-import "pnode/planner/plan"
+import (
+	"cmp"
+	"slices"
+
+	"pnode/planner/plan"
+)
 
 // Profiles say what plans know of machines: what each node measured of itself and of its lines, what plans count on of that, and what
 // the steps of the current plan showed.
@@ -31,4 +36,21 @@ type LinkProfile struct {
 	ToNode   string `json:"to_node"`
 	// Used reports whether stages of the current plan that follow each other are at its ends.
 	Used bool `json:"used"`
+}
+
+// Brief returns profiles that fit on a screen or two, and how many devices and lines it leaves out: of more than 64 devices the slowest of the
+// plan stay, and the slowest lines that it uses.
+func (p Profiles) Brief() (brief Profiles, devices, links int) {
+	if len(p.Devices) <= briefFrom {
+		return p, 0, 0
+	}
+	brief.Devices = slices.DeleteFunc(slices.Clone(p.Devices), func(d DeviceProfile) bool { return len(d.Layers) == 0 })
+	brief.Links = slices.DeleteFunc(slices.Clone(p.Links), func(l LinkProfile) bool { return !l.Used })
+	slices.SortStableFunc(brief.Devices, func(a, b DeviceProfile) int {
+		return cmp.Compare(max(b.PlannedMS, b.MeasuredMS), max(a.PlannedMS, a.MeasuredMS))
+	})
+	slices.SortStableFunc(brief.Links, func(a, b LinkProfile) int { return cmp.Compare(a.BytesPerS, b.BytesPerS) })
+	brief.Devices = brief.Devices[:min(len(brief.Devices), briefStages)]
+	brief.Links = brief.Links[:min(len(brief.Links), briefStages)]
+	return brief, len(p.Devices) - len(brief.Devices), len(p.Links) - len(brief.Links)
 }

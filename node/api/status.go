@@ -52,6 +52,8 @@ type Status struct {
 	// Seats are the plan's devices in its order, Links what is between those that neighbour.
 	Seats []SeatStatus `json:"seats,omitempty"`
 	Links []LinkStatus `json:"links,omitempty"`
+	// Rest counts what a brief status leaves out; nil where it leaves nothing out.
+	Rest *Rest `json:"rest,omitempty"`
 }
 
 // About describes what a run trains, and how.
@@ -128,9 +130,11 @@ type Member struct {
 	// Name is what people call it: its machine's name, or else the end of the peer ID.
 	Name string `json:"name"`
 	// State is the one of the roster, joining, active, draining or gone; MemberSilent takes the place of the first three.
-	State  string   `json:"state"`
-	Device string   `json:"device"`
-	Addrs  []string `json:"addrs"`
+	State  string `json:"state"`
+	Device string `json:"device"`
+	// Kind is what Device says without speeds: like machines have the same.
+	Kind  string   `json:"kind,omitempty"`
+	Addrs []string `json:"addrs"`
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
@@ -138,6 +142,8 @@ type Member struct {
 	SilentSince time.Time `json:"silent_since,omitzero"`
 	Self        bool      `json:"self"`
 	Leader      bool      `json:"leader"`
+	// Placed reports whether the plan has a part for the member.
+	Placed bool `json:"placed,omitempty"`
 	// NotUsed says until when, and why, plans do without the member: a fault that others, or it, told of. It is
 	// empty for most.
 	NotUsed string `json:"not_used,omitempty"`

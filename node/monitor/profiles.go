@@ -30,20 +30,23 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 		computed = planner.Computed(running, seen.Stages)
 	}
 	here := map[plan.PeerID]bool{}
-	counted := state.Counted()
+	names, shares := consensus.NamesOf(state), map[plan.PeerID]int64{}
+	for _, c := range state.Counted() {
+		if c.ClaimedFLOPS > 0 {
+			shares[c.Peer] = int64(float64(c.FLOPS) / float64(c.ClaimedFLOPS) * 1000)
+		}
+	}
 	for _, m := range state.Members {
 		if m.State == consensus.Gone {
 			continue
 		}
 		here[m.Peer] = true
-		share := int64(1000)
-		for _, c := range counted {
-			if c.Peer == m.Peer && c.ClaimedFLOPS > 0 {
-				share = int64(float64(c.FLOPS) / float64(c.ClaimedFLOPS) * 1000)
-			}
+		share, counted := shares[m.Peer]
+		if !counted {
+			share = 1000
 		}
 		for _, d := range m.Profile.Devices {
-			device := api.DeviceProfile{Peer: m.Peer, Node: state.NameOf(m.Peer), DeviceProfile: d, CountedPermille: share}
+			device := api.DeviceProfile{Peer: m.Peer, Node: names[m.Peer], DeviceProfile: d, CountedPermille: share}
 			worker := plan.WorkerID{Peer: m.Peer, Device: d.Name}
 			for _, at := range running.StagesOf(worker) {
 				device.Layers = append(device.Layers, running.At(at).Layers)
@@ -59,7 +62,7 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 	for _, e := range slices.Compact(ends) {
 		if here[e[0]] && here[e[1]] {
 			out.Links = append(out.Links, api.LinkProfile{
-				LinkStatus: known.linkStatus(e), FromNode: state.NameOf(e[0]), ToNode: state.NameOf(e[1]), Used: slices.Contains(used, e),
+				LinkStatus: known.linkStatus(e), FromNode: names[e[0]], ToNode: names[e[1]], Used: slices.Contains(used, e),
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -82,6 +83,15 @@ func describeDevices(p plan.Profile) string {
 			model += ", "
 		}
 		all = append(all, fmt.Sprintf("%s (%s%s)", d.Name, model, plan.Speed(d.MatMulFLOPS)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// kindOf describes devices by their products alone.
+func kindOf(p plan.Profile) string {
+	var all []string
+	for _, d := range p.Devices {
+		all = append(all, cmp.Or(d.Model, d.Name))
 	}
 	return strings.Join(all, ", ")
 }

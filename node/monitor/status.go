@@ -128,11 +128,14 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
-	names := consensus.NamesOf(state)
+	names, placed := consensus.NamesOf(state), map[plan.PeerID]bool{}
+	for _, p := range state.Plan.Peers() {
+		placed[p] = true
+	}
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: names[r.Peer], State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
-			Leader: r.Peer == leader, Device: describeDevices(r.Profile), NotUsed: notUsed(state, r, now), Spare: spares[r.Peer],
+			Leader: r.Peer == leader, Device: describeDevices(r.Profile), Kind: kindOf(r.Profile), NotUsed: notUsed(state, r, now), Spare: spares[r.Peer], Placed: placed[r.Peer],
 		}
 		if text := claims[r.Peer]; text != "" {
 			member.Device += "; " + text

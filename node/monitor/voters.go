@@ -33,8 +33,14 @@ func votes(s consensus.State, voters []plan.PeerID) string {
 	return text + ". " + voterRules[s.Run.Train.Voters]
 }
 
-// listed returns names as a sentence has them: "a, b and c".
+// mostListed bounds the names in a sentence.
+const mostListed = 8
+
+// listed returns names as a sentence has them: "a, b and c", or "a, b and 7 more".
 func listed(names []string) string {
+	if more := len(names) - mostListed; more > 0 {
+		names = append(slices.Clone(names[:mostListed]), fmt.Sprintf("%d more", more))
+	}
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
 	}

@@ -10,7 +10,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// Profiles writes a table of devices, one of lines, and what the columns do not say for themselves.
+// Profiles writes a table of devices, one of lines, and what the columns do not say for themselves. BriefProfiles does so for what fits
+// on a screen or two, and counts the rest.
 func Profiles(w io.Writer, all api.Profiles) error {
 	if err := table(w, func(p printer) { deviceTable(p, all.Devices) }); err != nil {
 		return err
@@ -23,6 +24,16 @@ func Profiles(w io.Writer, all api.Profiles) error {
 		return err
 	}
 	return table(w, func(p printer) { linkTable(p, all.Links) })
+}
+
+// BriefProfiles is documented at Profiles.
+func BriefProfiles(w io.Writer, all api.Profiles) error {
+	brief, devices, links := all.Brief()
+	if err := Profiles(w, brief); err != nil || devices+links == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nshown: the slowest of the plan; %s and %s more with pnode profile --all\n", plan.Count(devices, "device"), plan.Count(links, "line"))
+	return err
 }
 
 func deviceTable(p printer, devices []api.DeviceProfile) {

@@ -96,12 +96,27 @@ func writeRoster(p printer, st api.Status, now time.Time) {
 		}
 		p.f("%s\t%s\t%s\t%s\t%s\n", name(st, m.Peer), memberState(m, now), lastSeen(m), clean(m.Device), strings.Join(marks, ", "))
 	}
+	writeOthers(p, st)
 	for _, m := range st.Roster {
 		if m.NotUsed != "" {
 			p.f("NOT USED\t%s %s\n", name(st, m.Peer), clean(m.NotUsed))
 		} else if m.Spare != "" {
 			p.f("SPARE\t%s %s\n", name(st, m.Peer), clean(m.Spare))
 		}
+	}
+}
+
+// writeOthers counts the members that a brief status does not list.
+func writeOthers(p printer, st api.Status) {
+	if st.Rest == nil {
+		return
+	}
+	for _, g := range st.Rest.Members {
+		part := ""
+		if g.Placed {
+			part = "in the plan"
+		}
+		p.f("%d more\t%s\t\t%s\t%s\n", g.Count, clean(g.State), clean(g.Device), part)
 	}
 }
 
@@ -121,6 +136,9 @@ func writePlan(p printer, st api.Status) {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
 			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
+	if st.Rest != nil && st.Rest.Stages > 0 {
+		p.f("%d more\tnone slower than these: pnode status --all shows each\n", st.Rest.Stages)
+	}
 	for _, l := range st.Links {
 		if l.Transport != "" && l.Transport != plan.QUIC {
 			p.f("LINK\t%s\n", linkLine(st, l))
@@ -128,6 +146,9 @@ func writePlan(p printer, st api.Status) {
 	}
 	for _, r := range st.Reasons {
 		p.f("- %s\n", clean(r))
+	}
+	if st.Rest != nil && st.Rest.Reasons > 0 {
+		p.f("- and %d more reasons\n", st.Rest.Reasons)
 	}
 }
 

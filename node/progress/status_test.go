@@ -1,10 +1,14 @@
 package progress
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"pnode/node/api"
+	"pnode/planner/plan"
 )
 
 // TestWhoIsSilentIsShownSinceWhen in its state, with how long ago it was heard beside it: also a member that was not heard since this node
@@ -28,5 +32,45 @@ func TestWhoIsSilentIsShownSinceWhen(t *testing.T) {
 		if got := memberState(c.member, now) + "  " + lastSeen(c.member); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestStatusOfThousandMembers fits on a screen or two where it is brief, and has all members where it is not.
+func TestStatusOfThousandMembers(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := api.Status{Run: "abc", Peer: "p0003", Leader: "p0000", State: "training", Generation: 7, Term: 2, Steps: 600}
+	cards := []string{"NVIDIA H200", "NVIDIA GeForce RTX 4090", "AMD Radeon RX 7900 XTX"}
+	for i := range 1000 {
+		m := api.Member{
+			Peer: plan.PeerID(fmt.Sprintf("p%04d", i)), Name: fmt.Sprintf("machine-%d", i), State: "active", LastSeenS: float64(i%15 + 1),
+			Kind: cards[i%3], Self: i == 3, Leader: i == 0, Placed: i < 400,
+		}
+		m.Device = fmt.Sprintf("cuda0 (%s, %d TFLOP/s)", m.Kind, 30+i%40)
+		switch {
+		case i%97 == 50:
+			m.State, m.SilentSince = api.MemberSilent, now.Add(-time.Hour)
+		case i%53 == 20 && !m.Placed:
+			m.NotUsed = "until 15:00: its steps took 3 times as long as planned"
+		case i >= 400 && i%7 == 0:
+			m.State = "gone"
+		case m.State == "active" && !m.Placed:
+			m.Spare = "would add 2% to the tokens a second"
+		}
+		s.Roster = append(s.Roster, m)
+		if m.Placed {
+			s.Plan = append(s.Plan, api.StageStatus{
+				Replica: plan.Replica(i / 8), Stage: plan.Stage(i % 8), Peer: m.Peer, Device: "cuda0",
+				Layers: plan.LayerRange{First: i % 8, End: i%8 + 1}, ForwardMS: float64(100 + i*31%57), BackwardMS: 200, UpdateMS: 5,
+			})
+			s.Reasons = append(s.Reasons, fmt.Sprintf("stage %d has a reason", i))
+		}
+	}
+	var brief, all bytes.Buffer
+	if err := errors.Join(Status(&brief, s.Brief(), now), Status(&all, s, now)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "thousand.txt", brief.Bytes())
+	if short, long := bytes.Count(brief.Bytes(), []byte("\n")), bytes.Count(all.Bytes(), []byte("\n")); short > 80 || long < 1400 {
+		t.Errorf("%d lines, %d with all members", short, long)
 	}
 }

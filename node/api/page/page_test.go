@@ -199,9 +199,20 @@ func TestLinksSayWhatTheyGoOver(t *testing.T) {
 
 // TestWhoIsSilentIsShownSinceWhen, with a part in the plan and without one, and nobody silent as active.
 func TestWhoIsSilentIsShownSinceWhen(t *testing.T) {
-	out := nodesSection(t, `{ peer: 'p', leader: 'p', seats: [seat('p', 0), seat('q', 1)], roster: [member('p', 'desk'),
-		member('q', 'spot', { state: 'silent', silent_since: '2026-07-01T14:03:10Z' }), member('r', 'lab', { state: 'silent', silent_since: new Date().toISOString() })] }`)
+	out := nodesSection(t, `{ peer: 'p', leader: 'p', seats: [seat('p', 0), seat('q', 1)], roster: [member('p', 'desk', { placed: true }),
+		member('q', 'spot', { placed: true, state: 'silent', silent_since: '2026-07-01T14:03:10Z' }), member('r', 'lab', { state: 'silent', silent_since: new Date().toISOString() })] }`)
 	if !strings.Contains(out, "spotsilent since 7/1/2026, 2:03:10") || !strings.Contains(out, "lab (silent since ") || strings.Contains(out, "active") {
 		t.Errorf("the page says\n%s", out)
+	}
+}
+
+// TestManyMembersAreCounted: the page names the members that a brief status lists, and counts the others.
+func TestManyMembersAreCounted(t *testing.T) {
+	out := nodesSection(t, `{ peer: 'p', leader: 'q', seats: [seat('p', 0)], roster: [member('p', 'desk', { placed: true }), member('q', 'lab', { placed: true }), member('r', 'spot')],
+		rest: { devices: 387, members: [{ state: 'active', device: 'cpu', placed: true, count: 386 }, { state: 'silent', device: 'gpu', count: 600 }, { state: 'gone', device: 'gpu', count: 3 }] } }`)
+	for _, want := range []string{"The plan has 387 devices more", "Without a part in the plan: spot (active; cpu), 600 nodes more (silent; gpu)."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the page does not say %q:\n%s", want, out)
+		}
 	}
 }

@@ -37,7 +37,7 @@ async function ask(path, signal) {
 }
 
 export async function status() {
-  return (await ask('status', AbortSignal.timeout(patience))).json();
+  return (await ask('status?brief', AbortSignal.timeout(patience))).json();
 }
 
 export async function remembered() {

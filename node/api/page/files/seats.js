@@ -2,7 +2,7 @@
 // their time goes, and the links between them.
 
 import { bar, el, tell } from './dom.js';
-import { layers, memberState, name, params, percent, rate, size, time } from './words.js';
+import { layers, memberState, name, params, percent, rate, several, size, time } from './words.js';
 
 export function showSeats(status) {
   const seats = status.seats ?? [];
@@ -10,7 +10,7 @@ export function showSeats(status) {
     tell('seats', el('p', { class: 'empty' }, 'There is no plan yet.'));
   } else {
     const rows = byReplica(seats);
-    tell('seats', ...[...rows].map(([replica, row]) => pipeline(status, replica, row, rows.size > 1)), key(), ...ways(status));
+    tell('seats', ...[...rows].map(([replica, row]) => pipeline(status, replica, row, rows.size > 1)), key(), ...more(status), ...ways(status));
   }
   showOthers(status);
 }
@@ -145,10 +145,20 @@ function key() {
   return el('p', { class: 'key' }, entry('busy', 'computing'), entry('exposed', 'a message is under way (simulated)'), entry('waits', 'waiting otherwise'));
 }
 
-// showOthers names the nodes that the plan has no part for.
+// more counts the devices of a large plan that are not shown.
+function more(status) {
+  const count = status.rest?.devices ?? 0;
+  return count > 0 ? [el('p', { class: 'why' }, `The plan has ${several(count, 'device')} more: \`pnode status --all\` has each.`)] : [];
+}
+
+// showOthers names the nodes that the plan has no part for; of many it counts most.
 function showOthers(status) {
-  const placed = new Set((status.seats ?? []).map((seat) => seat.peer));
-  const rest = status.roster.filter((m) => !placed.has(m.peer) && m.state !== 'gone');
+  const rest = status.roster.filter((m) => !m.placed && m.state !== 'gone');
   const text = rest.map((m) => `${name(status, m.peer)} (${m.self ? 'this node, ' : ''}${memberState(m)}; ${m.not_used ? `not used ${m.not_used}; ` : ''}${m.device || 'not measured yet'}${m.spare ? `; it ${m.spare}` : ''})`);
-  tell('others', rest.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
+  for (const group of status.rest?.members ?? []) {
+    if (!group.placed && group.state !== 'gone') {
+      text.push(`${several(group.count, 'node')} more (${[group.state, group.device].filter(Boolean).join('; ')})`);
+    }
+  }
+  tell('others', text.length > 0 ? `Without a part in the plan: ${text.join(', ')}.` : '');
 }

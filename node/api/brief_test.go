@@ -1,0 +1,93 @@
+package api
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// crowd returns a status of so many members in a row, of which a plan places some, and this node is the one in the middle of it.
+func crowd(members, placed int) Status {
+	s := Status{Peer: plan.PeerID(fmt.Sprintf("p%04d", placed/2)), Leader: "p0000"}
+	for i := range members {
+		p := plan.PeerID(fmt.Sprintf("p%04d", i))
+		m := Member{Peer: p, State: "active", Kind: fmt.Sprintf("card %d", i%3), Device: fmt.Sprintf("gpu (card %d, %d TFLOP/s)", i%3, i), Self: p == s.Peer, Leader: p == s.Leader, Placed: i < placed}
+		switch {
+		case m.Placed:
+		case i%20 == 0:
+			m.State = MemberSilent
+		case i%20 == 1:
+			m.State = "gone"
+		case i%20 == 2:
+			m.NotUsed = "until 15:00"
+		}
+		s.Roster = append(s.Roster, m)
+		if !m.Placed {
+			continue
+		}
+		s.Plan = append(s.Plan, StageStatus{Stage: plan.Stage(i), Peer: p, ForwardMS: float64(i * 7919 % members)})
+		s.Seats = append(s.Seats, SeatStatus{Peer: p})
+		s.Reasons = append(s.Reasons, "a reason")
+		if i > 0 {
+			s.Links = append(s.Links, LinkStatus{From: s.Plan[i-1].Peer, To: p}, LinkStatus{From: p, To: s.Plan[i-1].Peer})
+		}
+	}
+	return s
+}
+
+// TestBrief: of many members few are listed, among them all that the listed stages and devices name, and each of the others is counted once.
+func TestBrief(t *testing.T) {
+	for _, c := range []struct{ members, placed int }{{1000, 1000}, {1000, 30}, {65, 0}, {65, 65}, {64, 64}} {
+		s := crowd(c.members, c.placed)
+		b := s.Brief()
+		if c.members == 64 {
+			if !reflect.DeepEqual(b, s) {
+				t.Errorf("64 members are not all listed")
+			}
+			continue
+		}
+		if len(b.Roster) > 48 || len(b.Rest.Members) > briefGroups {
+			t.Errorf("%v: %d members are listed, and %d groups", c, len(b.Roster), len(b.Rest.Members))
+		}
+		counted := len(b.Roster)
+		for _, g := range b.Rest.Members {
+			counted += g.Count
+		}
+		if counted != c.members || b.Rest.Stages+len(b.Plan) != c.placed || b.Rest.Devices+len(b.Seats) != c.placed || b.Rest.Links+len(b.Links) != len(s.Links) {
+			t.Errorf("%v: %d members are counted; %d of the stages, %d of the devices, %d of the links and the rest %+v", c, counted, len(b.Plan), len(b.Seats), len(b.Links), *b.Rest)
+		}
+		listed := map[plan.PeerID]bool{}
+		for _, m := range b.Roster {
+			listed[m.Peer] = true
+		}
+		named := []plan.PeerID{s.Peer, s.Leader}
+		for i, stage := range b.Plan {
+			named = append(named, stage.Peer)
+			if i > 0 && b.Plan[i-1].Stage >= stage.Stage {
+				t.Errorf("%v: the stages are not in the plan's order", c)
+			}
+		}
+		for _, seat := range b.Seats {
+			named = append(named, seat.Peer)
+		}
+		for _, p := range named {
+			if !listed[p] {
+				t.Errorf("%v: %s is named and not listed", c, p)
+			}
+		}
+		if c.placed > 0 && !contains(b.Plan, s.Peer) {
+			t.Errorf("%v: this node's stage is left out", c)
+		}
+	}
+}
+
+func contains(stages []StageStatus, p plan.PeerID) bool {
+	for _, s := range stages {
+		if s.Peer == p {
+			return true
+		}
+	}
+	return false
+}
