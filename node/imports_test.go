@@ -72,6 +72,7 @@ var rooms = []struct {
 }{
 	{"pnode/node/leader", []string{"node", "cmd/pnode"}, "others read what the leader wants in its heartbeats; pnode plan asks for its input"},
 	{"pnode/node/leader/blame", []string{"node/leader"}, "the log says whose fault it was; who rules on it is one place's business"},
+	{"pnode/node/leader/slowlines", []string{"node/leader"}, "plans count on slow lines; others read the plans"},
 	{"pnode/node/generation", []string{"node"}, "a plan is carried out in one place; the loop says which"},
 	{"pnode/node/checkpointer", []string{"node", "node/generation"}, "workers save and load through it; others get chunks through a function"},
 	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},

@@ -263,7 +263,7 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Epoch: n.epoch, Members: n.swarm.Topics(), Network: n.swarm, Machine: n.hardware, State: n.raft.State, Log: n.log,
 	}
 	n.leader = leader.New(leader.Config{
-		Self: n.self, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
+		Self: n.self, Dir: n.dir, Consensus: n.raft, Peers: leaderPeers{n.swarm}, Heartbeats: n.heartbeats, Now: n.clock.Now, Log: n.log,
 		Electable:    func() bool { return slices.Contains(n.raft.Quorum().Voters, n.self) },
 		Losses:       func(g plan.Generation, step plan.Step) []gossip.StepLoss { return n.monitor.Losses(g, step) },
 		Patience:     n.raft.Patience,

@@ -58,7 +58,7 @@ type roster struct {
 
 // rosterOf returns the roster of a moment without some members.
 func (l *Leader) rosterOf(m moment, out []consensus.Member) roster {
-	return roster{m.state.Epoch, m.state.Plan.Generation, fmt.Sprint(l.speeds.ratios), l.lines.changes, namesOf(out)}
+	return roster{m.state.Epoch, m.state.Plan.Generation, fmt.Sprint(l.speeds.ratios), l.lines.Changes(), namesOf(out)}
 }
 
 // look returns the change that is wanted. While a substitute computes two parts steps show nothing, and another plan follows
@@ -116,7 +116,7 @@ func (b *betterWatch) tellSpares(g plan.Generation, d planner.Decision) {
 // long as it has lasted.
 func (b *betterWatch) whileSlow(m moment, o planner.Outlook) planner.Outlook {
 	newest := b.Heartbeats.Newest(m.state.Plan, m.now)
-	for _, n := range []plan.Step{b.speeds.lasted(m.state.Plan, newest), b.lines.lasted(m.state.Plan, newest)} {
+	for _, n := range []plan.Step{b.speeds.lasted(m.state.Plan, newest), b.lines.Lasted(m.state.Plan, newest)} {
 		if n > 0 {
 			o.Left = min(o.Left, slowLasts*n)
 		}
@@ -142,7 +142,7 @@ func (b *betterWatch) begin(m moment) {
 	}
 	b.decided = planner.Decision{}
 	in := NextInput(without(m.state, out))
-	in.Links, in.Ratios = b.lines.with(b.schedule.links), b.speeds.ratios
+	in.Links, in.Ratios = b.lines.With(b.schedule.links), b.speeds.ratios
 	current := b.withOwnShares(m.state.Plan)
 	b.better = begin(b.search, func(ctx context.Context) planner.Decision {
 		d, err := b.Planner.ShouldReplan(ctx, in, current)

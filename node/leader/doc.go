@@ -14,7 +14,7 @@
 //   - sightings: since when this node has heard nothing of each member, so that it blames nobody for
 //     what it missed itself. They are older than a term.
 //   - speeds: how long devices compute against what their profiles say. Every node follows that, so they are older than a term, too.
-//   - lines: which lines are slower than the profiles say. Who may lead follows that whoever leads, too.
+//   - lines: which lines are slower than the profiles say, see package slowlines. Who may lead follows that whoever leads, too.
 //   - attempts: how many plans came to nothing since the newest checkpoint.
 //   - pauseWatch: how long the plan has been paused.
 //   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.

@@ -246,12 +246,12 @@ func TestFollowersLearnSlowLines(t *testing.T) {
 			}
 		}
 		learn(30)
-		if known := l.lines.with(nil); known != nil {
+		if known := l.lines.With(nil); known != nil {
 			t.Errorf("%+v: known are %v before lines are slow", c, known)
 		}
 		d.line, d.slander = c.line, c.slander
 		learn(60)
-		known := l.lines.with(nil)
+		known := l.lines.With(nil)
 		if (len(known) > 0) != c.known {
 			t.Errorf("%+v: known are %v", c, known)
 		}
@@ -286,57 +286,4 @@ func (d *drifting) best() plan.Plan {
 		d.Fatal(err)
 	}
 	return p
-}
-
-// TestSlowLinesAreForgotten where no plan has used them for long, later each time, and where they are as fast as before.
-func TestSlowLinesAreForgotten(t *testing.T) {
-	state := consensus.State{Members: []consensus.Member{{Peer: "a", Profile: plan.Profile{Links: []plan.LinkProfile{{Peer: "b", BytesPerS: 1e6, RTTNanos: 10e6}}}}}}
-	off, same := planner.Reselection{Promised: 100, Measured: 150, Now: 150}, planner.Reselection{Promised: 100, Measured: 105, Now: 105}
-	window := func(rate int64) planner.Measured {
-		return planner.Measured{Links: []planner.MeasuredLink{{From: "a", To: "b", BytesPerS: rate, RTTNanos: 10e6}, {From: "b", To: "a", BytesPerS: 1e6, RTTNanos: 9e6}}}
-	}
-	var l lines
-	now, step := time.Unix(1e9, 0), plan.Step(0)
-	windows := func(n int, r planner.Reselection, rate int64) {
-		for range n {
-			step, now = step+windowSteps, now.Add(time.Second)
-			l.note(state, r, window(rate), step, now, false)
-		}
-	}
-	expect := func(what string, changes, slow int) {
-		t.Helper()
-		if known := l.with(nil); l.changes != changes || len(known) != slow || slow > 0 && (known[0].From != "a" || known[0].BytesPerS != 5e5) {
-			t.Errorf("%s: %d changes, known are %v", what, l.changes, known)
-		}
-	}
-	windows(2, off, 5e5)
-	windows(1, same, 5e5)
-	windows(2, off, 5e5)
-	expect("never three windows in a row", 0, 0)
-	windows(1, off, 5e5)
-	expect("three windows", 1, 1)
-	if n := l.lasted(plan.Plan{}, step); n != 2*windowSteps+1 {
-		t.Errorf("for %d steps", n)
-	}
-	windows(6, off, 5e5)
-	expect("no news", 1, 1)
-	windows(3, off, 0)
-	expect("too little was sent to know", 1, 1)
-	windows(3, off, 9e5)
-	expect("nearly as fast as before", 2, 0)
-	changes := 2
-	for turn := range 7 {
-		l.note(state, off, window(5e5), step, now, true)
-		changes++
-		expect("said to be slower", changes, 1)
-		idle := lineIdle << min(turn+1, mostSlow)
-		elsewhere := planner.Measured{Links: window(0).Links[1:]}
-		now = now.Add(idle)
-		l.note(state, same, elsewhere, step, now, false)
-		expect("idle", changes, 1)
-		now = now.Add(time.Second)
-		changes++
-		l.note(state, same, elsewhere, step, now, false)
-		expect("idle for long", changes, 0)
-	}
 }

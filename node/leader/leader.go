@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/slowlines"
 	"pnode/planner"
 	"pnode/planner/departures"
 	"pnode/planner/plan"
@@ -27,9 +28,11 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Electable, Losses, Stops, Patience, AwaitHolders, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Dir, Electable, Losses, Stops, Patience, AwaitHolders, Planner and Now are needed.
 type Config struct {
-	Self       plan.PeerID
+	Self plan.PeerID
+	// Dir is the node's folder, which keeps what was seen of slow lines; empty keeps nothing.
+	Dir        string
 	Consensus  Consensus
 	Peers      Peers
 	Heartbeats *gossip.Tracker
@@ -90,7 +93,8 @@ type Leader struct {
 	ended     ended
 	clock     departures.Watch // belongs to Run
 	speeds    speeds           // belongs to Run
-	lines     lines            // belongs to Run
+	lines     slowlines.Lines  // belongs to Run
+	kept      *slowlines.File  // belongs to Run
 }
 
 // New returns a Leader whose duties begin with Run.
@@ -110,6 +114,7 @@ func New(c Config) *Leader {
 	l := &Leader{Config: c, found: make(chan struct{}, 1), wishes: make(chan struct{}, 1)}
 	l.speeds.beats = l.Heartbeats
 	l.searches.SetLimit(maxSearches)
+	l.kept = slowlines.InFolder(l.Dir, l.Log)
 	return l
 }
 
@@ -163,6 +168,7 @@ func (l *Leader) Run(ctx context.Context) {
 	var losses ahead
 	var learner *scheduleWatch // while another member leads
 	search := func(f func(context.Context)) bool { return l.search(ctx, f) }
+	l.kept.Load(&l.lines, l.Now())
 	changed := l.Consensus.Changed()
 	for {
 		select {
@@ -180,6 +186,7 @@ func (l *Leader) Run(ctx context.Context) {
 		if l.speeds.look(state, now) {
 			l.tellSpeeds(state)
 		}
+		l.kept.Keep(&l.lines, now)
 		losses.figures = l.figures()
 		leader, number, self := l.Consensus.Leader()
 		if !self {
@@ -225,7 +232,7 @@ func (l *Leader) follow(state consensus.State, leader plan.PeerID, learner *sche
 }
 
 // figures names the speeds and lines that plans count on besides profiles.
-func (l *Leader) figures() string { return fmt.Sprint(l.speeds.ratios, l.lines.changes) }
+func (l *Leader) figures() string { return fmt.Sprint(l.speeds.ratios, l.lines.Changes()) }
 
 // tellSpeeds logs which devices plans count on with other speeds than their profiles say.
 func (l *Leader) tellSpeeds(state consensus.State) {

@@ -99,19 +99,19 @@ func (s *scheduleWatch) learn(state consensus.State) {
 	before := s.running
 	step := s.follow(state.Plan)
 	if before.Generation != s.running.Generation || before.ScheduleChoice().String() != s.running.ScheduleChoice().String() {
-		s.lines.off = 0
+		s.lines.Calm()
 	}
 	if c, ok := s.compare.get(); ok {
 		s.window, s.compare = nil, nil
 		if c.err == nil {
-			s.lines.note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
+			s.lines.Note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
 		}
 	}
 	seen, all := s.Heartbeats.Seen(s.running)
 	if !all || state.Paused() || s.compare != nil {
 		return
 	}
-	if s.lines.doubts(state, seen.Links) {
+	if s.lines.Doubts(state, seen.Links) {
 		s.answer(state, seen)
 	}
 	if step > s.newest && s.compare == nil {
@@ -121,10 +121,10 @@ func (s *scheduleWatch) learn(state consensus.State) {
 		return
 	}
 	median := planner.Median(s.window)
-	if s.links, s.window = median.Links, nil; s.lines.doubts(state, median.Links) {
+	if s.links, s.window = median.Links, nil; s.lines.Doubts(state, median.Links) {
 		s.compareWith(state, median, false)
 	} else {
-		s.lines.off = 0
+		s.lines.Calm()
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *scheduleWatch) answer(state consensus.State, seen planner.Measured) {
 // compareWith has the best schedule searched for with measured times.
 func (s *scheduleWatch) compareWith(state consensus.State, seen planner.Measured, urgent bool) {
 	in, running := NextInput(state), s.running
-	in.Ratios, in.Links = s.speeds.ratios, s.lines.with(nil)
+	in.Ratios, in.Links = s.speeds.ratios, s.lines.With(nil)
 	s.links = seen.Links
 	s.compare = begin(s.spawn, func(context.Context) comparison {
 		best, err := s.Planner.Reselect(in, running, seen)
@@ -184,7 +184,7 @@ func (s *scheduleWatch) conclude(state consensus.State, c comparison, o planner.
 	s.Log.Debug("schedule compared", "step", s.newest, "measured", time.Duration(c.best.Measured), "promised", time.Duration(c.best.Promised),
 		"now", time.Duration(c.best.Now), "best", time.Duration(c.best.Then), "verdict", d.Reason)
 	if !d.Replan || c.urgent { // another plan may be better still than another schedule
-		s.lines.note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
+		s.lines.Note(state, c.best, c.seen, s.newest, s.Now(), c.urgent)
 	}
 	if !d.Replan {
 		return
@@ -214,7 +214,7 @@ func (l *Leader) want(w *gossip.ScheduleWish) {
 // planner returns the search for a next generation that is wanted for a reason: the same devices
 // with the schedule that the watch found, if that is the reason, else a plan from the beginning.
 func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
-	found, links, search := s.watched, s.lines.with(s.links), s.Planner
+	found, links, search := s.watched, s.lines.With(s.links), s.Planner
 	return s.speeds.search(func(ctx context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		if why != "" && why == found.why {
 			if r, err := search.Reselect(in, found.running, found.seen); err == nil {
@@ -228,7 +228,7 @@ func (s *scheduleWatch) planner(why string) func(context.Context, planner.Input)
 
 // repairer returns the repair of the plan in force, with links and speeds as steps have shown them.
 func (s *scheduleWatch) repairer() searchFunc {
-	links, repair := s.lines.with(s.links), s.Planner.Repair
+	links, repair := s.lines.With(s.links), s.Planner.Repair
 	return s.speeds.search(func(_ context.Context, in planner.Input) (plan.Plan, plan.Reasons, error) {
 		in.Links = links
 		return repair(in)

@@ -1,4 +1,4 @@
-package leader
+package slowlines
 
 import (
 	"cmp"
@@ -16,15 +16,15 @@ const (
 	lineWindows = 3
 	// linePercent is how much less a line carries, or how much longer its round trip is, that counts as slow.
 	linePercent = 20
-	// lineIdle is how long a slow line that no plan uses counts as it was seen. It doubles each time that the line is found to be
-	// slow, up to mostSlow times.
-	lineIdle = 10 * time.Minute
-	mostSlow = 4
+	// idleTime is how long a slow line that no plan uses counts as it was seen. It doubles each time that the line is found to be
+	// slow, up to mostDoubled times.
+	idleTime    = 10 * time.Minute
+	mostDoubled = 4
 )
 
-// lines knows the lines of a run that are slower than members' profiles say. Plans count on that, and are compared anew where
-// it changes. Whoever may lead follows them, whoever leads, see scheduleWatch.learn. The zero value knows of none.
-type lines struct {
+// Lines knows the lines of a run that are slower than members' profiles say. Plans count on that, and are compared anew where
+// it changes. Whoever may lead follows them, whoever leads. The zero value knows of none.
+type Lines struct {
 	slow map[[2]plan.PeerID]*slowLine
 	// off counts the windows in a row with steps of another length than predicted, the first of which ended with step first.
 	off   int
@@ -42,9 +42,9 @@ type slowLine struct {
 	times int       // how often it was found to be slow
 }
 
-// note takes in a window that ended with a step and changes no schedule, after which lines that no plan has used for long are forgotten. Lines of the plan that carry less than the profiles of the state's members
+// Note takes in a window that ended with a step and changes no schedule, after which lines that no plan has used for long are forgotten. Lines of the plan that carry less than the profiles of the state's members
 // say are slow once steps are off for so many windows. Those that do not are forgotten then.
-func (l *lines) note(state consensus.State, r planner.Reselection, seen planner.Measured, step plan.Step, now time.Time, urgent bool) {
+func (l *Lines) Note(state consensus.State, r planner.Reselection, seen planner.Measured, step plan.Step, now time.Time, urgent bool) {
 	for _, s := range seen.Links {
 		if k := l.slow[[2]plan.PeerID{s.From, s.To}]; k != nil {
 			k.used = now
@@ -82,8 +82,14 @@ func (l *lines) note(state consensus.State, r planner.Reselection, seen planner.
 	}
 }
 
-// doubts reports whether one of the lines carries less than members measured before, or was seen to.
-func (l *lines) doubts(state consensus.State, seen []planner.MeasuredLink) bool {
+// Calm has the windows so far count no more towards slow lines.
+func (l *Lines) Calm() { l.off = 0 }
+
+// Changes returns how often what is known has changed.
+func (l *Lines) Changes() int { return l.changes }
+
+// Doubts reports whether one of the lines carries less than members measured before, or was seen to.
+func (l *Lines) Doubts(state consensus.State, seen []planner.MeasuredLink) bool {
 	return slices.ContainsFunc(seen, func(s planner.MeasuredLink) bool {
 		k := l.slow[[2]plan.PeerID{s.From, s.To}]
 		return k != nil && k.known || slowerThanKnown(state, s)
@@ -97,7 +103,7 @@ func alike(a, b planner.MeasuredLink) bool {
 }
 
 // add counts on a slow line as it was seen.
-func (l *lines) add(s planner.MeasuredLink, now time.Time) {
+func (l *Lines) add(s planner.MeasuredLink, now time.Time) {
 	if l.slow == nil {
 		l.slow = map[[2]plan.PeerID]*slowLine{}
 	}
@@ -115,8 +121,8 @@ func (l *lines) add(s planner.MeasuredLink, now time.Time) {
 	k.seen, k.known, k.used = s, true, now
 }
 
-// with returns slow lines as they were seen, and after them those that were seen last.
-func (l *lines) with(seen []planner.MeasuredLink) (all []planner.MeasuredLink) {
+// With returns slow lines as they were seen, and after them those that were seen last.
+func (l *Lines) With(seen []planner.MeasuredLink) (all []planner.MeasuredLink) {
 	for _, k := range l.slow {
 		if k.known {
 			all = append(all, k.seen)
@@ -128,9 +134,9 @@ func (l *lines) with(seen []planner.MeasuredLink) (all []planner.MeasuredLink) {
 	return append(all, seen...)
 }
 
-// lasted returns for how many steps up to the newest one lines have been as they are known now; 0 where that was before the plan, or
+// Lasted returns for how many steps up to the newest one lines have been as they are known now; 0 where that was before the plan, or
 // nobody saw it.
-func (l *lines) lasted(p plan.Plan, newest plan.Step) plan.Step {
+func (l *Lines) Lasted(p plan.Plan, newest plan.Step) plan.Step {
 	if l.since > p.Start && newest >= l.since {
 		return newest - l.since + 1
 	}
@@ -151,9 +157,9 @@ func slowerThanKnown(state consensus.State, s planner.MeasuredLink) bool {
 }
 
 // forget counts on the profiles again for lines that no plan has used for long.
-func (l *lines) forget(now time.Time) {
+func (l *Lines) forget(now time.Time) {
 	for _, k := range l.slow {
-		if k.known && now.Sub(k.used) > lineIdle<<min(k.times-1, mostSlow) {
+		if k.known && now.Sub(k.used) > idleTime<<min(k.times-1, mostDoubled) {
 			k.known = false
 			l.changes, l.since = l.changes+1, 0
 		}
