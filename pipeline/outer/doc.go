@@ -7,8 +7,8 @@
 //   - An outer step is an update whose gradient is d = reference - parameters, averaged over the replicas,
 //     and whose optimizer is SGD with Nesterov momentum.
 //   - Vectors are a stretch of parameters with what its outer steps need: the reference, which all replicas
-//     have in common, and the momentum. With one fragment and Alpha 0 the parameters of all replicas equal the
-//     reference at the end of an outer step. With more of either they never all do, and differ between replicas.
+//     have in common, and the momentum. With one fragment, no delay and Alpha 0 the parameters of all replicas equal the
+//     reference at the end of an outer step. Otherwise they never all do, and differ between replicas.
 //   - Rounds says after which inner steps which fragment of the layers leaves, and is merged.
 //
 // All numbers come from kernels that add, scale and copy element by element: the result is the same to the bit on every

@@ -15,7 +15,7 @@ var ErrSetting = errors.New("outer: setting out of bounds")
 type Optimizer struct {
 	LR, Momentum float32
 	// Alpha is the share of a replica's own parameters in what it goes on with: 0 takes the reference, 1 keeps
-	// its own. Inner steps between a fragment's leaving and its merge count only with that share.
+	// its own. Inner steps between a fragment's leaving and its merge count only with that share, unless Vectors.Left keeps them.
 	Alpha float32
 }
 
@@ -40,6 +40,9 @@ type Vectors struct {
 	Momentum kernels.View
 	// Gradient has d after Vectors.Subtract, and is what Optimizer.Step takes D from and then overwrites.
 	Gradient kernels.View
+	// Left has the parameters as they were at Vectors.Subtract, so that inner steps until the merge are kept whole, and each is in
+	// exactly one outer gradient. Absent: they count by Optimizer.Alpha, as in arXiv 2501.18512, algorithm 2.
+	Left kernels.View
 }
 
 // Slice returns n elements of all vectors from element off on.
@@ -48,12 +51,18 @@ func (v Vectors) Slice(off, n int) Vectors {
 	if v.Momentum.Present() {
 		s.Momentum = v.Momentum.Slice(off, n)
 	}
+	if v.Left.Present() {
+		s.Left = v.Left.Slice(off, n)
+	}
 	return s
 }
 
 // Subtract enqueues d = reference - parameters: what a replica has learned since the last outer step.
 func (v Vectors) Subtract(q kernels.Queue) {
 	n := v.Gradient.Len
+	if v.Left.Present() {
+		q.Do(kernels.Copy(v.Left, v.Params, n))
+	}
 	q.Do(kernels.Copy(v.Gradient, v.Params, n))
 	q.Do(kernels.Scale(v.Gradient, n, -1))
 	q.Do(kernels.Add(v.Gradient, v.Reference, v.Gradient, n))
@@ -63,7 +72,7 @@ func (v Vectors) Subtract(q kernels.Queue) {
 func (v Vectors) Return(q kernels.Queue) { q.Do(kernels.Copy(v.Params, v.Reference, v.Params.Len)) }
 
 // Step enqueues an outer step with the mean D in v.Gradient: u = mu u + D, reference -= lr (D + mu u),
-// parameters = alpha parameters + (1 - alpha) reference.
+// parameters = alpha parameters + (1 - alpha) reference, or reference + (parameters - left).
 func (o Optimizer) Step(q kernels.Queue, v Vectors) {
 	n := v.Gradient.Len
 	if o.Momentum > 0 {
@@ -73,11 +82,14 @@ func (o Optimizer) Step(q kernels.Queue, v Vectors) {
 	}
 	q.Do(kernels.Scale(v.Gradient, n, -o.LR))
 	q.Do(kernels.Add(v.Reference, v.Reference, v.Gradient, n))
-	switch o.Alpha {
-	case 0:
+	switch {
+	case v.Left.Present():
+		q.Do(kernels.Scale(v.Left, n, -1))
+		q.Do(kernels.Add(v.Params, v.Params, v.Left, n))
+		q.Do(kernels.Add(v.Params, v.Params, v.Reference, n))
+	case o.Alpha == 0:
 		v.Return(q)
-	case 1: // its own
-	default:
+	case o.Alpha < 1: // at 1 it keeps its own
 		q.Do(kernels.Copy(v.Gradient, v.Reference, n))
 		q.Do(kernels.Scale(v.Gradient, n, 1-o.Alpha))
 		q.Do(kernels.Scale(v.Params, n, o.Alpha))

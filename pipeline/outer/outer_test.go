@@ -256,6 +256,42 @@ func TestStepByTheDefinition(t *testing.T) {
 	}
 }
 
+// TestInnerStepsAreKept: with the parameters as they left, a replica by itself that takes what it sent is where plain training is
+// once all that it did has been merged, however late. All numbers are whole, so that sums are exact. Without, steps after leaving are lost.
+func TestInnerStepsAreKept(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		for delay := range plan.Step(5) {
+			d, q := newDevice(t)
+			v, inner := newVectors(t, d, 4), newView(t, d, 4)
+			if keep {
+				v.Left = newView(t, d, 4)
+			}
+			rounds, o := Rounds{Every: 10, Fragments: 2, Delay: delay}, Optimizer{LR: 1}
+			want := [4]float32{}
+			for step := plan.Step(1); step <= 30; step++ {
+				for i := range want {
+					floats(inner)[i] = float32(step) * float32(i+1)
+					want[i] += floats(inner)[i]
+				}
+				q.Do(kernels.Add(v.Params, v.Params, inner, 4))
+				leaves, merged := rounds.After(step)
+				if leaves != None {
+					v.Slice(2*leaves, 2).Subtract(q)
+				}
+				if merged != None {
+					o.Step(q, v.Slice(2*merged, 2))
+				}
+				if err := q.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := [4]float32(floats(v.Params)); (got == want) != (keep || delay == 0) {
+				t.Errorf("kept: %v, %d steps late: %v, plain training is at %v", keep, delay, got, want)
+			}
+		}
+	}
+}
+
 func TestRounds(t *testing.T) {
 	for _, tt := range []struct {
 		rounds Rounds
