@@ -91,7 +91,7 @@ func takeInt4(b []byte, xs []float32) {
 	}
 }
 
-// takeInt4Block writes a block's elements to b, which has zeros, and its scale to front. The scale is rounded up, so that seven steps reach the
+// takeInt4Block writes a block's elements to b, and its scale to front. The scale is rounded up, so that seven steps reach the
 // largest element.
 func takeInt4Block(b, front []byte, xs []float32) {
 	largest := uint32(0) // without the sign, bits are in the order of the numbers
@@ -104,12 +104,22 @@ func takeInt4Block(b, front []byte, xs []float32) {
 		inverse = 1 / scale
 	}
 	binary.LittleEndian.PutUint16(front, uint16(math.Float32bits(scale)>>16))
-	for i, x := range xs {
-		step := int32(float32(x*inverse) + 8.5)
-		xs[i] = x - float32(float32(step-8)*scale)
-		b[i/2] |= byte(step << (4 * (i % 2)))
+	for len(xs) > 1 {
+		low, high := int4Step(xs[0], inverse), int4Step(xs[1], inverse)
+		xs[0] -= float32(float32(low-8) * scale)
+		xs[1] -= float32(float32(high-8) * scale)
+		b[0] = byte(low | high<<4)
+		b, xs = b[1:], xs[2:]
+	}
+	if len(xs) == 1 {
+		low := int4Step(xs[0], inverse)
+		xs[0] -= float32(float32(low-8) * scale)
+		b[0] = byte(low)
 	}
 }
+
+// int4Step rounds an element to a step of a block with one over this scale.
+func int4Step(x, inverse float32) int32 { return int32(float32(x*inverse) + 8.5) }
 
 func addInt4(sum []float32, weight float32, b []byte, limit float32) error {
 	for first := 0; len(sum) > 0; first += int4Block {
