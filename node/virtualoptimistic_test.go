@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// momentary is a moment in the life of an optimistic step: a node logs or tells what it says then, perhaps after it said something else.
+// momentary names a moment in the life of an optimistic step by what a node logs or tells then, perhaps after it said something else.
 type momentary struct{ after, says string }
 
 const (
@@ -82,6 +82,11 @@ func TestALossAroundAnOptimisticStep(t *testing.T) {
 					l := strike(t, size, known, moment, is)
 					if !l.before.Plan.PostValidation {
 						t.Error("the plan has nodes wait for commits")
+					}
+					for _, m := range l.others(l.lost) {
+						if v := m.node().monitor.Status().PostValidation; v == nil || moment.after+moment.says != saysApplied && v.Optimistic == 0 {
+							t.Errorf("%s tells of %+v", m.name(), v)
+						}
 					}
 					l.kill()
 					if found := l.substitute().Substitute; !found.Replays || found.From != l.before.Checkpoint.Step {

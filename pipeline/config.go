@@ -121,6 +121,8 @@ type StepResult struct {
 	Norm float64
 	// Schedule is the choice that the step ran on.
 	Schedule plan.ScheduleChoice
+	// Optimistic says that the worker applied the step before its commit, RolledBack that the commit asked for another update.
+	Optimistic, RolledBack bool
 	// Final marks the closing evaluation after the last update: held-out losses only.
 	Final bool
 	// Total is the step's wall time, Stages where it went.

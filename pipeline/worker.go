@@ -279,7 +279,9 @@ func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Comm
 	for _, h := range s.stages {
 		h.logCodecs(w.cfg.Log, step, h.times)
 	}
-	w.cfg.OnStep(resultOf(s, commit)) // saved or not: what is left of the plan goes on from this step
+	r := resultOf(s, commit)
+	r.Optimistic, r.RolledBack = optimistic != nil, optimistic != nil && commit.GradScale != 1
+	w.cfg.OnStep(r) // saved or not: what is left of the plan goes on from this step
 	if err == nil && commit.Next != "" && !commit.Stop {
 		err = w.reschedule(commit.Next)
 	}

@@ -256,13 +256,13 @@ func narrowestOf(codec plan.Codec, more ...[]plan.Codec) plan.Codec {
 	return codec
 }
 
-// aheadGainPercent is how much shorter a step has to be for workers to apply it before its commit.
-const aheadGainPercent = 1
+// leastGainPercent is how much shorter a step has to be for workers to apply it before its commit.
+const leastGainPercent = 1
 
 // postValidate has the workers of a simulated candidate apply steps before their commit, where the run allows it, their devices have
 // the memory, and steps are the shorter for it. Bounds of steps do not count with it: it is for what has been found.
 func (s *search) postValidate(k *candidate) {
-	if !s.in.Run.Train.PostValidation || s.runs || !k.simulated || k.copies() != 1 || k.shape.stages < 2 || k.ahead() || slices.Contains(k.model.Offload, true) {
+	if !s.in.Run.Train.PostValidation || s.runs || !k.simulated || k.copies() != 1 || k.shape.stages < 2 || k.postValidates() || slices.Contains(k.model.Offload, true) {
 		return
 	}
 	other := *k
@@ -277,7 +277,7 @@ func (s *search) postValidate(k *candidate) {
 			return
 		}
 	}
-	if other.simulate() == nil && other.step()*100 <= k.step()*(100-aheadGainPercent) {
+	if other.simulate() == nil && other.step()*100 <= k.step()*(100-leastGainPercent) {
 		*k = other
 	}
 }
@@ -291,7 +291,7 @@ func undoes(m *cost.Model, undo bool) cost.Parts {
 
 // waitingModel returns the model of a candidate whose workers wait for commits. A plan that runs stays as it is.
 func (s *search) waitingModel(k *candidate) *cost.Model {
-	if !k.ahead() || s.runs {
+	if !k.postValidates() || s.runs {
 		return k.model
 	}
 	return s.models.with(undoes(k.model, false), k.model.Offload)

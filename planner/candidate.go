@@ -67,8 +67,8 @@ func (k *candidate) sharded() plan.LayerRanges { return k.model.Memory.Parts().L
 // partials returns how many partial sums of gradients a stage has at most.
 func (k *candidate) partials() int { return k.model.Memory.Parts().Partials }
 
-// ahead reports whether the workers apply a step before its commit: the model counts the memory for it.
-func (k *candidate) ahead() bool { return k.model.Memory.Parts().Undo && k.copies() == 1 }
+// postValidates reports whether the workers apply a step before its commit: the model counts the memory for it.
+func (k *candidate) postValidates() bool { return k.model.Memory.Parts().Undo && k.copies() == 1 }
 
 // copies returns how many replicas the plan has.
 func (k *candidate) copies() int { return k.shape.replicas * k.order.copies }
@@ -124,7 +124,7 @@ func (k *candidate) simulate() error {
 		}
 	}
 	job.Tail = k.tail()
-	job.Ahead = job.Tail != nil && k.ahead()
+	job.PostValidation = job.Tail != nil && k.postValidates()
 	result, err := sim.Run(job)
 	if err != nil {
 		return fmt.Errorf("planner: simulate %v: %w", k.shape, err)

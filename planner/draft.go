@@ -33,7 +33,7 @@ func (d *drafts) write(k *candidate) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	d.writeChoices(&p, k)
-	p.PostValidation = k.ahead()
+	p.PostValidation = k.postValidates()
 	if p.Codec = d.settled; d.in.Run.Train.Codec.Auto() && p.Crosses() {
 		p.Codec = p.Replicas[0].Stages[0].Codec
 	}

@@ -28,10 +28,10 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", plan.Time(k.step()), k.shape, k.shape.devices(), plan.Count(len(s.problem.devices), "measured device")),
 	}}
 	out = append(out, e.groups()...)
-	if k.ahead() {
-		out = append(out, plan.Reason{Kind: plan.ReasonAhead, Nanos: int64(k.step() + k.result.Ahead), Text: fmt.Sprintf(
-			"steps are applied before their commit, %s sooner, and undone where that asks for something else: %s keep the state of before, %s in all",
-			plan.Time(k.result.Ahead), plan.Count(len(k.devices()), "device"), plan.Size(k.model.Memory.Previous(0, s.layers())))})
+	if k.postValidates() {
+		out = append(out, plan.Reason{Kind: plan.ReasonPostValidation, Nanos: int64(k.step() + k.result.Saved), Text: fmt.Sprintf(
+			"steps are applied before their commit, %s sooner, and rolled back where that asks for something else: %s keep the state of before, %s in all",
+			plan.Time(k.result.Saved), plan.Count(len(k.devices()), "device"), plan.Size(k.model.Memory.Previous(0, s.layers())))})
 	}
 	out = append(out, plan.Reason{Kind: plan.ReasonBound, Text: boundText(s.problem, k)})
 	out = append(append(out, e.precision()...), e.sharing()...)

@@ -41,7 +41,7 @@ func TestStepsAreAppliedAheadWhereThatPays(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkPlan(t, in, d.Plan, d.Reasons)
-	said := slices.ContainsFunc(d.Reasons, func(r plan.Reason) bool { return r.Kind == plan.ReasonAhead })
+	said := slices.ContainsFunc(d.Reasons, func(r plan.Reason) bool { return r.Kind == plan.ReasonPostValidation })
 	if !d.Plan.PostValidation || !said {
 		t.Fatalf("%s, said %t", d.Plan.Encode(), said)
 	}

@@ -32,7 +32,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.SumGroups, "sum-groups", "add gradients in this many groups of micro-batches, in an order that is the same for any number of replicas up to that; 1 needs the least memory")
 	f.BoolVar(&c.UnevenShares, "uneven-shares", c.UnevenShares, "give faster replicas more groups of micro-batches; losses stay the same")
 	f.StringVar(&c.Recompute, "recompute", c.Recompute, "`WHAT` to compute again to save memory: none, outputs (of norms and activations), block, or auto for what each stage needs; losses stay the same")
-	f.StringVar(&c.PostValidation, "post-validation", c.PostValidation, "apply a step before its commit, and undo it where that asks for something else: auto `WHERE` steps are shorter for it, or off; losses stay the same")
+	f.StringVar(&c.PostValidation, "post-validation", c.PostValidation, "apply a step before its commit, and roll it back where that asks for something else: auto `WHERE` steps are shorter for it, or off; losses stay the same")
 	f.StringVar(&c.Shard, "shard", c.Shard, "share the optimizer state among replicas: on, off, or auto `WHERE` memory needs it; losses stay the same")
 	f.StringVar(&c.Storage, "storage", c.Storage, "`TYPE` of weights and activations in matrix products: f32, bf16, f16 (with loss scaling), or auto: bf16 or f16 where the devices that the run begins with multiply it faster; checkpoints are always f32")
 	f.BoolVar(&c.StochasticRounding, "stochastic-rounding", c.StochasticRounding, "round weights to bf16 by chance instead of to nearest, the same on every device and after --resume")

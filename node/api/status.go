@@ -40,8 +40,10 @@ type Status struct {
 	Plan   []StageStatus `json:"plan"`
 	// Substitute says who computes a lost member's part of the plan; nil while nobody does.
 	Substitute *Substitute `json:"substitute,omitempty"`
-	Reasons    []string    `json:"reasons"`
-	Checkpoint Checkpoint  `json:"checkpoint"`
+	// PostValidation says that steps of the plan may be applied before their commit; nil where they are not.
+	PostValidation *PostValidation `json:"post_validation,omitempty"`
+	Reasons        []string        `json:"reasons"`
+	Checkpoint     Checkpoint      `json:"checkpoint"`
 	// Whole says where all layers of a checkpoint are; nil before the first checkpoint.
 	Whole *Whole `json:"whole,omitempty"`
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.
@@ -200,6 +202,14 @@ type Copies struct {
 	// MessagesFrom is the first step of which this node has kept all messages that a computation of others' layers needs.
 	MessagesFrom plan.Step `json:"messages_from"`
 	Text         string    `json:"text"`
+}
+
+// PostValidation counts the plan's steps that this node has applied before their commit (Optimistic), and those of them whose commit asked
+// for another update. Text is both in words.
+type PostValidation struct {
+	Optimistic int    `json:"optimistic"`
+	RolledBack int    `json:"rolled_back"`
+	Text       string `json:"text"`
 }
 
 // Cadence says how often checkpoints are made now.

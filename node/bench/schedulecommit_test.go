@@ -140,7 +140,7 @@ func (c *scheduleCase) paces(t *testing.T, kind string, shape link.LinkCondition
 		t.Fatal(err)
 	}
 	tail := sim.Tail{Stages: [][]sim.Stage{stages}}
-	return time.Duration(tail.After(passes)), time.Duration(tail.Ahead(passes[0]))
+	return time.Duration(tail.After(passes)), time.Duration(tail.PostValidated(passes[0]))
 }
 
 // split returns the times of a device's passes over some layers, the backward in its two parts.

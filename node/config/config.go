@@ -181,7 +181,7 @@ func Default() Config {
 		SampleBytes:    400,
 		Schedule:       autoSchedule,
 		Recompute:      plan.RecomputeRule{}.String(),
-		PostValidation: postOff,
+		PostValidation: postAuto,
 		Shard:          plan.ShardAuto.String(),
 		Storage:        plan.StorageAuto.String(),
 		Codec:          plan.CodecRules()[0],

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -83,9 +84,19 @@ func (m *Monitor) Status() api.Status {
 		s.Checkpoint.Cadence, s.Checkpoint.Saving = cadenceOf(state, m.Beats)
 	}
 	s.Whole = m.whole(state, now).where()
+	if state.Plan.PostValidation {
+		optimistic, rolledBack := m.steps.postValidation()
+		s.PostValidation = describePostValidation(optimistic, rolledBack)
+	}
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)
 	return s
+}
+
+// describePostValidation says what a node did with the steps of a plan that need not wait for their commit.
+func describePostValidation(optimistic, rolledBack int) *api.PostValidation {
+	text := fmt.Sprintf("where gradients are not clipped, steps are applied before their commit: %d by this node since the plan began, %d rolled back", optimistic, rolledBack)
+	return &api.PostValidation{Optimistic: optimistic, RolledBack: rolledBack, Text: text}
 }
 
 // tokensPerStep returns the tokens of one step of a run.

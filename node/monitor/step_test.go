@@ -52,6 +52,31 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 	}
 }
 
+// TestOptimisticStepsAreCounted: each once, whichever worker of this node applied it or rolled it back, and those of the plan that runs.
+func TestOptimisticStepsAreCounted(t *testing.T) {
+	p := &steps{log: stepLog{publish: func(api.Event) {}}}
+	p.begin(plan.Plan{Generation: 1}, nil, 9)
+	for i, r := range []pipeline.StepResult{
+		{Step: 1},
+		{Step: 1, Optimistic: true}, // of two workers
+		{Step: 2, Optimistic: true},
+		{Step: 2, Optimistic: true, RolledBack: true},
+		{Step: 3, Optimistic: true, RolledBack: true},
+		{Step: 3, Optimistic: true, RolledBack: true},
+		{Step: 4},
+		{Step: 4},
+	} {
+		p.report(r, 8, time.Unix(int64(i), 0))
+	}
+	if optimistic, rolledBack := p.postValidation(); optimistic != 3 || rolledBack != 2 {
+		t.Errorf("%d optimistic steps, %d rolled back; want 3 and 2", optimistic, rolledBack)
+	}
+	p.begin(plan.Plan{Generation: 2, Start: 4}, nil, 9)
+	if optimistic, rolledBack := p.postValidation(); optimistic != 0 || rolledBack != 0 {
+		t.Errorf("%d optimistic steps, %d rolled back in the next plan", optimistic, rolledBack)
+	}
+}
+
 // TestTheSummaryTellsWhatPrecisionCosts, or that nobody measured it where there was something to
 // measure.
 func TestTheSummaryTellsWhatPrecisionCosts(t *testing.T) {

@@ -36,6 +36,28 @@ type steps struct {
 	each     float64 // the average time from step to step of this generation in seconds, of so many measured
 	measured int
 	stages   map[plan.StageID]pipeline.StageTimes
+	// Steps of this generation that a worker here applied before their commit, and those of them that one rolled back.
+	optimistic, rolledBack stepCount
+}
+
+// stepCount counts steps, which several workers report.
+type stepCount struct {
+	n      int
+	newest plan.Step
+}
+
+func (c *stepCount) add(step plan.Step) {
+	if step > c.newest {
+		c.n, c.newest = c.n+1, step
+	}
+}
+
+// postValidation returns how many steps of the current generation this node has applied before their commit, and how many of them it has
+// rolled back.
+func (s *steps) postValidation() (optimistic, rolledBack int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.optimistic.n, s.rolledBack.n
 }
 
 // begin starts a plan's generation, made in a lineage of the log, at the state of its start step. end is the run's last step.
@@ -77,6 +99,7 @@ func (s *steps) enter(start position) {
 	}
 	s.newest.Generation, s.newest.Step = start.Generation, start.Step
 	s.took, s.schedule, s.stages, s.measured = 0, "", map[plan.StageID]pipeline.StageTimes{}, 0
+	s.optimistic, s.rolledBack = stepCount{}, stepCount{}
 }
 
 // report takes in a worker's step of so many tokens. The first worker that reports a step logs it;
@@ -98,6 +121,12 @@ func (s *steps) report(r pipeline.StepResult, tokens int, now time.Time) (left s
 	}
 	if schedule := r.Schedule.String(); schedule != s.schedule {
 		left, s.schedule = s.schedule, schedule
+	}
+	if r.Optimistic {
+		s.optimistic.add(r.Step)
+	}
+	if r.RolledBack {
+		s.rolledBack.add(r.Step)
 	}
 	s.took = r.Total
 	if !s.at.IsZero() {

@@ -299,7 +299,8 @@ func TestStatusTable(t *testing.T) {
 			{Peer: self, Device: "cpu", Layers: plan.LayerRange{First: 0, End: 3}, ForwardMS: 12.34, BackwardMS: 25, WaitMS: 1, UpdateMS: 2},
 			{Stage: 1, Peer: other, Device: "cpu", Layers: plan.LayerRange{First: 3, End: 6}},
 		},
-		Substitute: &api.Substitute{Lost: other, By: self, From: api.SourceReplica, Text: "lab\x1b is lost, and desk computes its part until the next plan"},
+		Substitute:     &api.Substitute{Lost: other, By: self, From: api.SourceReplica, Text: "lab\x1b is lost, and desk computes its part until the next plan"},
+		PostValidation: &api.PostValidation{Optimistic: 9, RolledBack: 1, Text: "steps are applied\x1b before their commit: 9 by this node, 1 rolled back"},
 		Links: []api.LinkStatus{
 			{From: self, To: other, BytesPerS: 11_750_000, RTTMS: 41, Live: true, Transport: plan.TCP, Reason: "UDP gets\x1b no answer"},
 			{From: other, To: self, BytesPerS: 250_000, Transport: plan.Relay},

@@ -131,6 +131,9 @@ func writePlan(p printer, st api.Status) {
 	} else {
 		p.f("generation %d\n", st.Generation)
 	}
+	if v := st.PostValidation; v != nil {
+		p.f("%s\n", clean(v.Text))
+	}
 	p.f("REPLICA\tSTAGE\tLAYERS\tNODE\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
 	for _, s := range st.Plan {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,

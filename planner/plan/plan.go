@@ -209,7 +209,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	return nil
 }
 
-// checkPostValidation returns an error where a plan has workers apply steps ahead that cannot undo them.
+// checkPostValidation returns an error where a plan has workers apply steps before their commit that cannot roll them back.
 func checkPostValidation(p Plan) error {
 	able := len(p.Replicas) == 1 && len(p.Workers()) > 1 && !slices.ContainsFunc(p.Replicas[0].Stages, func(at Placement) bool { return at.Offload })
 	if p.PostValidation && !able {

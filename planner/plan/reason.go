@@ -17,8 +17,8 @@ const (
 	ReasonStepTime ReasonKind = "step"
 	// ReasonBound says what a step spends its time on.
 	ReasonBound ReasonKind = "bound"
-	// ReasonAhead says that steps are applied before their commit.
-	ReasonAhead ReasonKind = "ahead"
+	// ReasonPostValidation says that steps are applied before their commit.
+	ReasonPostValidation ReasonKind = "post-validation"
 	// ReasonGroups says why each device holds several stages, which micro-batches go through in groups.
 	ReasonGroups ReasonKind = "groups"
 	// ReasonOrders says why a step of few micro-batches has another order than 1F1B.

@@ -89,7 +89,7 @@ type TrainSpec struct {
 	// UnevenShares gives faster replicas more of a step's groups of micro-batches.
 	UnevenShares bool `json:"uneven_shares"`
 	// PostValidation lets the planner have workers apply a step before its commit (Plan.PostValidation), where that makes steps shorter
-	// and devices have the memory to undo it. Losses are the same.
+	// and devices have the memory to roll it back. Losses are the same.
 	PostValidation bool `json:"post_validation,omitzero"`
 	// Recompute says what blocks recompute to save memory.
 	Recompute RecomputeRule `json:"recompute,omitzero"`

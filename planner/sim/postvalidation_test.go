@@ -58,7 +58,7 @@ func TestStepsAheadOfTheirCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		tail := &Tail{Stages: [][]Stage{row}, Send: func(int, int, int64) schedule.Hop { return schedule.Hop{} }}
-		if waits, ahead := tail.After(passes), tail.Ahead(passes[0]); waits != c.waits || ahead != c.ahead {
+		if waits, ahead := tail.After(passes), tail.PostValidated(passes[0]); waits != c.waits || ahead != c.ahead {
 			t.Errorf("%s with %d micro-batches, links of %d: %d, without the wait %d; want %d and %d", c.kind, c.micros, c.latency, waits, ahead, c.waits, c.ahead)
 		}
 	}

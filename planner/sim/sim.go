@@ -26,8 +26,8 @@ type Job struct {
 	// follow one another in an estimate, and in a job without a Tail.
 	Reduce, Tied, Commit, Update, Gather schedule.Nanos
 	Tail                                 *Tail
-	// Ahead has workers apply a step, and begin with the forwards of the next one, before its commit. It is for one pipeline with a Tail.
-	Ahead bool
+	// PostValidation has workers apply a step, and begin with the forwards of the next one, before its commit. It is for one pipeline with a Tail.
+	PostValidation bool
 }
 
 // Result is a predicted step.
@@ -40,8 +40,8 @@ type Result struct {
 	Passes [][]schedule.Interval
 	// Exchange is by how much what replicas and the ends of the model exchange lengthens the step, then Commit and Update.
 	Exchange, Commit, Update schedule.Nanos
-	// Ahead is by how much the step is shorter since workers do not wait for its commit. Nothing of it is Commit or Update then.
-	Ahead schedule.Nanos
+	// Saved is by how much the step is shorter since workers do not wait for its commit. Nothing of it is Commit or Update then.
+	Saved schedule.Nanos
 }
 
 // Run simulates the step of a job.
@@ -70,9 +70,9 @@ func Run(j Job) (Result, error) {
 	out.Step = j.Tail.After(all)
 	agreed, alone := j.Tail.without(false).After(all), j.Tail.without(true).After(all)
 	out.Commit, out.Update, out.Exchange = agreed-passes, alone-agreed, out.Step-alone
-	if j.Ahead {
-		if step := j.Tail.Ahead(all[0]); step < out.Step {
-			out.Ahead, out.Step = out.Step-step, step
+	if j.PostValidation {
+		if step := j.Tail.PostValidated(all[0]); step < out.Step {
+			out.Saved, out.Step = out.Step-step, step
 			out.Commit, out.Update = 0, 0
 		}
 	}

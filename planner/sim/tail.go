@@ -126,10 +126,10 @@ func (t Tail) After(passes [][]schedule.Interval) schedule.Nanos {
 // keepPercent is how much longer an update takes whose state of before is copied: 24 bytes a parameter beside 32.
 const keepPercent = 75
 
-// Ahead returns the step of a single pipeline whose workers apply each step, and begin with the next one, before its commit: the period of
+// PostValidated returns the step of a single pipeline whose workers apply each step, and begin with the next one, before its commit: the period of
 // steps that all are as the given one. A worker's passes of two steps do not overlap. What is no forward waits for the commit of the
 // step before. Passes of the next step may come earlier than in this one, so that a real period may be a little shorter.
-func (t Tail) Ahead(passes []schedule.Interval) (period schedule.Nanos) {
+func (t Tail) PostValidated(passes []schedule.Interval) (period schedule.Nanos) {
 	type span struct{ begin, back, end, update, commit schedule.Nanos }
 	row, ends := t.Stages[0], make([]schedule.Nanos, len(passes))
 	for s, pass := range passes {

@@ -36,7 +36,8 @@ function showWords(status) {
     return;
   }
   const took = about.step_ms ? `a step takes ${time(about.step_ms)}, ` : '';
-  tell('course', `${about.course}: ${took}${time(about.predicted_ms ?? 0)} simulated`);
+  const validated = status.post_validation ? `; ${status.post_validation.text}` : '';
+  tell('course', `${about.course}: ${took}${time(about.predicted_ms ?? 0)} simulated${validated}`);
   const reasons = status.reasons ?? [];
   at('why').hidden = reasons.length === 0;
   tell('reasons', ...reasons.map((reason) => el('li', {}, reason)));
