@@ -67,8 +67,8 @@ func strike(t *testing.T, size fleetSize, known *truth, moment momentary, is fun
 }
 
 // TestALossAroundAnOptimisticStep: a node is lost when it has applied a step whose commit it lacks; between a rollback and the update that is made
-// anew; when that is made; and in the optimistic step after that. Another one goes on in its place from the newest checkpoint, and losses and
-// weights are those of one node alone, which waits for nobody.
+// anew; when that is made; and in the optimistic step after that. Another one goes on in its place from the newest checkpoint, with the losses and
+// weights of one node alone, which waits for nobody.
 func TestALossAroundAnOptimisticStep(t *testing.T) {
 	size := fleetSize{Steps: 32, Stages: 3, Replicas: 1, CheckpointEvery: 8, MinNodes: 3, PostValidation: true, Jumps: true, ClipNorm: 2.2}
 	known := undisturbed(t, size)
