@@ -19,12 +19,14 @@ const (
 	maxLinks = 8
 	// probeTimeout is how long links are measured before each profile: after it no other one is begun.
 	probeTimeout = 15 * time.Second
-	// missedAfter is when links that could not be measured are tried again, as where the other end measured another one. It
-	// doubles each time, up to announceEvery.
+	// missedAfter is when a link that could not be measured is tried again, as where the other end measured another one. It
+	// doubles each time, up to againAtMost.
 	missedAfter = 4 * time.Second
 	// againAfter is the least time until a link that was measured over a detour is measured anew, which doubles each
 	// time up to againAtMost: relays forward what a probe sends where the direct path does not carry data.
 	againAfter, againAtMost = time.Minute, 16 * time.Minute
+	// triedLinks bounds the members whose links are tried: who does not answer makes way for the next one, until so many do not.
+	triedLinks = 4 * maxLinks
 )
 
 // Announcer keeps the other members informed of this node's profile.
@@ -38,8 +40,9 @@ type Announcer struct {
 	State func() consensus.State
 	Log   *slog.Logger
 
-	// again holds when links over detours may be measured anew; ProbeLinks alone uses it.
-	again map[plan.PeerID]retry
+	// again holds when links over detours may be measured anew, missed when those may be tried again that could not be measured; ProbeLinks
+	// alone uses them.
+	again, missed map[plan.PeerID]retry
 }
 
 // retry is when something may be tried again, and how long it takes from then to the next time.
@@ -114,7 +117,11 @@ func (a *Announcer) Addrs() []string {
 func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (missed bool) {
 	end := time.Now().Add(limit)
 	state, own := a.State(), a.Machine.Profile().Links
-	for _, peer := range append(a.detours(state, own, time.Now()), unmeasured(state, a.Self, own)...) {
+	due := func(p plan.PeerID) bool { return !time.Now().Before(a.missed[p].at) }
+	if a.missed == nil {
+		a.missed = map[plan.PeerID]retry{}
+	}
+	for _, peer := range append(a.detours(state, own, time.Now()), unmeasured(state, a.Self, own, due)...) {
 		if ctx.Err() != nil || !time.Now().Before(end) {
 			return true
 		}
@@ -122,11 +129,15 @@ func (a *Announcer) ProbeLinks(ctx context.Context, limit time.Duration) (missed
 		if err != nil {
 			a.Log.Debug("link not measured", "peer", peer, "cause", err)
 			missed = true
+			wait := min(max(2*a.missed[peer].wait, missedAfter), againAtMost)
+			a.missed[peer] = retry{time.Now().Add(wait), wait}
 			continue
 		}
+		delete(a.missed, peer)
 		a.Machine.AddLink(l)
 		a.Log.Info("measured a link", "peer", peer, "transport", l.Transport, "bytes_per_s", l.BytesPerS, "rtt", time.Duration(l.RTTNanos), "jitter", time.Duration(l.JitterNanos))
 	}
+	maps.DeleteFunc(a.missed, func(p plan.PeerID, _ retry) bool { return !here(state, p) })
 	return missed
 }
 
@@ -138,8 +149,7 @@ func (a *Announcer) detours(state consensus.State, own []plan.LinkProfile, now t
 	}
 	detour := map[plan.PeerID]bool{}
 	for _, l := range own {
-		here := slices.ContainsFunc(state.Members, func(m consensus.Member) bool { return m.Peer == l.Peer && m.State != consensus.Gone })
-		if !here || l.Transport != plan.Relay && l.Transport != plan.WebSocket {
+		if !here(state, l.Peer) || l.Transport != plan.Relay && l.Transport != plan.WebSocket {
 			continue
 		}
 		detour[l.Peer] = true
@@ -155,9 +165,21 @@ func (a *Announcer) detours(state consensus.State, own []plan.LinkProfile, now t
 	return peers
 }
 
-// unmeasured returns the members whose link to self neither end has measured, no more than self
-// may still measure. It begins with those after self, so that not all nodes ask the same one first.
-func unmeasured(state consensus.State, self plan.PeerID, own []plan.LinkProfile) []plan.PeerID {
+// here reports whether a peer is a member that is not gone.
+func here(state consensus.State, p plan.PeerID) bool {
+	m, ok := state.Member(p)
+	return ok && m.State != consensus.Gone
+}
+
+// unmeasured returns the members whose link to self neither end has measured and that are due, no more than self
+// may still measure besides its own links to members that are here. It begins with those after self, so that not all nodes ask the same one first.
+func unmeasured(state consensus.State, self plan.PeerID, own []plan.LinkProfile, due func(plan.PeerID) bool) []plan.PeerID {
+	room := maxLinks
+	for _, l := range own {
+		if here(state, l.Peer) {
+			room--
+		}
+	}
 	var after, before []plan.PeerID
 	for _, m := range state.Members {
 		toSelf := func(l plan.LinkProfile) bool { return l.Peer == self }
@@ -172,5 +194,6 @@ func unmeasured(state consensus.State, self plan.PeerID, own []plan.LinkProfile)
 		}
 	}
 	peers := append(after, before...)
-	return peers[:min(len(peers), max(0, maxLinks-len(own)))]
+	peers = slices.DeleteFunc(peers[:min(len(peers), triedLinks)], func(p plan.PeerID) bool { return !due(p) })
+	return peers[:min(len(peers), max(0, room))]
 }

@@ -24,10 +24,11 @@ func TestALinkIsMeasuredByOneEnd(t *testing.T) {
 		{Peer: "e", State: consensus.Active},
 		{Peer: "f", State: consensus.Draining},
 	}}
-	if got, want := unmeasured(state, "c", link("e")), []plan.PeerID{"f", "a"}; !slices.Equal(got, want) {
+	due := func(plan.PeerID) bool { return true }
+	if got, want := unmeasured(state, "c", link("e"), due), []plan.PeerID{"f", "a"}; !slices.Equal(got, want) {
 		t.Errorf("c measures %v, want %v", got, want)
 	}
-	if got, want := unmeasured(state, "a", nil), []plan.PeerID{"b", "c", "e", "f"}; !slices.Equal(got, want) {
+	if got, want := unmeasured(state, "a", nil, due), []plan.PeerID{"b", "c", "e", "f"}; !slices.Equal(got, want) {
 		t.Errorf("a measures %v, want %v", got, want)
 	}
 }
@@ -37,11 +38,24 @@ func TestANodeMeasuresAFewLinks(t *testing.T) {
 	for i := range 3 * maxLinks {
 		state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(fmt.Sprintf("p%02d", i)), State: consensus.Active})
 	}
-	if got := unmeasured(state, "p20", nil); len(got) != maxLinks || got[0] != "p21" || got[3] != "p00" {
+	due := func(plan.PeerID) bool { return true }
+	if got := unmeasured(state, "p20", nil, due); len(got) != maxLinks || got[0] != "p21" || got[3] != "p00" {
 		t.Errorf("measures %v", got)
 	}
-	if got := unmeasured(state, "p20", make([]plan.LinkProfile, maxLinks+1)); len(got) != 0 {
+	var own []plan.LinkProfile
+	for i := range maxLinks + 1 {
+		own = append(own, plan.LinkProfile{Peer: plan.PeerID(fmt.Sprintf("p%02d", i))})
+	}
+	if got := unmeasured(state, "p20", own, due); len(got) != 0 {
 		t.Errorf("has enough and measures %v", got)
+	}
+	state.Members[0].State, state.Members[1].State = consensus.Gone, consensus.Gone
+	if got := unmeasured(state, "p20", own, due); len(got) != 1 || got[0] != "p21" {
+		t.Errorf("two of nine have left, and it measures %v", got)
+	}
+	none := func(p plan.PeerID) bool { return p != "p21" && p != "p22" }
+	if got := unmeasured(state, "p20", nil, none); len(got) != maxLinks || got[0] != "p23" {
+		t.Errorf("two are not due, and it measures %v", got)
 	}
 }
 
@@ -145,6 +159,62 @@ func TestMissedLinksAreMeasuredSoon(t *testing.T) {
 					t.Errorf("after %v: links %v; the first round is over: %v", c.within, machine.links, probed)
 				}
 				cancel()
+			})
+		})
+	}
+}
+
+// deafNetwork reaches most members of many.
+type deafNetwork struct {
+	all, failed int
+	deaf        func(plan.PeerID) bool
+}
+
+func (n *deafNetwork) Addrs() []string                      { return nil }
+func (n *deafNetwork) ReachedBy(plan.PeerID) plan.Transport { return plan.QUIC }
+func (n *deafNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile, error) {
+	n.all++
+	if n.deaf(p) {
+		n.failed++
+		return plan.LinkProfile{}, errors.New("no answer")
+	}
+	return plan.LinkProfile{Peer: p, BytesPerS: 1, Transport: plan.QUIC}, nil
+}
+
+// TestProbesOfThousandMembers: a node measures eight links once, goes on to other members where some do not answer, and asks those ever more rarely.
+// One that nobody answers asks few of many.
+func TestProbesOfThousandMembers(t *testing.T) {
+	for name, c := range map[string]struct {
+		deaf                    func(plan.PeerID) bool
+		links, first, eachAfter int // probes of the first hour, and of each later one, at most
+	}{
+		"all answer":            {func(plan.PeerID) bool { return false }, maxLinks, maxLinks, 0},
+		"each third is deaf":    {func(p plan.PeerID) bool { return p[len(p)-1]%3 == 0 }, maxLinks, 4 * maxLinks, 0},
+		"nobody answers at all": {func(plan.PeerID) bool { return true }, 0, triedLinks * 11, triedLinks * 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var state consensus.State
+				for i := range 1000 {
+					state.Members = append(state.Members, consensus.Member{Peer: plan.PeerID(fmt.Sprintf("p%03d", i)), State: consensus.Active})
+				}
+				network, machine := &deafNetwork{deaf: c.deaf}, &linkMachine{}
+				a := &Announcer{Self: "p500", Network: network, Machine: machine, Members: quiet{}, Log: slog.New(slog.DiscardHandler), State: func() consensus.State { return state }}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go a.Run(ctx, func() {})
+				for hour, most := range []int{c.first, c.eachAfter, c.eachAfter} {
+					before := network.all
+					time.Sleep(time.Hour) // virtual
+					synctest.Wait()
+					t.Logf("hour %d: %d probes", hour, network.all-before)
+					if n := network.all - before; n > most {
+						t.Errorf("hour %d: %d probes, want %d at most", hour, n, most)
+					}
+				}
+				if len(machine.links) != c.links {
+					t.Errorf("%d links were measured, want %d", len(machine.links), c.links)
+				}
 			})
 		})
 	}

@@ -129,12 +129,16 @@ func (m *Machine) Profile() plan.Profile {
 // RoomBytes returns how much memory the roomiest device has for stages now. It needs no measurement.
 func (m *Machine) RoomBytes() (int64, error) { return roomBytes(m.inUse(), m.options.Memory) }
 
-// AddLink adds a measured link to the profile, in place of an earlier one to the same peer. Profiles returned
+// keptLinks bounds the links of the profile. A member measures eight to members that are here; the oldest go, most of them to members that left.
+const keptLinks = 16
+
+// AddLink adds a measured link to the profile, in place of an earlier one to the same peer, or of the oldest. Profiles returned
 // before stay as they are.
 func (m *Machine) AddLink(l plan.LinkProfile) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	others := slices.DeleteFunc(slices.Clone(m.profile.Links), func(o plan.LinkProfile) bool { return o.Peer == l.Peer })
+	others = others[max(0, len(others)-keptLinks+1):]
 	m.profile.Links = append(others, plan.Profile{Links: []plan.LinkProfile{l}}.Clamped().Links...)
 }
 
