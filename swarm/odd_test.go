@@ -81,7 +81,7 @@ func (x *stranger) enter(t *testing.T, o admission.Owner) {
 		Host: x, Run: admission.Run{ID: testRun, OwnerKey: o.PublicKey()}, Capability: c,
 		Admit: func(context.Context, admission.Capability) error { return nil },
 		Peers: admission.NewPeers(), Store: peerstore.New(), Tasks: group, Log: slog.New(slog.DiscardHandler),
-		Joined: func(peer.ID) {}, Left: func() {},
+		Joined: func(peer.ID) {}, Left: func(peer.ID) {},
 	})
 	if err != nil {
 		t.Fatal(err)

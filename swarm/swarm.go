@@ -107,6 +107,10 @@ func (s *Swarm) start() (err error) {
 	s.mesh = mesh.New(mesh.Config{
 		Host: s.host, RunKeys: run, MaxMembers: s.cfg.MaxMesh, Streams: s.streams,
 		Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log, Belongs: s.tellBelongs, Drop: s.drop, Now: s.cfg.Clock.Earliest,
+		Standing: []string{alive.Protocol, topics.ProtocolPrefix}, Tags: append(topics.Tags(s.cfg.Run), host.RelayTag),
+		Busy: func(p peer.ID) bool {
+			return slices.ContainsFunc(s.transports(), func(t *alpn.Transport) bool { return t.Has(p) })
+		},
 	})
 	s.topics, err = topics.New(topics.Config{
 		Run: s.cfg.Run, Epoch: s.cfg.Epoch, Streams: s.streams, Peers: s.peers, Store: s.store, Tasks: s.tasks, Log: log,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 )
@@ -27,6 +28,7 @@ type Visit struct {
 	closed     bool
 	member     bool
 	silent     bool
+	used       time.Time
 	refusal    error
 	capability Capability
 	instance   Instance
@@ -43,7 +45,7 @@ func (s *Peers) Arrive(p peer.ID) (v *Visit, first bool) {
 	defer s.mu.Unlock()
 	v = s.visits[p]
 	if v == nil {
-		v, first = &Visit{Decided: make(chan struct{})}, true
+		v, first = &Visit{Decided: make(chan struct{}), used: time.Now()}, true
 		s.visits[p] = v
 	}
 	return v, first
@@ -142,6 +144,27 @@ func (s *Peers) Member(p peer.ID) bool {
 	defer s.mu.Unlock()
 	v := s.visits[p]
 	return v != nil && v.member
+}
+
+// Use notes that a peer is needed now, and reports whether it is connected and admitted.
+func (s *Peers) Use(p peer.ID) (member bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.visits[p]
+	if v != nil {
+		v.used = time.Now()
+	}
+	return v != nil && v.member
+}
+
+// Unused returns for how long a peer that is connected was not needed; 0 for any other.
+func (s *Peers) Unused(p peer.ID) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.visits[p]; v != nil {
+		return time.Since(v.used)
+	}
+	return 0
 }
 
 // Pending reports whether a peer is connected and there is no verdict on it.

@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	proto = "/pnode/alive/1"
+	// Protocol names it. Two members have a stream each way for as long as they are connected.
+	Protocol = "/pnode/alive/1"
 	// askEvery is the time between two questions to a member, and at least perMember for each member that there is.
 	askEvery  = 2 * time.Second
 	perMember = 250 * time.Millisecond
@@ -67,7 +68,7 @@ type Watch struct {
 // New answers the members that ask.
 func New(cfg Config) *Watch {
 	w := &Watch{Config: cfg, followed: map[peer.ID]bool{}, moved: make(chan struct{})}
-	w.Streams.Handle(proto, func(_ context.Context, _ plan.PeerID, st streams.Stream) {
+	w.Streams.Handle(Protocol, func(_ context.Context, _ plan.PeerID, st streams.Stream) {
 		b := make([]byte, 1)
 		for {
 			err := st.SetDeadline(time.Now().Add(idleTime))
@@ -119,7 +120,7 @@ func (w *Watch) Answers(ctx context.Context, p plan.PeerID) bool {
 	if err != nil {
 		return false
 	}
-	st, err := w.Streams.Open(ctx, id, proto)
+	st, err := w.Streams.Open(ctx, id, Protocol)
 	if err != nil {
 		return false
 	}
@@ -135,7 +136,7 @@ func (w *Watch) Answers(ctx context.Context, p plan.PeerID) bool {
 // ask asks a member for signs of life over one stream until that fails.
 func (w *Watch) ask(ctx context.Context, p peer.ID) error {
 	opening, cancel := context.WithTimeout(ctx, answerTime)
-	st, err := w.Streams.Open(opening, p, proto)
+	st, err := w.Streams.Open(opening, p, Protocol)
 	cancel()
 	if err != nil {
 		return err

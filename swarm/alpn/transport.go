@@ -365,6 +365,11 @@ func (t *Transport) track(conn transport.Conn, p peer.ID) {
 	}
 }
 
+// Has reports whether a connection with p is open.
+func (t *Transport) Has(p peer.ID) bool {
+	return len(t.open(func(_ transport.Conn, owner peer.ID) bool { return owner == p })) > 0
+}
+
 // Drop closes the connections with p, which is no member any more.
 func (t *Transport) Drop(p peer.ID) {
 	closeAll(t.open(func(_ transport.Conn, owner peer.ID) bool { return owner == p }), transport.CodeNotMember, removed)

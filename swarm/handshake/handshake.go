@@ -53,7 +53,7 @@ type Config struct {
 	Log   *slog.Logger
 	// Joined is called with each new member, Left when one has left.
 	Joined func(peer.ID)
-	Left   func()
+	Left   func(peer.ID)
 	// Now returns the time by which memberships end; nil is this machine's clock.
 	Now func() time.Time
 }
@@ -86,7 +86,7 @@ func Start(cfg Config) error {
 			if g.Peers.Leave(p, func() bool { return n.Connectedness(p) != network.NotConnected }) {
 				g.Host.ConnManager().Unprotect(p, memberTag)
 				g.Log.Info("swarm: member disconnected", "peer", p)
-				g.Left()
+				g.Left(p)
 			}
 		},
 	})

@@ -59,7 +59,7 @@ func capability(t *testing.T, o admission.Owner, run plan.RunID, id admission.Id
 func greeter(t *testing.T, id admission.Identity, cfg Config) Config {
 	t.Helper()
 	cfg.Peers, cfg.Store, cfg.Tasks = admission.NewPeers(), peerstore.New(), tasks.New()
-	cfg.Log, cfg.Joined, cfg.Left = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), func(peer.ID) {}, func() {}
+	cfg.Log, cfg.Joined, cfg.Left = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), func(peer.ID) {}, func(peer.ID) {}
 	h, err := host.New(host.Config{Identity: id, Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Peers: cfg.Peers, Tasks: cfg.Tasks})
 	if err != nil {
 		t.Fatal(err)

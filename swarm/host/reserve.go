@@ -22,6 +22,8 @@ import (
 const (
 	// relaysWanted is through how many members a node wants to be reached. One may go at any time.
 	relaysWanted = 2
+	// RelayTag protects them in libp2p's connection manager.
+	RelayTag = "pnode relay"
 	// reserveTime bounds the request for a reservation, reserveRetry is when a member that gave none is asked again.
 	reserveTime  = 5 * time.Second
 	reserveRetry = 30 * time.Second
@@ -101,6 +103,7 @@ func (r *reserver) reserve(ctx context.Context) {
 	for p, until := range r.held {
 		if !until.After(now) || direct(r.host, p) == nil || !r.peers.Member(p) {
 			delete(r.held, p)
+			r.host.ConnManager().Unprotect(p, RelayTag)
 		}
 	}
 	for p, at := range r.failed {
@@ -165,6 +168,7 @@ func (r *reserver) ask(ctx context.Context, p peer.ID) {
 		return
 	}
 	r.held[p] = given.Expiration
+	r.host.ConnManager().Protect(p, RelayTag)
 }
 
 // addrs returns this node's addresses through the relays, sorted.

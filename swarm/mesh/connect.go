@@ -117,7 +117,7 @@ func (m *Mesh) Reach(ctx context.Context, p plan.PeerID) (peer.ID, error) {
 	if err != nil {
 		return "", fmt.Errorf("peer ID %q: %w", string(p), err)
 	}
-	if m.Peers.Member(id) {
+	if m.Peers.Use(id) {
 		return id, nil
 	}
 	if m.Peers.Blocked(id) {

@@ -57,6 +57,11 @@ type Config struct {
 	Belongs func(plan.PeerID) (belongs, told bool)
 	// Drop closes all connections with a peer, whose membership has expired.
 	Drop func(peer.ID)
+	// Busy reports whether connections beside libp2p's own go to a peer.
+	Busy func(peer.ID) bool
+	// Standing begins the names of protocols whose streams are there for as long as a connection is, whether it is used or not. Tags are
+	// those under which libp2p's connection manager protects peers that others need.
+	Standing, Tags []string
 	// Now returns the time by which memberships end.
 	Now func() time.Time
 	Log *slog.Logger
@@ -77,6 +82,9 @@ type Mesh struct {
 	wanted atomic.Pointer[map[peer.ID]bool]
 	// dialing counts the dials that were begun and have not ended.
 	dialing atomic.Int64
+	// shedding is whether there are too many connections, for Run alone; parting whether a member is being asked.
+	shedding bool
+	parting  atomic.Bool
 }
 
 // New answers members that ask for peers. Run does the rest.
@@ -95,6 +103,7 @@ func New(cfg Config) *Mesh {
 			st.Reset()
 		}
 	}))
+	m.answerParting()
 	return m
 }
 
@@ -180,12 +189,16 @@ func (m *Mesh) Run(ctx context.Context) {
 			m.Drop(p)
 		}
 		m.dialDue(room)
+		m.partDue()
 	}
 }
 
-// Lost has Run look at once whom to dial, and ask the others for a while where a member may have gone.
-func (m *Mesh) Lost() {
-	m.lost.Store(int64(time.Since(m.begun)))
+// Lost has Run look at once whom to dial, and ask the others for a while where a member may have gone, unless both ends
+// agreed that it goes.
+func (m *Mesh) Lost(p peer.ID) {
+	if m.Store.WasMet(p) {
+		m.lost.Store(int64(time.Since(m.begun)))
+	}
 	m.Hurry()
 }
 
@@ -201,7 +214,7 @@ func (m *Mesh) Hurry() {
 func (m *Mesh) dialDue(room chan struct{}) {
 	members, wanted := m.Peers.Count(), *m.wanted.Load()
 	_, large := m.large()
-	left := min(few, m.MaxMembers) - members - int(m.dialing.Load()) // of whom it does not matter
+	left := m.few() - members - int(m.dialing.Load()) // of whom it does not matter
 	infos := m.Store.Due(time.Now(), func(p peer.ID, met bool) bool {
 		switch {
 		case p == m.Host.ID() || m.Peers.Member(p) || m.Peers.Blocked(p):

@@ -41,7 +41,7 @@ type entry struct {
 	capability admission.Capability
 	// heard marks a capability that others told of, whose peer the log may not admit.
 	heard bool
-	// met marks a peer that was connected and a member, number orders the capabilities by when they came.
+	// met marks a peer that was connected and a member, and did not part, number orders the capabilities by when they came.
 	met     bool
 	number  uint64
 	dialing bool
@@ -191,6 +191,23 @@ func (s *Store) Met(p peer.ID) {
 	if e := s.entries[p]; e != nil {
 		e.met = true
 	}
+}
+
+// Part notes that a peer's connection is closed because neither end needs it: it counts as one that was not met.
+func (s *Store) Part(p peer.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[p]; e != nil {
+		e.met = false
+	}
+}
+
+// WasMet reports whether a peer was connected as a member, and did not part.
+func (s *Store) WasMet(p peer.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[p]
+	return e != nil && e.met
 }
 
 // Due returns the peers to dial now, but those that skip names, and marks them as being dialed until Tried.

@@ -60,6 +60,7 @@ func (s *Streams) Handle(proto string, f func(ctx context.Context, from plan.Pee
 			return
 		}
 		defer func() { <-room }()
+		s.Peers.Use(st.Conn().RemotePeer())
 		w := stream{st}
 		defer w.Close()
 		f(s.Tasks.Context, plan.PeerID(st.Conn().RemotePeer().String()), w)

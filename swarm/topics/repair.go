@@ -101,7 +101,7 @@ func (g *Topics) lost() (lost []peer.ID) {
 func (g *Topics) endStreams(p peer.ID) {
 	for _, c := range g.host.Network().ConnsToPeer(p) {
 		for _, s := range c.GetStreams() {
-			if strings.HasPrefix(string(s.Protocol()), protocolPrefix) {
+			if strings.HasPrefix(string(s.Protocol()), ProtocolPrefix) {
 				s.Reset()
 			}
 		}

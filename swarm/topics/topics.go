@@ -30,6 +30,8 @@ const (
 	Events   = "events"
 	// MaxBytes bounds a message's data.
 	MaxBytes = 64 << 10
+	// ProtocolPrefix begins the names of GossipSub's protocols. Two members have a stream each way for as long as they are connected.
+	ProtocolPrefix = "/meshsub/"
 )
 
 const (
@@ -44,8 +46,6 @@ const (
 	// queueLen bounds the messages that wait for one subscription's handler; when it is
 	// full the newest is dropped.
 	queueLen = 256
-	// protocolPrefix begins the names of GossipSub's protocols.
-	protocolPrefix = "/meshsub/"
 	// Each author may send messagesPerS messages a second, and messagesBurst at once.
 	messagesPerS, messagesBurst = 20, 100
 )
@@ -58,6 +58,20 @@ func gossipParams() pubsub.GossipSubParams {
 	p.D, p.Dlo, p.Dhi, p.Dscore, p.Dout = 2, 2, 3, 1, 0
 	p.Dlazy, p.GossipFactor = 3, 0 // the members that are told each second which messages there were
 	return p
+}
+
+// names returns what GossipSub calls the topics of a run.
+func names(run plan.RunID) []string {
+	prefix := topicVersion + string(run) + "/"
+	return []string{prefix + Profiles, prefix + Events}
+}
+
+// Tags returns the tags by which GossipSub has libp2p's connection manager protect members that pass a run's messages on to this node.
+func Tags(run plan.RunID) (tags []string) {
+	for _, name := range names(run) {
+		tags = append(tags, "pubsub:"+name)
+	}
+	return tags
 }
 
 // Topics passes messages between members with GossipSub: every message is signed by its author, who must be a
@@ -108,8 +122,7 @@ func New(cfg Config) (*Topics, error) {
 	if g.host.news, err = g.host.bus.Emitter(new(event.EvtPeerIdentificationCompleted)); err != nil {
 		return nil, fmt.Errorf("swarm: start gossip: %w", err)
 	}
-	prefix := topicVersion + string(cfg.Run) + "/"
-	names := []string{prefix + Profiles, prefix + Events}
+	names := names(cfg.Run)
 	g.sub, err = pubsub.NewGossipSub(cfg.Tasks.Context, g.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithMaxMessageSize(MaxBytes+overheadBytes),
