@@ -14,7 +14,7 @@ import (
 )
 
 // protocolRaft carries the consensus between members.
-const protocolRaft = "/pnode/raft/3"
+const protocolRaft = "/pnode/raft/4"
 
 // raftTransport gives the consensus the swarm's streams of admitted members. It implements
 // consensus.Transport.

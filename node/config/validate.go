@@ -26,7 +26,7 @@ const (
 	maxMicroBatch = 1 << 12
 	// MaxNodes is how many nodes a run can have: what its roster takes
 	// (consensus.MaxMembers).
-	MaxNodes = 64
+	MaxNodes = 1000
 	// MaxLocal is how many node processes one machine is asked to run.
 	MaxLocal   = 64
 	MaxThreads = 4096

@@ -11,7 +11,7 @@ import (
 )
 
 // Bounds of what a member says of itself. Each lies well above any machine there is, so that nothing true is
-// refused, and so far below 2^63 that sums over the devices of 64 members, as many as a run has, stay exact. Of FLOPS and
+// refused, and so far below 2^63 that sums over the devices of 1,000 members, as many as a run has, stay exact. Of FLOPS and
 // links only one member's may be added up.
 const (
 	MaxDevices = 16
@@ -19,7 +19,7 @@ const (
 	// MaxFLOPS bounds the rates of a device, in operations per second: a B200 reaches 2.5e15 in BF16.
 	MaxFLOPS = 10_000_000_000_000_000
 	// MaxMemoryBytesPerS bounds the bandwidth of a device's memory and of copies to it: a B200 has 8e12.
-	MaxMemoryBytesPerS = 1_000_000_000_000_000
+	MaxMemoryBytesPerS = 500_000_000_000_000
 	// MaxMemoryBytes bounds the memory of a device or host, MaxDiskBytes a disk's free space.
 	MaxMemoryBytes = 1 << 48
 	MaxDiskBytes   = 1 << 50

@@ -64,9 +64,9 @@ func TestProfilesAreWithinBounds(t *testing.T) {
 	}
 }
 
-// What 64 members claim, the most that a run has, adds up, with all of their devices; FLOPS and links those of one member.
+// What 1,000 members claim, the most that a run has, adds up, with all of their devices; FLOPS and links those of one member.
 func TestSumsOfClaimsAreExact(t *testing.T) {
-	const members = 64
+	const members = 1000
 	figures := append((&DeviceProfile{}).figures(), append((&Profile{}).figures(), (&LinkProfile{}).figures()...)...)
 	for _, f := range figures {
 		times := int64(MaxLinks)

@@ -364,29 +364,30 @@ func TestRosterIsBounded(t *testing.T) {
 	var s State
 	var err error
 	for i := range MaxMembers {
-		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i)), ProcessEpoch: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%04d", i)), ProcessEpoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := Apply(s, Join{Peer: "more", ProcessEpoch: 1}); !errors.Is(err, ErrRejected) {
 		t.Fatalf("one member too many gives %v", err)
 	}
-	for i := range 3 * MaxMembers {
-		peer := plan.PeerID(fmt.Sprintf("p%03d", i))
+	const more = MaxMembers + MaxMembers/10
+	for i := range more {
+		peer := plan.PeerID(fmt.Sprintf("p%04d", i))
 		if s, err = Apply(s, SetMemberState{Peer: peer, ProcessEpoch: 1, State: Gone}); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%03d", i+MaxMembers)), ProcessEpoch: 1}); err != nil {
+		if s, err = Apply(s, Join{Peer: plan.PeerID(fmt.Sprintf("p%04d", i+MaxMembers)), ProcessEpoch: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(s.Members) != 2*MaxMembers || s.present() != MaxMembers {
 		t.Errorf("%d members, %d of them present", len(s.Members), s.present())
 	}
-	if _, ok := s.Member("p000"); ok {
+	if _, ok := s.Member("p0000"); ok {
 		t.Error("the member gone longest is remembered")
 	}
-	if m, ok := s.Member("p191"); !ok || m.State != Gone {
+	if m, ok := s.Member(plan.PeerID(fmt.Sprintf("p%04d", more-1))); !ok || m.State != Gone {
 		t.Error("the member gone last is forgotten")
 	}
 }

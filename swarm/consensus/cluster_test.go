@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -145,22 +146,34 @@ func (c *cluster) until(what string, ok func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// settle waits until n servers have as many voters as they should.
+// settle waits until n members have as many voters as they should, and nobody else is a server of raft.
 func (c *cluster) settle(n int) {
 	c.t.Helper()
-	c.until(fmt.Sprintf("%d servers with %d voters", n, Voters(n)), func() bool {
+	c.until(fmt.Sprintf("%d members with %d voters", n, Voters(n)), func() bool {
 		l := c.leader()
-		if l == nil {
+		if l == nil || l.State().present() != n || len(l.Servers()) != Voters(n) {
 			return false
 		}
-		voters := 0
 		for _, s := range l.Servers() {
-			if s.Voter {
-				voters++
+			m, _ := l.State().Member(s.Peer)
+			if here := c.nodes[s.Peer]; here == nil || m.State == Gone || !s.Voter || !slices.Contains(here.Servers(), s) {
+				return false
 			}
 		}
-		return len(l.Servers()) == n && voters == Voters(n)
+		return true
 	})
+}
+
+// spares returns the members that live and have no vote by the leader's log, in order.
+func (c *cluster) spares() (spares []*Node) {
+	c.t.Helper()
+	voters := votersOf(c.leader().Servers())
+	for _, p := range c.peers {
+		if m, _ := c.leader().State().Member(p); c.nodes[p] != nil && m.State == Active && !slices.Contains(voters, p) {
+			spares = append(spares, c.nodes[p])
+		}
+	}
+	return spares
 }
 
 // leader is the node that may plan; nil when there is none.

@@ -3,6 +3,7 @@ package consensus
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"pnode/kernels"
 	"pnode/planner/plan"
 )
 
@@ -66,6 +68,33 @@ func TestEntryRoundTrip(t *testing.T) {
 			t.Errorf("%#v came back as %#v, %v", e, back, err)
 		}
 	}
+}
+
+// TestTheLargestProfileFits: whoever has as many devices and links as a profile takes can join.
+func TestTheLargestProfileFits(t *testing.T) {
+	var times kernels.WorkTimes
+	for w := kernels.WorkProducts; w <= kernels.WorkCopy; w++ {
+		for i := range times.Of(w) {
+			times.Of(w)[i] = plan.MaxWorkNanos
+		}
+	}
+	join := Join{Peer: "a", ProcessEpoch: 1}
+	for i := range plan.MaxDevices {
+		join.Profile.Devices = append(join.Profile.Devices, plan.DeviceProfile{
+			Name: fmt.Sprintf("cuda:%d", i), Model: "NVIDIA GeForce RTX 4090 Laptop GPU with a long name", MatMulFLOPS: plan.MaxFLOPS, AttentionFLOPS: plan.MaxFLOPS,
+			MatMulBF16FLOPS: plan.MaxFLOPS, MatMulF16FLOPS: plan.MaxFLOPS, MemoryBytesPerS: plan.MaxMemoryBytesPerS, CopyBytesPerS: plan.MaxMemoryBytesPerS,
+			MemoryFreeBytes: plan.MaxMemoryBytes, HostFreeBytes: plan.MaxMemoryBytes, Times: times, TimesBF16: times, TimesF16: times,
+		})
+	}
+	for i := range plan.MaxLinks {
+		join.Profile.Links = append(join.Profile.Links, plan.LinkProfile{
+			Peer: plan.PeerID(fmt.Sprintf("%052d", i)), RTTNanos: plan.MaxLinkNanos, JitterNanos: plan.MaxLinkNanos, BytesPerS: plan.MaxLinkBytesPerS,
+		})
+	}
+	if err := join.Profile.Validate("a"); err != nil {
+		t.Fatal(err)
+	}
+	encoded(t, join)
 }
 
 func TestEntryRefused(t *testing.T) {

@@ -23,9 +23,9 @@
 //     asks it for every entry. A refusal names the author. What a member may propose in a second is bounded.
 //   - Every entry may be applied twice with the same effect as once, because a proposal
 //     whose answer was lost is sent again.
-//   - Voters are 1 below three nodes, 3 from three, 5 from five; two voters are only
-//     passed through. All other nodes receive the log without a vote, so that each knows
-//     the whole state. A run has at most [MaxMembers] nodes.
+//   - Voters are 1 below three nodes, 3 from three, 5 from five, 7 from a hundred; two voters are only
+//     passed through. All other nodes receive the log from voters (package feed), so that each knows
+//     the whole state and the leader's work does not grow with them. A run has at most [MaxMembers] nodes.
 //   - Without a quorum nothing is elected and nothing is committed.
 //   - Voters stand for election when raft's heartbeats stop, or at once where [Node.Ended] says that the leader's
 //     process has ended.
@@ -40,14 +40,14 @@
 //
 // A node that joins, or was away, does not know the voters of now. Before each change of them the leader has a [Voucher]
 // signed: by an owner of the run, or by a majority of the voters before. Vouchers are in the log, and each stream of
-// raft begins with them. A node takes raft's messages from a peer that its own log makes a voter, or that vouchers newer
-// than its log do, which lead on from voters that it knows or are by an owner. A former voter can still mislead a node
+// raft, and each feed, begins with them. A node takes raft's messages, and a feed, from a peer that its own log makes a voter, or that vouchers newer
+// than its log do, which lead on from voters that it knows or are by an owner. A feed may name no leader but such a peer. A former voter can still mislead a node
 // that has not heard of its demotion; former voters who were a majority once can, together.
 //
 // # Goroutines
 //
-// Each is started by [Start] and waited for by [Node.Close]: the leader's loop and what asks the
-// voters for it, one per proposal that raft has not answered yet, the shutdown watcher. Raft and
+// Each is started by [Start] and waited for by [Node.Close]: the leader's loop and what asks
+// members for it, what has voters feed this node, one per proposal that raft has not answered yet, the shutdown watcher. Raft and
 // its stream transports, of which each incoming stream has one, run their own, which end with raft's shutdown. The [Transport] serves
 // requests on its own, at most 32 at a time, and Close waits for these too. A store that fails
 // parks those which need it until the node is isolated.

@@ -210,8 +210,8 @@ var maxBytes = [len(kinds)]int{
 }
 
 const (
-	maxProfileBytes = 128 << 10
-	maxShownBytes   = 32 << 10
+	maxProfileBytes = 96 << 10 // holds all that plan.Profile accepts; twice MaxMembers of these, and all else, fit into a state
+	maxShownBytes   = 256 << 10
 	maxSalvageBytes = 256 << 10 // parts for as many layers as there may be
 	maxSmallBytes   = 4 << 10
 )
@@ -228,7 +228,7 @@ const (
 	// MaxEntryBytes bounds an encoded entry: a plan of plan.MaxPlanBytes and reasons.
 	MaxEntryBytes = 2 << 20
 	// MaxStateBytes bounds an encoded state.
-	MaxStateBytes = 32 << 20
+	MaxStateBytes = 224 << 20
 
 	entryVersion = 1
 	stateVersion = 1

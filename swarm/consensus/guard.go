@@ -68,10 +68,7 @@ func checkMessage(peer, leader plan.PeerID, message any, known plan.Term) error 
 			return fmt.Errorf("%w: %s sends a message of raft as %q", ErrForbidden, peer.Short(), wire.Clip(string(name), maxName))
 		}
 	}
-	if term > uint64(known)+maxTermRaise {
-		return fmt.Errorf("%w: %s sends a message of raft in term %d, the newest known here is %d", ErrForbidden, peer.Short(), term, known)
-	}
-	return nil
+	return checkRaise(peer, term, known)
 }
 
 // takes returns why a peer's messages of raft are not taken now.
@@ -119,20 +116,23 @@ func (g *guarded) SetHeartbeatHandler(f func(raft.RPC)) {
 
 // greet looks at what a peer shows that opens a stream of raft.
 func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
+	if g.node.takes(peer, proof{}) == nil {
+		return proof{}, nil
+	}
+	vouchers, err := decodeVouchers(shown)
+	if err != nil {
+		return proof{}, err
+	}
+	return g.look(peer, vouchers)
+}
+
+// look returns what vouchers show of a peer. One that is known as a voter need not show anything, but a leader that it names may be a newer one.
+func (g *guarded) look(peer plan.PeerID, vouchers []Voucher) (proof, error) {
 	s, servers := g.node.State(), g.node.Servers()
-	known := proof{}
 	if g.node.founds(peer, s) {
-		return known, nil
+		return proof{}, nil
 	}
 	s, voted := g.node.inLineage(s)
-	err := checkPeer(peer, servers, s, logged(s, g.node.self), known)
-	if err == nil {
-		return known, nil
-	}
-	vouchers, malformed := decodeVouchers(shown)
-	if malformed != nil {
-		return known, malformed
-	}
 	before := trust{Term: g.node.newestTerm(proof{}), Logged: logged(s, g.node.self), Owners: s.Owners}
 	if voters := votersOf(servers); len(voters) > 0 {
 		before.Sets = [][]plan.PeerID{voters}
@@ -147,7 +147,10 @@ func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
 	for _, r := range s.Revoked {
 		before.Removed = append(before.Removed, r.Peer)
 	}
-	known, err = g.node.author.follow(peer, vouchers, before)
+	known, err := g.node.author.follow(peer, vouchers, before)
+	if err != nil && checkPeer(peer, servers, s, logged(s, g.node.self), proof{}) == nil {
+		return proof{}, nil
+	}
 	if err != nil {
 		g.warn(peer, err)
 	}
@@ -155,11 +158,7 @@ func (g *guarded) greet(peer plan.PeerID, shown []byte) (proof, error) {
 }
 
 // serve takes raft's messages from a stream until it is closed.
-func (g *guarded) serve(s Stream, peer plan.PeerID, shown proof) {
-	c, err := g.node.engine.Load().layer.track(s, peer, &shown)
-	if err != nil {
-		return
-	}
+func (g *guarded) serve(c *conn) {
 	one := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: newSingle(c), MaxPool: 1, Timeout: rpcTimeout, Logger: g.logger})
 	defer one.Close()
 	one.SetHeartbeatHandler(func(m raft.RPC) {
@@ -176,11 +175,22 @@ func (g *guarded) serve(s Stream, peer plan.PeerID, shown proof) {
 			if !g.passes(c, m) {
 				return
 			}
+			c.busy.Store(true)
+			answer, answered := m.RespChan, make(chan raft.RPCResponse, 1)
+			m.RespChan = answered
 			select {
 			case g.messages <- m:
 			case <-c.closed.Done():
 				return
 			}
+			select {
+			case r := <-answered:
+				answer <- r
+			case <-c.closed.Done():
+				return
+			}
+			c.heard.Store(time.Now().UnixNano())
+			c.busy.Store(false)
 		case <-c.closed.Done():
 			return
 		}
@@ -191,11 +201,16 @@ func (g *guarded) serve(s Stream, peer plan.PeerID, shown proof) {
 func (g *guarded) passes(c *conn, m raft.RPC) bool {
 	leader, _, _ := g.node.Leader()
 	err := g.node.takes(c.peer, *c.shown)
-	if err == nil {
+	switch {
+	case err == nil && c.feeds:
+		err = checkFeed(c.peer, g.node.self, m.Command, func(p plan.PeerID) error { return g.node.takes(p, c.shown.of(p)) }, g.node.newestTerm(*c.shown))
+	case err == nil:
 		err = checkMessage(c.peer, leader, m.Command, g.node.newestTerm(*c.shown))
 	}
-	if _, fromLeader := m.Command.(*raft.AppendEntriesRequest); err == nil && fromLeader && c.peer == leader {
+	c.heard.Store(time.Now().UnixNano())
+	if _, fromLeader := m.Command.(*raft.AppendEntriesRequest); err == nil && fromLeader && c.peer == leader && !c.feeds {
 		g.node.timing.heard(leader, time.Now())
+		g.node.follower.heard(time.Now())
 	}
 	if err != nil {
 		g.warn(c.peer, err)

@@ -80,20 +80,8 @@ func TestCheckMessage(t *testing.T) {
 // spare returns the one of four nodes that has no vote, once the other three have.
 func (c *cluster) spare() *Node {
 	c.t.Helper()
-	var spare plan.PeerID
-	c.until("three voters", func() bool {
-		servers := c.leader().Servers()
-		votes := 0
-		for _, s := range servers {
-			if s.Voter {
-				votes++
-			} else {
-				spare = s.Peer
-			}
-		}
-		return len(servers) == 4 && votes == 3
-	})
-	return c.nodes[spare]
+	c.until("three voters", func() bool { return len(c.leader().Servers()) == 3 && len(c.spares()) == 1 })
+	return c.spares()[0]
 }
 
 // A member without a vote forges messages of raft, in a term far ahead: nobody listens, and the leader stays.

@@ -40,6 +40,7 @@ func (n *Node) lead(ctx context.Context) {
 			}
 		default:
 		}
+		n.machine.caughtUp(n.engine.Load().raft.AppliedIndex())
 		n.engine.Load().layer.prune(func(c *conn) error { return n.takes(c.peer, *c.shown) })
 		if n.engine.Load().raft.State() == raft.Leader {
 			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
@@ -95,17 +96,8 @@ func (n *Node) reconcile(ctx context.Context) error {
 // notices only after rpcTimeout who does not, and anew in each term, and without that vote the others might
 // be no majority.
 func (n *Node) next(ctx context.Context) Action {
-	s := n.State()
-	v := Servers{
-		AllGo: AllGo(s), Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: n.known, Vacated: n.vacancy.stands(n.engine.Load().raft.CurrentTerm()),
-		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
-			applied, ok := n.applied(ctx, p)
-			return ok && applied+readyLag >= n.engine.Load().raft.CommitIndex()
-		},
-	}
-	if s.Run != nil {
-		v.Rule = s.Run.Train.Voters
-	}
+	n.roll.meet(n.State().Members)
+	v := n.roll.servers(ctx)
 	a := Membership(v)
 	if a.Kind != Demote && a.Kind != Transfer {
 		return a
@@ -155,19 +147,15 @@ func (n *Node) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Silence returns how long ago a server was last heard of, 0 when it answers heartbeats. Only the leader knows; elsewhere
-// it is 0.
+// Silence returns how long ago a member was last heard of, 0 when it answers raft's heartbeats or, without a vote, questions: not all are asked.
+// Only the leader knows; elsewhere it is 0.
 func (n *Node) Silence(p plan.PeerID) time.Duration {
+	if !slices.Contains(n.Servers(), Server{Peer: p, Voter: true}) {
+		return n.roll.silent(p)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.silence.of(p, time.Now())
-}
-
-// known returns for how long this leader has sent to a server.
-func (n *Node) known(p plan.PeerID) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return time.Since(n.silence.begun(p))
 }
 
 // Answers reports whether a member answers a question at once, on a stream of its own. Ask it before giving up a member
@@ -179,9 +167,13 @@ func (n *Node) Answers(ctx context.Context, p plan.PeerID) bool {
 
 // applied returns the index that a peer has applied last, if it answers within its answerTimeout.
 func (n *Node) applied(ctx context.Context, p plan.PeerID) (index uint64, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, n.timing.answerTimeout(p))
+	began := time.Now()
+	asking, cancel := context.WithTimeout(ctx, n.timing.answerTimeout(p))
 	defer cancel()
-	r, err := n.ask(ctx, p, request{op: opApplied})
+	r, err := n.ask(asking, p, request{op: opApplied})
+	if ctx.Err() == nil {
+		n.timing.asked(p, time.Since(began), err)
+	}
 	if err != nil || r.code != codeDone || len(r.body) != 8 {
 		return 0, false
 	}
@@ -216,11 +208,17 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		if err == nil {
 			err = withheld(n.State(), a)
 		}
+		if a.Kind == Promote {
+			defer n.roll.promotes(a.Peer)()
+		}
 		if err == nil {
 			err = n.notary.commit(ctx, v)
 		}
 		if err == nil {
 			err = withheld(n.State(), a)
+		}
+		if err == nil && a.Kind == Promote && n.commits.moves(a.Peer) {
+			err = errors.New("what becomes of it is on its way into the log")
 		}
 		if err != nil {
 			return err
@@ -228,15 +226,13 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 	}
 	id, address := raft.ServerID(a.Peer), raft.ServerAddress(a.Peer)
 	switch a.Kind {
-	case Add:
+	case Promote:
 		n.mu.Lock()
 		n.silence.added(a.Peer, time.Now())
 		n.mu.Unlock()
-		return n.engine.Load().raft.AddNonvoter(id, address, 0, enqueueTimeout).Error()
-	case Promote:
 		n.vacancy.note(false, 0)
 		return n.engine.Load().raft.AddVoter(id, address, 0, enqueueTimeout).Error()
-	case Demote:
+	case Demote: // it stays a server until the next change, so that it hears of this one
 		n.vacancy.note(n.Silence(a.Peer) > 0, n.engine.Load().raft.CurrentTerm())
 		return n.engine.Load().raft.DemoteVoter(id, 0, enqueueTimeout).Error()
 	case Remove:
@@ -292,10 +288,9 @@ func (n *Node) Leave(ctx context.Context) error {
 	known, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	// A leader that saw this node active gave it a vote before the log had that it is gone: what came before that entry is here with it.
-	own := func(s Server) bool { return s.Peer == n.self }
 	if err := Await(known, n, func(s State) bool {
 		m, _ := s.Member(n.self)
-		return m.State == Gone || !slices.ContainsFunc(n.Servers(), own)
+		return m.State == Gone
 	}); err != nil {
 		n.config.Logger.Debug("consensus: nobody showed this node that it is gone", "err", err)
 	}

@@ -19,8 +19,8 @@ import (
 const RecoverAfter = 10 * time.Minute
 
 const (
-	lineageIDBytes   = 32 // of a lineage's ID, in hex
-	maxRecoveryBytes = 32 << 10
+	lineageIDBytes   = 32        // of a lineage's ID, in hex
+	maxRecoveryBytes = 256 << 10 // with a signature of each of MaxMembers
 )
 
 // Recovery begins a new lineage of the log after a majority of the voters is lost for good: one node goes on alone

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -19,7 +21,8 @@ type machine struct {
 	changed func()      // called after each change, and after the raft configuration's
 	failed  func(error) // called with an entry or a snapshot that this program is too old for; must not wait
 	// replaying is the state up to the last entry of a log that came in place of another one, until its entry catchUp; nil at
-	// other times. Until then state is the newest by the log before. Raft's goroutine owns both while it runs.
+	// other times. Until then state is the newest by the log before. mu guards both.
+	mu        sync.Mutex
 	replaying *State
 	catchUp   uint64
 	// halted is set when the node has failed: raft may then leave entries out.
@@ -47,25 +50,52 @@ func (m *machine) Apply(l *raft.Log) any {
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	next, err := m.newest().carryOut(p, plan.Term(l.Term), l.AppendedAt)
-	if m.replaying != nil && l.Index < m.catchUp {
-		m.replaying = &next
-		return err
-	}
-	m.replaying = nil
-	m.state.Store(&next) // a refused proposal is counted
-	if err != nil {
+	if !m.shows(&next, l.Index) || err != nil { // a refused proposal is counted
 		return err
 	}
 	m.changed()
 	return nil
 }
 
+// shows takes in the state after an entry, and reports whether it counts.
+func (m *machine) shows(next *State, index uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.replaying != nil && index < m.catchUp {
+		m.replaying = next
+		return false
+	}
+	m.replaying = nil
+	m.state.Store(next)
+	return true
+}
+
+// caughtUp takes in up to which entry raft has given all to this machine. The entry catchUp may be one of raft's own, which does not come here.
+func (m *machine) caughtUp(applied uint64) {
+	m.mu.Lock()
+	caught := m.replaying != nil && applied >= m.catchUp && m.replaying.Run != nil
+	if caught {
+		m.state.Store(m.replaying)
+		m.replaying = nil
+	}
+	m.mu.Unlock()
+	if caught {
+		m.changed()
+	}
+}
+
 // replay prepares for another log from its beginning, before raft is started with that. Its states are not shown before entry
 // catchUp, or its snapshot.
-func (m *machine) replay(catchUp uint64) { m.replaying, m.catchUp = &State{}, catchUp }
+func (m *machine) replay(catchUp uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replaying, m.catchUp = &State{}, catchUp
+}
 
 // newest returns the state after the last entry.
 func (m *machine) newest() *State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.replaying != nil {
 		return m.replaying
 	}
@@ -94,8 +124,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
-	m.replaying = nil
-	m.state.Store(&s)
+	m.shows(&s, math.MaxUint64)
 	m.changed()
 	return nil
 }

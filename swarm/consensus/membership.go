@@ -22,7 +22,7 @@ const (
 	FaultsOfNoStanding = 2
 )
 
-// Server is one entry of the raft configuration.
+// Server is one entry of the raft configuration. All are voters but in runs of earlier versions.
 type Server struct {
 	Peer  plan.PeerID
 	Voter bool
@@ -38,13 +38,13 @@ type Servers struct {
 	Owners []plan.PeerID
 	// AllGo: the run was stopped, and nobody stays. The owners' nodes keep their votes then, to go on without the others.
 	AllGo bool
-	// Known is how long the leader has known a server; nil where that is for ever.
+	// Known is how long the leader has known a member; nil where that is for ever.
 	Known func(plan.PeerID) time.Duration
 	// Vacated: this leader's newest change of the votes took that of a dead voter. Who is to replace it may be a newcomer.
 	Vacated bool
-	// Silent is how long ago a server was last heard of; 0 when it answers, and for Self.
+	// Silent is how long ago a member was last heard of; 0 when it answers, or was not asked, and for Self.
 	Silent func(plan.PeerID) time.Duration
-	// Ready reports whether a server without a vote has nearly the whole log. It is asked
+	// Ready reports whether a member without a vote has nearly the whole log. It is asked
 	// only about candidates for promotion.
 	Ready func(plan.PeerID) bool
 }
@@ -52,12 +52,10 @@ type Servers struct {
 // ActionKind is one kind of change of the raft configuration.
 type ActionKind string
 
-// Rest is no change. Add brings a server in without a vote, Promote gives it one, Demote
-// takes it away, Remove takes the server out. Transfer hands leadership to a voter, for a
-// leader that is about to lose its vote.
+// Rest is no change. Promote gives a member a vote, Demote takes it away. Remove takes a server out that has none: voters
+// alone are servers of raft. Transfer hands leadership to a voter, for a leader that is about to lose its vote.
 const (
 	Rest     ActionKind = "rest"
-	Add      ActionKind = "add"
 	Promote  ActionKind = "promote"
 	Demote   ActionKind = "demote"
 	Remove   ActionKind = "remove"
@@ -72,15 +70,17 @@ type Action struct {
 }
 
 // Voters returns how many voters n nodes have: 1 below 3 (of two voters the loss of either
-// stops the run), 3 from 3, 5 from 5 (any two of five nodes may be lost at once).
+// stops the run), 3 from 3, 5 from 5 (any two of five nodes may be lost at once), 7 from 100, which feed the others.
 func Voters(n int) int {
 	switch {
 	case n < 3:
 		return 1
 	case n < 5:
 		return 3
+	case n < 100:
+		return 5
 	}
-	return 5
+	return 7
 }
 
 // Membership decides the next change of the configuration, one at a time: the next is
@@ -88,17 +88,12 @@ func Voters(n int) int {
 // that answer are no majority. A voter that is silent and gone from the roster is replaced at
 // once. Where nobody can replace it, it keeps its vote for DeadAfter, as it may be back within
 // seconds. Then the voters are as many as those that are left have: one of two nodes, so that the
-// loss of the other stops nothing. Servers are removed when the roster says that they are gone.
+// loss of the other stops nothing. Who is no voter is no server: earlier versions had all members there.
 //
 // Who votes is a matter of standing: owners' nodes before others, then those that have been active for
 // StandingCheckpoints or StandingAfter, now or when they voted before, and were not left out of plans again and again. Others replace only a voter that leaves or is dead,
 // where nobody else can.
 func Membership(v Servers) Action {
-	for _, m := range v.Members {
-		if m.State != Gone && !slices.ContainsFunc(v.Servers, func(s Server) bool { return s.Peer == m.Peer }) {
-			return Action{Add, m.Peer, "it is in the roster"}
-		}
-	}
 	t := v.tally()
 	if a, ok := t.grow(); ok {
 		return a
@@ -110,8 +105,8 @@ func Membership(v Servers) Action {
 		return a
 	}
 	for _, s := range v.Servers {
-		if m, ok := v.member(s.Peer); !s.Voter && s.Peer != v.Self && (!ok || m.State == Gone) {
-			return Action{Remove, s.Peer, "it is gone"}
+		if !s.Voter && s.Peer != v.Self {
+			return Action{Remove, s.Peer, "it has no vote"}
 		}
 	}
 	return Action{Kind: Rest}
@@ -158,7 +153,7 @@ type tally struct {
 	keep       []plan.PeerID // voters that should stay: by standing, the leader, then by age
 	leaving    []plan.PeerID // voters that answer but are draining or gone
 	dead       []plan.PeerID // voters not heard of for DeadAfter, or silent and gone
-	candidates []plan.PeerID // active servers without a vote that answer and may vote, in the order of keep
+	candidates []plan.PeerID // active members without a vote that answer and may vote, in the order of keep
 	stopgaps   []plan.PeerID // those that may vote only in place of one that leaves or is dead
 	returning  int           // those that fell silent a moment ago
 	doubted    int           // dead voters that fell silent a moment ago
@@ -248,18 +243,45 @@ func (t tally) ownersNodes() (n int) {
 	return n
 }
 
-// inOrder returns the servers by standing, and then by the epoch that their member's state began with, Self first.
-func (v Servers) inOrder() []Server {
-	since := func(s Server) uint64 {
-		if s.Peer == v.Self {
-			return 0
-		}
-		m, _ := v.member(s.Peer)
-		return m.Since + 1
+// nodes returns the voters, and the members without a vote that are there.
+func (v Servers) nodes() []Server {
+	nodes := slices.DeleteFunc(slices.Clone(v.Servers), func(s Server) bool { return !s.Voter })
+	votes := map[plan.PeerID]bool{}
+	for _, s := range nodes {
+		votes[s.Peer] = true
 	}
-	return slices.SortedFunc(slices.Values(v.Servers), func(a, b Server) int {
-		return cmp.Or(cmp.Compare(v.standing(a.Peer), v.standing(b.Peer)), cmp.Compare(since(a), since(b)), cmp.Compare(a.Peer, b.Peer))
+	for _, m := range v.Members {
+		if m.State != Gone && !votes[m.Peer] {
+			nodes = append(nodes, Server{Peer: m.Peer})
+		}
+	}
+	return nodes
+}
+
+// inOrder returns the nodes by standing, and then by the epoch that their member's state began with, Self first.
+func (v Servers) inOrder() []Server {
+	type ranked struct {
+		Server
+		standing standing
+		since    uint64
+	}
+	var all []ranked
+	for _, s := range v.nodes() {
+		m, _ := v.member(s.Peer)
+		r := ranked{s, v.standing(s.Peer), m.Since + 1}
+		if s.Peer == v.Self {
+			r.since = 0
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.standing, b.standing), cmp.Compare(a.since, b.since), cmp.Compare(a.Peer, b.Peer))
 	})
+	nodes := make([]Server, len(all))
+	for i, r := range all {
+		nodes[i] = r.Server
+	}
+	return nodes
 }
 
 func (v Servers) member(p plan.PeerID) (Member, bool) {

@@ -28,10 +28,13 @@ func (w *world) decide() Action {
 func (w *world) carryOut(a Action) {
 	i := slices.IndexFunc(w.Servers.Servers, func(s Server) bool { return s.Peer == a.Peer })
 	switch a.Kind {
-	case Add:
-		w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer})
 	case Promote:
-		w.Servers.Servers[i].Voter, w.Vacated = true, false
+		w.Vacated = false
+		if i < 0 {
+			w.Servers.Servers = append(w.Servers.Servers, Server{Peer: a.Peer, Voter: true})
+		} else {
+			w.Servers.Servers[i].Voter = true
+		}
 	case Demote:
 		w.Servers.Servers[i].Voter, w.Vacated = false, w.silent[a.Peer] > 0
 	case Remove:
@@ -41,7 +44,7 @@ func (w *world) carryOut(a Action) {
 	}
 }
 
-// parseWorld reads a line: voters=a,b others=c new=d joining=d draining= gone= silent=b:61s
+// parseWorld reads a line: voters=a,b others=c servers=d joining=d draining= gone= silent=b:61s
 // unready=c self=a owners=a newcomers=d sudden=e blamed=d faulty=c voted=b rule=owners stopped=saved. Everybody is active, unless said, and older the earlier it
 // is named.
 func parseWorld(t *testing.T, line string) *world {
@@ -58,10 +61,10 @@ func parseWorld(t *testing.T, line string) *world {
 		}
 		return StandingAfter
 	}
-	for _, key := range []string{"voters", "others", "new"} {
+	for _, key := range []string{"voters", "servers", "others"} {
 		for _, v := range list(p[key]) {
 			peer := plan.PeerID(v)
-			if key != "new" {
+			if key != "others" {
 				w.Servers.Servers = append(w.Servers.Servers, Server{Peer: peer, Voter: key == "voters"})
 			}
 			m := Member{Peer: peer, State: Active, Since: uint64(len(w.Members) + 1)}
@@ -169,7 +172,7 @@ func TestMembershipInvariants(t *testing.T) {
 func (w *world) wantStanding(t *testing.T, seed uint64) {
 	t.Helper()
 	voters, worst, best := 0, ownersNode, newcomer
-	for _, s := range w.Servers.Servers {
+	for _, s := range w.nodes() {
 		m, _ := w.member(s.Peer)
 		switch {
 		case s.Voter && m.State == Active:

@@ -78,6 +78,7 @@ type memoryTransport struct {
 	self     plan.PeerID
 	incoming chan *memoryStream
 	closed   chan struct{}
+	sent     atomic.Int64 // writes to streams
 	mu       sync.Mutex
 	streams  map[*memoryStream]struct{}
 }
@@ -277,6 +278,7 @@ func (s *memoryStream) Write(b []byte) (int, error) {
 	default:
 	}
 	s.transport.net.sent.Add(1)
+	s.transport.sent.Add(1)
 	select {
 	case s.out.segments <- segment{time.Now().Add(s.transport.net.delay), slices.Clone(b)}:
 		return len(b), nil

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/feed"
 )
 
 // Config holds what a Node needs.
@@ -48,17 +49,19 @@ type Config struct {
 
 // Node takes part in the consensus of one run.
 type Node struct {
-	config  Config
-	self    plan.PeerID
-	engine  atomic.Pointer[engine]
-	store   *parking
-	machine *machine
-	author  *author
-	quotas  quotas
-	notary  *notary
-	vacancy vacancy
-	lineage lineageStore
-	timing  *timing
+	config   Config
+	self     plan.PeerID
+	engine   atomic.Pointer[engine]
+	store    *parking
+	machine  *machine
+	author   *author
+	quotas   quotas
+	notary   *notary
+	vacancy  vacancy
+	lineage  lineageStore
+	timing   *timing
+	follower *follower
+	roll     *roll
 	*Recoverer
 	*succession
 	*commits
@@ -107,7 +110,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		changed: make(chan struct{}), failed: make(chan error, 1), requests: newSlots(),
 		timing: newTiming(),
 	}
-	n.notary = &notary{node: n}
+	n.notary, n.follower, n.roll = &notary{node: n}, &follower{node: n}, &roll{node: n}
 	n.succession = &succession{node: n, endings: make(chan plan.PeerID, maxEndings)}
 	n.lineage.kv = config.KV
 	n.Recoverer = &Recoverer{node: n, found: make(chan lineage, 1), wake: make(chan struct{}, 1)}
@@ -142,6 +145,8 @@ func (n *Node) run(ctx context.Context) {
 		var leading sync.WaitGroup
 		leading.Go(func() { n.lead(ctx) })
 		leading.Go(func() { n.Recoverer.run(ctx) })
+		leading.Go(func() { feed.NewTaker(n.self, n.follower).Run(ctx) })
+		leading.Go(func() { n.roll.run(ctx) })
 		<-ctx.Done()
 		n.mu.Lock()
 		n.closing = true

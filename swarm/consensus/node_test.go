@@ -144,8 +144,10 @@ func TestJoinThroughSnapshot(t *testing.T) {
 			c.must(c.leader(), WantPause{Count: i + 1})
 		}
 		l := c.leader()
-		if err := l.engine.Load().raft.Snapshot().Error(); err != nil {
-			t.Fatal(err)
+		for _, n := range c.nodes {
+			if err := n.engine.Load().raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if first, _ := (logStore{l.config.KV}).FirstIndex(); first < 2 {
 			t.Fatalf("the log still begins at %d", first)
@@ -191,12 +193,10 @@ func TestLeave(t *testing.T) {
 
 func TestDeadVoterIsReplaced(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
-		var spare, victim plan.PeerID
-		l := c.leader()
+		l, spare := c.leader(), c.spare().self
+		var victim plan.PeerID
 		for _, s := range l.Servers() {
-			if !s.Voter {
-				spare = s.Peer
-			} else if s.Peer != l.self {
+			if s.Peer != l.self {
 				victim = s.Peer
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,13 +105,23 @@ func (n *Node) try(ctx context.Context, q request, attempt int) error {
 
 // contacts returns the peers that may know the leader.
 func (n *Node) contacts() []plan.PeerID {
-	contacts := slices.Clone(n.config.Contacts())
-	for _, m := range n.State().Members {
-		if m.State != Gone && !slices.Contains(contacts, m.Peer) {
-			contacts = append(contacts, m.Peer)
+	var contacts []plan.PeerID
+	met := map[plan.PeerID]bool{n.self: true}
+	add := func(p plan.PeerID) {
+		if !met[p] {
+			met[p] = true
+			contacts = append(contacts, p)
 		}
 	}
-	return slices.DeleteFunc(contacts, func(p plan.PeerID) bool { return p == n.self })
+	for _, p := range n.config.Contacts() {
+		add(p)
+	}
+	for _, m := range n.State().Members {
+		if m.State != Gone {
+			add(m.Peer)
+		}
+	}
+	return contacts
 }
 
 // commit has raft commit an entry on this node, the leader, and returns its outcome. When ctx ends before there is one,
@@ -130,6 +141,7 @@ func (n *Node) commit(ctx context.Context, body []byte) error {
 		n.config.Logger.Warn("consensus: a proposal is refused", "said to be by", p.author, "cause", err)
 		return fmt.Errorf("%w: %w", ErrRejected, err)
 	}
+	n.roll.await(ctx, p.entry)
 	n.mu.Lock()
 	closing, changing := n.closing, n.changing
 	if !closing && !changing {
@@ -213,6 +225,18 @@ func (c *commits) begin(p proposal, now time.Time) (one *commit, again bool) {
 	one = &commit{body: p.body, began: now, done: make(chan struct{})}
 	c.open[k] = one
 	return one, false
+}
+
+// moves reports whether a member's own change of its state is on its way.
+func (c *commits) moves(p plan.PeerID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.open {
+		if k.author == p && strings.HasSuffix(k.entry, fmt.Sprintf(" %T", SetMemberState{})) {
+			return true
+		}
+	}
+	return false
 }
 
 // carry has raft commit an entry, and returns its outcome. Raft answers while it runs: an entry that is not committed when the leader has
@@ -363,12 +387,12 @@ func (n *Node) serve(ctx context.Context, peer plan.PeerID, s Stream) {
 		return
 	}
 	e := n.engine.Load()
-	shown, err := n.respond(ctx, peer, s, e)
+	then, err := n.respond(ctx, peer, s, e)
 	n.requests.release(peer, voter)
 	if err != nil {
 		n.config.Logger.Debug("consensus: stream refused", "peer", peer, "err", err)
-	} else if shown != nil {
-		e.transport.serve(s, peer, *shown)
+	} else if then != nil {
+		then()
 	}
 }
 
@@ -382,9 +406,9 @@ func (n *Node) votes(peer plan.PeerID) bool {
 	return peer == leader || slices.Contains(n.Servers(), Server{Peer: peer, Voter: true})
 }
 
-// respond answers the request on a stream, which must come within requestTimeout. It returns what the peer has shown
-// on a stream of raft's, and leaves the rest of that one unread.
-func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engine) (*proof, error) {
+// respond answers the request on a stream, which must come within requestTimeout. For a stream on which raft's messages
+// follow it returns what takes or sends them, and leaves them unread.
+func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engine) (then func(), err error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	if err := s.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -394,11 +418,19 @@ func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engin
 	if _, err := io.ReadFull(s, first[:]); err != nil {
 		return nil, err
 	}
-	if first[0] == streamRaft {
+	if first[0] == streamRaft || first[0] == streamFollow {
 		if err := e.layer.same(s); err != nil {
 			n.askSoon()
 			return nil, err
 		}
+	}
+	if first[0] == streamFollow {
+		if then, err = e.admit(n, peer, s); err != nil || !stop() {
+			return nil, err
+		}
+		return then, s.SetDeadline(time.Time{})
+	}
+	if first[0] == streamRaft {
 		b, err := readMessage(s, nil, maxProofBytes)
 		if err != nil {
 			return nil, err
@@ -407,7 +439,11 @@ func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engin
 		if err != nil || !stop() {
 			return nil, err
 		}
-		return &shown, s.SetDeadline(time.Time{})
+		return func() {
+			if c, err := e.layer.track(s, peer, &shown); err == nil {
+				e.transport.serve(c)
+			}
+		}, s.SetDeadline(time.Time{})
 	}
 	if first[0] != streamRequest {
 		return nil, fmt.Errorf("%w stream: its first byte is %d", ErrMalformed, first[0])

@@ -2,7 +2,10 @@ package consensus
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -81,7 +84,7 @@ func (r *reign) take(leader plan.PeerID, now time.Time) {
 type silence struct {
 	// last is the last contact with each server that does not answer.
 	last map[plan.PeerID]time.Time
-	// since is when the leader began to send to the servers added in this term; to all
+	// since is when the leader began to send to the voters added in this term; to all
 	// others it began at term.
 	since map[plan.PeerID]time.Time
 	term  time.Time
@@ -96,14 +99,6 @@ func (s *silence) begin(now time.Time) {
 func (s *silence) added(p plan.PeerID, now time.Time) {
 	delete(s.last, p)
 	s.since[p] = now
-}
-
-// begun returns when the leader began to send to a server.
-func (s *silence) begun(p plan.PeerID) time.Time {
-	if added, ok := s.since[p]; ok {
-		return added
-	}
-	return s.term
 }
 
 // removed forgets a server that is none any more.
@@ -181,4 +176,183 @@ func (s *succession) stand(ctx context.Context) {
 	case <-n.store.broken:
 	case <-ctx.Done():
 	}
+}
+
+const (
+	// rollEvery is how often the leader asks members without a vote whether they answer.
+	rollEvery = 5 * time.Second
+	// rollOf bounds those that are asked because they may vote next, and those that did not answer.
+	rollOf = 8
+)
+
+// roll knows of members without a vote, while this node leads, for how long it has known them and which do not answer. Raft
+// knows that of voters alone. It asks those that may vote next, so that one of them can be given a vote at once: as many
+// however many members there are.
+type roll struct {
+	node *Node
+
+	mu   sync.Mutex // guards the rest
+	term uint64     // in which this node leads
+	met  map[plan.PeerID]time.Time
+	deaf map[plan.PeerID]time.Time // since when
+	turn int                       // of the deaf
+	// promoting is who is about to be given a vote; what is said of it meanwhile is put into the log after that. promoted is closed then.
+	promoting plan.PeerID
+	promoted  chan struct{}
+}
+
+// promotes has what is said of a member wait, until the function that it returns is called.
+func (y *roll) promotes(p plan.PeerID) (end func()) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	done := make(chan struct{})
+	y.promoting, y.promoted = p, done
+	return func() {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		y.promoting = ""
+		close(done)
+	}
+}
+
+// await blocks until an entry may be put into the log, or ctx ends: a member that leaves must see the vote that it was given
+// before the log has that it is gone.
+func (y *roll) await(ctx context.Context, e Entry) {
+	set, ok := e.(SetMemberState)
+	y.mu.Lock()
+	promoted := y.promoted
+	waits := ok && set.Peer == y.promoting
+	y.mu.Unlock()
+	if waits {
+		select {
+		case <-promoted:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// meet takes in who is in the roster.
+func (y *roll) meet(members []Member) {
+	term, now := y.node.engine.Load().raft.CurrentTerm(), time.Now()
+	y.node.mu.Lock()
+	began := y.node.silence.term
+	y.node.mu.Unlock()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.term == term {
+		began = now
+	} else {
+		y.term, y.met, y.deaf = term, map[plan.PeerID]time.Time{}, map[plan.PeerID]time.Time{}
+	}
+	for _, m := range members {
+		if m.State == Gone {
+			delete(y.met, m.Peer)
+			delete(y.deaf, m.Peer)
+		} else if _, known := y.met[m.Peer]; !known {
+			y.met[m.Peer] = began
+		}
+	}
+}
+
+// known returns for how long this leader has known a member.
+func (y *roll) known(p plan.PeerID) time.Duration {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if at, ok := y.met[p]; ok {
+		return time.Since(at)
+	}
+	return 0
+}
+
+// silent returns for how long a member has not answered that was asked; 0 for all others.
+func (y *roll) silent(p plan.PeerID) time.Duration {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if at, ok := y.deaf[p]; ok {
+		return max(time.Since(at), 1)
+	}
+	return 0
+}
+
+// note takes in whether a member has answered that was asked at a time, and reports whether that is news.
+func (y *roll) note(p plan.PeerID, answers bool, asked time.Time) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	_, deaf := y.deaf[p]
+	switch _, met := y.met[p]; {
+	case answers:
+		delete(y.deaf, p)
+	case !deaf && met:
+		y.deaf[p] = asked
+	}
+	return deaf == answers
+}
+
+// whom returns the members to ask next: those that may vote before others, and some that did not answer.
+func (y *roll) whom(v Servers) (asked []plan.PeerID) {
+	y.mu.Lock()
+	deaf := slices.Collect(maps.Keys(y.deaf))
+	y.mu.Unlock()
+	slices.Sort(deaf)
+	for range min(rollOf, len(deaf)) {
+		y.turn++
+		asked = append(asked, deaf[y.turn%len(deaf)])
+	}
+	left := rollOf
+	for _, s := range v.inOrder() {
+		if m, _ := v.member(s.Peer); !s.Voter && m.State == Active && s.Peer != v.Self && left > 0 && !slices.Contains(asked, s.Peer) {
+			asked = append(asked, s.Peer)
+			left--
+		}
+	}
+	return asked
+}
+
+// run asks while this node leads, until ctx ends.
+func (y *roll) run(ctx context.Context) {
+	tick := time.NewTicker(rollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, _, leads := y.node.Leader(); !leads {
+			continue
+		}
+		var asking sync.WaitGroup
+		var news atomic.Bool
+		for _, p := range y.whom(y.servers(ctx)) {
+			asking.Go(func() {
+				began := time.Now()
+				if y.note(p, y.node.Answers(ctx, p), began) && ctx.Err() == nil {
+					news.Store(true)
+				}
+			})
+		}
+		if asking.Wait(); news.Load() {
+			y.node.broadcast()
+		}
+	}
+}
+
+// servers returns what the next change of the servers is decided from.
+func (y *roll) servers(ctx context.Context) Servers {
+	n, s := y.node, y.node.State()
+	v := Servers{
+		AllGo: AllGo(s), Self: n.self, Servers: n.Servers(), Members: s.Members, Rule: plan.VotersAny, Owners: s.Owners, Known: y.known, Vacated: n.vacancy.stands(n.engine.Load().raft.CurrentTerm()),
+		Silent: n.Silence, Ready: func(p plan.PeerID) bool {
+			began := time.Now()
+			applied, ok := n.applied(ctx, p)
+			if ctx.Err() == nil {
+				y.note(p, ok, began)
+			}
+			return ok && applied+readyLag >= n.engine.Load().raft.CommitIndex()
+		},
+	}
+	if s.Run != nil {
+		v.Rule = s.Run.Train.Voters
+	}
+	return v
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,10 @@ const (
 	// lookSeldom while one is.
 	lookEvery  = 5 * time.Second
 	lookSeldom = 30 * time.Second
+	// looksAtOnce bounds whom a node asks besides the voters while no leader is known, and it is not about to recover the
+	// run; looksSeldom whom it asks while one is.
+	looksAtOnce = 64
+	looksSeldom = 8
 	// turn is the time by which the nodes of a run that recover it by themselves try one after the other.
 	turn = 15 * time.Second
 	// signedFor is how long a node that has signed a recovery signs no other one.
@@ -48,7 +53,7 @@ func (y *Recoverer) Recover(ctx context.Context) (Recovery, error) {
 	if err != nil {
 		return Recovery{}, err
 	}
-	looks := y.lookAround(ctx)
+	looks := y.lookAround(ctx, y.node.contacts())
 	for _, p := range sortedPeers(looks) {
 		if leader, _, _ := n.Leader(); leader == "" && looks[p].Leader != "" && looks[p].Lineage != n.lineage.get().id() {
 			return y.follow(ctx, p)
@@ -145,14 +150,30 @@ func (y *Recoverer) heardAgo(p plan.PeerID) time.Duration {
 	return max(0, n.config.Heard(p))
 }
 
-// lookAround asks the other members what they know, and returns what came within readyTimeout.
-func (y *Recoverer) lookAround(ctx context.Context) map[plan.PeerID]Look {
+// whom returns the members to ask now: a few, each time others, while a leader is known; voters and some others while none
+// is; and all once the run is to be recovered, since whose turn it is depends on all.
+func (y *Recoverer) whom(q Quorum) []plan.PeerID {
+	all := y.node.contacts()
+	if y.overdue(q, 0) {
+		return all
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if q.Leader != "" {
+		return all[:min(len(all), looksSeldom)]
+	}
+	others := slices.DeleteFunc(all, func(p plan.PeerID) bool { return slices.Contains(q.Voters, p) })
+	voters := slices.DeleteFunc(slices.Clone(q.Voters), func(p plan.PeerID) bool { return p == y.node.self })
+	return append(voters, others[:min(len(others), looksAtOnce)]...)
+}
+
+// lookAround asks other members what they know, and returns what came within readyTimeout.
+func (y *Recoverer) lookAround(ctx context.Context, asked []plan.PeerID) map[plan.PeerID]Look {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
 	var mu sync.Mutex
 	looks := map[plan.PeerID]Look{}
-	for _, p := range y.node.contacts() {
+	for _, p := range asked {
 		asking.Go(func() {
 			r, err := y.node.ask(ctx, p, request{op: opLook})
 			if err == nil {
@@ -357,7 +378,7 @@ func (y *Recoverer) run(ctx context.Context) {
 			continue
 		}
 		asked = time.Now()
-		looks := y.lookAround(ctx)
+		looks := y.lookAround(ctx, y.whom(q))
 		for _, p := range sortedPeers(looks) {
 			y.compare(ctx, p, looks[p])
 		}
@@ -371,16 +392,19 @@ func (y *Recoverer) run(ctx context.Context) {
 
 // due reports whether this node is to recover the run by itself now: those that answer try one after the other.
 func (y *Recoverer) due(q Quorum, looks map[plan.PeerID]Look) bool {
-	if y.node.config.RecoverAfter == 0 || q.LostSince.IsZero() || len(q.Voters) == 0 {
-		return false
-	}
 	before := 0
 	for p := range looks {
 		if p < y.node.self {
 			before++
 		}
 	}
-	return time.Since(q.LostSince) >= y.node.config.RecoverAfter+time.Duration(before)*turn
+	return y.overdue(q, before)
+}
+
+// overdue reports whether the run is lost for so long that this node is to recover it by itself, after so many others.
+func (y *Recoverer) overdue(q Quorum, before int) bool {
+	after := y.node.config.RecoverAfter
+	return after != 0 && !q.LostSince.IsZero() && len(q.Voters) > 0 && time.Since(q.LostSince) >= after+time.Duration(before)*turn
 }
 
 // compare acts on what a member says of its lineage.

@@ -126,11 +126,12 @@ func TestRecoverWithOthers(t *testing.T) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
 		var dead, living []plan.PeerID
-		for _, s := range c.leader().Servers() {
-			if s.Voter && len(dead) < 2 && s.Peer != "a" {
-				dead = append(dead, s.Peer)
+		voters := votersOf(c.leader().Servers())
+		for _, p := range c.peers {
+			if slices.Contains(voters, p) && len(dead) < 2 && p != "a" {
+				dead = append(dead, p)
 			} else {
-				living = append(living, s.Peer)
+				living = append(living, p)
 			}
 		}
 		for _, p := range dead {
@@ -324,12 +325,11 @@ func TestRecoverByItself(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
 		c.everywhere("the run", func(s State) bool { return s.Run != nil })
-		var voters, living []plan.PeerID
-		for _, s := range c.leader().Servers() {
-			if s.Voter && len(voters) < 2 {
-				voters = append(voters, s.Peer)
-			} else {
-				living = append(living, s.Peer)
+		voters := votersOf(c.leader().Servers())[:2]
+		var living []plan.PeerID
+		for _, p := range c.peers {
+			if !slices.Contains(voters, p) {
+				living = append(living, p)
 			}
 		}
 		for _, p := range c.peers {

@@ -103,9 +103,12 @@ func readRequest(r io.Reader) (request, error) {
 }
 
 func appendResponse(b []byte, r response) []byte {
-	body := r.body[:min(len(r.body), maxResponseBytes)]
-	b = binary.LittleEndian.AppendUint32(append(b, r.code), uint32(len(body)))
-	return append(b, body...)
+	return appendSized(append(b, r.code), r.body[:min(len(r.body), maxResponseBytes)])
+}
+
+// appendSized appends what readMessage reads: a length and so many bytes.
+func appendSized(b, body []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(body))), body...)
 }
 
 func readResponse(r io.Reader) (response, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/feed"
 	"pnode/swarm/neterr"
 )
 
@@ -39,6 +40,8 @@ type engine struct {
 	raft      *raft.Raft
 	transport *guarded
 	layer     *streamLayer
+	snapshots *snapshotStore
+	giver     *feed.Giver
 }
 
 // isolate ends every stream of raft.
@@ -55,7 +58,9 @@ func (n *Node) startRaft() error {
 		return err
 	}
 	logger := conf.Logger
-	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown, n.timing)}
+	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown, n.timing), snapshots: &snapshotStore{kv: n.config.KV}}
+	e.giver = feed.NewGiver(source{n, e}, logger)
+	n.follower.heard(time.Now())
 	e.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, told: map[raft.ServerID]told{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})}
@@ -96,9 +101,8 @@ func (n *Node) makeRaft(conf *raft.Config, e *engine) (err error) {
 	made := make(chan struct{})
 	go func() {
 		defer close(made)
-		snapshots := &snapshotStore{kv: n.config.KV}
-		if err = n.found(conf, snapshots, e.transport); err == nil {
-			e.raft, err = raft.NewRaft(conf, n.machine, n.store, n.store, snapshots, e.transport)
+		if err = n.found(conf, e.snapshots, e.transport); err == nil {
+			e.raft, err = raft.NewRaft(conf, n.machine, n.store, n.store, e.snapshots, e.transport)
 		}
 	}()
 	select {

@@ -13,9 +13,9 @@ import (
 
 // Bounds of the replicated state. They keep a snapshot under MaxStateBytes.
 const (
-	// MaxMembers bounds the members that are not gone: each receives the whole log from
-	// the leader. As many gone ones are remembered.
-	MaxMembers = 64
+	// MaxMembers bounds the members that are not gone: each has the whole log and state. As many gone ones are
+	// remembered.
+	MaxMembers = 1000
 	// MaxOlder bounds the complete checkpoints that are remembered besides the newest.
 	MaxOlder = 8
 	// MaxPending bounds the steps whose checkpoint is incomplete; the oldest is dropped.

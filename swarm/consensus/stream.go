@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -38,6 +39,7 @@ type Transport interface {
 // The first byte of a stream says what it carries.
 const (
 	streamRaft    = 'r' // length (1 byte) and ID of the log's lineage, length (4 bytes) and JSON of vouchers, then raft's messages until it is closed
+	streamFollow  = 'f' // length (1 byte) and ID of the log's lineage, a feed.Opening, and then the answer; where it is fed, raft's messages the other way
 	streamRequest = 'q' // one request and its response
 )
 
@@ -115,7 +117,7 @@ func (l *streamLayer) same(r io.Reader) error {
 	return nil
 }
 
-// track remembers a stream so that closing the layer closes it. shown is nil for one that was opened here.
+// track remembers a stream so that closing the layer closes it. shown is nil for one on which this node sends raft's messages.
 func (l *streamLayer) track(s Stream, peer plan.PeerID, shown *proof) (*conn, error) {
 	c := &conn{Stream: s, layer: l, peer: peer, shown: shown}
 	c.closed, c.end = context.WithCancel(l.open)
@@ -132,7 +134,7 @@ func (l *streamLayer) track(s Stream, peer plan.PeerID, shown *proof) (*conn, er
 	return c, nil
 }
 
-// prune closes the incoming streams of peers that are not taken any more.
+// prune closes the streams of peers whose messages are not taken any more.
 func (l *streamLayer) prune(takes func(*conn) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +172,13 @@ type conn struct {
 	Stream
 	layer *streamLayer
 	peer  plan.PeerID
-	// shown is what the peer has shown that opened the stream; nil where this node did.
-	shown  *proof
+	// shown is what the peer has shown that sends raft's messages on the stream; nil where this node does.
+	shown *proof
+	// feeds is whether the peer brings the log of another one, the leader. heard is when it did last, in Unix nanoseconds, and busy whether raft
+	// looks at what it brought.
+	feeds  bool
+	heard  atomic.Int64
+	busy   atomic.Bool
 	closed context.Context // ends when the stream is closed
 	end    context.CancelFunc
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/feed"
 )
 
 // Bounds of what follows the round trips that are measured here. The leader gives its leadership up after leaseTimeout
@@ -63,6 +64,7 @@ type timing struct {
 	mu     sync.Mutex // guards what follows
 	raft   *raft.Raft // nil before it has been started
 	leads  bool
+	fed    bool   // others bring the leader's messages
 	gaps   recent // between two messages of the leader, as a follower sees them
 	from   plan.PeerID
 	last   time.Time // when from sent the newest one
@@ -95,7 +97,15 @@ func (t *timing) heard(leader plan.PeerID, now time.Time) {
 	if gap := now.Sub(t.last); leader == t.from && gap < maxHeartbeatTimeout { // a longer one is a cut
 		t.gaps.add(gap)
 	}
-	t.from, t.last = leader, now
+	t.from, t.last, t.fed = leader, now, false
+	t.adjust()
+}
+
+// feeds notes whether others bring the leader's messages from now on: at feed.KeepAlive, until one comes from the leader itself.
+func (t *timing) feeds(fed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fed = fed
 	t.adjust()
 }
 
@@ -127,6 +137,17 @@ func (t *timing) answered(peer plan.PeerID, took time.Duration) {
 	defer t.mu.Unlock()
 	t.trips[peer] = took
 	t.bound()
+}
+
+// asked notes how long a member's answer to a short question took. One that did not come in time may take twice as long the next time.
+func (t *timing) asked(peer plan.PeerID, took time.Duration, err error) {
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	if err != nil {
+		took = 2 * took / answerTrips
+	}
+	t.answered(peer, took)
 }
 
 // dialed notes how long it took to open a stream to a peer, or not to. One that ran out of time may take twice as long
@@ -204,6 +225,9 @@ func (t *timing) adjust() {
 // every tenth of the first: that it keeps short.
 func (t *timing) timeouts() (heartbeat, election time.Duration) {
 	heartbeat = grained(heartbeatGaps*t.gaps.longest(), heartbeatTimeout, maxHeartbeatTimeout)
+	if t.fed {
+		heartbeat = max(heartbeat, feed.Patience)
+	}
 	election = grained(voteTrips*t.votes.longest(), heartbeat, maxElectionTimeout)
 	if t.leads {
 		heartbeat = heartbeatTimeout

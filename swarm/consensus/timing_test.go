@@ -41,7 +41,7 @@ func TestElectionsFollowRoundTrips(t *testing.T) {
 				if got := l.engine.Load().raft.ReloadableConfig(); got.HeartbeatTimeout != heartbeatTimeout {
 					t.Errorf("the leader sends in proportion to %v", got.HeartbeatTimeout)
 				}
-				for _, p := range c.peers {
+				for _, p := range votersOf(l.Servers()) {
 					got := c.nodes[p].engine.Load().raft.ReloadableConfig().HeartbeatTimeout
 					if p != l.self && (got < test.least || got > test.most) {
 						t.Errorf("%s waits for %v, want %v to %v", p, got, test.least, test.most)

@@ -16,9 +16,9 @@ const (
 	// one that an owner has signed.
 	maxVouchers = 64
 	// maxVoters bounds the voters of a voucher: Voters of MaxMembers, and those that are being replaced.
-	maxVoters       = 2 * 5
+	maxVoters       = 2 * 7
 	maxVoucherBytes = 8 << 10
-	maxProofBytes   = 512 << 10 // 64 vouchers of 20 names, 11 signatures and an owner's proof in base64 are 370 KiB
+	maxProofBytes   = 512 << 10 // 64 vouchers of 28 names, 15 signatures and an owner's proof in base64 are 440 KiB
 	maxOwnerBytes   = 2 << 10   // of the proof that a peer is an owner
 )
 
@@ -202,6 +202,16 @@ type proof struct {
 	Term   plan.Term
 	// Owners are those whose word it rests on: it holds until one of them is removed.
 	Owners []plan.PeerID
+	// Names are the voters before and after that voucher.
+	Names []plan.PeerID
+}
+
+// of returns what the same vouchers show of another peer.
+func (p proof) of(peer plan.PeerID) proof {
+	if !slices.Contains(p.Names, peer) {
+		return proof{}
+	}
+	return p
 }
 
 // follow goes from the voters known here along vouchers to the newest, and wants to find the peer there. A voucher
@@ -222,7 +232,7 @@ func (a *author) follow(peer plan.PeerID, shown []Voucher, known trust) (proof, 
 			return proof{}, err
 		}
 		known.Sets = append(slices.Clone(known.Sets), v.From, v.Voters)
-		found = proof{Newest: v.Number, Term: max(found.Term, v.Term), Owners: slices.Concat(found.Owners, owners)}
+		found = proof{Newest: v.Number, Term: max(found.Term, v.Term), Owners: slices.Concat(found.Owners, owners), Names: slices.Concat(v.From, v.Voters)}
 		votes = v.names(peer)
 	}
 	if !votes {

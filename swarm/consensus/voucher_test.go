@@ -139,8 +139,11 @@ func (c *cluster) pushes(liar *Node, victim *Node) {
 func TestForgedAppendEntriesToOneThatJoins(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		c.must(c.nodes["a"], testRun())
+		liar := c.spare()
+		c.net.partition(liar.self, "e")
 		n := c.start("e")
-		c.pushes(c.spare(), n)
+		c.pushes(liar, n)
+		c.net.partition()
 		c.join("f")
 		c.epochs++
 		c.letIn("e")
@@ -316,7 +319,7 @@ func TestForgedVoucher(t *testing.T) {
 		bad.Signatures[0].Signature[7]++
 		for name, v := range map[string]Voucher{
 			"a wrong signature": bad, "too few": made(number+1, 1, "a,b,c", "x", "b"), "voters who never were": made(number+1, 1, "x", "x", "x"),
-			"many voters": made(number+1, 1, "a,b,c", "a,b,c,d,e,f,g,h,i,j,k,l", "b,c"), "of before": made(number, 1, "a,b,c", "x", "b,c"), "the one before the first": made(0, 1, "a,b,c", "x", "b,c"),
+			"many voters": made(number+1, 1, "a,b,c", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o", "b,c"), "of before": made(number, 1, "a,b,c", "x", "b,c"), "the one before the first": made(0, 1, "a,b,c", "x", "b,c"),
 		} {
 			if err := l.commit(t.Context(), l.signed(t, Vouch{v})); !errors.Is(err, ErrRejected) {
 				t.Errorf("%s: %v", name, err)

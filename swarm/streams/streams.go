@@ -35,8 +35,8 @@ type Stream interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// maxHandlers bounds the streams of one protocol that are handled at once; more are reset.
-const maxHandlers = 512
+// maxHandlers bounds the streams of one protocol that are handled at once; more are reset. A voter may feed the log to all members of a run.
+const maxHandlers = 2048
 
 // Streams opens and answers streams of members on a libp2p host.
 type Streams struct {
