@@ -67,7 +67,7 @@ type follower struct {
 	node *Node
 
 	mu     sync.Mutex // guards direct
-	direct time.Time  // when a leader's own message came last, or this node started
+	direct time.Time  // when a leader's own message came last since raft was started here
 }
 
 // heard notes that a message came from the leader itself.
@@ -78,6 +78,7 @@ func (f *follower) heard(now time.Time) {
 }
 
 // Follows reports whether voters are to feed this node: it has no vote, as far as it knows, or does not hear from a leader.
+// A node that starts may have lost its vote while it was away: it asks at once.
 func (f *follower) Follows() bool {
 	n := f.node
 	n.mu.Lock()

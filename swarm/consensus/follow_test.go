@@ -197,6 +197,35 @@ func TestAVoterThatLostItsVoteUnheard(t *testing.T) {
 	})
 }
 
+// TestAVoterThatLostItsVoteWhileItWasAway: a voter is killed, and its vote is taken. When it is started again its log says that it votes,
+// and no leader's message comes: other voters bring it the log at once, before it asks for votes.
+func TestAVoterThatLostItsVoteWhileItWasAway(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		spare := c.spare().self
+		l := c.leader()
+		var victim plan.PeerID
+		for _, s := range l.Servers() {
+			if s.Peer != l.self && s.Peer != "a" {
+				victim = s.Peer
+			}
+		}
+		c.crash(victim)
+		time.Sleep(DeadAfter)
+		c.until("the spare's vote", func() bool { return slices.Contains(l.Servers(), Server{spare, true}) })
+		c.until("the loss of the vote", func() bool { return !slices.Contains(l.Servers(), Server{victim, true}) })
+		c.start(victim)
+		if !slices.Contains(c.nodes[victim].Servers(), Server{victim, true}) {
+			t.Fatal("its log does not say that it votes")
+		}
+		took := c.until("that it hears of it", func() bool { return !slices.Contains(c.nodes[victim].Servers(), Server{victim, true}) })
+		if took >= heartbeatTimeout {
+			t.Errorf("it hears after %v that it has no vote", took)
+		}
+		c.goesOn(c.nodes[victim])
+	})
+}
+
 // warnings collects what a node warns of.
 type warnings struct {
 	slog.Handler

@@ -60,7 +60,7 @@ func (n *Node) startRaft() error {
 	logger := conf.Logger
 	e := &engine{layer: newStreamLayer(n.config.Transport, n.lineage.get().id(), n.notary.shown, n.timing), snapshots: &snapshotStore{kv: n.config.KV}}
 	e.giver = feed.NewGiver(source{n, e}, logger)
-	n.follower.heard(time.Now())
+	n.follower.heard(time.Time{})
 	e.transport = &guarded{node: n, logger: logger, messages: make(chan raft.RPC), raised: map[raft.ServerID]struct{}{}, told: map[raft.ServerID]told{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.layer, MaxPool: maxPool, Timeout: rpcTimeout, Logger: logger,
 	})}
