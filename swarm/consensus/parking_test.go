@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,16 @@ func TestStoreFailsInAnElection(t *testing.T) {
 			return stands != ""
 		})
 		c.wantFailure(stands)
+	})
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l, victim := c.leader(), c.follower().self
+		other := c.peers[slices.IndexFunc(c.peers, func(p plan.PeerID) bool { return p != l.self && p != victim })]
+		c.kv[victim].breakDown()
+		if err := l.engine.Load().raft.LeadershipTransferToServer(raft.ServerID(other), raft.ServerAddress(other)).Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.wantFailure(victim) // it is asked for its vote
+		c.until("another leader", func() bool { return c.leader() == c.nodes[other] })
 	})
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		victim := c.follower().self

@@ -140,6 +140,7 @@ func TestLeaveWhileAnotherIsCutOff(t *testing.T) {
 
 // A node without a vote leaves while the leader is about to give it one, in place of another that leaves: it ends with no vote.
 func TestWhoHasLeftHasNoVote(t *testing.T) {
+	about := 0 // times that the leader vouched for its vote while it left
 	for after := 150 * time.Millisecond; after < 300*time.Millisecond; after += 5 * time.Millisecond {
 		inBubble(t, 4, func(t *testing.T, c *cluster) {
 			l := c.leader()
@@ -152,13 +153,19 @@ func TestWhoHasLeftHasNoVote(t *testing.T) {
 					voter = c.nodes[s.Peer]
 				}
 			}
+			newest := func() uint64 { vouchers := l.State().Vouchers; return vouchers[len(vouchers)-1].Number }
+			before := newest()
 			m, _ := l.State().Member(voter.self)
 			go voter.Propose(t.Context(), SetMemberState{Peer: voter.self, ProcessEpoch: m.ProcessEpoch, State: Draining})
 			time.Sleep(after)
+			hasNone := !slices.Contains(l.Servers(), Server{Peer: spare.self, Voter: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if err := spare.Leave(ctx); err != nil {
 				t.Fatal(err)
+			}
+			if hasNone && newest() > before+1 { // one for its vote, and another without it
+				about++
 			}
 			c.crash(spare.self)
 			for range 30 {
@@ -169,6 +176,10 @@ func TestWhoHasLeftHasNoVote(t *testing.T) {
 			}
 		})
 	}
+	if about == 0 {
+		t.Error("the leader was never about to give it a vote")
+	}
+	t.Logf("%d times the leader was about to give it a vote", about)
 }
 
 // TestNoVoucherForWhoHasLeft: a leader that looked before another node left neither gives it a vote nor has others sign that it has one.
