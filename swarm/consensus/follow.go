@@ -47,6 +47,7 @@ func (s source) View() feed.View {
 		}
 	}
 	v.Spared = v.Leader == s.node.self && voters > 1
+	v.Members = s.node.follower.Members()
 	if r.CurrentTerm() != term { // an election is under way
 		v.Leader = ""
 	}
@@ -115,6 +116,25 @@ func (f *follower) Changed() <-chan struct{} { return f.node.Changed() }
 // End returns the last entry of the log here.
 func (f *follower) End() uint64 { return f.node.engine.Load().raft.LastIndex() }
 
+// Members returns how many the run has, those that left last counted too.
+func (f *follower) Members() int { return len(f.node.State().Members) }
+
+// Ended ends what a voter brings whose process has ended.
+func (f *follower) Ended(p plan.PeerID) {
+	l := f.node.engine.Load().layer
+	var feeds []*conn
+	l.mu.Lock()
+	for c := range l.conns {
+		if c.feeds && c.peer == p {
+			feeds = append(feeds, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range feeds {
+		c.Reset()
+	}
+}
+
 // Open has a voter feed this node, if the voter shows that it is one.
 func (f *follower) Open(ctx context.Context, voter plan.PeerID, last bool) (feed.Session, []plan.PeerID, error) {
 	n := f.node
@@ -127,7 +147,9 @@ func (f *follower) Open(ctx context.Context, voter plan.PeerID, last bool) (feed
 	if err != nil {
 		return nil, nil, err
 	}
+	e.layer.mu.Lock()
 	c.feeds = true
+	e.layer.mu.Unlock()
 	named, err := f.greet(ctx, e, c, last)
 	if err != nil {
 		c.Reset()
@@ -135,7 +157,7 @@ func (f *follower) Open(ctx context.Context, voter plan.PeerID, last bool) (feed
 		return nil, named, fmt.Errorf("consensus: follow %s: %w", voter, err)
 	}
 	c.heard.Store(time.Now().UnixNano())
-	n.timing.feeds(true)
+	n.timing.feeds(feed.Patience(f.Members()))
 	fed := &session{conn: c, done: make(chan struct{})}
 	go func() {
 		defer close(fed.done)

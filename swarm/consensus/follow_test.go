@@ -144,18 +144,20 @@ func TestFollowers(t *testing.T) {
 	})
 }
 
-// TestFollowersOfASilentFeeder: a feeder that is cut off from its followers and the others is left within feed.Patience.
+// TestFollowersOfASilentFeeder: a feeder that is cut off from its followers and the others is left within feed.Patience, and known for it.
 func TestFollowersOfASilentFeeder(t *testing.T) {
 	crowd(t, 24, 10, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		var feeder plan.PeerID
-		c.until("that a voter feeds in the leader's place", func() bool {
-			for p := range c.feeders() {
-				if p != l.self {
+		c.until("that voters feed all others in the leader's place", func() bool {
+			fed, followers := c.feeders(), 0
+			for p, n := range fed {
+				followers += n
+				if fed[feeder] < n {
 					feeder = p
 				}
 			}
-			return feeder != ""
+			return fed[l.self] == 0 && followers == len(c.nodes)-Voters(10)
 		})
 		c.net.partition(feeder)
 		c.must(l, WantPause{Count: trailingLogs + 1})
@@ -163,7 +165,7 @@ func TestFollowersOfASilentFeeder(t *testing.T) {
 			return c.all(func(s State) bool { return s.PauseWanted == trailingLogs+1 }) == len(c.nodes)-1
 		})
 		t.Logf("all others have an entry after %v", took)
-		if took > feed.Patience+3*time.Second {
+		if took > feed.Patience(24)+time.Second {
 			t.Errorf("all others have an entry after %v", took)
 		}
 		c.net.partition()

@@ -54,6 +54,7 @@ func (n *Node) lead(ctx context.Context) {
 		case next := <-n.Recoverer.found:
 			n.Recoverer.changeTo(next)
 		case p := <-n.endings:
+			n.follower.Ended(p)
 			leader, _, _ := n.Leader()
 			if before, stands := n.succession.due(p, leader, n.self, votersOf(n.Servers()), time.Now()); stands {
 				vacant = time.After(time.Duration(before) * n.timing.succeedAfter())

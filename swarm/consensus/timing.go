@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"pnode/planner/plan"
-	"pnode/swarm/consensus/feed"
 )
 
 // Bounds of what follows the round trips that are measured here. The leader gives its leadership up after leaseTimeout
@@ -64,8 +63,8 @@ type timing struct {
 	mu     sync.Mutex // guards what follows
 	raft   *raft.Raft // nil before it has been started
 	leads  bool
-	fed    bool   // others bring the leader's messages
-	gaps   recent // between two messages of the leader, as a follower sees them
+	fed    time.Duration // how long those may be silent who bring the leader's messages; 0 where it does itself
+	gaps   recent        // between two messages of the leader, as a follower sees them
 	from   plan.PeerID
 	last   time.Time // when from sent the newest one
 	votes  recent    // from the question for a vote to its answer, the stream's opening included
@@ -97,15 +96,16 @@ func (t *timing) heard(leader plan.PeerID, now time.Time) {
 	if gap := now.Sub(t.last); leader == t.from && gap < maxHeartbeatTimeout { // a longer one is a cut
 		t.gaps.add(gap)
 	}
-	t.from, t.last, t.fed = leader, now, false
+	t.from, t.last, t.fed = leader, now, 0
 	t.adjust()
 }
 
-// feeds notes whether others bring the leader's messages from now on: at feed.KeepAlive, until one comes from the leader itself.
-func (t *timing) feeds(fed bool) {
+// feeds notes that others bring the leader's messages from now on, and for how long they may be silent, until one comes from
+// the leader itself.
+func (t *timing) feeds(patience time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fed = fed
+	t.fed = patience
 	t.adjust()
 }
 
@@ -225,9 +225,7 @@ func (t *timing) adjust() {
 // every tenth of the first: that it keeps short.
 func (t *timing) timeouts() (heartbeat, election time.Duration) {
 	heartbeat = grained(heartbeatGaps*t.gaps.longest(), heartbeatTimeout, maxHeartbeatTimeout)
-	if t.fed {
-		heartbeat = max(heartbeat, feed.Patience)
-	}
+	heartbeat = max(heartbeat, t.fed)
 	election = grained(voteTrips*t.votes.longest(), heartbeat, maxElectionTimeout)
 	if t.leads {
 		heartbeat = heartbeatTimeout

@@ -3,7 +3,7 @@
 //
 // A member without a vote, a follower, opens a stream to a voter, its feeder, and says how far its log goes. The feeder
 // then sends what a leader would: committed entries, or a snapshot where it has no entries so old, and a sign of life
-// every [KeepAlive] as long as it hears from the leader itself. All of it is raft's own messages, in the leader's name;
+// every [KeepAlive], as long as it hears from the leader itself. All of it is raft's own messages, in the leader's name;
 // the follower hands them to its raft. Its answers go no further than to the feeder: they count for no commit.
 //
 // Pure are [Order], which spreads followers over voters, [Cursor], which says what a follower lacks, and [Opening], the

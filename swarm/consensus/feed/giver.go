@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// KeepAlive is the time between two signs of life to a follower that lacks nothing.
-	KeepAlive = 2 * time.Second
-	// Patience is how long a follower waits for one, three of them, before it asks another voter.
-	Patience = 3 * KeepAlive
 	// MaxFollowers bounds those that one voter feeds: all members of a run, where it has a single voter.
 	MaxFollowers = 1024
 
@@ -30,6 +26,31 @@ const (
 	// maxSnapshots bounds the snapshots that are sent at the same time: each is in memory.
 	maxSnapshots = 4
 )
+
+const (
+	// lifeOfEach is the time between two signs of life for each member of the run, so that a voter sends about as many a second
+	// however many it feeds.
+	lifeOfEach    = 8 * time.Millisecond
+	leastLife     = 500 * time.Millisecond
+	mostLife      = 2 * time.Second
+	leastPatience = 2 * time.Second
+	// MaxPatience bounds Patience.
+	MaxPatience = 3 * mostLife
+)
+
+// KeepAlive returns the time between two signs of life to a follower that lacks nothing, in a run of so many members.
+func KeepAlive(members int) time.Duration {
+	return min(max(time.Duration(members)*lifeOfEach, leastLife), mostLife)
+}
+
+// Patience returns how long a follower waits for a sign of life before it asks another voter, in a run of so many members;
+// 0 where it does not know any yet.
+func Patience(members int) time.Duration {
+	if members == 0 {
+		return MaxPatience
+	}
+	return max(3*KeepAlive(members), leastPatience)
+}
 
 // View holds what a voter knows of raft at a time.
 type View struct {
@@ -42,6 +63,8 @@ type View struct {
 	Votes bool
 	// Spared reports whether this node leads and others could feed.
 	Spared bool
+	// Members is how many the run has, or had not long ago.
+	Members int
 }
 
 // Source is a voter's log.
@@ -165,9 +188,9 @@ func (f *following) run(ctx context.Context) error {
 				continue
 			}
 		}
-		wait := time.NewTimer(max(0, KeepAlive-time.Since(f.at)))
+		wait := time.NewTimer(max(0, KeepAlive(v.Members)-time.Since(f.at)))
 		if v.Leader == "" {
-			wait.Reset(KeepAlive)
+			wait.Reset(KeepAlive(v.Members))
 		}
 		select {
 		case <-changed:
@@ -185,7 +208,7 @@ func (f *following) send(ctx context.Context, v View, now time.Time) (more bool,
 	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(v.Leader), Addr: []byte(v.Leader)}
 	prev, last, due := f.cursor.Span(v.Commit)
 	if !due {
-		if v.Leader == f.told.Leader && v.Term == f.told.Term && now.Sub(f.at) < KeepAlive {
+		if v.Leader == f.told.Leader && v.Term == f.told.Term && now.Sub(f.at) < KeepAlive(v.Members) {
 			return false, nil
 		}
 		return false, f.append(v, now, &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr})
@@ -268,7 +291,7 @@ func (f *following) sendSnapshot(ctx context.Context, v View, header raft.RPCHea
 		select {
 		case f.snapshots <- struct{}{}:
 			waiting = false
-		case <-time.After(KeepAlive):
+		case <-time.After(KeepAlive(v.Members)):
 			if err := f.append(v, time.Now(), &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr}); err != nil {
 				return err
 			}

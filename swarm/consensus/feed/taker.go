@@ -14,7 +14,7 @@ const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 	lasting    = 30 * time.Second
-	// lookEvery is how often a follower looks at its feeder, and rebalanceEvery about how often it asks whether another
+	// lookEvery is how often a follower looks at its feeder, at least, and rebalanceEvery about how often it asks whether another
 	// voter comes before that.
 	lookEvery      = time.Second
 	rebalanceEvery = time.Minute
@@ -48,6 +48,8 @@ type Follower interface {
 	Open(ctx context.Context, voter plan.PeerID, last bool) (s Session, voters []plan.PeerID, err error)
 	// End returns the last entry of the node's log.
 	End() uint64
+	// Members returns how many members the run has, or had not long ago; 0 where the node does not know.
+	Members() int
 }
 
 // Taker keeps a node fed.
@@ -144,11 +146,14 @@ func (t *Taker) try(ctx context.Context, peer plan.PeerID, last bool) {
 	if len(voters) > 0 {
 		t.hints = voters[:min(len(voters), maxHints)]
 	}
+	silent := false
 	if err == nil {
-		t.stay(ctx, s, peer, last)
+		peer, silent = t.stay(ctx, s, peer, last)
 	}
 	now := time.Now()
 	switch {
+	case silent: // it may not answer either
+		t.failed[peer] = failure{until: now.Add(lastRetry), pause: lastRetry}
 	case err == nil && (now.Sub(began) >= lasting || t.node.End() > end):
 		t.failed[peer] = failure{until: now.Add(rand.N(firstRetry / 4))} // a snapshot came, or it was good until now
 	default:
@@ -160,24 +165,26 @@ func (t *Taker) try(ctx context.Context, peer plan.PeerID, last bool) {
 }
 
 // stay returns when a stream has ended, or is to end because nothing comes on it. Where another voter comes first it
-// changes over to that one's.
-func (t *Taker) stay(ctx context.Context, s Session, peer plan.PeerID, last bool) {
+// changes over to that one's. It returns who fed last, and whether that one was silent.
+func (t *Taker) stay(ctx context.Context, s Session, peer plan.PeerID, last bool) (feeder plan.PeerID, silent bool) {
 	defer func() { s.Close() }()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTimer(0)
 	defer look.Stop()
 	balance := time.Now().Add(pauseOf(last))
 	for {
 		select {
 		case <-s.Done():
-			return
+			return peer, false
 		case <-ctx.Done():
-			return
+			return peer, false
 		case <-look.C:
 		}
 		now := time.Now()
-		if now.Sub(s.Heard()) > Patience || !t.node.Follows() {
-			return
+		left := Patience(t.node.Members()) - now.Sub(s.Heard())
+		if left < 0 || !t.node.Follows() {
+			return peer, left < 0
 		}
+		look.Reset(min(lookEvery, left+time.Millisecond))
 		if now.Before(balance) {
 			continue
 		}
@@ -208,7 +215,7 @@ func pauseOf(last bool) time.Duration {
 
 // open has a peer feed this node.
 func (t *Taker) open(ctx context.Context, peer plan.PeerID, last bool) (Session, []plan.PeerID, error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, MaxPatience)
 	defer cancel()
 	return t.node.Open(ctx, peer, last)
 }
