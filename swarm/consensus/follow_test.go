@@ -32,6 +32,7 @@ func crowd(t *testing.T, members, active int, test func(*testing.T, *cluster)) {
 			}
 		}()
 		a := c.join("a")
+		c.until("that it leads", func() bool { return c.leader() == a })
 		name := func(i int) plan.PeerID { return plan.PeerID(fmt.Sprintf("m%04d", i)) }
 		says := func(p plan.PeerID, e Entry) {
 			as := &author{Signer: keyOf(p), self: p, run: "run"}
