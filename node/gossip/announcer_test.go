@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,16 +167,15 @@ func TestMissedLinksAreMeasuredSoon(t *testing.T) {
 
 // deafNetwork reaches most members of many.
 type deafNetwork struct {
-	all, failed int
-	deaf        func(plan.PeerID) bool
+	all  atomic.Int64
+	deaf func(plan.PeerID) bool
 }
 
 func (n *deafNetwork) Addrs() []string                      { return nil }
 func (n *deafNetwork) ReachedBy(plan.PeerID) plan.Transport { return plan.QUIC }
 func (n *deafNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile, error) {
-	n.all++
+	n.all.Add(1)
 	if n.deaf(p) {
-		n.failed++
 		return plan.LinkProfile{}, errors.New("no answer")
 	}
 	return plan.LinkProfile{Peer: p, BytesPerS: 1, Transport: plan.QUIC}, nil
@@ -185,8 +185,9 @@ func (n *deafNetwork) Probe(_ context.Context, p plan.PeerID) (plan.LinkProfile,
 // One that nobody answers asks few of many.
 func TestProbesOfThousandMembers(t *testing.T) {
 	for name, c := range map[string]struct {
-		deaf                    func(plan.PeerID) bool
-		links, first, eachAfter int // probes of the first hour, and of each later one, at most
+		deaf             func(plan.PeerID) bool
+		links            int
+		first, eachAfter int64 // probes of the first hour, and of each later one, at most
 	}{
 		"all answer":            {func(plan.PeerID) bool { return false }, maxLinks, maxLinks, 0},
 		"each third is deaf":    {func(p plan.PeerID) bool { return p[len(p)-1]%3 == 0 }, maxLinks, 4 * maxLinks, 0},
@@ -203,14 +204,16 @@ func TestProbesOfThousandMembers(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go a.Run(ctx, func() {})
-				for hour, most := range []int{c.first, c.eachAfter, c.eachAfter} {
-					before := network.all
+				before := int64(0)
+				for hour, most := range []int64{c.first, c.eachAfter, c.eachAfter} {
 					time.Sleep(time.Hour) // virtual
 					synctest.Wait()
-					t.Logf("hour %d: %d probes", hour, network.all-before)
-					if n := network.all - before; n > most {
+					n := network.all.Load() - before
+					t.Logf("hour %d: %d probes", hour, n)
+					if n > most {
 						t.Errorf("hour %d: %d probes, want %d at most", hour, n, most)
 					}
+					before += n
 				}
 				if len(machine.links) != c.links {
 					t.Errorf("%d links were measured, want %d", len(machine.links), c.links)
