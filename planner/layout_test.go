@@ -139,7 +139,7 @@ func TestStepOfEveryKind(t *testing.T) {
 			in.Costs = append(in.Costs, model.LayerCost{ForwardFLOPs: 1e9, InputFLOPs: 1e9, WeightFLOPs: 1e9, ParamBytes: 4, SavedBytes: 1, BoundaryBytes: 4})
 		}
 		for i := range p {
-			m := Member{Peer: plan.PeerID(fmt.Sprint(i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: 1e15, MemoryFreeBytes: 1 << 30}}}}
+			m := Member{Peer: plan.PeerID(fmt.Sprint(i)), Profile: plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: 2e12, MemoryBytesPerS: plan.MaxMemoryBytesPerS, MemoryFreeBytes: 1 << 30}}}}
 			for j := range p {
 				if j == i {
 					continue

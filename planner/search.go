@@ -187,7 +187,11 @@ func (s *search) settle(ctx context.Context, found []*candidate) ([]*candidate, 
 		if err != nil {
 			return found, err
 		}
-		if more = (kindSearch{again}).withKinds(ctx, more, nil); found[0].step() <= near(more[0].step()) {
+		polished, err := exact{again}.polish(ctx, more)
+		if err != nil {
+			return found, err
+		}
+		if more = (kindSearch{again}).withKinds(ctx, more, polished); found[0].step() <= near(more[0].step()) {
 			return found, nil
 		}
 		for _, k := range more {
