@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
-	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -59,24 +58,7 @@ func trainOptimistic(t *testing.T, c Config, as func(kernels.Device) kernels.Dev
 			agree(t, out.losses, r.Step, false, r.Loss)
 		}
 	}
-	c.Host = &host.Memory{}
-	net := newMemoryNet()
-	var workers []*Worker
-	for _, id := range c.Plan.Workers() {
-		device, err := cpu.New(cpu.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer device.Close()
-		c.Worker, c.Device, c.Exchange = id, as(device), distantCommits{expecting{memoryExchange{net, id.Peer}, t, c.Run, c.Plan}}
-		w, err := New(usual(c))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		workers = append(workers, w)
-	}
-	runAll(t, workers)
+	workers := trainOver(t, c, as, func(e expecting) collective.Exchange { return distantCommits{e} })
 	for _, w := range workers {
 		count.optimistic, count.rolledBack = count.optimistic+w.validator.applied, count.rolledBack+w.validator.rolledBack
 	}

@@ -13,6 +13,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/planner/plan"
 )
 
@@ -79,9 +80,14 @@ func trainOn(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper Keeper, data
 // devices that are made of the processor's.
 func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 	t.Helper()
+	trainOver(t, c, as, func(e expecting) collective.Exchange { return e })
+}
+
+// trainOver is trainBy with exchanges of one's own. It returns the workers, which are closed.
+func trainOver(t *testing.T, c Config, as func(kernels.Device) kernels.Device, exchange func(expecting) collective.Exchange) (workers []*Worker) {
+	t.Helper()
 	c.Host = &host.Memory{}
 	net := newMemoryNet()
-	var workers []*Worker
 	for _, seat := range c.Plan.Workers() {
 		processor, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
@@ -89,7 +95,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 		}
 		defer processor.Close()
 		c.Worker, c.Device = seat, as(processor)
-		c.Exchange = expecting{memoryExchange{net, seat.Peer}, t, c.Run, c.Plan}
+		c.Exchange = exchange(expecting{memoryExchange{net, seat.Peer}, t, c.Run, c.Plan})
 		w, err := New(usual(c))
 		if err != nil {
 			t.Fatal(err)
@@ -98,6 +104,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 		workers = append(workers, w)
 	}
 	runAll(t, workers)
+	return workers
 }
 
 // usual is a configuration with what it leaves out as most tests want it: text that repeats, a

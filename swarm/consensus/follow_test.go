@@ -174,22 +174,28 @@ func TestFollowersOfASilentFeeder(t *testing.T) {
 	})
 }
 
+// takesAVote gives the vote of one that was sent away to the spare node. It returns the leader, and who has lost its vote.
+func (c *cluster) takesAVote(away func(plan.PeerID)) (leader *Node, victim plan.PeerID) {
+	c.t.Helper()
+	c.must(c.leader(), testRun())
+	spare := c.spare().self
+	leader = c.leader()
+	for _, s := range leader.Servers() {
+		if s.Peer != leader.self && s.Peer != "a" {
+			victim = s.Peer
+		}
+	}
+	away(victim)
+	time.Sleep(DeadAfter)
+	c.until("the spare's vote", func() bool { return slices.Contains(leader.Servers(), Server{spare, true}) })
+	c.until("the loss of the vote", func() bool { return !slices.Contains(leader.Servers(), Server{victim, true}) })
+	return leader, victim
+}
+
 // TestAVoterThatLostItsVoteUnheard: a voter is cut off while its vote is taken, and hears of that from other voters.
 func TestAVoterThatLostItsVoteUnheard(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
-		c.must(c.leader(), testRun())
-		spare := c.spare().self
-		l := c.leader()
-		var victim plan.PeerID
-		for _, s := range l.Servers() {
-			if s.Peer != l.self && s.Peer != "a" {
-				victim = s.Peer
-			}
-		}
-		c.net.partition(victim)
-		time.Sleep(DeadAfter)
-		c.until("the spare's vote", func() bool { return slices.Contains(l.Servers(), Server{spare, true}) })
-		c.until("the loss of the vote", func() bool { return !slices.Contains(l.Servers(), Server{victim, true}) })
+		l, victim := c.takesAVote(func(p plan.PeerID) { c.net.partition(p) })
 		_, term, _ := l.Leader()
 		c.net.partition()
 		c.until("that it hears of it", func() bool { return !slices.Contains(c.nodes[victim].Servers(), Server{victim, true}) })
@@ -204,19 +210,7 @@ func TestAVoterThatLostItsVoteUnheard(t *testing.T) {
 // and no leader's message comes: other voters bring it the log at once, before it asks for votes.
 func TestAVoterThatLostItsVoteWhileItWasAway(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
-		c.must(c.leader(), testRun())
-		spare := c.spare().self
-		l := c.leader()
-		var victim plan.PeerID
-		for _, s := range l.Servers() {
-			if s.Peer != l.self && s.Peer != "a" {
-				victim = s.Peer
-			}
-		}
-		c.crash(victim)
-		time.Sleep(DeadAfter)
-		c.until("the spare's vote", func() bool { return slices.Contains(l.Servers(), Server{spare, true}) })
-		c.until("the loss of the vote", func() bool { return !slices.Contains(l.Servers(), Server{victim, true}) })
+		_, victim := c.takesAVote(c.crash)
 		c.start(victim)
 		if !slices.Contains(c.nodes[victim].Servers(), Server{victim, true}) {
 			t.Fatal("its log does not say that it votes")
