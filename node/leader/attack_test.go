@@ -116,34 +116,38 @@ func TestHeartbeatsAloneAreBlamed(t *testing.T) {
 	})
 }
 
-// TestFlippedSignsAreRolledBack: a member that turns gradients and activations around makes the loss jump. The run goes
-// back to a checkpoint of before, though one is kept and one is made at every step, and goes on without the member that
-// is trusted least.
+// TestFlippedSignsAreRolledBack: a member that turns gradients around makes the loss rise, within more steps where the learning
+// rate is lower. The run goes back to a checkpoint of before, though one is kept
+// and one is made at every step, and goes on without the member that is trusted least.
 func TestFlippedSignsAreRolledBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		run := attackedRun()
-		run.Train.CheckpointEvery, run.Train.LR, run.Train.MinLR = 1, 1e-2, 1e-2
-		a := newAttacked(t, run)
-		const from = 45
-		a.from, a.change = from, tensor(func(x float32) float32 { return -x })
-		a.strike(true)
-		state := a.train(func(s consensus.State) bool { return s.Plan.Generation > 1 && s.Checkpoint.Step >= 70 })
-		a.wantBlamed(state, plan.LossJump)
-		if back := state.Blames[0].Back; back == 0 || back > from {
-			t.Errorf("back to step %d, the attack began at step %d", back, from)
-		}
-		first, last := map[plan.Step]float64{}, a.steps[len(a.steps)-1]
-		for _, l := range a.steps {
-			if l.Generation == 1 {
-				first[l.Step] = l.Loss
-			} else if l.Step <= from && l.Loss != first[l.Step] {
-				t.Errorf("step %d has loss %v, %v when it was done again", l.Step, first[l.Step], l.Loss)
-			}
-		}
-		if last.Loss > first[from] {
-			t.Errorf("the loss was %v before the attack and is %v at step %d", first[from], last.Loss, last.Step)
-		}
-	})
+	for _, rate := range []float64{1e-2, 1e-3} {
+		t.Run(fmt.Sprint("learning rate ", rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := attackedRun()
+				run.Train.CheckpointEvery, run.Train.LR, run.Train.MinLR = 1, rate, rate
+				a := newAttacked(t, run)
+				const from = 45
+				a.from, a.change = from, tensor(func(x float32) float32 { return -x })
+				a.strike(true)
+				state := a.train(func(s consensus.State) bool { return s.Plan.Generation > 1 && s.Checkpoint.Step >= 70 })
+				a.wantBlamed(state, plan.LossJump)
+				if back := state.Blames[0].Back; back == 0 || back > from {
+					t.Errorf("back to step %d, the attack began at step %d", back, from)
+				}
+				first, last := map[plan.Step]float64{}, a.steps[len(a.steps)-1]
+				for _, l := range a.steps {
+					if l.Generation == 1 {
+						first[l.Step] = l.Loss
+					} else if l.Step <= from && l.Loss != first[l.Step] {
+						t.Errorf("step %d has loss %v, %v when it was done again", l.Step, first[l.Step], l.Loss)
+					}
+				}
+				if last.Loss > first[from] {
+					t.Errorf("the loss was %v before the attack and is %v at step %d", first[from], last.Loss, last.Step)
+				}
+			})
+		})
+	}
 }
 
 // TestASpoiltCheckpointIsGivenUp: a member saves what is not finite, and later sends that too. The others find it when

@@ -12,39 +12,57 @@ import (
 const (
 	// jumpWindow is how many steps before it a loss is compared with.
 	jumpWindow = 16
+	// riseWindow and riseGap are of a rise that takes a few steps: the median of the last riseWindow losses is compared with
+	// the jumpWindow ones that end riseGap before them.
+	riseWindow, riseGap = 8, 2
+	// reach is how many losses are looked at. A good checkpoint is kept of before all of them (consensus.JumpReach).
+	reach = jumpWindow + riseGap + riseWindow
 	// calmSteps are the first steps of a run, and those after its warm-up, in which no loss counts as a jump.
 	calmSteps plan.Step = 20
-	// jumpNats and jumpDeviations are by how much a loss has to lie above the median of the window: in nats, and
+	// jumpNats, riseNats and jumpDeviations are by how much a loss has to lie above the median of the window: in nats, and
 	// in median absolute deviations, whichever is more.
-	jumpNats       = 1.0
-	jumpDeviations = 6
+	jumpNats, riseNats = 1.0, 0.5
+	jumpDeviations     = 6
 	// mostSuspects bounds the members that are left out in turn for one place.
 	mostSuspects = 3
 	// settleSteps are the steps after a jump that count as the same place.
-	settleSteps plan.Step = jumpWindow
+	settleSteps plan.Step = reach
 )
 
-// jumped reports whether the last two of consecutive losses are a jump: both far above those before. It takes the
-// jumpWindow losses before them, and is false for fewer. least is the index of the least loss in the window: what
-// makes the loss rise began after it. middle is the median of the window.
+// jumped reports whether consecutive losses end in a jump: the last two are far above the jumpWindow ones before them, or
+// the last riseWindow ones, as a whole, above those before: what is wrong in the gradients of early layers alone spoils the loss
+// within tens of steps. least is the index of the least loss of those before: what makes the loss rise began after it.
+// middle is their median. It is false for too few losses.
 func jumped(losses []float64) (least int, middle float64, yes bool) {
-	first := len(losses) - jumpWindow - 2
-	if first < 0 {
-		return 0, 0, false
-	}
-	window := slices.Clone(losses[first : first+jumpWindow])
-	least = first
-	for i, x := range window {
-		if x < losses[least] {
-			least = first + i
+	n := len(losses)
+	if n >= jumpWindow+2 {
+		least, middle, limit := before(losses, n-2, jumpNats)
+		if losses[n-2] > limit && losses[n-1] > limit {
+			return least, middle, true
 		}
 	}
+	if n >= reach {
+		least, middle, limit := before(losses, n-riseWindow-riseGap, riseNats)
+		return least, middle, losses[n-1] > limit && median(slices.Clone(losses[n-riseWindow:])) > limit
+	}
+	return 0, 0, false
+}
+
+// before returns the index of the least and the median of the jumpWindow losses before losses[end], and what is far above
+// them: by nats, or more where they differ.
+func before(losses []float64, end int, nats float64) (least int, middle, limit float64) {
+	window := slices.Clone(losses[end-jumpWindow : end])
+	for i, x := range window {
+		if x < window[least] {
+			least = i
+		}
+	}
+	least += end - jumpWindow
 	middle = median(window)
 	for i, x := range window {
 		window[i] = max(x-middle, middle-x)
 	}
-	limit := middle + max(jumpNats, jumpDeviations*median(window))
-	return least, middle, losses[len(losses)-2] > limit && losses[len(losses)-1] > limit
+	return least, middle, middle + max(nats, jumpDeviations*median(window))
 }
 
 // median sorts xs.
@@ -88,7 +106,7 @@ func (w *Losses) take(news []gossip.StepLoss, calm plan.Step) {
 			w.curve = w.curve[:keep]
 		}
 		w.curve = append(w.curve, l)
-		w.curve = w.curve[max(0, len(w.curve)-2*jumpWindow):]
+		w.curve = w.curve[max(0, len(w.curve)-2*reach):]
 		losses := make([]float64, len(w.curve))
 		for i, at := range w.curve {
 			losses[i] = at.Loss
@@ -126,7 +144,7 @@ func ruleOnJump(s consensus.State, j jump) (r Ruling, ok bool) {
 	if other && len(tried) > 0 && len(tried) < mostSuspects {
 		r.Again = false // it jumped without the one before, which is not to blame
 	}
-	back, kept := before(s, j.Least)
+	back, kept := checkpointBefore(s, j.Least)
 	r.Again = r.Again || !kept
 	if r.Again {
 		r.Detail += "; the run goes on"
@@ -137,9 +155,9 @@ func ruleOnJump(s consensus.State, j jump) (r Ruling, ok bool) {
 	return r, true
 }
 
-// before returns the step of the newest checkpoint of before a step, if one is kept. A run without a checkpoint goes
+// checkpointBefore returns the step of the newest checkpoint of before a step, if one is kept. A run without a checkpoint goes
 // back to its beginning.
-func before(s consensus.State, step plan.Step) (plan.Step, bool) {
+func checkpointBefore(s consensus.State, step plan.Step) (plan.Step, bool) {
 	if s.Checkpoint.Step < step {
 		return s.Checkpoint.Step, true
 	}

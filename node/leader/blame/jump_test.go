@@ -37,6 +37,10 @@ func TestJumped(t *testing.T) {
 	for i := range rising[80:] {
 		rising[80+i] += 0.04 * float64(i)
 	}
+	faster := training(102)
+	for i := range faster[80:] {
+		faster[80+i] += 0.08 * float64(i)
+	}
 	for name, c := range map[string]struct {
 		losses []float64
 		want   bool
@@ -46,6 +50,10 @@ func TestJumped(t *testing.T) {
 		"training":                   {training(200), false},
 		"noise":                      {noisy, false},
 		"a slow rise":                {rising, false},
+		"a faster one":               {faster, true},
+		"a step back that stays":     {append(make([]float64, 18), 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6), true},
+		"one that does not":          {append(make([]float64, 18), 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.4), false},
+		"a smaller one":              {append(make([]float64, 18), 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4), false},
 		"too few steps before":       {append(training(10), 20, 20), false},
 		"no number":                  {append(training(100), math.NaN(), math.NaN()), false},
 		"one more than the deviates": {append(make([]float64, 16), 1.01, 1.01), true},
