@@ -97,12 +97,12 @@ func (o Optimizer) Step(q kernels.Queue, v Vectors) {
 	}
 }
 
-// Weights returns each replica's share of the tokens that all of them trained on. A replica without any is
-// left out; without a token at all, everyone is.
+// Weights returns each replica's share of the tokens that all of them trained on. A replica without any, or with
+// a negative number of them, is left out; without a token at all, everyone is.
 func Weights(tokens []int64) []float32 {
 	all, weights := int64(0), make([]float32, len(tokens))
 	for _, n := range tokens {
-		all += n
+		all += max(0, n)
 	}
 	for r, n := range tokens {
 		if n > 0 {

@@ -342,6 +342,8 @@ func TestWeights(t *testing.T) {
 		{[]int64{4, 4}, []float32{0.5, 0.5}},
 		{[]int64{3, 0, 1}, []float32{0.75, 0, 0.25}},
 		{[]int64{0, 0}, []float32{0, 0}},
+		{[]int64{3, -2}, []float32{1, 0}},
+		{[]int64{-2, -2}, []float32{0, 0}},
 		{nil, []float32{}},
 	} {
 		if got := Weights(tt.tokens); !slices.Equal(got, tt.want) {
