@@ -79,6 +79,9 @@ const (
 	leastScaled = 0x1p-100
 )
 
+// leastInt4Scale is the scale of a block whose largest element is leastScaled.
+var leastInt4Scale = int4ScaleOf(leastScaled)
+
 func int4Bytes(n int) int {
 	return n/int4Block*(int4Scale+int4Block/2) + (n%int4Block+1)/2 + int4Scale*min(1, n%int4Block)
 }
@@ -91,8 +94,12 @@ func takeInt4(b []byte, xs []float32) {
 	}
 }
 
-// takeInt4Block writes a block's elements to b, and its scale to front. The scale is rounded up, so that seven steps reach the
-// largest element.
+// int4ScaleOf returns the scale of a block with this largest element. It is rounded up, so that seven steps reach that, and six do not.
+func int4ScaleOf(most float32) float32 {
+	return math.Float32frombits((math.Float32bits(most/7) + 0xffff) &^ 0xffff)
+}
+
+// takeInt4Block writes a block's elements to b, and its scale to front.
 func takeInt4Block(b, front []byte, xs []float32) {
 	largest := uint32(0) // without the sign, bits are in the order of the numbers
 	for _, x := range xs {
@@ -100,7 +107,7 @@ func takeInt4Block(b, front []byte, xs []float32) {
 	}
 	scale, inverse := float32(0), float32(0)
 	if most := math.Float32frombits(largest); most >= leastScaled {
-		scale = math.Float32frombits((math.Float32bits(most/7) + 0xffff) &^ 0xffff)
+		scale = int4ScaleOf(most)
 		inverse = 1 / scale
 	}
 	binary.LittleEndian.PutUint16(front, uint16(math.Float32bits(scale)>>16))
@@ -128,13 +135,17 @@ func addInt4(sum []float32, weight float32, b []byte, limit float32) error {
 		if most := 7 * scale; !(most >= 0 && most < limit) || math.Signbit(float64(scale)) {
 			return refused(first, most, limit)
 		}
-		steps := b[int4Scale:int4Bytes(n)]
+		steps, most := b[int4Scale:int4Bytes(n)], int32(0)
 		for i := range sum[:n] {
 			step := int32(steps[i/2] >> (4 * (i % 2)) & 15)
 			if step == 0 || scale == 0 && step != 8 {
 				return fmt.Errorf("%w: element %d has step %d of scale %v", wire.ErrValue, first+i, step-8, scale)
 			}
+			most = max(most, step-8, 8-step)
 			sum[i] += float32(weight * float32(float32(step-8)*scale))
+		}
+		if scale != 0 && (most != 7 || scale < leastInt4Scale) {
+			return fmt.Errorf("%w: the block of element %d has scale %v and steps up to %d", wire.ErrValue, first, scale, most)
 		}
 		if n%2 == 1 && steps[n/2]>>4 != 0 {
 			return fmt.Errorf("%w: a step after the last element", wire.ErrValue)

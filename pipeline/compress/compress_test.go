@@ -262,7 +262,10 @@ func TestRefusals(t *testing.T) {
 		"int4 -0":             {Int4, 1, []byte{0, 0x80, 8}, wire.ErrElement},
 		"int4 step -8":        {Int4, 1, []byte{0x80, 0x3f, 0}, wire.ErrValue},
 		"int4 steps of 0":     {Int4, 1, []byte{0, 0, 9}, wire.ErrValue},
-		"int4 after the last": {Int4, 1, []byte{0x80, 0x3f, 0x18}, wire.ErrValue},
+		"int4 after the last": {Int4, 1, []byte{0x80, 0x3f, 0x1f}, wire.ErrValue},
+		"int4 zeros alone":    {Int4, 2, []byte{0x80, 0x3f, 0x88}, wire.ErrValue},
+		"int4 no step of 7":   {Int4, 3, []byte{0x80, 0x3f, 0x8e, 0x02}, wire.ErrValue},
+		"int4 tiny":           {Int4, 1, []byte{0x00, 0x0c, 0x0f}, wire.ErrValue},
 		"topk NaN":            {TopK, 65, changed(topK, 8, nan...), wire.ErrElement},
 		"topk unused bin":     {TopK, 65, changed(topK, 4, 0, 0, 0x80, 0x3f), wire.ErrValue},
 		"topk descending":     {TopK, 65, changed(topK, 16, 0x19), wire.ErrValue},
@@ -315,6 +318,12 @@ func FuzzAdd(f *testing.F) {
 			if !within(x, wire.RoundedUp(limit)) { // Int8 writes 128 steps, and looks at 127
 				t.Fatalf("element %d of %v is %v", i, c, x)
 			}
+		}
+		if c != Int4 {
+			return
+		}
+		if again, err := c.Append(nil, make([]float32, len(sum)), sum, limit, 0); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("% x is taken as what is written as % x: %v", b, again, err)
 		}
 	})
 }

@@ -11,7 +11,8 @@
 //
 // Blocks and largest elements are counted from a tensor's first element on. No byte depends on how layers are cut into
 // stages. A message has a size that its codec and its number of elements give: it is checked before anything is
-// read, and nothing is allocated for it. What no sender writes is refused.
+// read, and nothing is allocated for it. Elements that are not finite or too large are refused, and in Int4 all that no sender writes: elements
+// have one form there. So do the places of TopK; the values of its bins, and the steps of Int8, which devices write, are taken as they are.
 //
 // The package is pure: it does no input or output, reads no clock, starts no goroutine and keeps no state. What averages
 // the replicas' gradients calls it (package outer says what these are).
