@@ -1,6 +1,10 @@
 package swarm
 
 import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 
 	"pnode/planner/plan"
+	"pnode/swarm/streams"
 )
 
 // TestConnectionsEnd: a member of a large run closes connections that no plan needs any more, if the other end does not need them
@@ -65,6 +70,111 @@ func TestConnectionsEnd(t *testing.T) {
 			t.Errorf("%d connections ended without a change", n/2)
 		}
 		c.untilHeard(10 * time.Second)
+	})
+}
+
+// partProtocol asks a member whether it needs a connection: with the number of the asker's, answered by yes, after which the asker closes it
+// or takes the question back.
+const (
+	partProtocol = "/pnode/part/1"
+	partYes      = byte(1)
+	partStays    = byte(2)
+)
+
+// TestQuestionTakenBack: a member that says that it does without a connection counts it as ended, until the asker says that it stays.
+func TestQuestionTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, newVirtualNet(t), 24, 6)
+		c.untilHeard(30 * time.Second)
+		time.Sleep(6 * time.Minute) // virtual; now all are unused
+		asker, said := c.all[0], 0
+		for _, s := range c.all[1:] {
+			if !connected(s, asker.ID()) {
+				continue
+			}
+			for _, last := range [][]byte{nil, {0}, {partStays}} {
+				st, err := asker.host.NewStream(c.ctx, s.host.ID(), partProtocol)
+				if err == nil {
+					err = streams.WriteMessage(st, binary.AppendUvarint(nil, 100))
+				}
+				var b []byte
+				if err == nil {
+					b, err = streams.ReadMessage(st, 1)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b[0] != partYes {
+					st.Reset()
+					break
+				}
+				said++
+				if s.store.WasMet(asker.host.ID()) {
+					t.Error("a connection that ends counts as one that goes on")
+				}
+				if last == nil {
+					st.Reset()
+				} else if err := streams.WriteMessage(st, last); err != nil {
+					t.Error(err)
+				} else if b, err := streams.ReadMessage(st, 1); err != io.EOF {
+					t.Errorf("% x, %v after the end", b, err)
+				}
+				synctest.Wait()
+				if stays := bytes.Equal(last, []byte{partStays}); s.store.WasMet(asker.host.ID()) != stays {
+					t.Errorf("after % x the connection counts as one that goes on: %v", last, !stays)
+				}
+			}
+		}
+		if said == 0 {
+			t.Error("nobody does without a connection")
+		}
+	})
+}
+
+// TestConnectionsStay: who asks a member whether it needs their connection, and needs it itself by the time of the answer, keeps it and says so.
+func TestConnectionsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, newVirtualNet(t), 24, 6)
+		c.untilHeard(30 * time.Second)
+		asker := c.all[0]
+		var others []plan.PeerID
+		for _, s := range c.all[1:15] {
+			others = append(others, s.ID())
+		}
+		asker.Want(others)
+		time.Sleep(time.Minute) // virtual
+		asker.Want(nil)
+		var mu sync.Mutex // guards what follows
+		asked, kept := map[*Swarm]bool{}, map[*Swarm]bool{}
+		for _, s := range c.all[1:] {
+			s.host.SetStreamHandler(partProtocol, func(st network.Stream) {
+				defer st.Close()
+				_, err := streams.ReadMessage(st, binary.MaxVarintLen64)
+				if err != nil || st.Conn().RemotePeer() != asker.host.ID() {
+					return
+				}
+				asker.Want([]plan.PeerID{s.ID()})
+				err = streams.WriteMessage(st, []byte{partYes})
+				var b []byte
+				if err == nil {
+					b, err = streams.ReadMessage(st, 1)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				asked[s], kept[s] = true, err == nil && b[0] == partStays && connected(s, asker.ID())
+			})
+		}
+		time.Sleep(7 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		for s := range asked {
+			if !kept[s] || !asker.store.WasMet(s.host.ID()) {
+				t.Errorf("%s does not know that the connection stays", s.ID())
+			}
+		}
+		if len(asked) == 0 {
+			t.Error("nobody was asked")
+		}
 	})
 }
 

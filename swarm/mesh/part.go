@@ -27,6 +27,8 @@ const (
 	// maxPartBytes bounds a question.
 	maxPartBytes = binary.MaxVarintLen64
 	partYes      = byte(1)
+	// partStays takes a question back that was answered with yes.
+	partStays = byte(2)
 )
 
 // libp2p's connection manager closes what is above its marks, whatever the other end needs, and the other end dials again:
@@ -49,14 +51,21 @@ func (m *Mesh) answerParting() {
 			st.Reset()
 			return
 		}
-		answer := []byte{0}
-		if m.spare(p, theirs) {
-			m.Store.Part(p)
-			answer[0] = partYes
+		if !m.spare(p, theirs) {
+			if err := streams.WriteMessage(st, []byte{0}); err != nil {
+				st.Reset()
+			}
+			return
 		}
-		if err := streams.WriteMessage(st, answer); err != nil {
-			st.Reset()
+		m.Store.Part(p) // before the other end closes the connection
+		err = streams.WriteMessage(st, []byte{partYes})
+		if err == nil {
+			b, err = streams.ReadMessage(st, 1)
+			if err != nil || len(b) != 1 || b[0] != partStays {
+				return
+			}
 		}
+		m.Store.Met(p)
 	}))
 }
 
@@ -136,8 +145,8 @@ func (m *Mesh) partDue() {
 	}
 }
 
-// errNeeded says that the other end needs the connection.
-var errNeeded = errors.New("the member needs it")
+// errNeeded says that an end needs the connection.
+var errNeeded = errors.New("it is needed")
 
 // part closes the connection with a member that does not need it either. Else it counts as used: the member is asked again
 // after idleTime at the earliest.
@@ -162,7 +171,13 @@ func (m *Mesh) part(ctx context.Context, p peer.ID) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case len(answer) != 1 || answer[0] != partYes || !m.idle(p):
+	case len(answer) != 1 || answer[0] != partYes:
+		return errNeeded
+	case !m.idle(p): // it was used meanwhile, and the other end counts on its end
+		if err := streams.WriteMessage(st, []byte{partStays}); err != nil {
+			return err
+		}
+		_, _ = streams.ReadMessage(st, 1) // until the other end has read that, and ends the stream
 		return errNeeded
 	}
 	m.Store.Part(p)
