@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// briefFrom is of how many members or stages on Brief leaves some out.
+	// briefFrom is how many members that are not gone, and how many stages, Brief lists in full.
 	briefFrom = 64
 	// What Brief leaves: so many stages, and as many devices in a row, and so many lines of each other kind.
 	briefStages, briefLines = 12, 6
@@ -36,16 +36,31 @@ type Group struct {
 	Count  int    `json:"count"`
 }
 
-// Brief returns a status that fits on a screen or two: of more than 64 members or stages it leaves this node, the leader, who has one of the
-// stages that are listed, and some that are silent or not used, and counts the others in Rest. The stages that stay are this
-// node's and the slowest, the devices those around this node's first one.
+// Brief returns a status that fits on a screen or two: of more than 64 members that are not gone, or stages, it leaves this node, the leader, who has
+// one of the stages that are listed, and some that are silent or not used, and counts the others in Rest. The stages that stay are this
+// node's and the slowest, the devices those around this node's first one. Where those that are gone alone are too many, they alone are counted.
 func (s Status) Brief() Status {
+	here := 0
+	for _, m := range s.Roster {
+		if m.State != "gone" {
+			here++
+		}
+	}
 	if len(s.Roster) <= briefFrom && len(s.Plan) <= briefFrom {
 		return s
 	}
 	named := map[plan.PeerID]bool{s.Peer: true, s.Leader: true}
 	if s.Substitute != nil {
 		named[s.Substitute.Lost], named[s.Substitute.By] = true, true
+	}
+	if here <= briefFrom && len(s.Plan) <= briefFrom {
+		for _, m := range s.Roster {
+			named[m.Peer] = named[m.Peer] || m.Placed || m.State != "gone"
+		}
+		var rest Rest
+		s.Roster, rest.Members = briefRoster(s.Roster, named)
+		s.Rest = &rest
+		return s
 	}
 	all := s
 	s.Plan, s.Seats = s.briefPlan(), s.briefSeats()

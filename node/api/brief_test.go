@@ -39,7 +39,7 @@ func crowd(members, placed int) Status {
 
 // TestBrief: of many members few are listed, among them all that the listed stages and devices name, and each of the others is counted once.
 func TestBrief(t *testing.T) {
-	for _, c := range []struct{ members, placed int }{{1000, 1000}, {1000, 30}, {65, 0}, {65, 65}, {64, 64}} {
+	for _, c := range []struct{ members, placed int }{{1000, 1000}, {1000, 30}, {70, 0}, {65, 65}, {64, 64}} {
 		s := crowd(c.members, c.placed)
 		b := s.Brief()
 		if c.members == 64 {
@@ -80,6 +80,34 @@ func TestBrief(t *testing.T) {
 		if c.placed > 0 && !contains(b.Plan, s.Peer) {
 			t.Errorf("%v: this node's stage is left out", c)
 		}
+	}
+}
+
+// TestBriefCountsTheGone: of a run that many have left, all that are there are listed, and who has a part of the plan; the others are counted.
+func TestBriefCountsTheGone(t *testing.T) {
+	s := crowd(64, 30)
+	for i := range s.Roster {
+		if s.Roster[i].State == "gone" {
+			s.Roster[i].State = "active"
+		}
+	}
+	s.Roster[29].State = "gone" // a moment ago: it is in the plan
+	for i := range 200 {
+		s.Roster = append(s.Roster, Member{Peer: plan.PeerID(fmt.Sprintf("gone%d", i)), State: "gone", Kind: "card 1"})
+	}
+	b := s.Brief()
+	want := []Group{{State: "gone", Device: "card 1", Count: 200}}
+	if !reflect.DeepEqual(b.Roster, s.Roster[:64]) || b.Rest == nil || !reflect.DeepEqual(*b.Rest, Rest{Members: want}) {
+		t.Errorf("%d are listed, the rest is %+v", len(b.Roster), b.Rest)
+	}
+	if !reflect.DeepEqual(b.Plan, s.Plan) || !reflect.DeepEqual(b.Seats, s.Seats) || !reflect.DeepEqual(b.Links, s.Links) {
+		t.Error("something of the plan is left out")
+	}
+	for i := range 2 { // 65 that are there
+		s.Roster = append(s.Roster, Member{Peer: plan.PeerID(fmt.Sprintf("new%d", i)), State: "active"})
+	}
+	if b := s.Brief(); len(b.Roster) > 48 {
+		t.Errorf("%d of 65 members that are there are listed", len(b.Roster))
 	}
 }
 

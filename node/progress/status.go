@@ -147,6 +147,9 @@ func writePlan(p printer, st api.Status) {
 			p.f("LINK\t%s\n", linkLine(st, l))
 		}
 	}
+	if st.Rest != nil && st.Rest.Links > 0 {
+		p.f("LINK\t%d more: pnode status --all shows those that QUIC does not carry\n", st.Rest.Links)
+	}
 	for _, r := range st.Reasons {
 		p.f("- %s\n", clean(r))
 	}

@@ -62,6 +62,9 @@ func TestStatusOfThousandMembers(t *testing.T) {
 				Replica: plan.Replica(i / 8), Stage: plan.Stage(i % 8), Peer: m.Peer, Device: "cuda0",
 				Layers: plan.LayerRange{First: i % 8, End: i%8 + 1}, ForwardMS: float64(100 + i*31%57), BackwardMS: 200, UpdateMS: 5,
 			})
+			if i%8 > 0 {
+				s.Links = append(s.Links, api.LinkStatus{From: plan.PeerID(fmt.Sprintf("p%04d", i-1)), To: m.Peer, Transport: plan.QUIC})
+			}
 			s.Reasons = append(s.Reasons, fmt.Sprintf("stage %d has a reason", i))
 		}
 	}

@@ -209,8 +209,8 @@ func TestWhoIsSilentIsShownSinceWhen(t *testing.T) {
 // TestManyMembersAreCounted: the page names the members that a brief status lists, and counts the others.
 func TestManyMembersAreCounted(t *testing.T) {
 	out := nodesSection(t, `{ peer: 'p', leader: 'q', seats: [seat('p', 0)], roster: [member('p', 'desk', { placed: true }), member('q', 'lab', { placed: true }), member('r', 'spot')],
-		rest: { devices: 387, members: [{ state: 'active', device: 'cpu', placed: true, count: 386 }, { state: 'silent', device: 'gpu', count: 600 }, { state: 'gone', device: 'gpu', count: 3 }] } }`)
-	for _, want := range []string{"The plan has 387 devices more", "Without a part in the plan: spot (active; cpu), 600 nodes more (silent; gpu)."} {
+		rest: { devices: 387, links: 773, members: [{ state: 'active', device: 'cpu', placed: true, count: 386 }, { state: 'silent', device: 'gpu', count: 600 }, { state: 'gone', device: 'gpu', count: 3 }] } }`)
+	for _, want := range []string{"The plan has 387 devices and 773 links more", "Without a part in the plan: spot (active; cpu), 600 nodes more (silent; gpu)."} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q:\n%s", want, out)
 		}

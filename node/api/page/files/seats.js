@@ -145,10 +145,11 @@ function key() {
   return el('p', { class: 'key' }, entry('busy', 'computing'), entry('exposed', 'a message is under way (simulated)'), entry('waits', 'waiting otherwise'));
 }
 
-// more counts the devices of a large plan that are not shown.
+// more counts the devices and links of a large plan that are not shown.
 function more(status) {
-  const count = status.rest?.devices ?? 0;
-  return count > 0 ? [el('p', { class: 'why' }, `The plan has ${several(count, 'device')} more: \`pnode status --all\` has each.`)] : [];
+  const { devices = 0, links = 0 } = status.rest ?? {};
+  const counts = [[devices, 'device'], [links, 'link']].filter(([count]) => count > 0).map(([count, what]) => several(count, what));
+  return counts.length > 0 ? [el('p', { class: 'why' }, `The plan has ${counts.join(' and ')} more: \`pnode status --all\` has each.`)] : [];
 }
 
 // showOthers names the nodes that the plan has no part for; of many it counts most.
