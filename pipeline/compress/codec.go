@@ -30,7 +30,7 @@ const (
 	codecEnd
 )
 
-var codecNames = []string{"f32", "bf16", "int8", "int4", "topk"}
+var codecNames = plan.OuterCodecs()
 
 // Valid reports whether c is one of the codecs.
 func (c Codec) Valid() bool { return c > 0 && c < codecEnd }

@@ -214,11 +214,11 @@ func (r *trainer) average(mean, back []float32, grads func(replica) []float32, c
 }
 
 // locally trains with local steps, and outer gradients in a codec; a tensor is a layer.
-func (r *trainer) locally(steps int, o outer.Optimizer, rounds outer.Rounds, c Codec, forget bool) {
+func (r *trainer) locally(steps int, o outer.Optimizer, rounds plan.Rounds, c Codec, forget bool) {
 	mean, back := make([]float32, parameters), make([]float32, parameters)
 	tensors := func(fragment int, f func(tensor, first int)) {
 		for tensor := range 2 {
-			if fragment != outer.None && rounds.Fragment(tensor) == fragment {
+			if fragment != plan.NoFragment && rounds.Fragment(tensor) == fragment {
 				f(tensor, tensor*parameters/2)
 			}
 		}
@@ -286,13 +286,13 @@ func TestLocalStepsConverge(t *testing.T) {
 	streamed := outer.Optimizer{LR: 0.7, Momentum: 0.5, Alpha: 0.25}
 	exact := 0.0
 	for c := F32; c < TopK; c++ {
-		loss := trained(2, func(r *trainer) { r.locally(steps, nesterov, outer.Rounds{Every: 10, Fragments: 1}, c, false) })
+		loss := trained(2, func(r *trainer) { r.locally(steps, nesterov, plan.Rounds{Every: 10, Fragments: 1}, c, false) })
 		late := trained(2, func(r *trainer) {
-			r.locally(steps, streamed, outer.Rounds{Every: 10, Fragments: 2, Delay: 2}, c, false)
+			r.locally(steps, streamed, plan.Rounds{Every: 10, Fragments: 2, Delay: 2}, c, false)
 		})
 		kept := trained(2, func(r *trainer) {
 			r.keepInner()
-			r.locally(steps, nesterov, outer.Rounds{Every: 10, Fragments: 2, Delay: 4}, c, false)
+			r.locally(steps, nesterov, plan.Rounds{Every: 10, Fragments: 2, Delay: 4}, c, false)
 		})
 		t.Logf("%v: %.4f; in two fragments that are two steps late %.4f; four steps late, inner steps kept %.4f", c, loss, late, kept)
 		if bound := (alone + every) / 2; !(loss < bound && late < bound && kept < bound) {
@@ -317,7 +317,7 @@ func TestTopKConverges(t *testing.T) {
 	losses := [2]float64{}
 	for i := range losses {
 		r := newTrainer(t, 2)
-		r.locally(steps, outer.Optimizer{LR: 1}, outer.Rounds{Every: 5, Fragments: 1}, TopK, i == 1)
+		r.locally(steps, outer.Optimizer{LR: 1}, plan.Rounds{Every: 5, Fragments: 1}, TopK, i == 1)
 		losses[i] = r.loss()
 	}
 	t.Logf("loss %.4f in every step, %.4f with the largest elements, %.4f without error feedback", every.loss(), losses[0], losses[1])

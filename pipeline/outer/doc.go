@@ -9,11 +9,10 @@
 //   - Vectors are a stretch of parameters with what its outer steps need: the reference, which all replicas
 //     have in common, and the momentum. With one fragment, no delay and Alpha 0 the parameters of all replicas equal the
 //     reference at the end of an outer step. Otherwise they never all do, and differ between replicas.
-//   - Rounds says after which inner steps which fragment of the layers leaves, and is merged.
 //
 // All numbers come from kernels that add, scale and copy element by element: the result is the same to the bit on every
 // backend, and does not depend on how layers are cut into stages or a layer into stretches. Who takes part
-// in an outer step, and with how many tokens, is for the caller to say, the same on all replicas.
+// in an outer step, with how many tokens, and after which inner steps (plan.Rounds), is for the caller to say, the same on all replicas.
 //
 // The package is pure but for the queue that it is given: it sends nothing and waits for nothing.
 package outer

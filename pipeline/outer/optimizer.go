@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pnode/kernels"
+	"pnode/planner/plan"
 )
 
 // ErrSetting is wrapped by errors about settings out of bounds.
@@ -22,8 +23,8 @@ type Optimizer struct {
 // Validate returns an error that names a setting out of bounds.
 func (o Optimizer) Validate() error {
 	switch {
-	case !(o.LR > 0 && o.LR <= 16):
-		return fmt.Errorf("%w: outer learning rate %v, want above 0 and at most 16", ErrSetting, o.LR)
+	case !(o.LR > 0 && o.LR <= plan.MaxOuterLR):
+		return fmt.Errorf("%w: outer learning rate %v, want above 0 and at most %v", ErrSetting, o.LR, plan.MaxOuterLR)
 	case !(o.Momentum >= 0 && o.Momentum < 1):
 		return fmt.Errorf("%w: outer momentum %v, want 0 or more and below 1", ErrSetting, o.Momentum)
 	case !(o.Alpha >= 0 && o.Alpha <= 1):

@@ -2,7 +2,6 @@ package outer
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -119,7 +118,7 @@ func TestTorchftFixtures(t *testing.T) {
 	for _, f := range fixtures {
 		t.Run(f.name, func(t *testing.T) {
 			d, q := newDevice(t)
-			rounds := Rounds{Every: 6, Fragments: 2, Delay: f.delay}
+			rounds := plan.Rounds{Every: 6, Fragments: 2, Delay: f.delay}
 			optimizer := Optimizer{LR: 2, Alpha: f.alpha}
 			if err := errors.Join(rounds.Validate(), optimizer.Validate()); err != nil {
 				t.Fatal(err)
@@ -170,13 +169,13 @@ func TestTorchftFixtures(t *testing.T) {
 					q.Do(kernels.Copy(replicas[1].Reference, replicas[0].Reference, 2))
 				}
 				leaves, merged := rounds.After(step)
-				if leaves != None {
+				if leaves != plan.NoFragment {
 					for r, v := range replicas {
 						sent[r] = v.Slice(leaves, 1)
 						sent[r].Subtract(q)
 					}
 				}
-				if merged != None {
+				if merged != plan.NoFragment {
 					if err := q.Sync(); err != nil {
 						t.Fatal(err)
 					}
@@ -266,7 +265,7 @@ func TestInnerStepsAreKept(t *testing.T) {
 			if keep {
 				v.Left = newView(t, d, 4)
 			}
-			rounds, o := Rounds{Every: 10, Fragments: 2, Delay: delay}, Optimizer{LR: 1}
+			rounds, o := plan.Rounds{Every: 10, Fragments: 2, Delay: delay}, Optimizer{LR: 1}
 			want := [4]float32{}
 			for step := plan.Step(1); step <= 30; step++ {
 				for i := range want {
@@ -275,10 +274,10 @@ func TestInnerStepsAreKept(t *testing.T) {
 				}
 				q.Do(kernels.Add(v.Params, v.Params, inner, 4))
 				leaves, merged := rounds.After(step)
-				if leaves != None {
+				if leaves != plan.NoFragment {
 					v.Slice(2*leaves, 2).Subtract(q)
 				}
-				if merged != None {
+				if merged != plan.NoFragment {
 					o.Step(q, v.Slice(2*merged, 2))
 				}
 				if err := q.Sync(); err != nil {
@@ -289,39 +288,6 @@ func TestInnerStepsAreKept(t *testing.T) {
 				t.Errorf("kept: %v, %d steps late: %v, plain training is at %v", keep, delay, got, want)
 			}
 		}
-	}
-}
-
-func TestRounds(t *testing.T) {
-	for _, tt := range []struct {
-		rounds Rounds
-		want   string // leaves/merged after step 1, 2, ...
-	}{
-		{Rounds{Every: 1, Fragments: 1}, "0/0 0/0 0/0"},
-		{Rounds{Every: 3, Fragments: 1, Delay: 2}, "0/- -/- -/0 0/- -/- -/0"},
-		{Rounds{Every: 6, Fragments: 3}, "-/- 0/0 -/- 1/1 -/- 2/2 -/- 0/0"},
-		{Rounds{Every: 6, Fragments: 3, Delay: 1}, "0/- -/0 1/- -/1 2/- -/2 0/- -/0"},
-	} {
-		if err := tt.rounds.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		name := func(fragment int) string { return strings.ReplaceAll(strconv.Itoa(fragment), "-1", "-") }
-		var got []string
-		for step := range strings.Fields(tt.want) {
-			leaves, merged := tt.rounds.After(plan.Step(step) + 1)
-			got = append(got, fmt.Sprintf("%s/%s", name(leaves), name(merged)))
-		}
-		if strings.Join(got, " ") != tt.want {
-			t.Errorf("%+v: %v, want %s", tt.rounds, got, tt.want)
-		}
-	}
-	for _, r := range []Rounds{{}, {Every: 6}, {Every: 6, Fragments: 4}, {Every: 6, Fragments: 7}, {Every: 6, Fragments: 2, Delay: 3}, {Every: 2 << 20, Fragments: 1}} {
-		if err := r.Validate(); !errors.Is(err, ErrSetting) {
-			t.Errorf("%+v is taken: %v", r, err)
-		}
-	}
-	if r := (Rounds{Every: 6, Fragments: 3}); r.Fragment(0) != 0 || r.Fragment(2) != 2 || r.Fragment(7) != 1 {
-		t.Error("layers do not take turns")
 	}
 }
 

@@ -107,6 +107,8 @@ type Pipeline struct {
 	// Warmups holds for each stage how many forwards precede its first backward; schedules
 	// other than 1f1b and gpipe have none.
 	Warmups []int `json:"warmups,omitempty"`
+	// Own names the moments that the replica begins with where the checkpoint has some of each replica; nil: it has one set for all.
+	Own *Own `json:"own,omitempty"`
 }
 
 // WarmUps lists the schedules whose pipelines have Warmups.
@@ -131,6 +133,10 @@ type Plan struct {
 	// PostValidation has workers apply a step, and begin with the next one, before its commit has come: see package pipeline. It is for
 	// plans of one replica on several workers that keep their optimizer state on the devices.
 	PostValidation bool `json:"post_validation,omitempty"`
+	// Local has the replicas make steps of their own and come together every so many; nil: in every step.
+	Local *Local `json:"local,omitempty"`
+	// Stream has the micro-batches that the steps after Start take; zero: step s takes its own, see Samples.
+	Stream Stream `json:"stream,omitzero"`
 }
 
 // ScheduleName names the schedule of plans of runs that ask for none, unless another kind ends sooner.
@@ -168,7 +174,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 	if len(p.Replicas) == 0 {
 		return fmt.Errorf("%w: no replicas", ErrBadPlan)
 	}
-	if err := errors.Join(p.checkSharded(layers), p.checkCodec(), checkPostValidation(p)); err != nil {
+	if err := errors.Join(p.checkSharded(layers), p.checkCodec(), checkPostValidation(p), checkLocal(p)); err != nil {
 		return err
 	}
 	nextMicro := Micro(0)
@@ -236,8 +242,7 @@ func (p Plan) Coordinator() WorkerID {
 	if len(p.Replicas) == 0 {
 		return WorkerID{}
 	}
-	stages := p.Replicas[0].Stages
-	return stages[len(stages)-1].Worker()
+	return CoordinatorOf(p, 0)
 }
 
 // Workers returns the distinct workers of the plan in order of first appearance.

@@ -105,6 +105,8 @@ type TrainSpec struct {
 	// Codec says how tensors travel between stages. Losses depend on where the model is cut
 	// under any but the zero value.
 	Codec CodecRule `json:"codec,omitzero"`
+	// Sync says when replicas come together.
+	Sync SyncRule `json:"sync,omitzero"`
 	// MinNodes counts the active nodes that the first plan waits for.
 	MinNodes int `json:"min_nodes"`
 	// Voters says which nodes vote on the log.

@@ -4,7 +4,7 @@ import "slices"
 
 // Substitutes returns the peers that could do a lost one's part from the state in their own memory, sorted: each of its
 // workers has all of its layers in other replicas, on one worker of theirs. Nobody can where replicas have optimizer state in
-// parts or stages keep it off the device.
+// parts, stages keep it off the device, or replicas make local steps, so that their states differ.
 func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 	if !p.Places(lost) || !statesWhole(p) {
 		return nil
@@ -20,7 +20,8 @@ func (p Plan) Substitutes(lost PeerID) (peers []PeerID) {
 }
 
 // Replayers returns the peers that could do a lost one's part from the newest checkpoint, sorted: they compute the steps since
-// again, from what the others sent and the commits. Nobody can where states are in parts or off the device.
+// again, from what the others sent and the commits. Nobody can where states are in parts or off the device, or
+// replicas make local steps.
 func (p Plan) Replayers(lost PeerID) []PeerID {
 	if !p.Places(lost) || !statesWhole(p) {
 		return nil
@@ -30,9 +31,9 @@ func (p Plan) Replayers(lost PeerID) []PeerID {
 	return peers
 }
 
-// statesWhole reports whether each stage has its state as a whole on its device.
+// statesWhole reports whether each stage has its state as a whole on its device, and all replicas have the same.
 func statesWhole(p Plan) bool {
-	return len(p.Sharded) == 0 && !slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
+	return p.Local == nil && len(p.Sharded) == 0 && !slices.ContainsFunc(p.placements(), func(at Placement) bool { return at.Offload })
 }
 
 // Donor returns the worker of a peer that has all layers of another worker; zero where none has.

@@ -38,6 +38,9 @@ func (e SetRun) apply(s State) (State, error) {
 	if rule := e.Spec.Train.Voters; rule != "" && !slices.Contains(plan.VoterRules(), rule) {
 		return s, fmt.Errorf("set run %q: voters %q, want one of %v", e.Spec.Run, wire.Clip(string(rule), maxName), plan.VoterRules())
 	}
+	if e.Spec.Train.Sync.Local {
+		return s, fmt.Errorf("set run %q: replicas with local steps, which no plan has so far", e.Spec.Run)
+	}
 	if err := checkInit(e.Spec); err != nil {
 		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
 	}

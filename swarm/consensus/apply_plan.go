@@ -90,6 +90,8 @@ func (e SetPlan) checkSettled(s State) error {
 		return err
 	}
 	switch {
+	case !train.Sync.Local && plan.FollowsLocal(e.Plan):
+		return errors.New("its replicas make local steps, or it goes on from such, and the run sums gradients in every step")
 	case train.Storage.Auto && was.Generation != 0 && e.Plan.Storage() != was.Storage():
 		return fmt.Errorf("its stages store %v, those of the plan before %v, and a run keeps one storage", e.Plan.Storage(), was.Storage())
 	case !train.Codec.Auto():
