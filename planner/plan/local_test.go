@@ -164,8 +164,8 @@ func TestLocalPlanRules(t *testing.T) {
 		t.Error("a replica begins with a replica's state, and no plan before it had local steps")
 	}
 	p.Replicas[1].Own = nil
-	if FollowsLocal(p) || Samples(p, 4).Fresh != 400 {
-		t.Errorf("after nothing but steps in common: %t, from %v on", FollowsLocal(p), Samples(p, 4))
+	if FollowsLocal(p) || p.Stream.Full(p.Start, 4).Fresh != 400 {
+		t.Errorf("after nothing but steps in common: %t, from %v on", FollowsLocal(p), p.Stream.Full(p.Start, 4))
 	}
 }
 

@@ -135,7 +135,7 @@ type Plan struct {
 	PostValidation bool `json:"post_validation,omitempty"`
 	// Local has the replicas make steps of their own and come together every so many; nil: in every step.
 	Local *Local `json:"local,omitempty"`
-	// Stream has the micro-batches that the steps after Start take; zero: step s takes its own, see Samples.
+	// Stream has the micro-batches that the steps after Start take; zero: step s takes its own.
 	Stream Stream `json:"stream,omitzero"`
 }
 

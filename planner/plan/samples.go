@@ -28,15 +28,20 @@ const (
 	maxFresh = 1 << 56
 )
 
-// StreamAfter returns the stream after a step where every step has taken its own micro-batches, of so many a step.
-func StreamAfter(step Step, micros int) Stream { return Stream{Fresh: int64(step) * int64(micros)} }
-
-// Samples returns the stream from which the plan's first step takes, in a run of so many micro-batches a step.
-func Samples(p Plan, micros int) Stream {
-	if p.Stream.Fresh == 0 && len(p.Stream.Given) == 0 {
-		return StreamAfter(p.Start, micros)
+// Full returns what a stream after a step stands for, in a run of so many micro-batches a step: the zero value has every step take its own.
+func (s Stream) Full(step Step, micros int) Stream {
+	if s.Fresh == 0 && len(s.Given) == 0 {
+		return Stream{Fresh: int64(step) * int64(micros)}
 	}
-	return p.Stream
+	return s
+}
+
+// Brief returns the zero value for a stream after a step in which every step takes its own micro-batches, else the stream: what Full reads.
+func (s Stream) Brief(step Step, micros int) Stream {
+	if len(s.Given) == 0 && s.Fresh == int64(step)*int64(micros) {
+		return Stream{}
+	}
+	return s
 }
 
 // Validate returns an error unless the ranges are in order with numbers between them, few, and not too far. It wraps ErrBadPlan.

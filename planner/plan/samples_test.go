@@ -108,3 +108,15 @@ func TestBadStreams(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStreamsInBrief: nothing is written where every step has taken its own micro-batches, and it is read as such.
+func TestStreamsInBrief(t *testing.T) {
+	for s, plain := range map[*Stream]bool{
+		{Fresh: 40}: true, {}: false, {Fresh: 38}: false, {Fresh: 42}: false, {Given: []MicroRange{{5, 7}}, Fresh: 40}: false,
+	} {
+		brief := s.Brief(10, 4)
+		if full := brief.Full(10, 4); s.Fresh != 0 && (full.Fresh != s.Fresh || !slices.Equal(full.Given, s.Given)) || (s.Fresh != 0 && brief.Fresh == 0) != plain {
+			t.Errorf("%v in brief is %v, which is %v", *s, brief, full)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package plan
+
+// Part says what a replica has brought to an outer step, by the word of a replica that has all of its messages. The zero value: some are
+// missing.
+type Part struct {
+	// Steps counts the inner steps.
+	Steps Step `json:"steps"`
+	// Sum is BLAKE3 over the hashes of the messages, in the order of layers and tensors: it does not depend on how replicas are cut.
+	Sum Hash `json:"sum"`
+}
+
+// Gathered says that a replica has the messages of all that it waits for in a round. Its coordinator proposes it.
+type Gathered struct {
+	Generation Generation `json:"generation"`
+	// From is the step after which the round began.
+	From    Step    `json:"from"`
+	Replica Replica `json:"replica"`
+	// Parts has what came, by replica.
+	Parts []Part `json:"parts"`
+	// Due asks for a checkpoint.
+	Due bool `json:"due,omitempty"`
+}
+
+// Merged is the commit of an outer step, as the log has it: the same for all replicas.
+type Merged struct {
+	Generation Generation `json:"generation"`
+	// From and To are the inner steps between which the round was: To is From and the most that a counted replica has done.
+	From Step `json:"from"`
+	To   Step `json:"to"`
+	// Parts has by replica what enters the mean of the outer gradients, weighed by its micro-batches; the zero value: nothing.
+	Parts []Part `json:"parts"`
+	// Disputed are replicas that have other messages of some of the rest than these say that they sent, or the other way round.
+	Disputed []Replica `json:"disputed,omitempty"`
+	// Save makes a checkpoint of the state after the outer step. Last ends the plan there.
+	Save bool `json:"save,omitempty"`
+	Last bool `json:"last,omitempty"`
+	// Stream has the micro-batches that nobody was counted for, in brief.
+	Stream Stream `json:"stream,omitzero"`
+}
+
+// Counted returns the replicas whose outer gradients enter the mean, in order.
+func (m Merged) Counted() (counted []Replica) {
+	for r, part := range m.Parts {
+		if part.Steps > 0 {
+			counted = append(counted, Replica(r))
+		}
+	}
+	return counted
+}

@@ -1,0 +1,69 @@
+package rounds
+
+import (
+	"slices"
+
+	"pnode/planner/plan"
+)
+
+// Merge returns the outer step that ends the round; not ok while a replica is waited for, and where disputes leave no quorum: then
+// the run goes on from its newest checkpoint. A run that pauses or stops is ending: the plan ends with this outer step.
+func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged, ok bool) {
+	awaited := r.Awaited()
+	for _, q := range awaited {
+		if r.Gathered[q] == nil {
+			return m, false
+		}
+	}
+	rest, disputed := r.agree(p, awaited)
+	m = plan.Merged{Generation: p.Generation, From: r.From, To: r.From, Parts: make([]plan.Part, len(p.Replicas)), Disputed: disputed}
+	var taken []plan.MicroRange
+	for q, pipe := range p.Replicas {
+		part := r.Gathered[rest[0]][q]
+		alike := !slices.ContainsFunc(rest, func(by plan.Replica) bool { return r.Gathered[by][q] != part })
+		if !alike || part.Steps == 0 || slices.Contains(disputed, plan.Replica(q)) {
+			continue
+		}
+		m.Parts[q], m.To = part, max(m.To, r.From+part.Steps)
+		first := pipe.Block(r.End - r.From).First
+		taken = append(taken, plan.MicroRange{First: first, End: first + int64(part.Steps)*int64(pipe.Micros)})
+	}
+	if !quorum(p, m.Counted()) {
+		return plan.Merged{}, false
+	}
+	train := run.Train
+	m.Stream = r.Stream.Without(taken).Brief(m.To, train.Micros)
+	m.Last = ending || len(r.LeftOut) > 0 || len(disputed) > 0 || m.To >= train.Steps
+	m.Save = m.Last || r.Due || train.CheckpointEvery > 0 && m.To/train.CheckpointEvery > m.From/train.CheckpointEvery
+	return m, true
+}
+
+// agree returns the replicas of some, in order, that have what each other of them says to have sent, and the rest, which are in a dispute. It
+// takes out, one after the other, whoever disagrees with the most micro-batches' worth of others, the last of equals. Where liars have fewer than
+// half of the micro-batches, one who disagrees with all honest ones goes before any of these.
+func (r Round) agree(p plan.Plan, some []plan.Replica) (rest, disputed []plan.Replica) {
+	disagree := func(a, b plan.Replica) bool {
+		return r.Gathered[a][b] != r.Gathered[b][b] || r.Gathered[b][a] != r.Gathered[a][a]
+	}
+	rest = slices.Clone(some)
+	for {
+		worst, most := -1, 0
+		for i, a := range rest {
+			against := 0
+			for _, b := range rest {
+				if disagree(a, b) {
+					against += p.Replicas[b].Micros
+				}
+			}
+			if against > 0 && against >= most {
+				worst, most = i, against
+			}
+		}
+		if worst < 0 {
+			slices.Sort(disputed)
+			return rest, disputed
+		}
+		disputed = append(disputed, rest[worst])
+		rest = slices.Delete(rest, worst, worst+1)
+	}
+}

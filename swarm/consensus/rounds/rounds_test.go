@@ -1,0 +1,188 @@
+package rounds
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pnode/planner/plan"
+)
+
+// shares returns a run and a local plan of replicas with so many micro-batches, in rounds of 10 steps.
+func shares(micros ...int) (plan.RunSpec, plan.Plan) {
+	p, next := plan.Plan{Generation: 3, Local: &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1}}}, 0
+	for _, n := range micros {
+		p.Replicas = append(p.Replicas, plan.Pipeline{FirstMicro: plan.Micro(next), Micros: n})
+		next += n
+	}
+	return plan.RunSpec{Train: plan.TrainSpec{Micros: next, Steps: 100}}, p
+}
+
+// parts reads what a replica has of each: "a9 b10 -" are 9 steps of messages a, 10 of messages b, and nothing.
+func parts(text string) (all []plan.Part) {
+	for _, word := range strings.Fields(text) {
+		part := plan.Part{}
+		if word != "-" {
+			part.Sum[0] = word[0]
+			fmt.Sscan(word[1:], &part.Steps)
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// TestMerges compares what comes of what replicas say, by who is left out before.
+func TestMerges(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		micros []int
+		out    []plan.Replica
+		has    []string // by replica; empty: it says nothing
+		want   string   // step, counted, disputed, given back; "" while it is not merged
+	}{
+		{"all", []int{2, 2}, nil, []string{"a10 b10", "a10 b10"}, "10: [0 1] [] {[] 0}"},
+		{"one is awaited", []int{2, 2}, nil, []string{"a10 b10", ""}, ""},
+		{"slow", []int{2, 2}, nil, []string{"a7 b9", "a7 b9"}, "9: [0 1] [] {[{14 20}] 38}"},
+		{"both slow", []int{2, 2}, nil, []string{"a7 b7", "a7 b7"}, "7: [0 1] [] {[{14 20}] 34}"},
+		{"left out", []int{2, 2}, []plan.Replica{1}, []string{"a10 -", ""}, "10: [0] [] {[] 20}"},
+		{"the first is left out", []int{2, 2}, []plan.Replica{0}, []string{"", "- b10"}, "10: [1] [] {[{0 20}] 40}"},
+		{"dead, and its messages came", []int{2, 2}, []plan.Replica{1}, []string{"a10 b9", ""}, "10: [0 1] [] {[] 38}"},
+		{"dead, and its messages came to one of two", []int{2, 2, 2}, []plan.Replica{1}, []string{"a10 b10 c10", "", "a10 - c10"}, "10: [0 2] [] {[{20 40}] 60}"},
+		{"dead, and said before what came", []int{2, 2, 2}, []plan.Replica{1}, []string{"a10 b10 c10", "a10 b10 c10", "a10 b10 c10"}, "10: [0 1 2] [] {[] 0}"},
+		{"two of two in a dispute", []int{2, 2}, nil, []string{"a10 b10", "x10 b10"}, "10: [0] [1] {[] 20}"},
+		{"the larger one goes on", []int{1, 3}, nil, []string{"a10 b10", "x10 b10"}, "10: [1] [0] {[{0 10}] 40}"},
+		{"one says something else of all", []int{2, 2, 2}, nil, []string{"a10 x10 y10", "a10 b10 c10", "a10 b10 c10"}, "10: [1 2] [0] {[{0 20}] 60}"},
+		{"one sends to each something else", []int{2, 2, 2}, nil, []string{"a10 x10 c10", "a10 b10 c10", "a10 y10 c10"}, "10: [0 2] [1] {[{20 40}] 60}"},
+		{"other steps", []int{2, 2, 2}, nil, []string{"a10 b10 c10", "a10 b10 c10", "a10 b9 c10"}, "10: [0 1] [2] {[] 40}"},
+		{"disputes without a quorum", []int{2, 2, 2}, nil, []string{"a10 x10 y10", "p10 b10 q10", "r10 s10 c10"}, ""},
+	} {
+		run, p := shares(c.micros...)
+		r := *First(run, p)
+		say := func(late bool) {
+			for q, has := range c.has {
+				if has == "" || strings.Contains(has, "-") != late {
+					continue
+				}
+				next, err := r.Gather(plan.Gathered{From: 0, Replica: plan.Replica(q), Parts: parts(has)})
+				if err != nil {
+					t.Fatalf("%s: replica %d: %v", c.name, q, err)
+				}
+				if again, err := next.Gather(plan.Gathered{From: 0, Replica: plan.Replica(q), Parts: parts(has)}); err != nil || !slices.Equal(again.Gathered[q], next.Gathered[q]) {
+					t.Fatalf("%s: replica %d says it twice: %v", c.name, q, err)
+				}
+				r = next
+			}
+		}
+		say(false)
+		for _, out := range c.out {
+			next, err := r.LeaveOut(p, LeftOut{out, "gone"})
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			r = next
+		}
+		say(true) // those that lack messages of who is left out
+		got := ""
+		if m, ok := r.Merge(run, p, false); ok {
+			got = fmt.Sprint(m.To, ": ", m.Counted(), " ", m.Disputed, " ", m.Stream)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	run, p := shares(2, 2, 2)
+	r := *First(run, p)
+	for _, c := range []struct {
+		g    plan.Gathered
+		want error
+		says string
+	}{
+		{plan.Gathered{From: 10, Parts: parts("a1 b1 c1")}, ErrStale, "step 10"},
+		{plan.Gathered{Replica: 3, Parts: parts("a1 b1 c1")}, ErrRefused, "replica 3"},
+		{plan.Gathered{Replica: -1, Parts: parts("a1 b1 c1")}, ErrRefused, "replica -1"},
+		{plan.Gathered{Parts: parts("a1 b1")}, ErrRefused, "parts of 2"},
+		{plan.Gathered{Parts: parts("a1 b1 c1 d1")}, ErrRefused, "parts of 4"},
+		{plan.Gathered{Parts: parts("a11 b1 c1")}, ErrRefused, "11 inner steps"},
+		{plan.Gathered{Parts: parts("a1 b18446744073709551615 c1")}, ErrRefused, "inner steps"},
+		{plan.Gathered{Parts: parts("a1 b0 c1")}, ErrRefused, "no inner step"},
+		{plan.Gathered{Parts: parts("a1 - c1")}, ErrStale, "replica 1, which is awaited"},
+		{plan.Gathered{Parts: parts("- b1 c1")}, ErrStale, "replica 0, which is awaited"},
+	} {
+		if _, err := r.Gather(c.g); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c.g, err)
+		}
+	}
+	r, err := r.Gather(plan.Gathered{Replica: 1, Parts: parts("a1 b1 c1"), Due: true})
+	if err != nil || r.Due {
+		t.Errorf("a checkpoint is due by the word of replica 1: %t (%v)", r.Due, err)
+	}
+	if _, err := r.Gather(plan.Gathered{Replica: 1, Parts: parts("a1 b1 c2")}); !errors.Is(err, ErrRefused) {
+		t.Errorf("another word of the same replica: %v", err)
+	}
+	if r, err = r.LeaveOut(p, LeftOut{2, "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.LeaveOut(p, LeftOut{2, "gone again"}); err != nil || len(again.LeftOut) != 1 {
+		t.Errorf("left out twice: %+v (%v)", again.LeftOut, err)
+	}
+	if _, err := r.Gather(plan.Gathered{Replica: 2, Parts: parts("a1 b1 c1")}); !errors.Is(err, ErrStale) {
+		t.Errorf("the word of one that is left out: %v", err)
+	}
+	for _, out := range []plan.Replica{0, 1} {
+		if _, err := r.LeaveOut(p, LeftOut{out, "gone"}); !errors.Is(err, ErrRefused) {
+			t.Errorf("one of three goes on: %v", err)
+		}
+	}
+	for _, out := range []plan.Replica{-1, 3} {
+		if _, err := r.LeaveOut(p, LeftOut{out, "gone"}); !errors.Is(err, ErrRefused) {
+			t.Errorf("replica %d is left out: %v", out, err)
+		}
+	}
+}
+
+// TestRoundsFollowEachOther up to the last step, with the same ends wherever plans start and rounds are closed.
+func TestRoundsFollowEachOther(t *testing.T) {
+	run, p := shares(2, 2)
+	run.Train.Steps, p.Start = 35, 4
+	var got []string
+	steps := "a6 b6,a3 b2,a7 b7,a10 b10,a5 b5"
+	r := First(run, p)
+	for said := range strings.SplitSeq(steps, ",") {
+		for q := range p.Replicas {
+			next, err := r.Gather(plan.Gathered{From: r.From, Replica: plan.Replica(q), Parts: parts(said), Due: said == "a3 b2"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = &next
+		}
+		m, ok := r.Merge(run, p, false)
+		if !ok {
+			t.Fatalf("%s is not merged", said)
+		}
+		got = append(got, fmt.Sprint(m.From, "-", m.To, " of ", r.End, m.Save, m.Last, m.Stream))
+		r = After(run, p, m)
+	}
+	want := []string{
+		"4-10 of 10 false false {[] 0}",
+		"10-13 of 20 true false {[{46 60}] 64}",
+		"13-20 of 20 false false {[] 78}",
+		"20-30 of 30 false false {[] 118}",
+		"30-35 of 35 true true {[] 138}",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if r != nil {
+		t.Errorf("another round after the last step: %+v", r)
+	}
+	every := p
+	every.Local = nil
+	if First(run, every) != nil {
+		t.Error("a plan that sums gradients in every step has rounds")
+	}
+}
