@@ -9,7 +9,7 @@ import (
 var packages = []string{
 	"admission", "api", "bench", "chaos", "checkpoint", "checkpointer", "collective", "comparison", "config", "conform", "consensus", "cpu",
 	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "generate", "generation", "gossip", "hardware", "hearsay",
-	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "listening", "local", "model", "monitor", "mux", "netlab",
+	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "listening", "local", "meeting", "model", "monitor", "mux", "netlab",
 	"node", "nvml", "opencl", "outer", "partition", "pipeline", "planner", "progress", "raft", "replay", "replayer", "safetensors", "schedule",
 	"shard", "simulate", "slowlines", "source", "swarm", "tokenizer", "websocket", "weights", "wire",
 }

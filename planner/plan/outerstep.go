@@ -5,7 +5,7 @@ package plan
 type Part struct {
 	// Steps counts the inner steps.
 	Steps Step `json:"steps"`
-	// Sum is BLAKE3 over the hashes of the messages, in the order of layers and tensors: it does not depend on how replicas are cut.
+	// Sum is a hash over the messages of all layers, in order: it does not depend on how replicas are cut.
 	Sum Hash `json:"sum"`
 }
 
