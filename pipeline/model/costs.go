@@ -106,6 +106,21 @@ func (c LayerCost) At(level Recompute) LayerCost {
 // figures summed over the calls that the layers issue; both halves cost the same. It panics when the
 // configuration is not valid or no stack could have such micro-batches.
 func (c Config) Costs(microBatch int, storage Storage) []LayerCost {
+	if err := (StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Storage: storage}).validate(); err != nil {
+		panic(fmt.Sprintf("model: costs: %v", err))
+	}
+	one := c
+	one.Blocks = 1 // all blocks are alike
+	costs := one.costs(microBatch, storage)
+	all := append(make([]LayerCost, 0, c.Layers()), costs[0])
+	for range c.Blocks {
+		all = append(all, costs[1])
+	}
+	return append(all, costs[2])
+}
+
+// costs returns the same, for which it looks at each layer.
+func (c Config) costs(microBatch int, storage Storage) []LayerCost {
 	costs := make([]LayerCost, c.Layers())
 	for level := range recomputeLevels {
 		cfg := StackConfig{Model: c, End: c.Layers(), MicroBatch: microBatch, Slots: 1, Storage: storage}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"pnode/kernels/null"
@@ -248,6 +249,18 @@ func sumSaved(costs []LayerCost) int64 {
 		n += c.SavedBytes
 	}
 	return n
+}
+
+// TestCostsOfBlocks compares the costs that all blocks get with those of each block by itself.
+func TestCostsOfBlocks(t *testing.T) {
+	for name, c := range shadowModels() {
+		c.Blocks = 4
+		for _, storage := range []Storage{StorageF32, StorageBF16, StorageF16} {
+			if got, want := c.Costs(tinyBatch, storage), c.costs(tinyBatch, storage); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s in %v: costs are %+v, want %+v", name, storage, got, want)
+			}
+		}
+	}
 }
 
 func TestCostsNeedAValidShape(t *testing.T) {
