@@ -121,25 +121,34 @@ func (p Profile) check(self PeerID) error {
 	return nil
 }
 
-// allTimes returns the times of each work in each type, by name as in JSON.
-func (d *DeviceProfile) allTimes() (names []string, all []*kernels.SizeTimes) {
-	for _, of := range []struct {
+// workTimes are the times of a work in a type, which JSON has under a name.
+type workTimes struct {
+	name  string
+	work  kernels.Work
+	times *kernels.SizeTimes
+}
+
+// allTimes returns the times of each work in each type.
+func (d *DeviceProfile) allTimes() []workTimes {
+	const types, works = 3, int(kernels.WorkCopy-kernels.WorkProducts) + 1
+	all := make([]workTimes, 0, types*works)
+	for _, of := range [types]struct {
 		name  string
 		times *kernels.WorkTimes
 	}{{"times", &d.Times}, {"times_bf16", &d.TimesBF16}, {"times_f16", &d.TimesF16}} {
 		for w := kernels.WorkProducts; w <= kernels.WorkCopy; w++ {
-			names, all = append(names, fmt.Sprintf("%s of %v", of.name, w)), append(all, of.times.Of(w))
+			all = append(all, workTimes{of.name, w, of.times.Of(w)})
 		}
 	}
-	return names, all
+	return all
 }
 
 // checkTimes returns an error for times that cannot be: a call that takes less time than a smaller one, or none at all.
 func (d *DeviceProfile) checkTimes() error {
-	names, all := d.allTimes()
-	for i, t := range all {
+	for _, of := range d.allTimes() {
+		t := of.times
 		if *t != (kernels.SizeTimes{}) && (t[0] < 1 || !slices.IsSorted(t[:]) || t[len(t)-1] > MaxWorkNanos) {
-			return fmt.Errorf("%s are %v: want 1 to %d, none less than the one before it", names[i], *t, int64(MaxWorkNanos))
+			return fmt.Errorf("%s of %v are %v: want 1 to %d, none less than the one before it", of.name, of.work, *t, int64(MaxWorkNanos))
 		}
 	}
 	return nil
@@ -169,8 +178,8 @@ func (p Profile) Clamped() Profile {
 		d := &p.Devices[i]
 		d.Model = Clip(d.Model, maxModelText)
 		clamp(d.figures())
-		_, times := d.allTimes()
-		for _, t := range times {
+		for _, of := range d.allTimes() {
+			t := of.times
 			least := int64(0)
 			for k, nanos := range t {
 				if *t == (kernels.SizeTimes{}) {
