@@ -1,8 +1,6 @@
 package monitor
 
 import (
-	"slices"
-
 	"pnode/node/api"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -65,13 +63,14 @@ func (f figures) linkBetween(from, to plan.PeerID) seenLink {
 
 // workers returns what the plan's devices hold, and where their newest steps went.
 func (v planView) workers() (seats []api.SeatStatus) {
+	held := heldBy(v.plan)
 	for w, worker := range v.plan.Workers() {
 		d := v.figures.devices[worker]
 		s := api.SeatStatus{
 			Peer: worker.Peer, Device: worker.Device, Model: d.Model, MemoryBytes: v.memory[w], FreeBytes: d.MemoryFreeBytes,
 			StepMS: milliseconds(v.seen.StepNanos),
 		}
-		for _, h := range v.plan.StagesOf(worker) {
+		for _, h := range held[worker] {
 			layers := v.plan.At(h).Layers
 			s.Holds = append(s.Holds, api.Held{Replica: h.Replica, Stage: h.Stage, Layers: layers})
 			for l := layers.First; l < layers.End; l++ {
@@ -89,8 +88,19 @@ func (v planView) workers() (seats []api.SeatStatus) {
 	return seats
 }
 
-// links returns what is known of both directions between nodes whose stages follow each other.
-func (v planView) links() (links []api.LinkStatus) {
+// heldBy returns the stages of each worker, in the order of replicas and stages.
+func heldBy(p plan.Plan) map[plan.WorkerID][]plan.StageID {
+	held := map[plan.WorkerID][]plan.StageID{}
+	for r, pipe := range p.Replicas {
+		for s, place := range pipe.Stages {
+			held[place.Worker()] = append(held[place.Worker()], plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(s)})
+		}
+	}
+	return held
+}
+
+// lines returns what is known of both directions between nodes whose stages follow each other.
+func (v planView) lines() (links []api.LinkStatus) {
 	for _, ends := range neighbours(v.plan) {
 		links = append(links, v.figures.linkStatus(ends))
 	}
@@ -108,11 +118,13 @@ func (f figures) linkStatus(ends [2]plan.PeerID) api.LinkStatus {
 
 // neighbours returns both directions between nodes whose stages follow each other, each once.
 func neighbours(p plan.Plan) (all [][2]plan.PeerID) {
+	seen := map[[2]plan.PeerID]bool{}
 	for _, pipe := range p.Replicas {
 		for s := 1; s < len(pipe.Stages); s++ {
 			from, to := pipe.Stages[s-1].Peer, pipe.Stages[s].Peer
 			for _, ends := range [][2]plan.PeerID{{from, to}, {to, from}} {
-				if from != to && !slices.Contains(all, ends) {
+				if from != to && !seen[ends] {
+					seen[ends] = true
 					all = append(all, ends)
 				}
 			}

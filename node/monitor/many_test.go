@@ -3,10 +3,12 @@ package monitor
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"pnode/node/ledger"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -65,18 +67,92 @@ func TestThousandMembers(t *testing.T) {
 	}
 }
 
-func BenchmarkThousandMembers(b *testing.B) {
-	m, state := crowded(b, 1000)
-	b.Run("status", func(b *testing.B) {
-		for b.Loop() {
-			m.Status()
-		}
-	})
-	b.Run("profiles", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := Profiles(state, m.Beats); err != nil {
-				b.Fatal(err)
+// TestMembersAroundAPlan: what a plan's step takes does not change where members without a part in it are left out. A line that nobody measured is like
+// the usual ones of its ends, which these know.
+func TestMembersAroundAPlan(t *testing.T) {
+	_, state := crowded(t, 100)
+	for i := range state.Members[:3] {
+		state.Members[i].Profile.Links = nil
+	}
+	in := planner.InputOf(*state.Run)
+	for i, m := range state.Members {
+		if i >= 3 {
+			for j, p := range state.Plan.Peers() {
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: p, BytesPerS: int64(1e5 * (i + j + 1)), RTTNanos: int64(1e6 * (i + j))})
 			}
+			state.Members[i] = m
 		}
-	})
+		in.Members = append(in.Members, planner.Member{Peer: m.Peer, Profile: m.Profile})
+	}
+	want, err := planner.Timing(in, state.Plan, planner.Measured{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Members = membersAround(state, state.Plan)
+	got, err := planner.Timing(in, state.Plan, planner.Measured{})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("with the members around the plan %+v, %v, want %+v", got, err, want)
+	}
+	for i, m := range in.Members {
+		if (len(m.Profile.Devices) > 0) != (i < 3) {
+			t.Errorf("member %d of those around the plan has %d devices", i, len(m.Profile.Devices))
+		}
+	}
+	for i := range state.Members[3:] {
+		state.Members[3+i].Profile.Links = nil
+	}
+	in.Members = membersAround(state, state.Plan)
+	if without, err := planner.Timing(in, state.Plan, planner.Measured{}); err != nil || len(in.Members) != 3 || reflect.DeepEqual(without, want) {
+		t.Errorf("%d members are around the plan, %v; the links of others make no difference", len(in.Members), err)
+	}
+}
+
+// placed returns a monitor of a state whose plan has a stage for each of so many members: in replicas of eight stages.
+func placed(t testing.TB, members int) (*Monitor, consensus.State) {
+	m, state := crowded(t, members)
+	run := *state.Run
+	run.Train.Replicas, run.Train.Stages = members/8, 8
+	run.Train.Micros, run.Train.SumGroups = 2*run.Train.Replicas, run.Train.Replicas
+	state.Run = &run
+	state.Plan.Replicas = nil
+	for r := range run.Train.Replicas {
+		pipe := plan.Pipeline{FirstMicro: plan.Micro(2 * r), Micros: 2, Warmups: []int{1, 1, 1, 1, 1, 1, 1, 0}}
+		for s := range 8 {
+			at := state.Members[8*r+s]
+			pipe.Stages = append(pipe.Stages, plan.Placement{Peer: at.Peer, Device: at.Profile.Devices[0].Name, Layers: plan.LayerRange{First: s, End: s + 1}, Codec: "f32"})
+		}
+		state.Plan.Replicas = append(state.Plan.Replicas, pipe)
+	}
+	m.Consensus = &ownLog{applied: state}
+	return m, state
+}
+
+// BenchmarkThousandMembers reports what a status costs with a view of the plan that is made, and with one that was made before, and what profiles do: of
+// a plan of three members, and of one of all.
+func BenchmarkThousandMembers(b *testing.B) {
+	for name, make := range map[string]func(testing.TB, int) (*Monitor, consensus.State){"3 placed": crowded, "all placed": placed} {
+		m, state := make(b, 1000)
+		if _, err := m.planView(state); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name+"/first status", func(b *testing.B) {
+			for b.Loop() {
+				m.view.newest.until = time.Time{}
+				m.Status()
+			}
+		})
+		b.Run(name+"/status", func(b *testing.B) {
+			for b.Loop() {
+				m.view.newest.until = time.Now().Add(time.Hour)
+				m.Status()
+			}
+		})
+		b.Run(name+"/profiles", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Profiles(state, m.Beats); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

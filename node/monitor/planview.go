@@ -11,7 +11,6 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/schedule/draw"
 	"pnode/planner"
-	"pnode/planner/claims"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -45,6 +44,8 @@ type planView struct {
 	line    schedule.Timeline
 	// exposed is by worker how long a message was under way that it stood still for.
 	exposed []schedule.Nanos
+	seats   []api.SeatStatus
+	links   []api.LinkStatus
 	until   time.Time // it need not be made again
 }
 
@@ -87,6 +88,7 @@ func (m *Monitor) planView(state consensus.State) (planView, error) {
 	if err := v.simulate(state); err != nil && v.line.Makespan == 0 {
 		return planView{}, err
 	}
+	v.seats, v.links = v.workers(), v.lines()
 	v.until = now.Add(max(leastShown, shownShare*time.Since(now)))
 	return *v, nil
 }
@@ -115,7 +117,7 @@ func newPlanView(run plan.RunSpec, p plan.Plan) (v planView, err error) {
 func (v *planView) simulate(state consensus.State) (err error) {
 	v.figures = newFigures(state, v.seen)
 	in := v.input
-	in.Members = membersOf(state)
+	in.Members = membersAround(state, v.plan)
 	timing, err := planner.Timing(in, v.plan, v.seen)
 	if err == nil {
 		v.line, err = schedule.Simulate(v.list, timing)
@@ -132,16 +134,44 @@ func (v *planView) simulate(state consensus.State) (err error) {
 	return nil
 }
 
-// membersOf returns all members with what plans count on of their claims, and those that are gone with their claims.
-func membersOf(state consensus.State) (all []planner.Member) {
-	counted := state.Counted()
+// membersAround returns the members with a part in a plan, with what plans count on of their claims, and those that are gone with their claims. Of the
+// others it has the links to these, which say what lines are like that nobody measured.
+func membersAround(state consensus.State, p plan.Plan) (all []planner.Member) {
+	counted, in := map[plan.PeerID]plan.Profile{}, placedBy(p)
+	for _, c := range state.Counted() {
+		counted[c.Peer] = c.Profile
+	}
 	for _, m := range state.Members {
-		if i := slices.IndexFunc(counted, func(c claims.Counted) bool { return c.Peer == m.Peer }); i >= 0 {
-			m.Profile = counted[i].Profile
+		profile, ok := counted[m.Peer]
+		if !ok {
+			profile = m.Profile
 		}
-		all = append(all, planner.Member{Peer: m.Peer, Profile: m.Profile})
+		if !in[m.Peer] {
+			var near []plan.LinkProfile
+			for _, l := range profile.Links {
+				if in[l.Peer] {
+					near = append(near, l)
+				}
+			}
+			if len(near) == 0 {
+				continue
+			}
+			profile = plan.Profile{Links: near}
+		}
+		all = append(all, planner.Member{Peer: m.Peer, Profile: profile})
 	}
 	return all
+}
+
+// placedBy returns the peers that have a part in a plan.
+func placedBy(p plan.Plan) map[plan.PeerID]bool {
+	placed := map[plan.PeerID]bool{}
+	for _, pipe := range p.Replicas {
+		for _, place := range pipe.Stages {
+			placed[place.Peer] = true
+		}
+	}
+	return placed
 }
 
 // Schedule draws the view for the page, as SVG.

@@ -215,9 +215,9 @@ func TestThePlanViewOutlivesADevice(t *testing.T) {
 	state.Members[1].Profile.Devices = nil
 	n.view.newest.until = time.Time{} // as if long ago
 	after, err := n.planView(state)
-	if err != nil || after.line.Makespan != before.line.Makespan || len(after.workers()) != 3 || len(after.links()) != 4 {
+	if err != nil || after.line.Makespan != before.line.Makespan || len(after.seats) != 3 || len(after.links) != 4 {
 		t.Errorf("%d workers, %d links, makespan %d after %d: %v",
-			len(after.workers()), len(after.links()), after.line.Makespan, before.line.Makespan, err)
+			len(after.seats), len(after.links), after.line.Makespan, before.line.Makespan, err)
 	}
 }
 

@@ -25,11 +25,11 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 	if running.Generation != 0 {
 		seen, _ = beats.Seen(running)
 		in := planner.InputOf(*state.Run)
-		in.Members = membersOf(state)
+		in.Members = membersAround(state, running)
 		computing, _ = planner.Computing(in, running) // none where a device of the plan was just lost, until the next one
 		computed = planner.Computed(running, seen.Stages)
 	}
-	here := map[plan.PeerID]bool{}
+	here, held := map[plan.PeerID]bool{}, heldBy(running)
 	names, shares := consensus.NamesOf(state), map[plan.PeerID]int64{}
 	for _, c := range state.Counted() {
 		if c.ClaimedFLOPS > 0 {
@@ -48,7 +48,7 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 		for _, d := range m.Profile.Devices {
 			device := api.DeviceProfile{Peer: m.Peer, Node: names[m.Peer], DeviceProfile: d, CountedPermille: share}
 			worker := plan.WorkerID{Peer: m.Peer, Device: d.Name}
-			for _, at := range running.StagesOf(worker) {
+			for _, at := range held[worker] {
 				device.Layers = append(device.Layers, running.At(at).Layers)
 			}
 			device.PlannedMS, device.MeasuredMS = milliseconds(computing[worker]), milliseconds(computed[worker])
@@ -57,12 +57,16 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 	}
 	slices.SortStableFunc(out.Devices, func(a, b api.DeviceProfile) int { return strings.Compare(a.Node, b.Node) })
 	known, used := newFigures(state, seen), neighbours(running)
+	uses := map[[2]plan.PeerID]bool{}
+	for _, e := range used {
+		uses[e] = true
+	}
 	ends := slices.AppendSeq(slices.Clone(used), maps.Keys(known.links))
 	slices.SortFunc(ends, func(a, b [2]plan.PeerID) int { return slices.Compare(a[:], b[:]) })
 	for _, e := range slices.Compact(ends) {
 		if here[e[0]] && here[e[1]] {
 			out.Links = append(out.Links, api.LinkProfile{
-				LinkStatus: known.linkStatus(e), FromNode: names[e[0]], ToNode: names[e[1]], Used: slices.Contains(used, e),
+				LinkStatus: known.linkStatus(e), FromNode: names[e[0]], ToNode: names[e[1]], Used: uses[e],
 			})
 		}
 	}

@@ -139,10 +139,7 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
-	names, placed := consensus.NamesOf(state), map[plan.PeerID]bool{}
-	for _, p := range state.Plan.Peers() {
-		placed[p] = true
-	}
+	names, placed := consensus.NamesOf(state), placedBy(state.Plan)
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: names[r.Peer], State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
@@ -201,7 +198,7 @@ func (m *Monitor) fillPlan(s *api.Status, state consensus.State) {
 	s.About.Schedule, s.About.Course = v.plan.Schedule, v.plan.ScheduleChoice().Short()
 	s.About.PredictedMS = milliseconds(int64(v.line.Makespan))
 	s.About.StepMS = milliseconds(v.seen.StepNanos)
-	s.Seats, s.Links = v.workers(), v.links()
+	s.Seats, s.Links = v.seats, slices.Clone(v.links)
 	for i := range s.Links {
 		m.tellTransport(&s.Links[i], state.Plan.Generation)
 	}
