@@ -27,17 +27,18 @@ Devices of a machine without a run: pnode doctor.`,
   pnode profile --json | jq '.links[] | select(.used)'`,
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
-		all, err := client.Profiles(ctx)
+		ask := client.BriefProfiles
+		if everything || asJSON {
+			ask = client.Profiles
+		}
+		profiles, err := ask(ctx)
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return json.NewEncoder(e.stdout).Encode(all)
+			return json.NewEncoder(e.stdout).Encode(profiles)
 		}
-		if everything {
-			return progress.Profiles(e.stdout, all)
-		}
-		return progress.BriefProfiles(e.stdout, all)
+		return progress.Profiles(e.stdout, profiles)
 	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&everything, "all", false, "show each of many devices and lines")

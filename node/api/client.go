@@ -104,9 +104,15 @@ func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
 	return list, err
 }
 
-// Profiles asks what plans know of devices and lines.
+// Profiles asks what plans know of devices and lines, BriefProfiles for what of that fits on a screen or two.
 func (c *Client) Profiles(ctx context.Context) (p Profiles, err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/profiles", nil, &p)
+	return p, err
+}
+
+// BriefProfiles is documented at Profiles.
+func (c *Client) BriefProfiles(ctx context.Context) (p Profiles, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/profiles?brief", nil, &p)
 	return p, err
 }
 

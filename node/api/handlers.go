@@ -28,8 +28,11 @@ func (s *Server) handler() http.Handler {
 		list, err := s.options.Node.Checkpoints()
 		s.answer(w, list, err)
 	})
-	mux.HandleFunc("GET /v1/profiles", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1/profiles", func(w http.ResponseWriter, r *http.Request) {
 		profiles, err := s.options.Node.Profiles()
+		if r.URL.Query().Has("brief") {
+			profiles = profiles.Brief()
+		}
 		s.answer(w, profiles, err)
 	})
 	mux.HandleFunc("GET /v1/invites", func(w http.ResponseWriter, _ *http.Request) {

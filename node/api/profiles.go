@@ -12,6 +12,14 @@ import (
 type Profiles struct {
 	Devices []DeviceProfile `json:"devices"`
 	Links   []LinkProfile   `json:"links"`
+	// Rest counts what brief ones leave out.
+	Rest *ProfilesRest `json:"rest,omitempty"`
+}
+
+// ProfilesRest counts the devices and lines that brief profiles leave out.
+type ProfilesRest struct {
+	Devices int `json:"devices"`
+	Links   int `json:"links"`
 }
 
 // DeviceProfile is one device of a member that is not gone.
@@ -38,12 +46,13 @@ type LinkProfile struct {
 	Used bool `json:"used"`
 }
 
-// Brief returns profiles that fit on a screen or two, and how many devices and lines it leaves out: of more than 64 devices the slowest of the
-// plan stay, and the slowest lines that it uses.
-func (p Profiles) Brief() (brief Profiles, devices, links int) {
+// Brief returns profiles that fit on a screen or two: of more than 64 devices the slowest of the plan stay, and the slowest lines that it
+// uses. Rest counts the others.
+func (p Profiles) Brief() Profiles {
 	if len(p.Devices) <= briefFrom {
-		return p, 0, 0
+		return p
 	}
+	var brief Profiles
 	brief.Devices = slices.DeleteFunc(slices.Clone(p.Devices), func(d DeviceProfile) bool { return len(d.Layers) == 0 })
 	brief.Links = slices.DeleteFunc(slices.Clone(p.Links), func(l LinkProfile) bool { return !l.Used })
 	slices.SortStableFunc(brief.Devices, func(a, b DeviceProfile) int {
@@ -52,5 +61,6 @@ func (p Profiles) Brief() (brief Profiles, devices, links int) {
 	slices.SortStableFunc(brief.Links, func(a, b LinkProfile) int { return cmp.Compare(a.BytesPerS, b.BytesPerS) })
 	brief.Devices = brief.Devices[:min(len(brief.Devices), briefStages)]
 	brief.Links = brief.Links[:min(len(brief.Links), briefStages)]
-	return brief, len(p.Devices) - len(brief.Devices), len(p.Links) - len(brief.Links)
+	brief.Rest = &ProfilesRest{len(p.Devices) - len(brief.Devices), len(p.Links) - len(brief.Links)}
+	return brief
 }

@@ -26,6 +26,7 @@ type fakeNode struct {
 	refuse error
 
 	checkpoints CheckpointList
+	profiles    Profiles
 
 	mu   sync.Mutex // guards told
 	told []string
@@ -56,9 +57,7 @@ func (n *fakeNode) Checkpoints() (CheckpointList, error) {
 	return n.checkpoints, n.note("checkpoints")
 }
 
-func (n *fakeNode) Profiles() (Profiles, error) {
-	return Profiles{Devices: []DeviceProfile{{Node: "ada", CountedPermille: 500}}, Links: []LinkProfile{{FromNode: "ada", Used: true}}}, n.note("profiles")
-}
+func (n *fakeNode) Profiles() (Profiles, error) { return n.profiles, n.note("profiles") }
 
 func (n *fakeNode) Schedule(w io.Writer) error {
 	if err := n.note("schedule"); err != nil {
@@ -170,8 +169,16 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if list, err := c.Checkpoints(t.Context()); err != nil || !reflect.DeepEqual(list, node.checkpoints) {
 		t.Errorf("checkpoints: %v\n got %+v\nwant %+v", err, list, node.checkpoints)
 	}
-	if p, err := c.Profiles(t.Context()); err != nil || len(p.Devices) != 1 || p.Devices[0].CountedPermille != 500 || len(p.Links) != 1 || !p.Links[0].Used {
+	for i := range 70 {
+		d := DeviceProfile{Node: fmt.Sprint("node-", i), CountedPermille: 500, MeasuredMS: float64(i), Layers: []plan.LayerRange{{End: 1}}}
+		node.profiles.Devices = append(node.profiles.Devices, d)
+		node.profiles.Links = append(node.profiles.Links, LinkProfile{FromNode: d.Node, Used: i > 0})
+	}
+	if p, err := c.Profiles(t.Context()); err != nil || !reflect.DeepEqual(p, node.profiles) {
 		t.Errorf("profiles: %v, %+v", err, p)
+	}
+	if p, err := c.BriefProfiles(t.Context()); err != nil || len(p.Devices) != briefStages || p.Devices[0].Node != "node-69" || p.Links[0].FromNode != "node-1" || *p.Rest != (ProfilesRest{58, 58}) {
+		t.Errorf("brief profiles: %v, %+v", err, p)
 	}
 	got, err := c.Status(t.Context())
 	if err != nil || !reflect.DeepEqual(got, node.status) {
@@ -190,7 +197,7 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 	if err := errors.Join(c.Leave(t.Context()), c.Stop(t.Context())); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"checkpoints", "profiles", "invite 1h0m0s 3 true", "invites", "revoke ada true why", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
+	if want := []string{"checkpoints", "profiles", "profiles", "invite 1h0m0s 3 true", "invites", "revoke ada true why", "leave", "stop"}; !reflect.DeepEqual(node.told, want) {
 		t.Errorf("told %v, want %v", node.told, want)
 	}
 	if c.PID() != os.Getpid() || c.Dir() != dir {

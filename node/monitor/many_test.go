@@ -61,9 +61,13 @@ func TestThousandMembers(t *testing.T) {
 	}
 	t.Logf("profiles: %v", time.Since(began))
 	profiles, _ := json.Marshal(p)
-	t.Logf("status %d bytes, brief %d, profiles %d", len(all), len(brief), len(profiles))
+	short, _ := json.Marshal(p.Brief())
+	t.Logf("status %d bytes, brief %d, profiles %d, brief %d", len(all), len(brief), len(profiles), len(short))
 	if len(brief) > 16<<10 || len(all) < 20*len(brief) {
 		t.Errorf("a brief status has %d bytes of %d", len(brief), len(all))
+	}
+	if len(short) > 32<<10 || len(profiles) < 20*len(short) {
+		t.Errorf("brief profiles have %d bytes of %d", len(short), len(profiles))
 	}
 }
 

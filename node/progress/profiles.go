@@ -10,8 +10,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// Profiles writes a table of devices, one of lines, and what the columns do not say for themselves. BriefProfiles does so for what fits
-// on a screen or two, and counts the rest.
+// Profiles writes a table of devices, one of lines, what the columns do not say for themselves, and how many brief ones leave out.
 func Profiles(w io.Writer, all api.Profiles) error {
 	if err := table(w, func(p printer) { deviceTable(p, all.Devices) }); err != nil {
 		return err
@@ -19,20 +18,14 @@ func Profiles(w io.Writer, all api.Profiles) error {
 	if err := table(w, func(p printer) { timesTable(p, all.Devices) }); err != nil {
 		return err
 	}
-	if len(all.Links) == 0 {
+	if len(all.Links) == 0 && all.Rest == nil {
 		_, err := fmt.Fprintln(w, "\nno lines were measured: another node is needed for that")
 		return err
 	}
-	return table(w, func(p printer) { linkTable(p, all.Links) })
-}
-
-// BriefProfiles is documented at Profiles.
-func BriefProfiles(w io.Writer, all api.Profiles) error {
-	brief, devices, links := all.Brief()
-	if err := Profiles(w, brief); err != nil || devices+links == 0 {
+	if err := table(w, func(p printer) { linkTable(p, all.Links) }); err != nil || all.Rest == nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nshown: the slowest of the plan; %s and %s more with pnode profile --all\n", plan.Count(devices, "device"), plan.Count(links, "line"))
+	_, err := fmt.Fprintf(w, "\nshown: the slowest of the plan; %s and %s more with pnode profile --all\n", plan.Count(all.Rest.Devices, "device"), plan.Count(all.Rest.Links, "line"))
 	return err
 }
 

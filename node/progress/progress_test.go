@@ -279,6 +279,10 @@ func TestProfileTables(t *testing.T) {
 	if err := Profiles(&b, api.Profiles{Devices: all.Devices[:1]}); err != nil {
 		t.Fatal(err)
 	}
+	b.WriteString("\n")
+	if err := Profiles(&b, api.Profiles{Devices: all.Devices[1:], Links: all.Links[:1], Rest: &api.ProfilesRest{Devices: 999, Links: 7000}}); err != nil {
+		t.Fatal(err)
+	}
 	golden(t, "profiles.txt", b.Bytes())
 }
 
