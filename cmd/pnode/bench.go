@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"pnode/deploy/image"
 	"pnode/node/bench"
 	"pnode/node/config"
+	"pnode/node/progress"
 )
 
 func (e environment) benchCommand() *cobra.Command {
@@ -61,8 +63,8 @@ it would take AVX-512.`,
   pnode bench kernels --threads 1 --rounds 21
   PNODE_CPU=avx2 OPENBLAS_CORETYPE=Haswell pnode bench kernels --json > kernels.json`,
 	}
-	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
-		o.Progress = progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Progress = m.progress
 		return bench.Kernels(ctx, o)
 	})
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
@@ -72,22 +74,37 @@ it would take AVX-512.`,
 	return c
 }
 
+// measuring is what a measurement works with.
+type measuring struct {
+	binary   string // this program
+	progress func(string)
+	show     func(string) // prints a part of the report as soon as it is known, in place of its text in the end; nil where that is JSON
+}
+
 // measures makes c run a measurement and print its report; it returns the command's flags.
-func (e environment) measures(c *cobra.Command, measure func(ctx context.Context, binary string, progress func(string)) (report, error)) *pflag.FlagSet {
+func (e environment) measures(c *cobra.Command, measure func(context.Context, measuring) (report, error)) *pflag.FlagSet {
 	var asJSON bool
 	c.Args = noArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		var progress func(string)
-		if isTerminal(e.stderr) {
-			progress = func(what string) { fmt.Fprintf(e.stderr, "\r\x1b[K%s", what) }
-		}
 		binary, err := image.Executable()
 		if err != nil {
 			return err
 		}
-		r, err := measure(c.Context(), binary, progress)
-		if isTerminal(e.stderr) {
-			fmt.Fprint(e.stderr, "\r\x1b[K")
+		line := progress.NewLine(e.stderr, isTerminal(e.stderr), time.Now)
+		m := measuring{binary: binary, progress: line.At}
+		shown := false
+		var wrote error
+		if !asJSON {
+			m.show = func(text string) {
+				line.Clear()
+				_, failed := fmt.Fprint(e.stdout, text)
+				shown, wrote = true, cmp.Or(wrote, failed)
+			}
+		}
+		r, err := measure(c.Context(), m)
+		line.Clear()
+		if shown {
+			return errors.Join(err, wrote)
 		}
 		// An interrupt is no error of the rows so far.
 		if partial, ok := r.(interface{ HasRows() bool }); err != nil && !(ok && partial.HasRows()) {
@@ -96,7 +113,7 @@ func (e environment) measures(c *cobra.Command, measure func(ctx context.Context
 		if asJSON {
 			return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
 		}
-		_, wrote := fmt.Fprint(e.stdout, r.Text())
+		_, wrote = fmt.Fprint(e.stdout, r.Text())
 		return errors.Join(err, wrote)
 	}
 	f := c.Flags()
@@ -124,8 +141,8 @@ figures alone.`,
   pnode bench step --model 10m --sequence 256 --threads 2
   pnode bench step --python ~/venv/bin/python --json > step.json`,
 	}
-	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
-		o.Binary, o.Progress = binary, progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Binary, o.Progress = m.binary, m.progress
 		return bench.Steps(ctx, o)
 	})
 	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
@@ -154,8 +171,8 @@ connections find their speed, do not count. Other work on the machine makes the 
   pnode bench schedules --full                  4 and 8 stages, 20 kinds of links: hours
   pnode bench schedules --stages 8 --mbit 50 --latency 150ms --json`,
 	}
-	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
-		o.Progress = progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Progress = m.progress
 		return bench.Schedules(ctx, o)
 	})
 	f.BoolVar(&o.Full, "full", false, "the whole grid: 4 and 8 stages, 10 to 1000 Mbit/s, 1 to 150 ms")
@@ -200,8 +217,8 @@ fastest product). The work of a token is 6 operations for each multiplied parame
   pnode bench devices --strict --json > devices.json            fails where losses are wrong
   pnode bench devices --devices cpu --size small --rounds 1     tries the command out, in a minute`,
 	}
-	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
-		o.Binary, o.Probe, o.Devices, o.Progress = binary, e.probe, flags.Devices.Names(), progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Binary, o.Probe, o.Devices, o.Progress = m.binary, e.probe, flags.Devices.Names(), m.progress
 		r, err := bench.Devices(ctx, o)
 		if err == nil && strict {
 			err = r.Strict()
@@ -240,7 +257,8 @@ func (e environment) benchPlannerCommand() *cobra.Command {
           1 to 150 ms, in real time: only where it is named
 
 A seed makes the same clusters and predicted steps on every machine. Times of planning are the
-machine's as it is. After an interrupt the rows so far are shown.`,
+machine's as it is. What is known of a row is printed at once; after an interrupt the text ends with
+what is missing (PARTIAL, in JSON "partial").`,
 		Example: `  pnode bench planner
   pnode bench planner --only chains --chains 50 --nodes 64                  half an hour
   pnode bench planner --only chains --chains 50 --nodes 64 --every 64       hours
@@ -249,8 +267,8 @@ machine's as it is. After an interrupt the rows so far are shown.`,
   pnode bench planner --only time --times 8,16,32,64,128,256,512,1000 --json > times.json
   pnode bench planner --only predictions --predictions 40                   an hour`,
 	}
-	f := e.measures(c, func(ctx context.Context, _ string, progress func(string)) (report, error) {
-		o.Progress = progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Progress, o.Show = m.progress, m.show
 		return bench.Planner(ctx, o)
 	})
 	f.StringSliceVar(&o.Only, "only", nil, "`ROWS` among "+strings.Join(bench.PlannerRows(), ", ")+" (default all but predictions)")
@@ -286,8 +304,8 @@ matters: the kernel's is TCP's, as "sysctl net.ipv4.tcp_congestion_control" says
   sudo pnode bench average --peers 2 --latency 20ms --loss 0.5 --rounds 11
   sudo pnode bench average --size 500 --mbit 1000 --json > average.json`,
 	}
-	f := e.measures(c, func(ctx context.Context, binary string, progress func(string)) (report, error) {
-		o.Binary, o.Progress = binary, progress
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Binary, o.Progress = m.binary, m.progress
 		return bench.Averages(ctx, o)
 	})
 	f.IntVar(&o.Megabytes, "size", 43, "of the gradients, in MB")

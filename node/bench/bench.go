@@ -142,8 +142,14 @@ type eta struct {
 	done, cells int
 }
 
-func (e *eta) String() string {
+func (e *eta) String() string { return e.within("") }
+
+// within also says how much of the cell that runs is done.
+func (e *eta) within(cell string) string {
 	s := fmt.Sprintf(" (%d of %d", e.done+1, e.cells)
+	if cell != "" {
+		s += ", " + cell
+	}
 	if e.done > 0 {
 		left := time.Since(e.begin) / time.Duration(e.done) * time.Duration(e.cells-e.done)
 		s += fmt.Sprintf(", about %s left", plan.Duration(left.Round(time.Second)))

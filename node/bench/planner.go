@@ -3,13 +3,12 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"pnode/pipeline/schedule"
 	"pnode/planner"
 	"pnode/planner/comparison"
 	"pnode/planner/plan"
@@ -52,13 +51,19 @@ type PlannerOptions struct {
 	Layers int
 	// Predictions counts clusters whose plans workers run.
 	Predictions int
-	// Progress receives what is compared now; nil for nobody.
-	Progress func(string)
+	// Progress receives what is compared now, Show each part of the report's text as soon as it is known; nil for nobody.
+	Progress, Show func(string)
 }
 
 func (o *PlannerOptions) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
+	}
+	show := o.Show
+	o.Show = func(text string) {
+		if show != nil && text != "" {
+			show(text)
+		}
 	}
 	quick := slices.DeleteFunc(PlannerRows(), func(row string) bool { return row == rowPredictions })
 	o.Only, o.Mixed, o.Times = orElse(o.Only, quick...), orElse(o.Mixed, 8, 16), orElse(o.Times, 8, 16, 32, 64)
@@ -81,6 +86,9 @@ type PlannerReport struct {
 	Layers int                `json:"layers"`
 
 	Predictions Predictions `json:"predictions,omitempty"`
+
+	// Partial says where the comparison ended, if that was before its end.
+	Partial string `json:"partial,omitempty"`
 }
 
 // PlanTime is how long planning took.
@@ -103,66 +111,103 @@ func (r PlannerReport) HasRows() bool {
 const work = 1 << 24
 
 // Planner compares plans with those of fewer nodes, with the optimum of small clusters, with splits that people make by hand and with
-// those of one kind of schedule, all by predicted steps. It measures how long planning takes, and steps of plans. It returns what it has when ctx ends.
+// those of one kind of schedule, all by predicted steps. It measures how long planning takes, and steps of plans. It returns what it has when ctx
+// ends, and says that there is more.
 func Planner(ctx context.Context, o PlannerOptions) (r PlannerReport, err error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench planner: %w: %w", ErrOptions, err)
 	}
 	r.Layers = o.Layers
-	for _, row := range PlannerRows() {
-		if !slices.Contains(o.Only, row) || err != nil {
-			continue
-		}
+	rows := slices.DeleteFunc(PlannerRows(), func(row string) bool { return !slices.Contains(o.Only, row) })
+	for i, row := range rows {
 		switch row {
 		case rowChains:
-			r.Chains, err = clusters(o, row, o.Chains, func(seed uint64) (comparison.Chain, error) {
-				return comparison.PlanChain(ctx, seed, o.Nodes, o.Every)
-			})
+			r.Chains, err = o.chains(ctx)
 		case rowSmall:
-			r.Small, err = clusters(o, row, o.Small, func(seed uint64) (comparison.Gap, error) {
+			r.Small, err = clusters(o, row, gapParts("2 to 5 devices", row), o.Small, func(seed uint64, _ func(string)) (comparison.Gap, error) {
 				return comparison.FindGap(ctx, seed, 2, 5, work)
 			})
 		case rowMedium:
-			r.Medium, err = clusters(o, row, o.Medium, func(seed uint64) (comparison.Gap, error) {
+			r.Medium, err = clusters(o, row, gapParts("6 to 8 devices", row), o.Medium, func(seed uint64, _ func(string)) (comparison.Gap, error) {
 				return comparison.FindGap(ctx, seed, 6, 8, work)
 			})
 		case rowMixed:
 			lines := comparison.MixedLines()
-			r.Mixed, err = clusters(o, row, len(o.Mixed)*lines, func(seed uint64) (comparison.Mixed, error) {
+			r.Mixed, err = clusters(o, row, mixedParts(), len(o.Mixed)*lines, func(seed uint64, _ func(string)) (comparison.Mixed, error) {
 				i := int(seed - o.Seed)
 				return comparison.CompareMixed(ctx, o.Seed, o.Mixed[i/lines], i%lines)
 			})
 		case rowKinds:
-			r.Kinds, err = clusters(o, row, o.Cells, func(seed uint64) (comparison.Kinds, error) {
+			r.Kinds, err = clusters(o, row, kindParts(), o.Cells, func(seed uint64, _ func(string)) (comparison.Kinds, error) {
 				return comparison.CompareKinds(ctx, int(seed-o.Seed)*comparison.KindCells/o.Cells)
 			})
 		case rowTime:
-			r.Times, err = clusters(o, row, len(o.Times), func(seed uint64) (PlanTime, error) {
+			r.Times, err = clusters(o, row, timeParts(o.Layers), len(o.Times), func(seed uint64, _ func(string)) (PlanTime, error) {
 				return timePlans(ctx, o.Seed, o.Times[seed-o.Seed], o.Layers)
 			})
 		case rowPredictions:
-			r.Predictions, err = clusters(o, row, o.Predictions, func(seed uint64) (Prediction, error) { return Predict(ctx, seed) })
+			r.Predictions, err = clusters(o, row, predictionParts(), o.Predictions, func(seed uint64, _ func(string)) (Prediction, error) { return Predict(ctx, seed) })
+		}
+		if err != nil {
+			if at := new(ended); errors.As(err, &at) {
+				r.Partial = fmt.Sprintf("%s after %d of %d", row, at.done, at.of)
+			}
+			if left := rows[i+1:]; len(left) > 0 {
+				r.Partial += "; " + strings.Join(left, ", ") + " not at all"
+			}
+			o.Show(r.partialText())
+			return r, fmt.Errorf("bench planner: %w", err)
 		}
 	}
-	if err != nil {
-		err = fmt.Errorf("bench planner: %w", err)
-	}
-	return r, err
+	return r, nil
 }
 
-// clusters compares so many clusters of a row, one seed after the other. On an error it returns those so far.
-func clusters[T any](o PlannerOptions, row string, n int, compare func(seed uint64) (T, error)) (all []T, err error) {
+// chains plans nested clusters. The last chain may lack sizes where ctx ends.
+func (o PlannerOptions) chains(ctx context.Context) ([]comparison.Chain, error) {
+	of := chainParts(o.Chains == 1)
+	if o.Chains == 1 { // its sizes are shown one by one
+		of.head, of.line = "", nil
+	}
+	return clusters(o, rowChains, of, o.Chains, func(seed uint64, note func(string)) (comparison.Chain, error) {
+		return comparison.PlanChain(ctx, seed, o.Nodes, o.Every, func(c comparison.Chain) {
+			last := len(c.Anew) - 1
+			if note(fmt.Sprintf("%d of %s", c.Anew[last].Nodes, plan.Count(o.Nodes, "node"))); o.Chains == 1 {
+				o.Show(sizeText(c, last))
+			}
+		})
+	})
+}
+
+// ended is why a row has so many clusters of those that were wanted.
+type ended struct {
+	row      string
+	done, of int
+	cause    error
+}
+
+func (e *ended) Error() string { return fmt.Sprintf("%s: cluster %d: %v", e.row, e.done+1, e.cause) }
+
+func (e *ended) Unwrap() error { return e.cause }
+
+// clusters compares so many clusters of a row, one seed after the other, and shows what is known of them. On an error it returns those so far, and the last one
+// where enough of it is known.
+func clusters[T any](o PlannerOptions, row string, of parts[T], n int, compare func(seed uint64, note func(string)) (T, error)) (all []T, err error) {
 	eta := &eta{begin: time.Now(), cells: n}
 	for i := range n {
 		o.Progress(row + eta.String())
-		one, err := compare(o.Seed + uint64(i))
-		if err != nil {
-			return all, fmt.Errorf("%s: cluster %d: %w", row, i+1, err)
+		one, failed := compare(o.Seed+uint64(i), func(what string) { o.Progress(row + eta.within(what)) })
+		if failed == nil || of.begun != nil && of.begun(one) {
+			all = append(all, one)
+			o.Show(of.lineText(i, one))
 		}
-		all = append(all, one)
+		if failed != nil {
+			err = &ended{row, i, n, failed}
+			break
+		}
 		eta.done++
 	}
-	return all, nil
+	o.Show(of.tailText(all))
+	return all, err
 }
 
 // timePlans measures how long a plan takes, and the next one after the first node of it is lost.
@@ -187,204 +232,4 @@ func timePlans(ctx context.Context, seed uint64, nodes, layers int) (PlanTime, e
 		out.RepairSeconds = time.Since(begin).Seconds()
 	}
 	return out, nil
-}
-
-// percent returns how much longer a step is than another, in percent.
-func percent(least, step schedule.Nanos) float64 { return float64(comparison.Over(least, step)) / 1e4 }
-
-// Text returns the report for people.
-func (r PlannerReport) Text() string {
-	var w strings.Builder
-	r.chainText(&w)
-	gapText(&w, "2 to 5 devices", rowSmall, r.Small)
-	gapText(&w, "6 to 8 devices", rowMedium, r.Medium)
-	r.mixedText(&w)
-	r.kindsText(&w)
-	r.timeText(&w)
-	r.Predictions.text(&w)
-	return w.String()
-}
-
-func (r PlannerReport) chainText(w *strings.Builder) {
-	if len(r.Chains) == 0 {
-		return
-	}
-	over, sizes := 0, 0
-	for _, c := range r.Chains {
-		if sizes += len(c.Anew); c.Anew.OverAlone().Nodes > 0 || c.Joined.OverAlone().Nodes > 0 {
-			over++
-		}
-	}
-	fmt.Fprintf(w, "Nested clusters, %s of up to %s, %s in all: in %s a step is longer than on the best single device.\n",
-		plan.Count(len(r.Chains), "chain"), plan.Count(r.Chains[0].Anew[len(r.Chains[0].Anew)-1].Nodes, "node"), plan.Count(sizes, "size"), plan.Count(over, "chain"))
-	r.growthText(w, "As the nodes join a run, each with the plan before in force", func(c comparison.Chain) comparison.Sizes { return c.Joined })
-	r.growthText(w, "Each planned anew", func(c comparison.Chain) comparison.Sizes { return c.Anew })
-	if len(r.Chains) == 1 {
-		t := table(w, "nodes\tstep\tas they join\tbest single device\tplan\t")
-		for i, s := range r.Chains[0].Anew {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t\n", s.Nodes, stepText(s.Step), stepText(r.Chains[0].Joined[i].Step), stepText(s.Alone), s.Plan)
-		}
-		_ = t.Flush() // a Builder takes all
-	}
-	w.WriteString("\n")
-}
-
-const (
-	// mostGrowth is by how many parts per million a step may be longer than with fewer nodes.
-	mostGrowth = 1000
-	// grownShown is how many chains whose steps grow are named.
-	grownShown = 10
-)
-
-// growthText says in how many chains a step is longer than with fewer nodes, and where it is by most.
-func (r PlannerReport) growthText(w *strings.Builder, how string, sizes func(comparison.Chain) comparison.Sizes) {
-	type grown struct {
-		seed uint64
-		comparison.Growth
-	}
-	var worst []grown // of each chain
-	count := 0
-	for _, c := range r.Chains {
-		all := sizes(c).Growths(mostGrowth)
-		if count += len(all); len(all) > 0 {
-			worst = append(worst, grown{c.Seed, all[0]})
-		}
-	}
-	slices.SortStableFunc(worst, func(a, b grown) int { return cmp.Compare(b.Over(), a.Over()) })
-	fmt.Fprintf(w, "%s: in %s, at %s, a step is over 0.1%% longer than with fewer nodes.\n", how, plan.Count(len(worst), "chain"), plan.Count(count, "size"))
-	for i, g := range worst[:min(len(worst), grownShown)] {
-		step := "no plan"
-		if g.Step > 0 {
-			step = plan.Time(g.Step)
-		}
-		what := "  "
-		if i == 0 {
-			what = "  worst: "
-		}
-		fmt.Fprintf(w, "%sseed %d, %s %s, %s %s (+%.1f%%)", what, g.seed, plan.Count(g.Nodes, "node"), step, plan.Count(g.Fewer.Nodes, "node"), plan.Time(g.Fewer.Step), float64(g.Over())/1e4)
-		if i == 0 {
-			fmt.Fprintf(w, ": pnode bench planner --only %s --chains 1 --seed %d", rowChains, g.seed)
-		}
-		w.WriteString("\n")
-	}
-}
-
-// gapText compares the plans of small clusters with the optimum.
-func gapText(w *strings.Builder, what, row string, gaps []comparison.Gap) {
-	if len(gaps) == 0 {
-		return
-	}
-	worst, exact, one, three, fits, open := gaps[0], 0, 0, 0, 0, 0
-	for _, g := range gaps {
-		if g.Step == 0 {
-			continue
-		}
-		fits++
-		over := percent(g.Least, g.Step)
-		if !g.Proven {
-			open++
-		}
-		if over <= 0 {
-			exact++
-		}
-		if over <= 1 {
-			one++
-		}
-		if over <= 3 {
-			three++
-		}
-		if over > percent(worst.Least, worst.Step) {
-			worst = g
-		}
-	}
-	fmt.Fprintf(w, "%s, seeds %d to %d, %d of which the model fits on: the plan is the optimum of all orders, cuts and replicas in %d, within 1%% in %d, within 3%% in %d; %d not proven.\n",
-		what, gaps[0].Seed, gaps[len(gaps)-1].Seed, fits, exact, one, three, open)
-	if worst.Best != "" {
-		fmt.Fprintf(w, "Worst: seed %d, %d layers, %s: %s, possible is %s (+%.1f%%): pnode bench planner --only %s --%s 1 --seed %d\n  plan  %s\n  best  %s\n",
-			worst.Seed, worst.Layers, plan.Count(worst.Micros, "micro-batch"), plan.Time(worst.Step), plan.Time(worst.Least), percent(worst.Least, worst.Step), row, row, worst.Seed, worst.Plan, worst.Best)
-	}
-	w.WriteString("\n")
-}
-
-func (r PlannerReport) mixedText(w *strings.Builder) {
-	if len(r.Mixed) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "GPT-3 with 1.3 B parameters on V100, 3090, T4 and 1080 Ti, 128 micro-batches, seed %d. Times as long as the plan's step:\n", r.Mixed[0].Seed)
-	t := table(w, "nodes\tlines\tstep\tequal split\tby speed\tfastest alike\tplan\t")
-	for _, m := range r.Mixed {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", m.Nodes, m.Lines, stepText(m.Step), times(m.Step, m.Equal), times(m.Step, m.Proportional), times(m.Step, m.Alike), m.Plan)
-	}
-	_ = t.Flush()
-	w.WriteString("\n")
-}
-
-func (r PlannerReport) kindsText(w *strings.Builder) {
-	if len(r.Kinds) == 0 {
-		return
-	}
-	slower := 0
-	for _, k := range r.Kinds {
-		if k.Step > k.Least().Step {
-			slower++
-		}
-	}
-	gain, few := comparison.MeanGain(r.Kinds)
-	fmt.Fprintf(w, "Pipelines whose schedule is the planner's to choose, %s: in %d another kind alone is shorter. With as many micro-batches as stages 1f1b takes %d.%03d times as long in the mean of %d.\n",
-		plan.Count(len(r.Kinds), "cell"), slower, gain/1000, gain%1000, few)
-	t := table(w, "stages\tmicro-batches\tlatency\tspeeds\tstep\tschedule\t1f1b\tleast of one kind\t\t")
-	for _, k := range r.Kinds {
-		speeds, plain := "like", schedule.Nanos(0)
-		if k.Mixed {
-			speeds = "mixed"
-		}
-		for _, a := range k.Alone {
-			if a.Kind == plan.ScheduleName {
-				plain = a.Step
-			}
-		}
-		fmt.Fprintf(t, "%d\t%d\t%d ms\t%s\t%s\t%s\t%s\t%s\t%s\t\n", k.Stages, k.Micros, k.LatencyMS, speeds, stepText(k.Step), k.Schedule,
-			times(k.Step, plain), times(k.Step, k.Least().Step), k.Least().Kind)
-	}
-	_ = t.Flush()
-	w.WriteString("\n")
-}
-
-func (r PlannerReport) timeText(w *strings.Builder) {
-	if len(r.Times) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "Time of planning, %d layers, on this machine as it is now:\n", r.Layers)
-	t := table(w, "nodes\tplan\tafter a loss\trepaired\t\t")
-	for _, p := range r.Times {
-		repaired := "-"
-		if p.RepairSeconds > 0 {
-			repaired = fmt.Sprintf("%.3f s", p.RepairSeconds)
-		}
-		fmt.Fprintf(t, "%d\t%.2f s\t%.2f s\t%s\t%s\t\n", p.Nodes, p.Seconds, p.AgainSeconds, repaired, p.Plan)
-	}
-	_ = t.Flush()
-}
-
-// table begins a table with a header.
-func table(w *strings.Builder, header string) *tabwriter.Writer {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, header)
-	return t
-}
-
-// stepText returns a step's time, a dash where nothing fits.
-func stepText(step schedule.Nanos) string {
-	if step == 0 {
-		return "-"
-	}
-	return plan.Time(step)
-}
-
-// times says how many times as long another step is.
-func times(step, other schedule.Nanos) string {
-	if step == 0 || other == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", float64(other)/float64(step))
 }

@@ -13,13 +13,15 @@ import (
 // TestPlannerReport compares a few clusters in every row, says what came out, and survives JSON.
 func TestPlannerReport(t *testing.T) {
 	var told []string
+	var shown strings.Builder
 	r, err := Planner(t.Context(), PlannerOptions{
 		Seed: 7, Chains: 1, Nodes: 3, Small: 3, Medium: 1, Mixed: []int{4}, Cells: 2, Times: []int{3}, Layers: 8, Progress: func(s string) { told = append(told, s) },
+		Show: func(s string) { shown.WriteString(s) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Kinds) != 2 || len(r.Times) != 1 || len(told) != 11 {
+	if len(r.Chains) != 1 || len(r.Small) != 3 || len(r.Medium) != 1 || len(r.Mixed) != comparison.MixedLines() || len(r.Kinds) != 2 || len(r.Times) != 1 || len(told) != 14 || told[2] != "chains (1 of 1, 2 of 3 nodes)" {
 		t.Errorf("%+v, told %q", r, told)
 	}
 	if r.Small[2].Seed != 9 || r.Medium[0].Devices < 6 || r.Times[0].Seconds <= 0 || r.Times[0].AgainSeconds <= 0 || r.Times[0].RepairSeconds <= 0 {
@@ -30,10 +32,47 @@ func TestPlannerReport(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, r.Text())
 		}
 	}
+	if shown.String() != r.Text() {
+		t.Errorf("shown is\n%s\nof\n%s", shown.String(), r.Text())
+	}
 	text, err := json.Marshal(r)
 	var back PlannerReport
 	if err != nil || json.Unmarshal(text, &back) != nil || back.Text() != r.Text() {
 		t.Errorf("JSON of %d bytes says something else: %v", len(text), err)
+	}
+}
+
+// TestPlannerEndsEarly: what is known when somebody ends the comparison is shown, a chain up to its last size, and it says that there was to be more.
+func TestPlannerEndsEarly(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    PlannerOptions
+		when string
+		want []string
+	}{
+		"in the second chain": {PlannerOptions{Only: []string{rowChains, rowMixed, rowTime}, Chains: 5, Nodes: 3, Seed: 7}, "chains (2 of 5, 2 of 3 nodes", []string{
+			"seed 7: 3 nodes, ", "seed 8: 2 nodes, ", "2 chains of up to 3 nodes, 5 sizes in all", "PARTIAL: chains after 1 of 5; mixed, time not at all\n",
+		}},
+		"in the only chain":    {PlannerOptions{Only: []string{rowChains}, Chains: 1, Nodes: 3, Seed: 7}, "chains (1 of 1, 2 of 3 nodes", []string{"nodes  step", "\n2 ", "1 chain of up to 2 nodes, 2 sizes", "PARTIAL: chains after 0 of 1\n"}},
+		"after a few clusters": {PlannerOptions{Only: []string{rowSmall, rowTime}, Small: 50, Seed: 7}, "small (4 of 50", []string{"2 to 5 devices, seeds 7 to 9", "PARTIAL: small after 3 of 50; time not at all\n"}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var shown strings.Builder
+		c.o.Progress = func(s string) {
+			if strings.HasPrefix(s, c.when) {
+				cancel()
+			}
+		}
+		c.o.Show = func(s string) { shown.WriteString(s) }
+		r, err := Planner(ctx, c.o)
+		if !errors.Is(err, context.Canceled) || !r.HasRows() || shown.String() != r.Text() {
+			t.Errorf("%s: %v, shown\n%s\nof\n%s", name, err, shown.String(), r.Text())
+		}
+		for _, want := range c.want {
+			if !strings.Contains(shown.String(), want) {
+				t.Errorf("%s: no %q in\n%s", name, want, shown.String())
+			}
+		}
+		cancel()
 	}
 }
 

@@ -235,24 +235,6 @@ func (all Predictions) Fullest() Prediction {
 	return slices.MaxFunc(all, func(a, b Prediction) int { return cmp.Compare(a.Held(), b.Held()) })
 }
 
-// text says how far the predictions are off, and shows each.
-func (all Predictions) text(w *strings.Builder) {
-	if len(all) == 0 {
-		return
-	}
-	mean, worst := all.Errors()
-	fmt.Fprintf(w, "Predicted steps against those of workers on emulated devices and lines, %s: mean error %.1f%%, worst %+.1f%% (seed %d). "+
-		"No device takes more than %.1f%% of what is counted for it (seed %d).\n",
-		plan.Count(len(all), "cluster"), 100*mean, 100*worst.Error(), worst.Seed, 100*all.Fullest().Held(), all.Fullest().Seed)
-	t := table(w, "seed\tnodes\tmicro-batches\tlayers\ttied\treplicas\tstages\tschedule\tpredicted\tmeasured\terror\tmemory\t")
-	for _, p := range all {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%v\t%d\t%d\t%s\t%s\t%s\t%+.1f%%\t%.1f%%\t\n",
-			p.Seed, p.Nodes, p.Micros, p.Layers, p.Tied, p.Replicas, p.Stages, firstWord(p.Schedule), stepText(p.Predicted), stepText(p.Measured), 100*p.Error(), 100*p.Held())
-	}
-	_ = t.Flush() // a Builder takes all
-	w.WriteString("\n")
-}
-
 // firstWord returns a schedule's kind without its parameters.
 func firstWord(schedule string) string {
 	word, _, _ := strings.Cut(schedule, ":")

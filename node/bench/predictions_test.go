@@ -2,7 +2,6 @@ package bench
 
 import (
 	"flag"
-	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -34,9 +33,7 @@ func predicted(t *testing.T, seeds ...uint64) (all Predictions) {
 			all = append(all, p)
 		})
 	}
-	var w strings.Builder
-	all.text(&w)
-	t.Log("\n" + w.String())
+	t.Log("\n" + predictionParts().text(all))
 	return all
 }
 

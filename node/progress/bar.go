@@ -60,3 +60,38 @@ func (b *Bar) Close() {
 		fmt.Fprint(b.w, "\r\x1b[K")
 	}
 }
+
+// Line shows what something long does now: on a terminal on one line that is rewritten, elsewhere on a line now and then.
+type Line struct {
+	w        io.Writer
+	terminal bool
+	now      func() time.Time
+	old      time.Time // when a line was written last elsewhere, at first when it began
+	shown    bool      // on the terminal
+}
+
+// NewLine begins now.
+func NewLine(w io.Writer, terminal bool, now func() time.Time) *Line {
+	return &Line{w: w, terminal: terminal, now: now, old: now()}
+}
+
+// At shows a text.
+func (l *Line) At(text string) {
+	if l.terminal {
+		l.shown = true
+		fmt.Fprint(l.w, "\r\x1b[K", clean(text))
+		return
+	}
+	if t := l.now(); t.Sub(l.old) >= barElsewhere {
+		l.old = t
+		fmt.Fprintln(l.w, clean(text))
+	}
+}
+
+// Clear takes the line off a terminal, so that something else can be written there.
+func (l *Line) Clear() {
+	if l.shown {
+		l.shown = false
+		fmt.Fprint(l.w, "\r\x1b[K")
+	}
+}

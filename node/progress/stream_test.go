@@ -87,6 +87,27 @@ func TestBar(t *testing.T) {
 	}
 }
 
+func TestLine(t *testing.T) {
+	for terminal, want := range map[bool]string{true: "\r\x1b[Ka\r\x1b[K\r\x1b[Kb\r\x1b[Kc\r\x1b[Kd\r\x1b[K", false: "c\n"} {
+		now := time.Unix(0, 0)
+		var out bytes.Buffer
+		l := NewLine(&out, terminal, func() time.Time { return now })
+		l.Clear()
+		l.At("a")
+		l.Clear()
+		now = now.Add(9 * time.Second)
+		l.At("b")
+		now = now.Add(time.Second)
+		l.At("c")
+		l.At("d")
+		l.Clear()
+		l.Clear()
+		if got := out.String(); got != want {
+			t.Errorf("terminal %v: %q, want %q", terminal, got, want)
+		}
+	}
+}
+
 func TestScores(t *testing.T) {
 	var out bytes.Buffer
 	err := Scores(&out, []FileScore{{"a.txt", infer.Score{Tokens: 100, Bytes: 200, Nats: 200}}, {"b.txt", infer.Score{Tokens: 100, Bytes: 100, Nats: 100}}})

@@ -36,8 +36,9 @@ type Size struct {
 // EveryUpTo is the size up to which every cluster of a chain is planned where no other is said.
 const EveryUpTo = 16
 
-// PlanChain plans each cluster of a chain: every size up to one, then each quarter more, and the whole in the end.
-func PlanChain(ctx context.Context, seed uint64, nodes, every int) (Chain, error) {
+// PlanChain plans each cluster of a chain: every size up to one, then each quarter more, and the whole in the end. It calls each, unless
+// that is nil, with the chain so far after each size. On an error it returns the sizes before it.
+func PlanChain(ctx context.Context, seed uint64, nodes, every int, each func(Chain)) (Chain, error) {
 	c, whole := Chain{Seed: seed}, nested(seed, nodes)
 	alone := map[string]schedule.Nanos{} // by card
 	least := schedule.Nanos(0)
@@ -71,7 +72,9 @@ func PlanChain(ctx context.Context, seed uint64, nodes, every int) (Chain, error
 		if p != nil {
 			running.Previous, running.Generation = p, p.Generation+1
 		}
-		c.Anew, c.Joined = append(c.Anew, anew), append(c.Joined, joined)
+		if c.Anew, c.Joined = append(c.Anew, anew), append(c.Joined, joined); each != nil {
+			each(c)
+		}
 	}
 	return c, nil
 }

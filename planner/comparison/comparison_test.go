@@ -25,7 +25,7 @@ const mostGrowth = 1000
 // TestNestedClusters: a run is not planned to be slower because nodes have joined, or than on one node.
 func TestNestedClusters(t *testing.T) {
 	for seed := range uint64(*chains) {
-		c, err := PlanChain(t.Context(), seed, *chainMost, *chainMost)
+		c, err := PlanChain(t.Context(), seed, *chainMost, *chainMost, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -149,7 +149,7 @@ func TestKinds(t *testing.T) {
 // TestSameSeedSameFigures: a seed that was printed shows the same again.
 func TestSameSeedSameFigures(t *testing.T) {
 	figures := func() (all []any) {
-		c, err := PlanChain(t.Context(), 3, 4, EveryUpTo)
+		c, err := PlanChain(t.Context(), 3, 4, EveryUpTo, nil)
 		g, fail := FindGap(t.Context(), 3, 3, 6, 1<<20)
 		m, wrong := CompareMixed(t.Context(), 3, 4, 2)
 		if err != nil || fail != nil || wrong != nil {
