@@ -74,7 +74,7 @@ it would take AVX-512.`,
 	return c
 }
 
-// measuring is what a measurement works with.
+// measuring holds what a measurement works with.
 type measuring struct {
 	binary   string // this program
 	progress func(string)

@@ -12,7 +12,7 @@ import (
 	"pnode/planner/plan"
 )
 
-// parts are the text of a row of a report in the order in which it is known.
+// parts makes the text of a row of a report in the order in which it is known.
 type parts[T any] struct {
 	// head comes before the first line.
 	head string
@@ -65,7 +65,7 @@ func (r PlannerReport) partialText() string {
 	return "PARTIAL: " + r.Partial + "\n"
 }
 
-// columns are the headers of a table whose lines are written before all are known, each as wide as its cells mostly are.
+// columns holds the headers of a table whose lines are written before all are known, each as wide as its cells mostly are.
 type columns []string
 
 func (c columns) line(cells ...any) string {
@@ -105,7 +105,7 @@ func chainParts(single bool) parts[comparison.Chain] {
 	return p
 }
 
-// sizeText is a line of a table of a chain's sizes.
+// sizeText writes a line of a table of a chain's sizes.
 func sizeText(c comparison.Chain, i int) string {
 	t, s, text := columns{"nodes", "step      ", "as they join", "best single device", "plan"}, c.Anew[i], ""
 	if i == 0 {
@@ -114,7 +114,7 @@ func sizeText(c comparison.Chain, i int) string {
 	return text + t.line(s.Nodes, stepText(s.Step), stepText(c.Joined[i].Step), stepText(s.Alone), s.Plan)
 }
 
-// chainLine is what is said of one of many chains.
+// chainLine sums one of many chains up.
 func chainLine(c comparison.Chain) string {
 	var grown []string
 	for _, way := range []struct {
