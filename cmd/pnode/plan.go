@@ -23,10 +23,11 @@ import (
 
 // planFlags holds what the command takes besides the run's settings.
 type planFlags struct {
-	file        string // with settings
-	nodes       int
-	svg         string
-	why, asJSON bool
+	file     string // with settings
+	nodes    int
+	svg      string
+	why, all bool
+	asJSON   bool
 }
 
 func (e environment) planCommand() *cobra.Command {
@@ -38,7 +39,8 @@ func (e environment) planCommand() *cobra.Command {
 like this one, which is measured. Prints who computes which layers in how much of its memory,
 tokens a second, the time to the end of --steps, where the time of a step goes, who is left out
 and why, and which other flags would use more machines: each of these was planned, too. The loss of
-packets on a cluster's links is not part of the prediction. Takes the flags and the run file of
+packets on a cluster's links is not part of the prediction. Of more than 16 devices it shows groups of
+like ones, the slowest and the fullest. Takes the flags and the run file of
 train; docs/planning.md explains each figure.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
@@ -65,6 +67,7 @@ train; docs/planning.md explains each figure.`,
 	c.Flags().IntVar(&o.nodes, "nodes", 1, "plan for this many nodes like this one")
 	c.Flags().StringVar(&o.svg, "svg", "", "draw the plan's step to `FILE`")
 	c.Flags().BoolVar(&o.why, "why", false, "print every reason of the planner, too: a line for each stage, choice and node")
+	c.Flags().BoolVar(&o.all, "all", false, "show each of many devices")
 	c.Flags().Lookup("json").Usage = "print one JSON object: the plan, its reasons, and the report"
 	for _, other := range notPlanned {
 		c.Flags().Lookup(other).Hidden = true // of train alone
@@ -119,7 +122,11 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 			Report  planreport.Report `json:"report"`
 		}{d.Plan, d.Reasons, r})
 	}
-	if err := r.Text(e.stdout); err != nil || !o.why {
+	write := r.Brief
+	if o.all {
+		write = r.Text
+	}
+	if err := write(e.stdout); err != nil || !o.why {
 		return err
 	}
 	fmt.Fprintf(e.stdout, "\nWhy\n%s\n", strings.Join(d.Reasons.Lines(), "\n"))
@@ -145,8 +152,7 @@ func (dry dryRun) report(ctx context.Context, model string, spec plan.RunSpec) (
 	if err != nil {
 		return planreport.Report{}, d, err
 	}
-	r := planreport.New(model, in, d)
-	r.Notes = append(r.Notes, sums)
+	r := planreport.New(model, in, d, sums)
 	r.Variants, r.Tried, err = planreport.Variants(ctx, spec, d, dry.plan)
 	return r, d, err
 }

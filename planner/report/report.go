@@ -44,8 +44,9 @@ type Report struct {
 	// Notes have the reasons that no figure stands for.
 	Notes []string `json:"notes,omitempty"`
 
-	in   planner.Input
-	plan plan.Plan
+	in    planner.Input
+	plan  plan.Plan
+	notes []note
 }
 
 // Spent parts the time of a step, of all devices with a stage, in thousandths. They add up to 1000.
@@ -109,8 +110,8 @@ const (
 	nextPercent = 25
 )
 
-// New returns the report of a plan that was made of an input, without variants.
-func New(model string, in planner.Input, d planner.Details) Report {
+// New returns the report of a plan that was made of an input, with more notes, without variants.
+func New(model string, in planner.Input, d planner.Details, more ...string) Report {
 	t := in.Run.Train
 	r := Report{
 		Model: model, Replicas: d.Replicas, Stages: d.Stages, Schedule: d.Plan.Schedule, Used: len(d.Devices), All: d.All,
@@ -128,7 +129,13 @@ func New(model string, in planner.Input, d planner.Details) Report {
 			r.Next = append(r.Next, Next{o.Shape, o.Devices, int64(o.Step)})
 		}
 	}
-	r.Notes = notes(d)
+	r.notes = notes(d)
+	for _, text := range more {
+		r.notes = append(r.notes, note{text: text})
+	}
+	for _, n := range r.notes {
+		r.Notes = append(r.Notes, n.say(names(n.nodes)))
+	}
 	return r
 }
 
@@ -236,15 +243,34 @@ func numbered(name string) (string, int) {
 // told are reasons whose figures have a place of their own in a report.
 var told = []plan.ReasonKind{plan.ReasonStepTime, plan.ReasonBound, plan.ReasonStageTime, plan.ReasonNextBest, plan.ReasonLeftOut}
 
-// notes are the reasons that no figure stands for, and what devices do otherwise than usual.
-func notes(d planner.Details) (out []string) {
-	saying := map[string][]string{}
-	var texts []string
+// note is a reason that no figure stands for, or what devices do otherwise than usual: those of some nodes, or each.
+type note struct {
+	nodes []string
+	each  bool
+	text  string
+}
+
+// say returns the note with the nodes as who names them.
+func (n note) say(who string) string {
+	switch {
+	case n.each:
+		return "each device: " + n.text
+	case len(n.nodes) > 0:
+		return who + ": " + n.text
+	}
+	return n.text
+}
+
+// notes returns what devices do otherwise than usual, then the other reasons.
+func notes(d planner.Details) (out []note) {
+	at := map[string]int{}
 	say := func(text, node string) {
-		if saying[text] == nil {
-			texts = append(texts, text)
+		i, ok := at[text]
+		if !ok {
+			i = len(out)
+			at[text], out = i, append(out, note{text: text})
 		}
-		saying[text] = append(saying[text], node)
+		out[i].nodes = append(out[i].nodes, node)
 	}
 	for _, device := range d.Devices {
 		if slices.ContainsFunc(device.Stages, func(s planner.StageDetails) bool { return s.Recomputes }) {
@@ -254,26 +280,37 @@ func notes(d planner.Details) (out []string) {
 			say(text, device.Node)
 		}
 	}
-	for _, text := range texts {
-		who := names(saying[text])
-		if n := len(saying[text]); n == len(d.Devices) && n > 1 {
-			who = "each device"
-		}
-		out = append(out, who+": "+text)
+	for i, n := range out {
+		out[i].each = len(n.nodes) == len(d.Devices) && len(n.nodes) > 1
 	}
 	for _, reason := range d.Reasons {
 		if !slices.Contains(told, reason.Kind) {
-			out = append(out, reason.Text)
+			out = append(out, note{text: reason.Text})
 		}
 	}
 	return out
 }
 
 // names lists names, runs of numbers as one: "node-4 to node-7, node-9".
-func names(all []string) string {
+func names(all []string) string { return list(runs(all)) }
+
+// nameRun is a name, or several with numbers that follow each other.
+type nameRun struct {
+	text  string
+	count int
+}
+
+func list(runs []nameRun) string {
+	texts := make([]string, len(runs))
+	for i, r := range runs {
+		texts[i] = r.text
+	}
+	return strings.Join(texts, ", ")
+}
+
+func runs(all []string) (parts []nameRun) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, byNumber)
-	var parts []string
 	for i := 0; i < len(all); {
 		head, first := numbered(all[i])
 		last := i
@@ -286,13 +323,13 @@ func names(all []string) string {
 		}
 		switch last - i {
 		case 0:
-			parts = append(parts, all[i])
+			parts = append(parts, nameRun{all[i], 1})
 		case 1:
-			parts = append(parts, all[i], all[last])
+			parts = append(parts, nameRun{all[i], 1}, nameRun{all[last], 1})
 		default:
-			parts = append(parts, all[i]+" to "+all[last])
+			parts = append(parts, nameRun{all[i] + " to " + all[last], last - i + 1})
 		}
 		i = last + 1
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }

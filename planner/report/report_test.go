@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
 	"pnode/pipeline/schedule/draw"
 	"pnode/planner"
 	"pnode/planner/cost"
@@ -66,6 +68,49 @@ func made() planner.Details {
 	return d
 }
 
+// many is a plan of so many devices of three kinds in replicas of four stages, and half as many that are left out.
+func many(n int) planner.Details {
+	d := made()
+	d.Devices, d.Unused, d.Replicas, d.Stages, d.All = nil, nil, n/4, 4, n+n/2
+	cards := []string{"RTX 4090", "RTX 3060", "T4"}
+	for i := range n {
+		s := planner.StageDetails{
+			At: plan.StageID{Replica: plan.Replica(i / 4), Stage: plan.Stage(i % 4)}, Layers: plan.LayerRange{First: i % 4, End: i%4 + 1 + i%3}, Micros: 8 + i%2, Micro: schedule.Nanos(12e6 + 1e4*(i%311)),
+		}
+		if i%4 < 3 {
+			s.Sends, s.Link, s.Codec = true, cost.Link{BytesPerS: 125e6 - 1e5*int64(i%400), RTTNanos: 1e6 * int64(1+i%40)}, plan.CodecInt8
+		}
+		s.Recomputes = i%5 == 2
+		d.Devices = append(d.Devices, planner.DeviceDetails{
+			Worker: plan.WorkerID{Peer: plan.PeerID(fmt.Sprint("p", i)), Device: "cuda:0"}, Node: fmt.Sprint("node-", i), Profile: plan.DeviceProfile{Model: cards[i%3]},
+			NeedBytes: int64(2<<30 + i%700<<20), TotalBytes: int64(12+4*(i%2)) << 30 >> (i % 3 / 2), Busy: 90e6, Stages: []planner.StageDetails{s}, Choices: []string{fmt.Sprint("a choice of kind ", i%20)},
+		})
+	}
+	for i := range n / 2 {
+		u := planner.Unused{Name: fmt.Sprintf("spare-%d cuda:0", i), Node: fmt.Sprint("spare-", i), Model: cards[i%3], With: schedule.Nanos(152e6 + 1e6*(i%50))}
+		if i%9 == 0 {
+			u.Why, u.With = "it is leaving", 0
+		}
+		d.Unused = append(d.Unused, u)
+	}
+	return d
+}
+
+// TestBriefIsTextOfFew, and the text of many has a line for each.
+func TestBriefIsTextOfFew(t *testing.T) {
+	for _, n := range []int{16, 1000} {
+		r := New("nano", planner.Input{Run: run(t)}, many(n))
+		var brief, all bytes.Buffer
+		if err := errors.Join(r.Brief(&brief), r.Text(&all)); err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Count(brief.Bytes(), []byte("\n"))
+		if n == 16 && !bytes.Equal(brief.Bytes(), all.Bytes()) || n > 16 && lines > 70 || bytes.Count(all.Bytes(), []byte("\n")) < n {
+			t.Errorf("%d devices have %d lines, and in full\n%s", n, lines, all.String())
+		}
+	}
+}
+
 // run is a run of 8 micro-batches.
 func run(t *testing.T) plan.RunSpec {
 	t.Helper()
@@ -89,9 +134,9 @@ func TestTextIsGolden(t *testing.T) {
 	alone := made()
 	alone.Devices, alone.Replicas, alone.Stages, alone.All, alone.Unused, alone.Others = alone.Devices[:1], 1, 1, 1, nil, nil
 	small := New("nano", planner.Input{Run: run(t)}, alone)
-	for name, r := range map[string]Report{"full": full, "idle": idle, "alone": small} {
+	for name, r := range map[string]Report{"full": full, "idle": idle, "alone": small, "many": New("nano", planner.Input{Run: run(t)}, many(1000), "sums are in 125 groups")} {
 		var b bytes.Buffer
-		if err := r.Text(&b); err != nil {
+		if err := r.Brief(&b); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join("testdata", name+".txt")
@@ -104,8 +149,12 @@ func TestTextIsGolden(t *testing.T) {
 		if err != nil || b.String() != string(want) {
 			t.Errorf("%s: %v\n%s", name, err, b.String())
 		}
+		wide := 104
+		if name == "many" { // the groups have ranges
+			wide = 140
+		}
 		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(line); n > 104 || strings.TrimRight(line, " \n")+"\n" != line {
+			if n := utf8.RuneCountInString(line); n > wide || strings.TrimRight(line, " \n")+"\n" != line {
 				t.Errorf("%s: a line of %d letters: %q", name, n, line)
 			}
 		}

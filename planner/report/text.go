@@ -14,22 +14,33 @@ import (
 const (
 	// columns is how wide a text gets.
 	columns = 96
-	// mostRows are shown of a plan; JSON has all.
-	mostRows = 40
 	// mostModel and mostNode are the letters of a device's model and a node's name in a table.
 	mostModel = 16
 	mostNode  = 12
 )
 
-// Text writes the report for people.
+// Text writes the report for people, with a line for each device.
 func (r Report) Text(w io.Writer) error {
+	return r.write(w, r.table, r.leftOut(), r.Notes)
+}
+
+// write puts a text together: with a table of devices, lines of those left out, and notes.
+func (r Report) write(w io.Writer, table func(*strings.Builder), leftOut [][]string, notes []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of %s on %d of %s, schedule %s\n\n", r.Model,
 		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Used, plan.Count(r.All, "device"), shortly(r.Schedule))
-	r.table(&b)
+	table(&b)
 	b.WriteString("\n")
 	r.summary(&b)
-	r.sections(&b)
+	r.sections(&b, leftOut)
+	if len(notes) > 0 {
+		b.WriteString("\nNotes\n")
+	}
+	for _, note := range notes {
+		for i, line := range wrap(note, columns-4) {
+			b.WriteString([]string{"- ", "  "}[min(i, 1)] + line + "\n")
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -37,13 +48,10 @@ func (r Report) Text(w io.Writer) error {
 // table writes a line for each device.
 func (r Report) table(b *strings.Builder) {
 	lines := [][]string{{"rep", "node", "device", "layers", "memory", "micro-batch", "in flight", "next stage over"}}
-	for i, d := range r.Devices {
-		if i == mostRows {
-			break
-		}
+	for _, d := range r.Devices {
 		lines = append(lines, []string{
 			join(d.Replicas, "+"), clip(d.Node, mostNode), clip(d.name(), mostModel), d.layers(), of(d.NeedBytes, d.TotalBytes),
-			fmt.Sprintf("%s x %d", plan.Time(schedule.Nanos(d.MicroNanos)), d.Micros), join(d.InFlight, "+"), d.sends(),
+			d.micro(), join(d.InFlight, "+"), d.sends(),
 		})
 	}
 	if r.Replicas == 1 {
@@ -52,9 +60,11 @@ func (r Report) table(b *strings.Builder) {
 		}
 	}
 	writeTable(b, lines)
-	if more := len(r.Devices) - mostRows; more > 0 {
-		fmt.Fprintf(b, "and %s more: --json has all\n", plan.Count(more, "device"))
-	}
+}
+
+// micro says how long a micro-batch takes, and how many there are.
+func (d Device) micro() string {
+	return fmt.Sprintf("%s x %d", plan.Time(schedule.Nanos(d.MicroNanos)), d.Micros)
 }
 
 // name returns the device's model, or its name where nobody knows the model.
@@ -108,9 +118,8 @@ func (r Report) summary(b *strings.Builder) {
 	writeTable(b, lines)
 }
 
-// sections write who is left out, what would change that, and what else there is to say.
-func (r Report) sections(b *strings.Builder) {
-	var lines [][]string
+// leftOut says who is left out, and why.
+func (r Report) leftOut() (lines [][]string) {
 	for _, l := range r.LeftOut {
 		who := names(l.Nodes)
 		if l.Model != "" {
@@ -118,8 +127,13 @@ func (r Report) sections(b *strings.Builder) {
 		}
 		lines = append(lines, []string{"  " + who, l.Why})
 	}
-	section(b, "Left out", lines)
-	lines = nil
+	return lines
+}
+
+// sections write who is left out, what would change that, and other plans.
+func (r Report) sections(b *strings.Builder, leftOut [][]string) {
+	section(b, "Left out", leftOut)
+	var lines [][]string
 	for _, v := range r.Variants {
 		lines = append(lines, []string{"  " + v.Flags, v.text()})
 	}
@@ -137,14 +151,6 @@ func (r Report) sections(b *strings.Builder) {
 		lines = append(lines, []string{"  " + n.Shape, text})
 	}
 	section(b, "Next best", lines)
-	if len(r.Notes) > 0 {
-		b.WriteString("\nNotes\n")
-	}
-	for _, note := range r.Notes {
-		for i, line := range wrap(note, columns-4) {
-			b.WriteString([]string{"- ", "  "}[min(i, 1)] + line + "\n")
-		}
-	}
 }
 
 // section writes lines of two cells below a head, nothing without lines. Where the first cells leave little room, the
