@@ -2,14 +2,17 @@ package pipeline
 
 import (
 	"math"
+	"slices"
 
 	"pnode/kernels"
 	"pnode/pipeline/model"
+	"pnode/pipeline/muon"
 	"pnode/planner/plan"
 )
 
 // Optimizer is AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2) over the flat
-// vectors of a stage's layers. The stack holds its moments.
+// vectors of a stage's layers, or that and Muon for the matrices of blocks. The stack holds its moments: of what Muon
+// updates the second is zero between updates.
 type Optimizer struct{ train plan.TrainSpec }
 
 // The vectors of AdamW's state, as Stack.Moment numbers them.
@@ -77,6 +80,37 @@ func (o Optimizer) update(q kernels.Queue, h *StageRuntime, gradScale float64) e
 	for _, u := range h.updates {
 		adamW(u, []kernels.View{h.stack.Moment(u.layer, firstMoment), h.stack.Moment(u.layer, secondMoment)}, 0)
 	}
+	if len(h.matrices) > 0 {
+		return o.updateMatrices(q, h, gradScale, noise)
+	}
+	return q.Sync()
+}
+
+// updateMatrices makes the update of what Muon updates, and blocks until it is done.
+func (o Optimizer) updateMatrices(q kernels.Queue, h *StageRuntime, gradScale float64, noise model.Noise) error {
+	all, squares := make([]muon.Matrix, len(h.matrices)), make([]float32, len(h.matrices))
+	scratch := h.stack.Scratch()
+	norms := scratch.Slice(scratch.Len-len(all), len(all))
+	for i, u := range h.matrices {
+		all[i] = muon.Matrix{
+			Rows: u.rows, Cols: u.cols, Param: h.stack.Params(u.layer).Slice(u.params, u.n), Gradient: h.stack.Grads(u.layer).Slice(u.grads, u.n),
+			Momentum: h.stack.Moment(u.layer, firstMoment).Slice(u.moment, u.n), Direction: h.stack.Moment(u.layer, secondMoment).Slice(u.moment, u.n),
+			Norm: norms.Slice(i, 1), Scratch: scratch,
+		}
+		all[i].Accumulate(q, float32(gradScale), float32(o.train.Momentum))
+	}
+	q.Read(kernels.Float32Bytes(squares), norms)
+	if err := q.Sync(); err != nil {
+		return err
+	}
+	for i, m := range all {
+		u := h.matrices[i]
+		m.Orthogonalize(q, squares[i])
+		m.Apply(q, LearningRate(o.train, h.step), o.train.Decay)
+		if half, how := h.stack.Rounded(u.layer, model.Range{First: u.params, End: u.params + u.n}, noise); half.Present() {
+			q.Do(kernels.CastRounded(half, m.Param, u.n, how))
+		}
+	}
 	return q.Sync()
 }
 
@@ -85,6 +119,7 @@ func (o Optimizer) update(q kernels.Queue, h *StageRuntime, gradScale float64) e
 type updateRange struct {
 	layer, params, grads, moment, n int
 	decay                           bool
+	rows, cols                      int // of a matrix that is updated as a whole, 0 else
 }
 
 // split returns the first n elements of the range, and the others.
@@ -96,16 +131,25 @@ func (u updateRange) split(n int) (head, rest updateRange) {
 }
 
 // updateRanges returns the ranges of which the stack has moments, in the order of layers and
-// elements. Tensors next to each other with the same decay are one.
-func updateRanges(stack *model.Stack, cfg model.Config, layers plan.LayerRange) []updateRange {
-	var all []updateRange
+// elements, and the matrices that are updated as a whole. Tensors next to each other with the same decay are one range.
+func updateRanges(stack *model.Stack, run plan.RunSpec, layers plan.LayerRange) (all, matrices []updateRange) {
+	cfg := run.Model
 	for l := layers.First; l < layers.End; l++ {
 		end := cfg.LayerLen(l)
 		if l == cfg.Layers()-1 {
 			end -= stack.SharedTail() // updated with the embedding
 		}
 		frozen := cfg.FrozenLen(l)
-		for _, run := range decayRuns(cfg.LayerTensors(l), frozen, end) {
+		whole := run.Matrices(l)
+		for _, m := range whole {
+			matrices = append(matrices, updateRange{
+				layer: l, params: m.Off, grads: m.Off - frozen, moment: m.Off - frozen, n: m.Len(), rows: m.Shape[0], cols: m.Shape[1],
+			})
+		}
+		others := slices.DeleteFunc(cfg.LayerTensors(l), func(t model.Tensor) bool {
+			return slices.ContainsFunc(whole, func(m model.Tensor) bool { return m.Name == t.Name })
+		})
+		for _, run := range decayRuns(others, frozen, end) {
 			owned := 0 // moments of the ranges before
 			for _, r := range stack.Owned(l) {
 				first, end := max(run.off-frozen, r.First), min(run.end-frozen, r.End)
@@ -118,7 +162,7 @@ func updateRanges(stack *model.Stack, cfg model.Config, layers plan.LayerRange) 
 			}
 		}
 	}
-	return all
+	return all, matrices
 }
 
 // decayRun is a range [off, end) of a layer's flat vector with one decay setting.
@@ -134,7 +178,7 @@ func decayRuns(tensors []model.Tensor, first, end int) []decayRun {
 		if t.Off < first || t.Off >= end {
 			continue
 		}
-		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay {
+		if n := len(runs); n > 0 && runs[n-1].decay == t.Decay && runs[n-1].end == t.Off {
 			runs[n-1].end = t.Off + t.Len()
 			continue
 		}

@@ -29,7 +29,9 @@ type StageRuntime struct {
 	// updates are the ranges that the optimizer updates here; offload brings their state from host
 	// memory, and is nil where the device has it.
 	updates []updateRange
-	offload *offloadEngine
+	// matrices are those that are updated as a whole.
+	matrices []updateRange
+	offload  *offloadEngine
 	// A gradient, which has its place, does not wait for an activation whose landing is in use: they
 	// have upload queues of their own.
 	activations, gradients, downloads copyQueue
@@ -60,7 +62,10 @@ func newStageRuntime(cfg *Config, p *program, at plan.StageID, donors map[int]*m
 	if h.stack, err = model.NewStack(stack); err != nil {
 		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
 	}
-	h.updates = updateRanges(h.stack, p.spec.Model, h.place.Layers)
+	if p.spec.Train.Optimizer == plan.Muon && (h.place.Offload || len(h.layersInParts()) > 0) {
+		return h, fmt.Errorf("%w: stage %v has its optimizer state in parts or in host memory, which Muon's matrices cannot have", ErrBadConfig, at)
+	}
+	h.updates, h.matrices = updateRanges(h.stack, p.spec, h.place.Layers)
 	if h.offload, err = newOffloadEngine(cfg.Device, h.stack, h.updates); err != nil {
 		return h, err
 	}

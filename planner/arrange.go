@@ -55,6 +55,9 @@ func (s *search) arranged(of *candidate, a neighbours.Arrangement) (*candidate, 
 
 // offloaders returns which of some devices may keep optimizer state in host memory; nil for none.
 func (s *search) offloaders(devices []int) (offload []bool) {
+	if s.in.Run.Train.Optimizer == plan.Muon { // whole matrices do not pass through windows
+		return nil
+	}
 	for _, d := range devices {
 		if at := s.models.whole().Devices[d]; at.CopyBytesPerS > 0 && at.HostBytes > 0 {
 			if offload == nil {

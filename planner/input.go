@@ -101,9 +101,9 @@ type Input struct {
 
 // InputOf returns the input of a run's first plan, without members.
 func InputOf(run plan.RunSpec) Input {
-	in := Input{Run: run, Costs: run.Model.Costs(run.Train.MicroBatch, model.StorageF32), Generation: 1}
+	in := Input{Run: run, Costs: run.Costs(model.StorageF32), Generation: 1}
 	if run.Train.Storage.Halves() {
-		in.HalfCosts = run.Model.Costs(run.Train.MicroBatch, model.StorageBF16)
+		in.HalfCosts = run.Costs(model.StorageBF16)
 	}
 	return in
 }

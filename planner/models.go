@@ -54,6 +54,7 @@ func (p *problem) costModel(as model.Storage) (*cost.Model, error) {
 	t := cost.Training{
 		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
 		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
+		Scratch: 4 * int64(run.Scratch(plan.LayerRange{End: p.layers()})),
 	}
 	t.Level, t.Fixed = run.Train.Recompute.Level()
 	if run.Train.DocumentMask {

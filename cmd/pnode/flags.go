@@ -48,6 +48,8 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.IntVar(&c.WarmupSteps, "warmup-steps", c.WarmupSteps, "steps until the learning rate is reached")
 	f.IntVar(&c.DecaySteps, "decay-steps", c.DecaySteps, "step at which the learning rate has come down to --min-lr; 0 takes the last one. Later steps train at --min-lr")
 	f.Float64Var(&c.WeightDecay, "weight-decay", c.WeightDecay, "weight decay of matrices (AdamW)")
+	f.StringVar(&c.Optimizer, "optimizer", c.Optimizer, "how parameters are updated: adamw, or muon for the matrices of blocks with adamw for all else; the same --lr suits both")
+	f.Float64Var(&c.Momentum, "momentum", c.Momentum, "of --optimizer muon")
 	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "largest norm of the gradient; 0 is off")
 	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "share of elements set to zero in training, after the embedding and each layer")
 	f.StringVar(&c.LoRA, "lora", c.LoRA, "train on the adapters of --init in `FOLDER` (PEFT layout); the weights stay frozen")

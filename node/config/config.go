@@ -94,6 +94,9 @@ type Config struct {
 	Recompute string `yaml:"recompute"`
 	// PostValidation is auto or off: whether workers may apply a step before its commit.
 	PostValidation string `yaml:"post_validation"`
+	// Optimizer is adamw or muon, Momentum Muon's.
+	Optimizer string  `yaml:"optimizer"`
+	Momentum  float64 `yaml:"momentum"`
 	// Shard is auto, on or off: whether replicas hold their optimizer state in parts.
 	Shard string `yaml:"shard"`
 	// Storage is auto, f32, bf16 or f16: the type of what matrix products read.
@@ -182,6 +185,8 @@ func Default() Config {
 		Schedule:       autoSchedule,
 		Recompute:      plan.RecomputeRule{}.String(),
 		PostValidation: postAuto,
+		Optimizer:      plan.AdamW.String(),
+		Momentum:       0.95,
 		Shard:          plan.ShardAuto.String(),
 		Storage:        plan.StorageAuto.String(),
 		Codec:          plan.CodecRules()[0],
@@ -275,6 +280,8 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			MinLR:              c.MinLR,
 			WarmupSteps:        plan.Step(c.WarmupSteps),
 			DecaySteps:         plan.Step(c.DecaySteps),
+			Optimizer:          rules.Optimizer,
+			Momentum:           rules.Momentum,
 			Beta1:              beta1,
 			Beta2:              beta2,
 			Eps:                eps,

@@ -139,6 +139,7 @@ func (c Config) validateRates() error {
 		{"min_lr", c.MinLR, c.LR, ", the learning rate (--lr)"},
 		{"weight_decay", c.WeightDecay, 10, ""},
 		{"clip_norm", c.ClipNorm, math.MaxFloat32, ""},
+		{"momentum", c.Momentum, 0.9999, ""},
 		{"lora_alpha", c.LoRAAlpha, maxAlpha, ""},
 		{"dropout", c.Dropout, maxDropout, ""},
 	} {
@@ -166,6 +167,15 @@ func (c Config) rules() (r plan.TrainSpec, err error) {
 	}
 	if r.Shard, err = plan.ParseShard(c.Shard); err != nil {
 		return refuse("shard", c.Shard, plan.ShardRules())
+	}
+	if r.Optimizer, err = plan.ParseOptimizer(c.Optimizer); err != nil {
+		return refuse("optimizer", c.Optimizer, plan.OptimizerRules())
+	}
+	if r.Optimizer == plan.Muon {
+		if r.Shard == plan.ShardOn {
+			return plan.TrainSpec{}, c.invalid("shard", c.Shard, "auto or off with optimizer muon, which updates whole matrices")
+		}
+		r.Shard, r.Momentum = plan.ShardOff, c.Momentum
 	}
 	if c.PostValidation != postAuto && c.PostValidation != postOff {
 		return refuse("post_validation", c.PostValidation, []string{postAuto, postOff})

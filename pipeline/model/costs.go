@@ -26,6 +26,8 @@ type LayerCost struct {
 	ForwardWorks, InputWorks, WeightWorks, SplitWorks Works
 	// SplitFLOPs is what BackwardWeight does again after the input pass: logits of the head. SplitCalls counts its calls.
 	SplitFLOPs, SplitCalls int64
+	// UpdateFLOPs are the products of an update, once a step. Config.Costs, which knows no optimizer, has none.
+	UpdateFLOPs int64
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.
 	ParamBytes, FrozenBytes int64

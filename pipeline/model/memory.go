@@ -17,6 +17,7 @@ type Memory struct {
 	Partials int64
 	Moments  int64 // optimizer state
 	Windows  int64 // of the device to optimizer state that the host has
+	Scratch  int64 // of an update
 	Previous int64 // the state before an update that may be undone
 	Saved    int64 // activations from forward to backward, of all slots
 	Deltas   int64 // activation gradients that outlive their layer's pass
@@ -29,7 +30,7 @@ type Memory struct {
 
 // Total is the sum of all kinds on the device.
 func (m Memory) Total() int64 {
-	return m.Params + m.Copies + m.Grads + m.Partials + m.Moments + m.Windows + m.Previous + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
+	return m.Params + m.Copies + m.Grads + m.Partials + m.Moments + m.Windows + m.Scratch + m.Previous + m.Saved + m.Deltas + m.Layer + m.Ahead + m.Tokens + m.Tables
 }
 
 // Memory returns exactly what NewStack would allocate beyond what it takes over; it needs no device, unless that has a largest
@@ -46,7 +47,7 @@ func (c StackConfig) Memory() (Memory, error) {
 	}
 	return Memory{
 		Params: m.params.sizeBytes(), Copies: m.copies.sizeBytes(), Grads: m.grads.sizeBytes(), Partials: m.partials.sizeBytes(),
-		Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Previous: m.previous.sizeBytes(), Host: m.hosted.sizeBytes(),
+		Moments: m.moments.sizeBytes(), Windows: m.windows.sizeBytes(), Scratch: m.scratch.sizeBytes(), Previous: m.previous.sizeBytes(), Host: m.hosted.sizeBytes(),
 		Saved: m.saved.sizeBytes() + m.savedHalves.sizeBytes(), Deltas: m.deltas.sizeBytes(),
 		Layer: m.layer.sizeBytes() + m.layerHalves.sizeBytes(), Ahead: m.ahead.sizeBytes() + m.aheadHalves.sizeBytes(),
 		Tokens: m.ids.sizeBytes(), Tables: m.tables.sizeBytes(),
@@ -55,7 +56,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, copies, grads, partials, moments, windows, previous, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
+	params, copies, grads, partials, moments, windows, scratch, previous, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
 // newMemory returns arenas for a stack on a device, which may be nil, with halves of a type.
@@ -67,6 +68,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 		partials:    arena{what: "partial sums of gradients", dtype: kernels.F32},
 		moments:     arena{what: "optimizer moments", dtype: kernels.F32, apart: true},
 		windows:     arena{what: "windows to optimizer moments", dtype: kernels.F32},
+		scratch:     arena{what: "scratch of an update", dtype: kernels.F32},
 		previous:    arena{what: "the state before an update", dtype: kernels.F32},
 		hosted:      arena{what: "optimizer moments in host memory", dtype: kernels.F32, apart: true},
 		saved:       arena{what: "saved activations", dtype: kernels.F32},
@@ -89,7 +91,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 
 // lasting returns the arenas that outlive a Resize, on the device and in host memory.
 func (m *memory) lasting() []*arena {
-	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.previous, &m.hosted}
+	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.scratch, &m.previous, &m.hosted}
 }
 
 // passing returns the arenas of slots, passes and partial sums, which hold nothing between two steps.

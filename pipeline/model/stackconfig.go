@@ -47,6 +47,8 @@ type StackConfig struct {
 	// Offload keeps that state in Host, with Windows on the device to bring it there.
 	Offload bool
 	Host    *host.Memory
+	// Scratch counts the elements that an update needs besides what it changes.
+	Scratch int
 	// Undo has room for the state before an update: see KeepState. It cannot be with Offload.
 	Undo bool
 	// From names stacks by layer, whose memory of that layer's parameters and moments the new stack takes over with what
@@ -104,6 +106,7 @@ func (c StackConfig) validate() error {
 		bounds[int]{"logit rows", c.LogitRows, 0, maxMicroBatch * maxContext},
 		bounds[int]{"moments", c.Moments, 0, maxMoments},
 		bounds[int]{"partials", c.Partials, 0, maxPartials},
+		bounds[int]{"elements of scratch", c.Scratch, 0, arenaMax},
 		bounds[int]{"layers restored ahead", c.Ahead, 0, c.End - c.First},
 		bounds[int]{"bits of the gradients' scale", c.ScaleBits, 0, maxScaleBits},
 	); err != nil {

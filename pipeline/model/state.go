@@ -16,6 +16,7 @@ type State struct {
 	partials      [][]kernels.View // by number and local layer, [TrainedLen]
 	moments       [][]kernels.View // by moment and local layer, [ShareLen]
 	windows       [][]kernels.View // by number and moment
+	scratch       kernels.View     // [Scratch]
 	previous      [][]kernels.View // by local layer, the trained parameters and the moments before an update
 }
 
@@ -43,6 +44,7 @@ func newState(cfg StackConfig, mem *memory) State {
 		s.moments = append(s.moments, s.vectors(kept, i, s.shareLen, tied.Len()))
 	}
 	s.takeWindows(&mem.windows, tied.Len())
+	s.scratch = mem.scratch.take(cfg.Scratch)
 	if cfg.Undo {
 		for l := cfg.First; l < cfg.End; l++ {
 			var kept []kernels.View
@@ -111,6 +113,9 @@ func (s *State) shareLen(layer int) int {
 // Grads one after the other. It is on the device or, with Offload, in the host's memory, where
 // host.Read and host.Write work on it as on any other.
 func (s *State) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }
+
+// Scratch returns memory that an update may overwrite [Scratch].
+func (s *State) Scratch() kernels.View { return s.scratch }
 
 // updated returns what an update changes of a layer in float32.
 func (s *State) updated(layer int) []kernels.View {

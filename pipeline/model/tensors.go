@@ -40,6 +40,31 @@ func (c Config) LayerTensors(layer int) []Tensor {
 	return l.tensors
 }
 
+// Matrices lists the trained matrices of a layer that is a block, and none of others: what a hidden layer multiplies by.
+// Query, key and value are a matrix each where they are one tensor, too.
+func (c Config) Matrices(layer int) (all []Tensor) {
+	if layer == 0 || layer == c.Layers()-1 {
+		return nil
+	}
+	m := c.resolved()
+	query, value := m.queryWidth(), m.KVHeads*m.HeadDim
+	for _, t := range c.LayerTensors(layer) {
+		switch {
+		case t.Frozen || len(t.Shape) != 2:
+		case len(m.names().qkv) == 1 && strings.HasSuffix(t.Name, m.names().qkv[0]+".weight"):
+			for _, rows := range []int{query, value, value} {
+				part := t
+				part.Shape = []int{rows, t.Shape[1]}
+				all = append(all, part)
+				t.Off += part.Len()
+			}
+		default:
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // LayerLen is the number of elements of a layer's flat vector.
 func (c Config) LayerLen(layer int) int {
 	l := tensorList{listed: c.LoRA.On()} // adapters are made to the tensors in the list

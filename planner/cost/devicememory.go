@@ -44,7 +44,7 @@ func (b *MemoryModel) Open(s model.Storage) (*DeviceMemory, error) {
 	// The passes of all layers share what one needs, and two gradients of the stream.
 	pass += 2 * b.activation
 	l.levels = l.openLevels(pass + halves)
-	l.pass = b.NodeBytes() + pass + halves + tables
+	l.pass = b.NodeBytes() + b.model.Scratch + pass + halves + tables
 	return l, nil
 }
 

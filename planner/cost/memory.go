@@ -30,6 +30,8 @@ type Training struct {
 	Tied, TiedGrad int
 	// MaskBytes say where the documents of a micro-batch begin; 0 where nobody asks.
 	MaskBytes int64
+	// Scratch are the bytes that an update needs besides what it changes.
+	Scratch int64
 	// NodeBytes is the memory of a node's process besides its stages.
 	NodeBytes int64
 }

@@ -17,6 +17,7 @@ const Longest schedule.Nanos = 1 << 40
 // Times were measured, passes take as long as their calls of each size.
 type Speed struct {
 	MatMulFLOPS, AttentionFLOPS, MemoryBytesPerS int64
+	FullFLOPS                                    int64 // of products in float32
 	Call                                         schedule.Nanos
 	Times                                        kernels.WorkTimes
 }
@@ -24,7 +25,7 @@ type Speed struct {
 // SpeedOf returns a device's speed for stages of a storage. A rate of products that nobody
 // measured for the storage is that of float32; attention that nobody measured runs like products.
 func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
-	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos), Times: d.TimesIn(s)}
+	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, FullFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos), Times: d.TimesIn(s)}
 	if rate := d.Products(s); rate > 0 {
 		speed.MatMulFLOPS = rate
 	}
@@ -43,7 +44,7 @@ func (s *Speed) Layer(c *model.LayerCost) schedule.StageTime {
 	if s.hasTimes(c) {
 		t := schedule.StageTime{Forward: s.works(c.ForwardWorks), Input: s.works(c.InputWorks), Weight: s.works(c.WeightWorks)}
 		if bytes := 8*(c.ParamBytes-c.FrozenBytes) + 3*c.CopyBytes; bytes > 0 {
-			t.Update = s.call(kernels.WorkUpdate, bytes)
+			t.Update = s.call(kernels.WorkUpdate, bytes) + Duration(c.UpdateFLOPs, s.FullFLOPS)
 		}
 		return t
 	}
@@ -51,7 +52,7 @@ func (s *Speed) Layer(c *model.LayerCost) schedule.StageTime {
 		Forward: s.compute(c.ForwardFLOPs-c.ForwardElementwise, c.ForwardAttention, c.SavedBytes, c.ForwardCalls),
 		Input:   s.compute(c.InputFLOPs-c.InputElementwise, c.InputAttention, 2*c.SavedBytes, c.InputCalls),
 		Weight:  s.compute(c.WeightFLOPs-c.WeightElementwise, 0, 2*(c.ParamBytes-c.FrozenBytes), c.WeightCalls),
-		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes, 0),
+		Update:  s.compute(0, 0, 8*(c.ParamBytes-c.FrozenBytes)+3*c.CopyBytes, 0) + Duration(c.UpdateFLOPs, s.FullFLOPS),
 	}
 }
 

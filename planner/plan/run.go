@@ -60,10 +60,13 @@ type TrainSpec struct {
 	MinLR       float64 `json:"min_lr"`
 	WarmupSteps Step    `json:"warmup_steps"`
 	// DecaySteps is where the cosine ends; 0 is Steps.
-	DecaySteps Step    `json:"decay_steps,omitzero"`
-	Beta1      float64 `json:"beta1"`
-	Beta2      float64 `json:"beta2"`
-	Eps        float64 `json:"eps"`
+	DecaySteps Step `json:"decay_steps,omitzero"`
+	// Optimizer says how parameters are updated. Momentum is Muon's.
+	Optimizer OptimizerRule `json:"optimizer,omitzero"`
+	Momentum  float64       `json:"momentum,omitzero"`
+	Beta1     float64       `json:"beta1"`
+	Beta2     float64       `json:"beta2"`
+	Eps       float64       `json:"eps"`
 	// Decay is decoupled weight decay, on matrices only.
 	Decay float64 `json:"decay"`
 	// ClipNorm bounds the global gradient norm; 0 is off.
@@ -159,6 +162,7 @@ func (s RunSpec) Stack(p Placement, shares []model.Share, partials int, use sche
 		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: MomentVectors, Shares: shares,
 		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
+		Scratch:   s.Scratch(p.Layers),
 		ScaleBits: model.LossScaleBits(s.Train.Micros * s.Train.MicroBatch * s.Model.Context),
 	}
 }
