@@ -124,3 +124,22 @@ func TestPackedMessagesChangeNoBitOnOpenCL(t *testing.T) {
 		t.Error("the device packs nothing")
 	}
 }
+
+// TestMuonOnOpenCL: a driver's device makes the updates that the processor makes, but for rounding.
+func TestMuonOnOpenCL(t *testing.T) {
+	device, err := conform.First(t, opencl.List, opencl.ErrNoLibrary).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	run := byMuon(testRun())
+	p := cut(run, "1f1b", []int{0, 2})
+	want := train(t, run, p, &memoryKeeper{})
+	got := trainAs(t, run, p, &memoryKeeper{}, func(kernels.Device) kernels.Device { return device })
+	for step, bits := range want.losses {
+		w, g := math.Float64frombits(bits), math.Float64frombits(got.losses[step])
+		if math.Abs(g-w) > 1e-3*w {
+			t.Errorf("step %d has loss %v, %v on the processor", step, g, w)
+		}
+	}
+}
