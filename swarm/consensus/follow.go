@@ -33,7 +33,7 @@ type source struct {
 	engine *engine
 }
 
-// View returns what raft knows.
+// View returns what raft knows. A node that hears of a leader from others alone names none.
 func (s source) View() feed.View {
 	r := s.engine.raft
 	term := r.CurrentTerm()
@@ -45,6 +45,9 @@ func (s source) View() feed.View {
 			voters++
 			v.Votes = v.Votes || plan.PeerID(o.ID) == s.node.self
 		}
+	}
+	if v.Leader != s.node.self && s.node.follower.deaf() { // others bring it the leader's messages, perhaps those to whom it would bring them
+		v.Leader = ""
 	}
 	v.Spared = v.Leader == s.node.self && voters > 1
 	v.Members = s.node.follower.Members()
@@ -89,10 +92,14 @@ func (f *follower) Follows() bool {
 	if changing || state == raft.Leader || state == raft.Shutdown {
 		return false
 	}
+	return !slices.Contains(n.Servers(), Server{Peer: n.self, Voter: true}) || f.deaf()
+}
+
+// deaf reports whether no message has come from a leader itself for deafAfter, or since raft was started here.
+func (f *follower) deaf() bool {
 	f.mu.Lock()
-	direct := f.direct
-	f.mu.Unlock()
-	return !slices.Contains(n.Servers(), Server{Peer: n.self, Voter: true}) || time.Since(direct) > deafAfter
+	defer f.mu.Unlock()
+	return time.Since(f.direct) > deafAfter
 }
 
 // Voters returns who votes by the log here, and who leads.

@@ -223,6 +223,24 @@ func TestAVoterThatLostItsVoteWhileItWasAway(t *testing.T) {
 	})
 }
 
+// TestVotersDoNotFeedEachOther: of three voters the leader dies for good, and the others are killed and come back one after the other. Each
+// heard of the leader from the other one alone: neither goes on to tell of it, and one of them is elected.
+func TestVotersDoNotFeedEachOther(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		l := c.leader().self
+		others := slices.DeleteFunc(votersOf(c.leader().Servers()), func(p plan.PeerID) bool { return p == l })
+		c.crash(l)
+		for _, p := range others {
+			c.crash(p)
+			c.start(p)
+			time.Sleep(time.Second)
+		}
+		c.until("a leader", func() bool { return c.leader() != nil })
+		c.goesOn(c.nodes[others[0]])
+	})
+}
+
 // warnings collects what a node warns of.
 type warnings struct {
 	slog.Handler
