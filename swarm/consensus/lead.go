@@ -233,10 +233,11 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		n.mu.Unlock()
 		n.vacancy.note(false, 0)
 		return n.engine.Load().raft.AddVoter(id, address, 0, enqueueTimeout).Error()
-	case Demote: // it stays a server until the next change, so that it hears of this one
+	case Demote: // it stays a server until it has heard of that
 		n.vacancy.note(n.Silence(a.Peer) > 0, n.engine.Load().raft.CurrentTerm())
 		return n.engine.Load().raft.DemoteVoter(id, 0, enqueueTimeout).Error()
 	case Remove:
+		n.hears(ctx, a.Peer)
 		err := n.engine.Load().raft.RemoveServer(id, 0, enqueueTimeout).Error()
 		if err == nil {
 			n.mu.Lock()
@@ -248,6 +249,24 @@ func (n *Node) carryOut(ctx context.Context, a Action) error {
 		return n.engine.Load().raft.LeadershipTransferToServer(id, address).Error()
 	}
 	return fmt.Errorf("unknown action %q", a.Kind)
+}
+
+// hears waits until a server has the newest configuration that is known here, and knows that it is committed: raft sends
+// one that is removed nothing more where a message to it is under way. It waits no longer than for a short answer, and not for who is silent.
+func (n *Node) hears(ctx context.Context, p plan.PeerID) {
+	configured := n.engine.Load().raft.GetConfiguration().Index()
+	ctx, cancel := context.WithTimeout(ctx, n.timing.answerTimeout(p))
+	defer cancel()
+	for n.Silence(p) == 0 {
+		if applied, ok := n.applied(ctx, p); !ok || applied >= configured {
+			return
+		}
+		select {
+		case <-time.After(commitTimeout): // the time between two messages to a server
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // vacancy remembers in which term this leader took the vote of a dead voter, until it changes another vote. Its methods may be called

@@ -18,6 +18,8 @@ import (
 // memoryNet joins memoryTransports with streams of a fixed one-way delay that can be cut.
 type memoryNet struct {
 	delay time.Duration
+	// far peers have a longer delay, by so much.
+	far map[plan.PeerID]time.Duration
 	// opening is how long a stream takes to open.
 	opening func() time.Duration
 	sent    atomic.Int64 // writes to streams
@@ -280,7 +282,7 @@ func (s *memoryStream) Write(b []byte) (int, error) {
 	s.transport.net.sent.Add(1)
 	s.transport.sent.Add(1)
 	select {
-	case s.out.segments <- segment{time.Now().Add(s.transport.net.delay), slices.Clone(b)}:
+	case s.out.segments <- segment{time.Now().Add(s.transport.net.delay + s.transport.net.far[s.peer] + s.transport.net.far[s.transport.self]), slices.Clone(b)}:
 		return len(b), nil
 	case <-s.out.gone.c:
 		return 0, io.ErrClosedPipe

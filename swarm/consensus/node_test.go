@@ -191,6 +191,21 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// TestAVoterThatIsFarAwayLeaves: it is further from the leader than the others, who agree on the change of its vote and on the next one while a
+// message to it is under way. It hears of both.
+func TestAVoterThatIsFarAwayLeaves(t *testing.T) {
+	net := newMemoryNet(5 * time.Millisecond)
+	net.far = map[plan.PeerID]time.Duration{"c": 100 * time.Millisecond}
+	inBubbleOf(t, net, 3, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		ctx, cancel := context.WithTimeout(t.Context(), deafAfter/2)
+		defer cancel()
+		if err := c.nodes["c"].Leave(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestDeadVoterIsReplaced(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
 		l, spare := c.leader(), c.spare().self
