@@ -51,7 +51,7 @@ const (
 	Moments
 )
 
-// Config holds everything that a worker needs. All fields but Due, Next, Late, Loaded, Commits, Replay, Taken, Unmeasured, Again, Committed, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Replica, First, Due, Next, Late, Loaded, Commits, Replay, Taken, Unmeasured, Again, Committed, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -63,6 +63,10 @@ type Config struct {
 	Data     Data
 	Exchange collective.Exchange
 	Keeper   Keeper
+	// Replica and First say which replica of a plan with local steps this is, where Run and Plan are its own, see plan.Alone: its micro-batch m
+	// is First + m of the run's, and its messages have the number Replica.
+	Replica plan.Replica
+	First   plan.Micro
 	// Stop reports to the coordinator that its next commit is to be the last of this plan, with a save.
 	Stop func() bool
 	// Due reports to the coordinator that the state after a step is to be saved, where the run does not say every how
@@ -128,7 +132,7 @@ type StepResult struct {
 	// Total is the step's wall time, Stages where it went.
 	Total  time.Duration
 	Stages []StageTimes
-	// Added lists for each of Stages the micro-batches that its gradient was summed over, as they came.
+	// Added lists for each of Stages the run's micro-batches that its gradient was summed over, as they came.
 	Added [][]plan.Micro
 }
 

@@ -12,6 +12,9 @@ import (
 // layer, or larger than the plan's. Links ask it before they make room. Steps and schedules do not matter to it; its
 // errors wrap those of wire.
 func Expected(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.Tag, bytes int) error {
+	if p.Local != nil {
+		return expectedApart(run, p)
+	}
 	return func(from, to plan.PeerID, t wire.Tag, bytes int) error {
 		e := expectation{program{spec: run, plan: p}, to}
 		switch most := e.most(from, t); {
@@ -21,6 +24,22 @@ func Expected(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.T
 			return fmt.Errorf("%w: %v of %d bytes, the plan has at most %d", wire.ErrLength, t, bytes, most)
 		}
 		return nil
+	}
+}
+
+// expectedApart is Expected for replicas with local steps, which send each other nothing within a step.
+func expectedApart(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.Tag, bytes int) error {
+	var alone []func(from, to plan.PeerID, t wire.Tag, bytes int) error
+	for r := range p.Replicas {
+		alone = append(alone, Expected(plan.Alone(run, p, plan.Replica(r))))
+	}
+	return func(from, to plan.PeerID, t wire.Tag, bytes int) error {
+		if t.Replica < 0 || int(t.Replica) >= len(alone) {
+			return fmt.Errorf("%w: the plan has no replica for %v", wire.ErrValue, t)
+		}
+		own := t
+		own.Replica = 0
+		return alone[t.Replica](from, to, own, bytes)
 	}
 }
 

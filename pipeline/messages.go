@@ -277,6 +277,49 @@ func (p paced) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
 	return collective.Brought(p.Exchange, from, tag)
 }
 
+// asReplica returns an exchange for a worker whose plan has one replica, which is another one's number to the rest.
+func asReplica(e collective.Exchange, replica plan.Replica) collective.Exchange {
+	if p, ok := e.(paced); ok {
+		return paced{numbered{p.Exchange, replica}, p.device}
+	}
+	return numbered{e, replica}
+}
+
+// numbered is an exchange whose messages of replica 0 have another one's number on their way.
+type numbered struct {
+	collective.Exchange
+	replica plan.Replica
+}
+
+func (n numbered) tag(t wire.Tag) wire.Tag {
+	t.Replica = n.replica
+	return t
+}
+
+// Send sends the frame as the other replica's.
+func (n numbered) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
+	f.Tag = n.tag(f.Tag)
+	return n.Exchange.Send(ctx, to, f)
+}
+
+// Receive waits for the other replica's message.
+func (n numbered) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
+	return n.Exchange.Receive(ctx, from, n.tag(tag))
+}
+
+// Brought passes collective.Brought through.
+func (n numbered) Brought(from plan.PeerID, tag wire.Tag) plan.PeerID {
+	return collective.Brought(n.Exchange, from, n.tag(tag))
+}
+
+// Moved passes Movement through; 0 where the exchange does not count.
+func (n numbered) Moved(step plan.Step) uint64 {
+	if m, ok := n.Exchange.(Movement); ok {
+		return m.Moved(step)
+	}
+	return 0
+}
+
 // waited reports a wait that began then and ends now.
 func (p paced) waited(begin time.Time) {
 	if end := time.Now(); end.Sub(begin) > atOnce {

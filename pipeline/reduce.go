@@ -26,7 +26,7 @@ import (
 // part. Every worker begins with the layers of a stage from the last one on, some at a time, and does not wait for one stage
 // before it begins with another, so that all come to their end however stages are cut and spread.
 func (s *stepRun) reduceAfter(h *stageRun, micro plan.Micro) func(layer int) {
-	h.added = append(h.added, micro)
+	h.added = append(h.added, s.cfg.First+micro)
 	sums, share := s.spec.Train.Sums(), s.share(h.Replica)
 	group, ends := sums.Of(micro)
 	if !ends {

@@ -185,7 +185,7 @@ func (s *stepRun) forward(h *stageRun, p part) (err error) {
 	}
 	var noise model.Noise // of dropout: none in an evaluation
 	if !s.evaluates(p.micro) {
-		noise = model.Noise{On: true, Seed: s.spec.Train.Seed, Step: int(s.step), Micro: int(p.micro)}
+		noise = model.Noise{On: true, Seed: s.spec.Train.Seed, Step: int(s.step), Micro: int(s.cfg.First + p.micro)}
 	}
 	return s.launch(h.action(schedule.Forward, s.numberOf(p)), &h.times.Forward, func() {
 		open()
@@ -210,7 +210,7 @@ func (s *stepRun) open(h *stageRun, micro plan.Micro) (enqueue func(), err error
 	case s.evaluates(micro):
 		tokens, targets, err = s.cfg.Data.HeldOut(s.ctx, (int(micro)-train.Micros)%heldOutMicros, train.MicroBatch)
 	default:
-		tokens, targets, err = s.cfg.Data.Micro(s.ctx, s.step, micro, train.MicroBatch)
+		tokens, targets, err = s.cfg.Data.Micro(s.ctx, s.step, s.cfg.First+micro, train.MicroBatch)
 	}
 	return func() { // the slices stay as they are
 		if h.stack.Masked() {

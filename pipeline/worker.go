@@ -55,7 +55,10 @@ func New(cfg Config) (*Worker, error) {
 		cfg.NameOf = plan.PeerID.Short
 	}
 	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), validator: validator{secondTry: cfg.SecondTry}, suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
-	w.cfg.Exchange = watched{cfg.Exchange, w.progress}
+	if cfg.Replica != 0 {
+		w.cfg.Exchange = asReplica(cfg.Exchange, cfg.Replica)
+	}
+	w.cfg.Exchange = watched{w.cfg.Exchange, w.progress}
 	if err := w.build(); err != nil {
 		w.Close()
 		return nil, err
