@@ -80,8 +80,10 @@ func (p *parking) GetLog(index uint64, l *raft.Log) error {
 	if err == nil {
 		return nil
 	}
-	first, firstErr := p.FirstIndex()
+	// Raft deletes the whole log backwards where a snapshot takes its place, and its beginning forwards: in this order no log is seen that
+	// begins with the one before and ends with the one after.
 	last, lastErr := p.LastIndex()
+	first, firstErr := p.FirstIndex()
 	if firstErr == nil && lastErr == nil && (index < first || index > last) {
 		return raft.ErrLogNotFound
 	}

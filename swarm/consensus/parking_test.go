@@ -325,6 +325,31 @@ func TestEntryComesWhileItIsRead(t *testing.T) {
 	}
 }
 
+// replacedKV has another log from the first search for an end of the log on.
+type replacedKV struct {
+	*memoryKV
+	next []*raft.Log
+}
+
+func (k *replacedKV) Scan(from []byte, reverse bool, visit func(key, value []byte) bool) error {
+	err := k.memoryKV.Scan(from, reverse, visit)
+	if next := k.next; next != nil {
+		k.next = nil
+		return errors.Join(err, logStore{k}.StoreLogs(next))
+	}
+	return err
+}
+
+// TestLogIsReplacedWhileItIsRead: a snapshot has taken the place of the log, and entries after it come while one from before is looked for.
+func TestLogIsReplacedWhileItIsRead(t *testing.T) {
+	p := newParking(&replacedKV{newMemoryKV(), []*raft.Log{{Index: 21, Term: 1}, {Index: 22, Term: 1}}}, func(err error) { t.Errorf("reported %v", err) }, func(time.Duration) {})
+	close(p.isolated) // who is parked returns
+	var l raft.Log
+	if err := p.GetLog(5, &l); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("entry 5: %v", err)
+	}
+}
+
 // At a start the log has to go on where the snapshot ends.
 func TestLogContinuesASnapshot(t *testing.T) {
 	for name, c := range map[string]struct {
