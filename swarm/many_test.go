@@ -99,7 +99,10 @@ func (c *crowd) untilHeard(limit time.Duration) {
 // TestManyMembers: in a run with more members than are connected to each other every node has a few connections, and soon hears all
 // others: whoever hears a stranger asks who it is. So it is with one that comes later.
 func TestManyMembers(t *testing.T) {
-	const members, full = 36, 8
+	members, full := 36, 8
+	if testing.Short() {
+		members, full = 20, 6
+	}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, newVirtualNet(t), members, full)
 		c.untilHeard(30 * time.Second)
@@ -107,7 +110,7 @@ func TestManyMembers(t *testing.T) {
 		for _, s := range c.all {
 			connections += len(s.Members())
 		}
-		if mean := float64(connections) / members; mean < full || mean > 3*full {
+		if mean := float64(connections) / float64(members); mean < float64(full) || mean > float64(3*full) {
 			t.Errorf("%.1f connections a node, want %d to %d", mean, full, 3*full)
 		}
 		c.join()
