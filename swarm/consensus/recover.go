@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ const (
 	// lookSeldom while one is.
 	lookEvery  = 5 * time.Second
 	lookSeldom = 30 * time.Second
-	// looksAtOnce bounds whom a node asks besides the voters while no leader is known, and it is not about to recover the
+	// looksAtOnce bounds whom a node asks besides the voters while no leader is known, and it need not be its turn to recover the
 	// run; looksSeldom whom it asks while one is.
 	looksAtOnce = 64
 	looksSeldom = 8
@@ -150,13 +151,9 @@ func (y *Recoverer) heardAgo(p plan.PeerID) time.Duration {
 	return max(0, n.config.Heard(p))
 }
 
-// whom returns the members to ask now: a few, each time others, while a leader is known; voters and some others while none
-// is; and all once the run is to be recovered, since whose turn it is depends on all.
+// whom returns the members to ask now: a few, each time others, while a leader is known; voters and some others while none is.
 func (y *Recoverer) whom(q Quorum) []plan.PeerID {
 	all := y.node.contacts()
-	if y.overdue(q, 0) {
-		return all
-	}
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if q.Leader != "" {
 		return all[:min(len(all), looksSeldom)]
@@ -164,6 +161,18 @@ func (y *Recoverer) whom(q Quorum) []plan.PeerID {
 	others := slices.DeleteFunc(all, func(p plan.PeerID) bool { return slices.Contains(q.Voters, p) })
 	voters := slices.DeleteFunc(slices.Clone(q.Voters), func(p plan.PeerID) bool { return p == y.node.self })
 	return append(voters, others[:min(len(others), looksAtOnce)]...)
+}
+
+// lookBefore asks members whose turn to recover the run is before this node's, besides those that were asked, until it is not this node's turn for
+// as many as answered, or no more are left. It adds what they know to looks.
+func (y *Recoverer) lookBefore(ctx context.Context, q Quorum, asked []plan.PeerID, looks map[plan.PeerID]Look) {
+	rest := slices.DeleteFunc(y.node.contacts(), func(p plan.PeerID) bool { return p > y.node.self || slices.Contains(asked, p) })
+	slices.Sort(rest)
+	for n := looksAtOnce; len(rest) > 0 && y.due(q, looks); n *= 4 {
+		next := rest[:min(n, len(rest))]
+		maps.Copy(looks, y.lookAround(ctx, next))
+		rest = rest[len(next):]
+	}
 }
 
 // lookAround asks other members what they know, and returns what came within readyTimeout.
@@ -378,7 +387,9 @@ func (y *Recoverer) run(ctx context.Context) {
 			continue
 		}
 		asked = time.Now()
-		looks := y.lookAround(ctx, y.whom(q))
+		whom := y.whom(q)
+		looks := y.lookAround(ctx, whom)
+		y.lookBefore(ctx, q, whom, looks)
 		for _, p := range sortedPeers(looks) {
 			y.compare(ctx, p, looks[p])
 		}

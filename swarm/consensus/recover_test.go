@@ -1,12 +1,15 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -346,6 +349,103 @@ func TestRecoverByItself(t *testing.T) {
 		c.until("a leader", func() bool { return c.leader() != nil })
 		c.everywhere("the recovery", func(s State) bool { return s.Recovery != nil && s.Recovery.Number == 1 })
 		c.goesOn(c.nodes[living[0]])
+	})
+}
+
+// crowdTransport asks a member in place of each of many that are not there, while they answer, and counts who is asked.
+type crowdTransport struct {
+	Transport
+	instead plan.PeerID
+	there   atomic.Bool
+	answers atomic.Bool
+	asked   atomic.Int64
+}
+
+func (t *crowdTransport) Open(ctx context.Context, p plan.PeerID) (Stream, error) {
+	if !strings.HasPrefix(string(p), "!") {
+		return t.Transport.Open(ctx, p)
+	}
+	s, err := t.Transport.Open(ctx, t.instead)
+	return crowdStream{s, t}, err
+}
+
+type crowdStream struct {
+	Stream
+	t *crowdTransport
+}
+
+func (s crowdStream) Write(b []byte) (int, error) {
+	if bytes.HasPrefix(b, appendRequest([]byte{streamRequest}, request{op: opLook})) {
+		s.t.asked.Add(1)
+	}
+	if !s.t.answers.Load() {
+		return 0, net.ErrClosed
+	}
+	return s.Stream.Write(b)
+}
+
+// TestWhoseTurnIsLaterAsksFew: a node that is to recover the run by itself asks some of many members while others would do so before it, and all of
+// these where they do not answer: it goes on by itself then.
+func TestWhoseTurnIsLaterAsksFew(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		c.must(c.nodes["a"], testRun())
+		c.everywhere("the run", func(s State) bool { return s.Run != nil })
+		voters := votersOf(c.leader().Servers())[:2]
+		const crowd = 100
+		wires := map[plan.PeerID]*crowdTransport{}
+		for _, p := range c.peers {
+			if slices.Contains(voters, p) {
+				continue
+			}
+			n := c.nodes[p]
+			w, known := &crowdTransport{Transport: n.config.Transport, instead: p}, n.config.Contacts
+			w.answers.Store(true)
+			for _, q := range c.peers {
+				if q != p && !slices.Contains(voters, q) {
+					w.instead = q
+				}
+			}
+			n.config.Transport, wires[p] = w, w
+			n.config.Contacts = func() []plan.PeerID {
+				all := slices.Clone(known())
+				for i := 0; i < crowd && w.there.Load(); i++ { // each is before all nodes
+					all = append(all, plan.PeerID(fmt.Sprintf("!%03d", i)))
+				}
+				return all
+			}
+			n.config.RecoverAfter = RecoverAfter
+		}
+		for _, p := range voters {
+			c.crash(p)
+		}
+		time.Sleep(RecoverAfter - 5*lookEvery)
+		for _, w := range wires {
+			w.there.Store(true)
+		}
+		time.Sleep(7 * lookEvery)
+		for _, w := range wires {
+			w.asked.Store(0)
+		}
+		time.Sleep(5 * lookEvery)
+		for p, w := range wires {
+			if n := w.asked.Load(); n < 4*looksAtOnce/2 || n > 6*looksAtOnce {
+				t.Errorf("%s asked %d of %d in five turns", p, n, crowd)
+			}
+			w.answers.Store(false)
+			w.asked.Store(0)
+		}
+		if c.leader() != nil {
+			t.Fatal("recovered before those whose turn is earlier")
+		}
+		time.Sleep(2 * lookEvery)
+		for p, w := range wires {
+			if n := w.asked.Load(); n < crowd {
+				t.Errorf("%s asked %d of %d that are to recover the run before it", p, n, crowd)
+			}
+		}
+		time.Sleep(time.Minute)
+		c.until("a leader", func() bool { return c.leader() != nil })
+		c.everywhere("the recovery", func(s State) bool { return s.Recovery != nil && s.Recovery.Number == 1 })
 	})
 }
 
