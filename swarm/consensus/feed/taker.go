@@ -18,6 +18,8 @@ const (
 	// voter comes before that.
 	lookEvery      = time.Second
 	rebalanceEvery = time.Minute
+	// othersRetry bounds how long no other member is asked who votes, where no voter is known or feeds and those asked did not say.
+	othersRetry = time.Second
 	// contactsAtOnce bounds the others that are asked who votes, where no voter is known or feeds.
 	contactsAtOnce = 3
 	// maxHints bounds the voters that others name.
@@ -58,9 +60,10 @@ type Taker struct {
 	self   plan.PeerID
 	hints  []plan.PeerID // voters that others have named
 	failed map[plan.PeerID]failure
+	others failure // of members that do not feed: when one is asked again who votes, however many there are
 }
 
-// failure says until when a voter is not asked.
+// failure says until when a peer is not asked.
 type failure struct {
 	until time.Time
 	pause time.Duration
@@ -130,6 +133,9 @@ func (t *Taker) next(now time.Time) (peer plan.PeerID, last, ok bool) {
 			return p, i >= lasts, true
 		}
 	}
+	if now.Before(t.others.until) {
+		return "", false, false
+	}
 	contacts := slices.DeleteFunc(slices.Clone(t.node.Contacts()), func(p plan.PeerID) bool { return p == t.self || slices.Contains(peers, p) })
 	for range min(contactsAtOnce, len(contacts)) {
 		if p := contacts[rand.N(len(contacts))]; may(p) {
@@ -142,6 +148,7 @@ func (t *Taker) next(now time.Time) (peer plan.PeerID, last, ok bool) {
 // try has a peer feed this node until one of them ends that.
 func (t *Taker) try(ctx context.Context, peer plan.PeerID, last bool) {
 	began, end := time.Now(), t.node.End()
+	known, _ := t.order()
 	s, voters, err := t.open(ctx, peer, last)
 	if len(voters) > 0 {
 		t.hints = voters[:min(len(voters), maxHints)]
@@ -157,11 +164,20 @@ func (t *Taker) try(ctx context.Context, peer plan.PeerID, last bool) {
 	case err == nil && (now.Sub(began) >= lasting || t.node.End() > end):
 		t.failed[peer] = failure{until: now.Add(rand.N(firstRetry / 4))} // a snapshot came, or it was good until now
 	default:
-		f := t.failed[peer]
-		f.pause = min(max(2*f.pause, firstRetry), lastRetry)
-		f.until = now.Add(f.pause/2 + rand.N(f.pause))
-		t.failed[peer] = f
+		t.failed[peer] = t.failed[peer].again(now, lastRetry)
 	}
+	if err == nil {
+		t.others = failure{}
+	} else if !slices.Contains(known, peer) {
+		t.others = t.others.again(now, othersRetry)
+	}
+}
+
+// again returns when to ask after one more failure: after twice as long as before, with some chance, up to most.
+func (f failure) again(now time.Time, most time.Duration) failure {
+	f.pause = min(max(2*f.pause, firstRetry), most)
+	f.until = now.Add(f.pause/2 + rand.N(f.pause))
+	return f
 }
 
 // stay returns when a stream has ended, or is to end because nothing comes on it. Where another voter comes first it
