@@ -66,6 +66,23 @@ func (s source) GetLog(index uint64, l *raft.Log) error { return s.node.store.Ge
 // Snapshots returns this node's snapshots.
 func (s source) Snapshots() raft.SnapshotStore { return s.engine.snapshots }
 
+// Later raises the term here to that of a follower, which may do so once: it was a candidate before it lost its vote. With this voter's
+// answer to its next message the leader learns of it, and one is elected whose messages that member takes.
+func (s source) Later(ctx context.Context, follower plan.PeerID, term uint64) {
+	known := s.engine.raft.CurrentTerm()
+	if term <= known || s.engine.transport.checkTerm(raft.ServerID(follower), known, term) != nil {
+		return
+	}
+	self := []byte(s.node.self)
+	q := &raft.RequestVoteRequest{ // raft takes its term in, and grants nothing: it is by a log without an entry
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self}, Term: term, LeadershipTransfer: true,
+	}
+	select {
+	case s.engine.transport.messages <- raft.RPC{Command: q, RespChan: make(chan raft.RPCResponse, 1)}:
+	case <-ctx.Done():
+	}
+}
+
 // follower has voters feed this node, while it has no vote itself.
 type follower struct {
 	node *Node

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -238,6 +239,30 @@ func TestVotersDoNotFeedEachOther(t *testing.T) {
 		}
 		c.until("a leader", func() bool { return c.leader() != nil })
 		c.goesOn(c.nodes[others[0]])
+	})
+}
+
+// TestAFollowerInALaterTerm: a member without a vote was a candidate before it lost that, in a term of which nobody heard. It has the log again
+// after an election, and costs no other.
+func TestAFollowerInALaterTerm(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		c.must(c.leader(), testRun())
+		spare := c.spare().self
+		c.crash(spare)
+		_, term, _ := c.leader().Leader()
+		if err := (logStore{c.kv[spare]}).Set([]byte("CurrentTerm"), binary.BigEndian.AppendUint64(nil, uint64(term)+3)); err != nil {
+			t.Fatal(err)
+		}
+		c.must(c.leader(), WantPause{Count: 1})
+		c.start(spare)
+		c.until("the entry", func() bool { return c.nodes[spare].State().PauseWanted == 1 })
+		c.until("a leader", func() bool { return c.leader() != nil })
+		_, newest, _ := c.leader().Leader()
+		c.goesOn(c.nodes[spare])
+		time.Sleep(time.Minute)
+		if _, now, self := c.leader().Leader(); !self || now != newest || now > term+4 {
+			t.Errorf("term %d, it was %d, and %d before", now, newest, term)
+		}
 	})
 }
 

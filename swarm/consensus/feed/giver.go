@@ -76,6 +76,8 @@ type Source interface {
 	GetLog(index uint64, l *raft.Log) error
 	// Snapshots holds the newest snapshot.
 	Snapshots() raft.SnapshotStore
+	// Later takes in that a follower is in a later term, in which it takes nothing of this one.
+	Later(ctx context.Context, follower plan.PeerID, term uint64)
 }
 
 // Reasons for which a voter does not feed a follower.
@@ -211,7 +213,7 @@ func (f *following) send(ctx context.Context, v View, now time.Time) (more bool,
 		if v.Leader == f.told.Leader && v.Term == f.told.Term && now.Sub(f.at) < KeepAlive(v.Members) {
 			return false, nil
 		}
-		return false, f.append(v, now, &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr})
+		return false, f.append(ctx, v, now, &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr})
 	}
 	q := &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr, PrevLogEntry: prev}
 	q.PrevLogTerm, err = f.term(prev)
@@ -230,11 +232,11 @@ func (f *following) send(ctx context.Context, v View, now time.Time) (more bool,
 	}
 	// No more than what the follower has with this message is said to be committed: what else it has may be of no leader.
 	q.LeaderCommitIndex = prev + uint64(len(q.Entries))
-	return true, f.append(v, now, q)
+	return true, f.append(ctx, v, now, q)
 }
 
 // append sends a message and takes in its answer.
-func (f *following) append(v View, now time.Time, q *raft.AppendEntriesRequest) error {
+func (f *following) append(ctx context.Context, v View, now time.Time, q *raft.AppendEntriesRequest) error {
 	var r raft.AppendEntriesResponse
 	f.told, f.at = v, now
 	if err := f.transport.AppendEntries(raft.ServerID(f.peer), raft.ServerAddress(f.peer), q, &r); err != nil {
@@ -242,7 +244,7 @@ func (f *following) append(v View, now time.Time, q *raft.AppendEntriesRequest) 
 	}
 	switch {
 	case r.Term > q.Term:
-		return fmt.Errorf("%w: %d, this node is in %d", errApart, r.Term, q.Term)
+		return f.apart(ctx, r.Term, q.Term)
 	case q.LeaderCommitIndex == 0:
 	case r.Success:
 		f.cursor.Took(q.LeaderCommitIndex)
@@ -292,7 +294,7 @@ func (f *following) sendSnapshot(ctx context.Context, v View, header raft.RPCHea
 		case f.snapshots <- struct{}{}:
 			waiting = false
 		case <-time.After(KeepAlive(v.Members)):
-			if err := f.append(v, time.Now(), &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr}); err != nil {
+			if err := f.append(ctx, v, time.Now(), &raft.AppendEntriesRequest{RPCHeader: header, Term: v.Term, Leader: header.Addr}); err != nil {
 				return err
 			}
 			if v = f.source.View(); v.Leader == "" {
@@ -326,9 +328,15 @@ func (f *following) sendSnapshot(ctx context.Context, v View, header raft.RPCHea
 		return err
 	}
 	if r.Term > q.Term {
-		return fmt.Errorf("%w: %d, this node is in %d", errApart, r.Term, q.Term)
+		return f.apart(ctx, r.Term, q.Term)
 	}
 	return errSent
+}
+
+// apart returns the error of a follower that is in a later term, and passes that on.
+func (f *following) apart(ctx context.Context, its, own uint64) error {
+	f.source.Later(ctx, f.peer, its)
+	return fmt.Errorf("%w: %d, this node is in %d", errApart, its, own)
 }
 
 // recentEntries bounds the entries that are kept in memory for all followers; recentBytes their data.
