@@ -23,6 +23,8 @@ const (
 	rpcTimeout = 10 * time.Second
 	// shedWithin is the time within which a voter that is elected gives up its followers, one by one.
 	shedWithin = 10 * time.Second
+	// maxAnswerBytes bounds an answer of a follower, which has a few numbers and perhaps an error's text.
+	maxAnswerBytes = 64 << 10
 	// maxSnapshots bounds the snapshots that are sent at the same time: each is in memory.
 	maxSnapshots = 4
 )
@@ -147,10 +149,10 @@ func (g *Giver) Feed(ctx context.Context, conn net.Conn, peer plan.PeerID, o Ope
 		}
 		g.mu.Unlock()
 	}()
-	stream := &once{conn: conn, ended: make(chan struct{})}
+	stream := &once{conn: &answers{Conn: conn}, ended: make(chan struct{})}
 	t := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: stream, MaxPool: 1, Timeout: rpcTimeout, Logger: g.logger})
 	defer t.Close()
-	f := &following{Giver: g, transport: t, peer: peer, opening: o, cursor: Begin(o.Index, g.source.View().Commit)}
+	f := &following{Giver: g, transport: t, answers: stream.conn, peer: peer, opening: o, cursor: Begin(o.Index, g.source.View().Commit)}
 	return f.run(ctx)
 }
 
@@ -158,6 +160,7 @@ func (g *Giver) Feed(ctx context.Context, conn net.Conn, peer plan.PeerID, o Ope
 type following struct {
 	*Giver
 	transport *raft.NetworkTransport
+	answers   *answers
 	peer      plan.PeerID
 	opening   Opening
 	cursor    Cursor
@@ -239,6 +242,7 @@ func (f *following) send(ctx context.Context, v View, now time.Time) (more bool,
 func (f *following) append(ctx context.Context, v View, now time.Time, q *raft.AppendEntriesRequest) error {
 	var r raft.AppendEntriesResponse
 	f.told, f.at = v, now
+	f.answers.expect()
 	if err := f.transport.AppendEntries(raft.ServerID(f.peer), raft.ServerAddress(f.peer), q, &r); err != nil {
 		return err
 	}
@@ -324,6 +328,7 @@ func (f *following) sendSnapshot(ctx context.Context, v View, header raft.RPCHea
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}
 	var r raft.InstallSnapshotResponse
+	f.answers.expect()
 	if err := f.transport.InstallSnapshot(raft.ServerID(f.peer), raft.ServerAddress(f.peer), q, &r, contents); err != nil {
 		return err
 	}
@@ -378,9 +383,30 @@ func (r *recent) put(l *raft.Log) {
 	}
 }
 
+// answers is a stream on which a follower answers, that reads no more of an answer than it may have: raft would hold whatever comes in memory.
+// It belongs to the one that asks.
+type answers struct {
+	net.Conn
+	left int
+}
+
+// expect has the next answer begin.
+func (a *answers) expect() { a.left = maxAnswerBytes }
+
+var errLong = errors.New("the follower's answer is too long")
+
+func (a *answers) Read(b []byte) (int, error) {
+	if a.left == 0 {
+		return 0, errLong
+	}
+	n, err := a.Conn.Read(b[:min(len(b), a.left)])
+	a.left -= n
+	return n, err
+}
+
 // once is raft's stream layer of one stream.
 type once struct {
-	conn  net.Conn
+	conn  *answers
 	mu    sync.Mutex // guards used
 	used  bool
 	end   sync.Once
