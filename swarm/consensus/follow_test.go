@@ -266,6 +266,32 @@ func TestAFollowerInALaterTerm(t *testing.T) {
 	})
 }
 
+// TestPatienceGrowsWithTheMembers: a follower waits as long for its feeder as the run's members now ask for, however many they were when it began
+// to follow.
+func TestPatienceGrowsWithTheMembers(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		l, spare := c.leader(), c.spare()
+		for i := range 300 {
+			p := plan.PeerID(fmt.Sprintf("m%04d", i))
+			as := &author{Signer: keyOf(p), self: p, run: "run"}
+			b, err := as.sign(l.State(), Join{Peer: p, ProcessEpoch: 1})
+			if err == nil {
+				err = l.commit(t.Context(), b.encode())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.everywhere("the roster", func(s State) bool { return s.present() == 304 })
+		time.Sleep(time.Minute)
+		spare.timing.mu.Lock()
+		defer spare.timing.mu.Unlock()
+		if waits, _ := spare.timing.timeouts(); waits < feed.Patience(304) {
+			t.Errorf("it waits %v for a feeder that may be silent for %v", waits, feed.Patience(304))
+		}
+	})
+}
+
 // warnings collects what a node warns of.
 type warnings struct {
 	slog.Handler

@@ -12,6 +12,7 @@ import (
 
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/feed"
 )
 
 // maxTermRaise bounds how far ahead a term may be of the newest one known here. Elections raise it by one, every few
@@ -208,6 +209,9 @@ func (g *guarded) passes(c *conn, m raft.RPC) bool {
 		err = checkMessage(c.peer, leader, m.Command, g.node.newestTerm(*c.shown))
 	}
 	c.heard.Store(time.Now().UnixNano())
+	if err == nil && c.feeds { // with the members grows how long it may be silent
+		g.node.timing.feeds(feed.Patience(g.node.follower.Members()))
+	}
 	if _, fromLeader := m.Command.(*raft.AppendEntriesRequest); err == nil && fromLeader && c.peer == leader && !c.feeds {
 		g.node.timing.heard(leader, time.Now())
 		g.node.follower.heard(time.Now())
