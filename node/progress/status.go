@@ -140,7 +140,7 @@ func writePlan(p printer, st api.Status) {
 			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
 	if st.Rest != nil && st.Rest.Stages > 0 {
-		p.f("%d more\tnone slower than these: pnode status --all shows each\n", st.Rest.Stages)
+		p.f("%d more\tshown are this node's and the slowest: pnode status --all shows each\n", st.Rest.Stages)
 	}
 	for _, l := range st.Links {
 		if l.Transport != "" && l.Transport != plan.QUIC {

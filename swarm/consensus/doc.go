@@ -49,7 +49,7 @@
 // Each is started by [Start] and waited for by [Node.Close]: the leader's loop and what asks
 // members for it, what has voters feed this node, one per proposal that raft has not answered yet, the shutdown watcher. Raft and
 // its stream transports, of which each incoming stream has one, run their own, which end with raft's shutdown. The [Transport] serves
-// requests on its own, at most 32 at a time, and Close waits for these too. A store that fails
+// requests on its own, at most 32 at a time, and Close waits for these too; what feeds other members runs there as well, and ends with raft's streams. A store that fails
 // parks those which need it until the node is isolated.
 //
 // Callers: node. It imports planner for the vocabulary, bearer for the signatures of invites, and hashicorp/raft; never
