@@ -39,7 +39,7 @@ func (s *Store) Commit(m Manifest) error {
 // missing says which chunk is the first that is not here, or which layer is not of its size, of the layers that this node holds. Those that
 // are here are durable then, whatever is missing of others.
 func (s *Store) missing(m Manifest) (first error) {
-	for _, l := range m.Layers {
+	for _, l := range m.States() {
 		if s.holds(l) {
 			if err := s.chunks.settleLayer(l); first == nil {
 				first = err

@@ -20,7 +20,8 @@ import (
 // would misread; the doc of the package has the policy.
 const (
 	storeFormat    = 2 // of the directory: index keys, chunk names, manifests' files; 1 kept its index in Badger
-	manifestFormat = 1 // of a manifest's bytes, and of the layers' state that it names
+	manifestFormat = 2 // of a manifest's bytes, and of the layers' state that it names; 1 has no states of replicas and no stream
+	localFormat    = 2 // of a manifest with such; others stay in format 1
 )
 
 // formatFile is the file of a store that says its format.

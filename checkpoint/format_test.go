@@ -59,9 +59,9 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		t.Errorf("a store of format 1: %v", err)
 	}
 
-	later := strings.Replace(string(goodManifest().Encode()), `{"run"`, `{"format":2,"pnode":"v3.1.0","more":[],"run"`, 1)
+	later := strings.Replace(string(goodManifest().Encode()), `{"run"`, `{"format":3,"pnode":"v3.1.0","more":[],"run"`, 1)
 	_, err := decodeManifest([]byte(later))
-	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the manifest has format 2, this pnode reads up to 1; fetch pnode v3.1.0") {
+	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the manifest has format 3, this pnode reads up to 2; fetch pnode v3.1.0") {
 		t.Errorf("manifest: %v", err)
 	}
 }

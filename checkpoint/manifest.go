@@ -27,6 +27,23 @@ type Manifest struct {
 	Generation plan.Generation `json:"generation"`
 	// Layers in ascending order of Layer.
 	Layers []LayerState `json:"layers"`
+	// Own has what replicas with local steps have for themselves, in ascending order of Replica; Layers have what they have in common then.
+	Own []OwnState `json:"own,omitempty"`
+	// Stream has the micro-batches that are left, in brief: with local steps some of those before may not have been counted.
+	Stream plan.Stream `json:"stream,omitzero"`
+}
+
+// OwnState is the state of the layers of one replica that the others do not have.
+type OwnState struct {
+	Replica plan.Replica `json:"replica"`
+	// Layers in ascending order of Layer.
+	Layers []LayerState `json:"layers"`
+}
+
+// filed is the encoded form. A manifest that programs of format 1 would misread says its own.
+type filed struct {
+	Format int `json:"format,omitempty"`
+	Manifest
 }
 
 // LayerState is one layer's state (parameters and optimizer moments) as a byte stream.
@@ -40,10 +57,19 @@ type LayerState struct {
 	Holders []plan.PeerID `json:"holders,omitempty"`
 }
 
-// Hashes are all chunks in order of layers, with repetitions if layers share chunks.
+// States are the states of all layers, those that replicas have for themselves last.
+func (m Manifest) States() []LayerState {
+	all := slices.Clone(m.Layers)
+	for _, o := range m.Own {
+		all = append(all, o.Layers...)
+	}
+	return all
+}
+
+// Hashes are all chunks in order of States, with repetitions if layers share chunks.
 func (m Manifest) Hashes() []plan.Hash {
 	var all []plan.Hash
-	for _, l := range m.Layers {
+	for _, l := range m.States() {
 		all = append(all, l.Chunks...)
 	}
 	return all
@@ -57,14 +83,32 @@ func (m Manifest) Validate() error {
 	if m.Generation == 0 {
 		return fmt.Errorf("%w: manifest: generation 0", ErrCorrupt)
 	}
+	if err := validate(m.Layers); err != nil {
+		return fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
+	}
+	for i, o := range m.Own {
+		if o.Replica < 0 || o.Replica >= plan.MaxLocalReplicas || i > 0 && o.Replica <= m.Own[i-1].Replica {
+			return fmt.Errorf("%w: manifest: number %d of the own states is of replica %d", ErrCorrupt, i, o.Replica)
+		}
+		if err := validate(o.Layers); err != nil {
+			return fmt.Errorf("%w: manifest: replica %d: %w", ErrCorrupt, o.Replica, err)
+		}
+	}
+	if err := m.Stream.Validate(); err != nil {
+		return fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+func validate(layers []LayerState) error {
 	last := -1
-	for _, l := range m.Layers {
+	for _, l := range layers {
 		if l.Layer <= last {
-			return fmt.Errorf("%w: manifest: layer %d after layer %d", ErrCorrupt, l.Layer, last)
+			return fmt.Errorf("layer %d after layer %d", l.Layer, last)
 		}
 		last = l.Layer
 		if err := l.validate(); err != nil {
-			return fmt.Errorf("%w: manifest: layer %d: %w", ErrCorrupt, l.Layer, err)
+			return fmt.Errorf("layer %d: %w", l.Layer, err)
 		}
 	}
 	return nil
@@ -91,17 +135,30 @@ func (l LayerState) validate() error {
 
 // Encode gives the canonical bytes: the same manifest always gives the same bytes.
 func (m Manifest) Encode() []byte {
-	m.Layers = append([]LayerState{}, m.Layers...)
-	for i := range m.Layers {
-		if m.Layers[i].Chunks == nil {
-			m.Layers[i].Chunks = []plan.Hash{} // "[]", as a decoded one gives
-		}
+	f := filed{Manifest: m}
+	if len(m.Own) > 0 || m.Stream.Fresh != 0 || len(m.Stream.Given) > 0 {
+		f.Format = localFormat
 	}
-	b, err := json.Marshal(m)
+	f.Layers, f.Own = canonical(m.Layers), slices.Clone(m.Own)
+	for i, o := range f.Own {
+		f.Own[i].Layers = canonical(o.Layers)
+	}
+	b, err := json.Marshal(f)
 	if err != nil {
 		panic("checkpoint: manifest does not marshal: " + err.Error()) // only plain values inside
 	}
 	return b
+}
+
+// canonical returns layers with "[]" for no chunks, as decoded ones have.
+func canonical(layers []LayerState) []LayerState {
+	layers = append([]LayerState{}, layers...)
+	for i := range layers {
+		if layers[i].Chunks == nil {
+			layers[i].Chunks = []plan.Hash{}
+		}
+	}
+	return layers
 }
 
 // decodeManifest reads canonical bytes back. It refuses anything else: unknown fields,
@@ -115,10 +172,11 @@ func decodeManifest(b []byte) (Manifest, error) {
 	if bytes.Contains(b, []byte(`"format"`)) && json.Unmarshal(b, &f) == nil && f.Format > manifestFormat {
 		return Manifest{}, newer("the manifest", f.Format, manifestFormat, f.Pnode)
 	}
-	var m Manifest
-	if err := strict.Decode(b, &m); err != nil {
+	var read filed
+	if err := strict.Decode(b, &read); err != nil {
 		return Manifest{}, fmt.Errorf("%w: manifest: %w", ErrCorrupt, err)
 	}
+	m := read.Manifest
 	if err := m.Validate(); err != nil {
 		return Manifest{}, err
 	}

@@ -36,6 +36,44 @@ func TestManifestGolden(t *testing.T) {
 	}
 }
 
+// localManifest is of replicas with local steps.
+func localManifest() Manifest {
+	m := goodManifest()
+	m.Own = []OwnState{{Replica: 0, Layers: []LayerState{{Layer: 2, SizeBytes: 7, Chunks: []plan.Hash{{4}}, Holders: []plan.PeerID{"a"}}}}, {Replica: 3}}
+	m.Stream = plan.Stream{Given: []plan.MicroRange{{First: 5, End: 9}}, Fresh: 40}
+	return m
+}
+
+// TestManifestOfLocalSteps has a format of its own, which older programs refuse.
+func TestManifestOfLocalSteps(t *testing.T) {
+	zeros := strings.Repeat("0", 62)
+	plain := string(goodManifest().Encode())
+	want := `{"format":2,` + strings.TrimSuffix(plain[1:], "}") + `,"own":[{"replica":0,"layers":[{"layer":2,"size_bytes":7,"chunks":["04` + zeros + `"],"holders":["a"]}]},` +
+		`{"replica":3,"layers":[]}],"stream":{"given":[{"first":5,"end":9}],"fresh":40}}`
+	if got := string(localManifest().Encode()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	m, err := decodeManifest([]byte(want))
+	if err != nil || !bytes.Equal(m.Encode(), []byte(want)) {
+		t.Errorf("decoded: %+v, %v", m, err)
+	}
+	if got := m.Hashes(); !reflect.DeepEqual(got, []plan.Hash{{1}, {2}, {3}, {4}}) {
+		t.Errorf("hashes %v", got)
+	}
+	for name, text := range map[string]string{
+		"without its format": strings.Replace(want, `"format":2,`, "", 1),
+		"another format":     strings.Replace(want, `"format":2,`, `"format":1,`, 1),
+		"not of local steps": `{"format":2,` + plain[1:],
+	} {
+		if _, err := decodeManifest([]byte(text)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := decodeManifest([]byte(strings.Replace(want, `"format":2`, `"format":3`, 1))); !errors.Is(err, ErrVersion) {
+		t.Errorf("of a later program: %v", err)
+	}
+}
+
 func TestManifestRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Manifest){
 		"no run":              func(m *Manifest) { m.Run = "" },
@@ -53,8 +91,13 @@ func TestManifestRefuses(t *testing.T) {
 		"holder not text":     func(m *Manifest) { m.Layers[0].Holders[1] = "\xc0" },
 		"holder twice":        func(m *Manifest) { m.Layers[0].Holders[1] = "b" },
 		"many holders":        func(m *Manifest) { m.Layers[0].Holders = make([]plan.PeerID, maxHolders+1) },
+		"a replica twice":     func(m *Manifest) { m.Own[1].Replica = 0 },
+		"a replica too many":  func(m *Manifest) { m.Own[1].Replica = plan.MaxLocalReplicas },
+		"a replica below 0":   func(m *Manifest) { m.Own[0].Replica = -1 },
+		"own size":            func(m *Manifest) { m.Own[0].Layers[0].SizeBytes = ChunkBytes + 1 },
+		"a stream backwards":  func(m *Manifest) { m.Stream.Given[0].End = 4 },
 	} {
-		m := goodManifest()
+		m := localManifest()
 		change(&m)
 		if err := m.Validate(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: validate: %v", name, err)
@@ -89,13 +132,14 @@ func TestDecodeRefusesOtherForms(t *testing.T) {
 // FuzzDecodeManifest: what is accepted is canonical and valid, what is refused is ErrCorrupt.
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add(goodManifest().Encode())
+	f.Add(localManifest().Encode())
 	f.Add([]byte(`{"run":"r","step":1,"generation":1,"layers":[]}`))
 	f.Add([]byte(`{"run":"r","step":1,"generation":1,"layers":[{"layer":9223372036854775807,"size_bytes":-9223372036854775808,"chunks":[]}]}`))
 	f.Add([]byte(`{"run":"\ud800","step":-1,"generation":18446744073709551616,"layers":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeManifest(b)
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 				t.Fatal(err)
 			}
 			return

@@ -174,7 +174,7 @@ func (s *Store) holdAll() (_ []Manifest, w wanted, coming [][]plan.Hash, _ error
 	manifests, damaged := s.catalog.manifests()
 	w = wanted{required: map[plan.Hash]bool{}}
 	for _, m := range manifests {
-		for _, l := range m.Layers {
+		for _, l := range m.States() {
 			w.add(l.Chunks, s.holds(l))
 		}
 	}
@@ -194,14 +194,14 @@ func (s *Store) holdAll() (_ []Manifest, w wanted, coming [][]plan.Hash, _ error
 
 func (s *Store) judge(m Manifest, whole map[plan.Hash]bool) ManifestReport {
 	r := ManifestReport{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers), OK: true}
-	for _, l := range m.Layers {
+	for i, l := range m.States() {
 		here := true
 		for _, h := range l.Chunks {
 			here = here && whole[h]
 		}
-		if here {
+		if here && i < len(m.Layers) {
 			r.Here++
-		} else if s.holds(l) {
+		} else if !here && s.holds(l) {
 			r.OK = false
 		}
 	}
