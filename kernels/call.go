@@ -34,6 +34,7 @@ const (
 	OpSumSquares
 	OpAdd
 	OpScale
+	OpCombine
 	OpFill
 	OpCopy
 	OpCast
@@ -175,6 +176,16 @@ func Add(out, a, b View, n int) Call {
 // Scale computes x[n] *= s.
 func Scale(x View, n int, s float32) Call {
 	return Call{Op: OpScale, Args: [8]View{x}, Dims: Dims{n}, Scalars: [8]float32{s}}
+}
+
+// Combine computes out[n] = as*a + bs*b; out may be a or b.
+func Combine(out, a, b View, n int, as, bs float32) Call {
+	return Call{Op: OpCombine, Args: [8]View{out, a, b}, Dims: Dims{n}, Scalars: [8]float32{as, bs}}
+}
+
+// CombineSquare computes out[N,N] = as*a + bs*b + diagonal times the identity; out may be a or b.
+func CombineSquare(out, a, b View, n int, as, bs, diagonal float32) Call {
+	return Call{Op: OpCombine, Args: [8]View{out, a, b}, Dims: Dims{n * n, n + 1}, Scalars: [8]float32{as, bs, diagonal}}
 }
 
 // Fill sets x[n] to s.

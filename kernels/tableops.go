@@ -161,6 +161,11 @@ var elementwiseTable = map[Op]OpInfo{
 		Operands: []Operand{inOut("x", dim(0))},
 		flops:    perElement(1, 1),
 	},
+	OpCombine: {
+		Name: "combine", Class: ClassElementwise, Dims: "Np", tolerance: 1e-6,
+		Operands: []Operand{out("out", dim(0)), yields(in("a", dim(0))), yields(in("b", dim(0)))},
+		flops:    perElement(3, 1),
+	},
 }
 
 func checkDropout(c Call) error {

@@ -18,6 +18,8 @@ func scalars(op kernels.Op) [8]float32 {
 		return [8]float32{defaultEps}
 	case kernels.OpDropout:
 		return [8]float32{0.3}
+	case kernels.OpCombine:
+		return [8]float32{-0.75, 1.5, 0.5}
 	default:
 		return [8]float32{-0.75}
 	}
@@ -83,6 +85,7 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpSumSquares:              {{1}, {9}, {100001}},
 	kernels.OpAdd:                     vectorShapes,
 	kernels.OpScale:                   vectorShapes,
+	kernels.OpCombine:                 {{1, 0}, {1, 2}, {9, 4}, {7, 1}, {100001, 0}, {40000, 201}},
 	kernels.OpFill:                    vectorShapes,
 	kernels.OpCopy:                    vectorShapes,
 	kernels.OpCast:                    randomShapes,

@@ -47,6 +47,7 @@ var references = map[kernels.Op]reference{
 	kernels.OpSumSquares:              {compute: sumSquares},
 	kernels.OpAdd:                     {compute: add},
 	kernels.OpScale:                   {compute: scale},
+	kernels.OpCombine:                 {compute: combine},
 	kernels.OpFill:                    {compute: fillValue},
 	kernels.OpCopy:                    {compute: func(_ kernels.Call, a [][]float64) { copy(a[0], a[1]) }},
 	kernels.OpCast:                    {compute: cast, exact: true, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { sprinkle(a[1]) }},
@@ -160,6 +161,15 @@ func add(_ kernels.Call, args [][]float64) {
 func scale(c kernels.Call, args [][]float64) {
 	for i := range args[0] {
 		args[0][i] *= float64(c.Scalars[0])
+	}
+}
+
+func combine(c kernels.Call, args [][]float64) {
+	for i := range args[0] {
+		args[0][i] = float64(c.Scalars[0])*args[1][i] + float64(c.Scalars[1])*args[2][i]
+		if p := c.Dims[1]; p > 0 && i%p == 0 {
+			args[0][i] += float64(c.Scalars[2])
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ var bitCalls = []kernels.Call{
 	kernels.Dequantize(absent, absent, 100003),
 	kernels.SumSquares(absent, absent, 100003),
 	kernels.Add(absent, absent, absent, 100003), kernels.Scale(absent, 100003, 3),
+	kernels.Combine(absent, absent, absent, 100003, 0.7, -1.3), kernels.CombineSquare(absent, absent, absent, 317, 0.7, -1.3, 3.4),
 	kernels.Fill(absent, 100003, 3), kernels.Copy(absent, absent, 100003),
 }
 

@@ -20,10 +20,14 @@ func (b *buffer) DType() kernels.DType { return b.dtype }
 func (b *buffer) Len() int             { return b.count }
 
 // Floats makes it a kernels.HostVisible.
-func (b *buffer) Floats(off, n int) []float32 { return b.mem[off : off+n : off+n] }
+func (b *buffer) Floats(off, n int) []float32 {
+	b.used()
+	return b.mem[off : off+n : off+n]
+}
 
 // Free gives the memory back. A second Free does nothing.
 func (b *buffer) Free() {
+	b.ends()
 	if !b.freed {
 		b.freed = true
 		b.dev.Give(4 * int64(len(b.mem)))

@@ -129,6 +129,9 @@ var halfOps = []kernels.Op{
 
 func (d *Device) owns(v kernels.View) error {
 	b, ok := v.Buf.(*buffer)
+	if ok {
+		b.used()
+	}
 	switch {
 	case !ok || b.dev != d:
 		return fmt.Errorf("%w: cpu: operand of another device", kernels.ErrBadCall)

@@ -38,6 +38,26 @@ func (d *Device) fill(c kernels.Call) {
 	})
 }
 
+// combine computes out = as*a + bs*b; out may be a or b. It goes through pieces that stay in the first cache.
+func (v *variant) combine(out, a, b []float32, as, bs float32) {
+	const most = 1 << 11
+	for from := 0; from < len(out); from += most {
+		to := min(from+most, len(out))
+		o, x, y, xs, ys := out[from:to], a[from:to], b[from:to], as, bs
+		if &o[0] == &y[0] {
+			x, y, xs, ys = y, x, ys, xs
+		}
+		if &o[0] == &y[0] { // all are the same
+			xs, ys = xs+ys, 0
+		}
+		copy(o, x) // where that is another
+		v.scale(o, xs)
+		if ys != 0 {
+			v.axpy(o, y, ys)
+		}
+	}
+}
+
 func (d *Device) copy(c kernels.Call) {
 	out, x := floats(c.Args[0]), floats(c.Args[1])
 	d.ranges(len(out), func(from, to int) { copy(out[from:to], x[from:to]) })

@@ -14,6 +14,7 @@ type queue struct {
 }
 
 func (q *queue) Do(c kernels.Call) {
+	q.used()
 	if q.err == nil {
 		q.err = q.dev.run(c)
 	}
@@ -21,18 +22,21 @@ func (q *queue) Do(c kernels.Call) {
 
 func (q *queue) Write(dst kernels.View, src []byte) {
 	if mem := q.hostView("write", dst, len(src)); mem != nil {
+		reads(src)
 		copy(mem, src)
 	}
 }
 
 func (q *queue) Read(dst []byte, src kernels.View) {
 	if mem := q.hostView("read", src, len(dst)); mem != nil {
+		writes(dst)
 		copy(dst, mem)
 	}
 }
 
 // hostView is the memory of v as bytes, or nil after setting the sticky error.
 func (q *queue) hostView(what string, v kernels.View, bytes int) []byte {
+	q.used()
 	if q.err != nil {
 		return nil
 	}
@@ -55,7 +59,11 @@ func (q *queue) Wait(e kernels.Event) {
 	}
 }
 
-func (q *queue) Sync() error  { return q.err }
+func (q *queue) Sync() error {
+	q.used()
+	return q.err
+}
+
 func (q *queue) Close() error { return q.err }
 
 // run checks and executes one call.
@@ -126,6 +134,15 @@ func (d *Device) executeRows(c kernels.Call) error {
 		d.ranges(n, func(from, to int) { d.v.add(x[0][from:to], x[1][from:to], x[2][from:to]) })
 	case kernels.OpScale:
 		d.ranges(n, func(from, to int) { d.v.scale(x[0][from:to], c.Scalars[0]) })
+	case kernels.OpCombine:
+		d.ranges(n, func(from, to int) {
+			d.v.combine(x[0][from:to], x[1][from:to], x[2][from:to], c.Scalars[0], c.Scalars[1])
+			if p := c.Dims[1]; p > 0 {
+				for i := blocks(from, p) * p; i < to; i += p {
+					x[0][i] += c.Scalars[2]
+				}
+			}
+		})
 	case kernels.OpFill:
 		d.fill(c)
 	case kernels.OpCopy:

@@ -21,6 +21,8 @@ func (p *Plan) elements(c kernels.Call) {
 		p.each("add", n).memory(a[:3]...).longs(count)
 	case kernels.OpScale:
 		p.each("scale", n).memory(a[0]).longs(count).floats(c.Scalars[0])
+	case kernels.OpCombine:
+		p.each("combine", n).memory(a[:3]...).longs(count, uint64(c.Dims[1])).floats(c.Scalars[:3]...)
 	case kernels.OpFill:
 		p.each("fill", n).memory(a[0]).longs(count).floats(c.Scalars[0])
 	case kernels.OpCopy:

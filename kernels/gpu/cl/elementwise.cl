@@ -14,6 +14,15 @@ KERNEL void scale(BUFFER(float, x), const ulong n, const float factor)
     x[i] *= factor;
 }
 
+// out may be a or b. Every element whose number is a multiple of the period gets some more: the diagonal of a square matrix.
+KERNEL void combine(BUFFER(float, out), BUFFER(const float, a), BUFFER(const float, b), const ulong n, const ulong period,
+                    const float as, const float bs, const float more)
+{
+  AT(out); AT(a); AT(b);
+  EACH(i, n)
+    out[i] = as * a[i] + bs * b[i] + (period && i % period == 0 ? more : 0.0f);
+}
+
 KERNEL void fill(BUFFER(float, x), const ulong n, const float value)
 {
   AT(x);
