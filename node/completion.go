@@ -12,7 +12,6 @@ import (
 	"pnode/kernels"
 	"pnode/node/config"
 	"pnode/node/gossip"
-	"pnode/pipeline"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
@@ -201,11 +200,6 @@ func (l *loop) sample(ctx context.Context, state consensus.State) (string, error
 		return "", nil
 	}
 	return l.chunks().Sample(ctx, run, l.hardware.First(), func(layer int, dst []float32) error {
-		bytes := make([]byte, pipeline.LayerStateBytes(run.Model, layer))
-		if err := l.checkpointer.Read(ctx, state.Checkpoint.Layers[layer], bytes); err != nil {
-			return err
-		}
-		copy(kernels.Float32Bytes(dst), pipeline.LayerParams(run.Model, layer, bytes))
-		return nil
+		return l.checkpointer.Read(ctx, state.Checkpoint.Layers[layer], kernels.Float32Bytes(dst))
 	}, consensus.MaxSampleBytes)
 }

@@ -93,7 +93,7 @@ func wayOut(v exitView) exitVerdict {
 	}
 	last := s.Checkpoint.Step == s.Run.Train.Steps
 	if v.Completed && !v.Running && last {
-		return exitVerdict{Finish: s.Substitute.Coordinator(s.Plan) == v.Self}
+		return exitVerdict{Finish: consensus.Finisher(s) == v.Self}
 	}
 	if s.StopWanted {
 		saved := s.Checkpoint.Step >= v.Newest && !last

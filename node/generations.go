@@ -113,6 +113,8 @@ type reporter struct {
 
 func (r reporter) Step(result pipeline.StepResult) { r.monitor.Step(result) }
 
+func (r reporter) Counted(steps []pipeline.StepResult) { r.monitor.Counted(steps) }
+
 func (r reporter) Retained(stages []gossip.RetainedStage) {
 	r.monitor.SetRetained(stages)
 	r.send()

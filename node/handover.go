@@ -74,14 +74,16 @@ type drainView struct {
 	Votes bool
 	// Bytes of state that nobody else has; Done of them have gone to others.
 	Bytes, Done int64
-	BytesPerS   float64 // of what has gone, or else of the best line; 0 is not known
-	Left        time.Duration
-	Deadline    bool // Left is known
+	// Lost counts the bytes that a replica with local steps here has for itself at the newest checkpoint: nobody gets a copy.
+	Lost      int64
+	BytesPerS float64 // of what has gone, or else of the best line; 0 is not known
+	Left      time.Duration
+	Deadline  bool // Left is known
 }
 
 // view returns how far the way out has come.
 func (h *handover) view(s consensus.State, self plan.PeerID, line float64, now time.Time) drainView {
-	v := drainView{BytesPerS: line}
+	v := drainView{BytesPerS: line, Lost: aloneAt(s, self)}
 	if s.Plan.Places(self) && !s.Ended() {
 		v.Bytes = ownState(s, self)
 		return v
@@ -121,6 +123,18 @@ func onlyAt(s consensus.State, self plan.PeerID) (only []int) {
 	return only
 }
 
+// aloneAt returns the bytes of what replicas with local steps had for themselves at the newest checkpoint that no other member of the run is known to have.
+func aloneAt(s consensus.State, self plan.PeerID) (bytes int64) {
+	for _, o := range s.Checkpoint.Own {
+		for _, l := range o.Layers {
+			if slices.Contains(l.Holders, self) && !heldElsewhere(s, l, self) {
+				bytes += l.SizeBytes
+			}
+		}
+	}
+	return bytes
+}
+
 // ownState returns the bytes of state on a member's devices that no active member has in another replica.
 func ownState(s consensus.State, self plan.PeerID) (bytes int64) {
 	for layer := range s.Run.Model.Layers() {
@@ -135,7 +149,7 @@ func ownState(s consensus.State, self plan.PeerID) (bytes int64) {
 			}
 		}
 		if mine && !others {
-			bytes += int64(pipeline.LayerStateBytes(s.Run.Model, layer))
+			bytes += int64(pipeline.LayerStateBytes(*s.Run, layer))
 		}
 	}
 	return bytes
@@ -165,8 +179,11 @@ func (v drainView) text() string {
 	if v.Votes {
 		vote = ", and its vote follows: were this node killed before, they would wait for it"
 	}
+	if v.Lost > 0 {
+		left = fmt.Sprintf(", but for the state of its replica's optimizer, %s of which there is no copy: another replica's takes its place", megabytes(v.Lost))
+	}
 	if v.Deadline {
-		left = fmt.Sprintf("; %s left", plan.Duration(v.Left.Round(time.Second)))
+		left += fmt.Sprintf("; %s left", plan.Duration(v.Left.Round(time.Second)))
 	}
 	switch {
 	case v.Bytes == 0:

@@ -114,6 +114,7 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, and its vote follows: were this node killed before, they would wait for it", false},
 		{drainView{Steps: true}, "leaving (Ctrl-C): others have all that this node has", true},
+		{drainView{Steps: true, Lost: 5e6}, "leaving (Ctrl-C): others have all that this node has, but for the state of its replica's optimizer, 5.0 MB of which there is no copy: another replica's takes its place", true},
 		{drainView{Steps: true, Votes: true}, "leaving (Ctrl-C): others have all that this node has, and its vote follows: were this node killed before, they would wait for it", false},
 	} {
 		c.view.Why = "Ctrl-C"
@@ -154,5 +155,16 @@ func TestTooLate(t *testing.T) {
 		if got := c.view.tooLate(3 * time.Second); got != c.want {
 			t.Errorf("%+v is too late: %v", c.view, got)
 		}
+	}
+}
+
+// TestWhatGoesWithALeavingReplica counts what it alone has for itself at the newest checkpoint.
+func TestWhatGoesWithALeavingReplica(t *testing.T) {
+	s := consensus.State{Members: []consensus.Member{{Peer: "b", State: consensus.Active}, {Peer: "c", State: consensus.Draining}, {Peer: "me", State: consensus.Draining}}}
+	for _, holders := range [][]plan.PeerID{{"me"}, {"me", "b"}, {"b"}, {"me", "c"}} {
+		s.Checkpoint.Own = append(s.Checkpoint.Own, consensus.OwnState{Layers: []consensus.LayerRef{{SizeBytes: 10, Holders: holders}}})
+	}
+	if got := aloneAt(s, "me"); got != 20 {
+		t.Errorf("%d bytes", got)
 	}
 }

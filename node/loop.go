@@ -17,6 +17,7 @@ import (
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/notice"
+	"pnode/node/outersteps"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -42,6 +43,7 @@ type loop struct {
 	completion  completion // owned by the task finish
 	tasks       struct{ rejoin, wish, finish, check single }
 	cutOff      cutOff
+	book        outersteps.Book
 	gone        uint64 // since when, by the roster's epoch, this node comes back to it as people were told; 0 while it does not
 }
 
@@ -65,7 +67,7 @@ func newLoop(n *Node) *loop {
 		n.log.Info("phase", "from", from, "to", to)
 		n.monitor.SetPhase(string(to))
 	}
-	return &loop{Node: n, machine: machine{phase: Joining, changed: changed}}
+	return &loop{Node: n, machine: machine{phase: Joining, changed: changed}, book: outersteps.Book{Ledger: n.ledger}}
 }
 
 // run follows the replicated state. It returns nil when the run is over or this node has left it.
@@ -135,6 +137,9 @@ func (l *loop) follow(ctx context.Context) {
 	if state.Plan.Generation > l.followed && current && !state.Reborn(me) {
 		l.followed = state.Plan.Generation
 		l.switchTo(ctx, state)
+	}
+	if current {
+		l.book.Follow(state)
 	}
 	l.monitor.Follow(state)
 	l.followCheckpoint(ctx, state)

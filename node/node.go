@@ -24,6 +24,7 @@ import (
 	"pnode/node/listening"
 	"pnode/node/monitor"
 	"pnode/node/notice"
+	"pnode/node/outersteps"
 	"pnode/node/replayer"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
@@ -105,6 +106,7 @@ type Node struct {
 	raft         *consensus.Node
 	links        *link.Endpoint
 	ledger       *ledger.Recorder
+	words        outersteps.Words // of replicas with local steps here
 	meter        gossip.LinkMeter
 	heartbeats   *gossip.Tracker
 	listening    *listening.Listening
@@ -282,6 +284,7 @@ func (n *Node) heartbeat() gossip.Heartbeat {
 	if kept := n.replayer.Kept(); kept.Generation == cmp.Or(b.Stalled, b.Generation) {
 		b.Kept, b.NoReplay = kept.First, kept.Failed
 	}
+	b.HandedIn, b.Found, b.Met = n.words.Of(b.Generation), n.words.Found(b.Generation), n.words.Met()
 	b.NoRestore, b.LeftOut = n.restorer.Failed(), n.checkpointer.LeftOut()
 	b.Copying, b.Cadence = n.checkpointer.Copying(), n.checkpointer.Told(b.Generation)
 	switch state := n.raft.State(); {

@@ -302,7 +302,7 @@ func (n *Node) openRooms(o opening) {
 	n.custody.known = n.monitor.Known
 	n.parts = generation.Parts{
 		Self: n.self, Group: &n.group, Consensus: n.raft, Peers: n.requests, Links: n.links, Hardware: n.hardware, Checkpointer: n.checkpointer,
-		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Commits: commits,
+		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Words: &n.words, Commits: commits,
 		Next: n.leader.NextSchedule, Ready: n.trains, Newest: n.monitor.NewestStep,
 		StandIn: func(w plan.WorkerID, step plan.Step) { n.monitor.Interruption.StandIn(w, step, time.Now()) },
 		Watch:   reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,

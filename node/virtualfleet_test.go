@@ -46,6 +46,7 @@ type fleet struct {
 	members []*member
 	invite  chan string // the founder's
 	recent  *recentLines
+	tales   func(m *member, e api.Event)    // hears what a member tells; nil: nobody does
 	says    func(m *member, message string) // hears what a member logs, and each step that it tells, while it waits; nil: nobody does
 
 	uncopied *atomic.Bool                    // no holder makes copies
@@ -54,7 +55,8 @@ type fleet struct {
 	restored plan.Step // of the newest checkpoint that was looked for
 	moved    plan.Step // the newest step, and when it came
 	movedAt  time.Time
-	silent   map[*member]bool // said nothing of why no step came, at the last look
+	silent   map[*member]bool      // said nothing of why no step came, at the last look
+	inner    map[*member]plan.Step // the newest inner steps of replicas here, at the last look
 }
 
 // fleetSize says what a fleet trains.
@@ -83,6 +85,12 @@ type fleetSize struct {
 	PostValidation bool
 	ClipNorm       float64
 	Jumps          bool
+	// Sync says when replicas come together.
+	Sync plan.SyncRule
+	// Slows says after how long the device of the last of MinNodes takes how many times as long, as emulated devices are told; empty: never.
+	Slows string
+	// Micros is how many micro-batches a step has; 0: 4.
+	Micros int
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -149,6 +157,9 @@ func newFleet(t *testing.T, size fleetSize, truth *truth) *fleet {
 		speed = "0.04GFLOP/s"
 	}
 	f.write("device.yaml", "device:\n  model: toy\n  matmul: "+speed+"\n  bandwidth: 1GB/s\n  memory: 100MB\n")
+	if size.Slows != "" {
+		f.write("slow.yaml", "device:\n  model: toy\n  matmul: "+speed+"\n  bandwidth: 1GB/s\n  memory: 100MB\n  slower: ["+size.Slows+"]\n")
+	}
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog, and the dog sleeps on.\n", 100)
 	if size.Jumps {
 		for i := 1; i < 8; i++ {
@@ -207,8 +218,12 @@ func (m *member) config() config.Config {
 	c.Dir, c.Name, c.Notices, c.Threads = m.dir, m.name(), "off", 1
 	c.Listen = netip.AddrPortFrom(m.addr(), fleetPort).String()
 	c.Emulate = filepath.Join(m.fleet.dir, "device.yaml")
+	if m.size.Slows != "" && m.number == m.size.MinNodes-1 {
+		c.Emulate = filepath.Join(m.fleet.dir, "slow.yaml")
+	}
 	c.Data = []string{filepath.Join(m.fleet.dir, "text.txt")}
-	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros, c.SumGroups = string(plan.VotersAny), 0, 16, 1, 4, 4
+	c.Voters, c.SampleBytes, c.Context, c.MicroBatch, c.Micros = string(plan.VotersAny), 0, 16, 1, cmp.Or(m.size.Micros, 4)
+	c.SumGroups = config.Count(c.Micros)
 	c.Steps, c.HeldOutEvery, c.CheckpointEvery = m.size.Steps, m.size.Steps, config.Count(m.size.CheckpointEvery)
 	c.Relay = m.size.Relay
 	if m.size.PostValidation {
@@ -241,7 +256,7 @@ func (m *member) found() string {
 		if err != nil {
 			return errors.Join(err, o.store.Close())
 		}
-		spec.Model = fleetModel
+		spec.Model, spec.Train.Sync = fleetModel, m.size.Sync
 		return o.begin(ctx, spec, out)
 	})
 	select {
@@ -269,6 +284,9 @@ func (m *member) start(run func(context.Context, Output) error) {
 		Notice: m.notice,
 		Events: func(e api.Event) {
 			m.truth.see(m.name(), p.node.Load(), e)
+			if m.tales != nil {
+				m.tales(m, e)
+			}
 			if m.says != nil && e.Kind == api.KindStep {
 				m.says(m, "step")
 			}
@@ -491,9 +509,16 @@ func (f *fleet) explained() {
 		return
 	}
 	f.movedAt = time.Now()
-	silent := map[*member]bool{}
+	silent, inner := map[*member]bool{}, map[*member]plan.Step{}
 	for _, m := range f.members {
-		if n := m.node(); n != nil && n.monitor.Status().Waiting == "" {
+		n := m.node()
+		if n == nil {
+			continue
+		}
+		for _, made := range n.monitor.Heartbeat().Inner {
+			inner[m] = max(inner[m], made.Step)
+		}
+		if n.monitor.Status().Waiting == "" && inner[m] == f.inner[m] { // else it makes inner steps, which do not count yet
 			silent[m] = true
 			f.movedAt = time.Now().Add(still/6 - still) // a step may just have begun: look again soon
 		}
@@ -501,7 +526,7 @@ func (f *fleet) explained() {
 			f.truth.fails("no step for %v, and %s does not say why:%s", still, m.name(), f.standings())
 		}
 	}
-	f.silent = silent
+	f.silent, f.inner = silent, inner
 }
 
 // oneLeads has the truth check that in no term two nodes lead.

@@ -76,7 +76,11 @@ func (f *fleet) completes(stopped ...*member) (redone int) {
 // check audits a fleet whose nodes have ended, and returns how many steps were computed again.
 func (f *fleet) check() (redone int) {
 	f.Helper()
-	redone, err := f.audit(f.dirs())
+	check := f.audit
+	if f.size.Sync.Local {
+		check = f.again
+	}
+	redone, err := check(f.dirs())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -14,14 +14,11 @@ import (
 // far above 2^-53 times the entries of a report, and far below what matters.
 const sumSlack = 1e-9
 
-// maxLoss is far above the loss of a model that says anything: log(vocabulary) is about 10 nats a token.
-const maxLoss = 1e6
-
 // mostSquares returns what the square sum of a part of a layer's gradient stays below: the gradient is a sum
 // over groups of micro-batches, that of a tied embedding over two layers of each.
 func (p *program) mostSquares(part int32) float64 {
 	pieces, elements := p.pieces(), 0
-	for _, r := range p.spec.Model.ShareRanges(int(part)/pieces, model.Share{Index: int(part) % pieces, Count: pieces}) {
+	for _, r := range p.spec.StateLayout().Share(int(part)/pieces, model.Share{Index: int(part) % pieces, Count: pieces}) {
 		elements += r.Len()
 	}
 	most := 2 * float64(collective.MostSum(p.spec.Train.Sums().Groups))
@@ -83,8 +80,8 @@ func (p *program) checkReport(step plan.Step, worker plan.WorkerID, r wire.Repor
 		return bad("it has %d square sums, want those of its %d parts of the gradient, each once and in order", len(r.SumSquares), len(parts))
 	}
 	for _, l := range r.Losses {
-		if !within(l.Loss, maxLoss) {
-			return bad("the loss of micro-batch %d is %v, want 0 to %.0e", l.Micro, l.Loss, maxLoss)
+		if !within(l.Loss, wire.MaxLoss) {
+			return bad("the loss of micro-batch %d is %v, want 0 to %.0e", l.Micro, l.Loss, wire.MaxLoss)
 		}
 	}
 	for _, q := range r.SumSquares {
@@ -117,12 +114,23 @@ func gradScale(norm float64, train plan.TrainSpec) float64 {
 
 // saves reports whether a commit of a step has to ask for a save.
 func (p *program) saves(step plan.Step, stop bool) bool {
+	if p.local != nil {
+		return false // an outer step says
+	}
 	every, steps := p.spec.Train.CheckpointEvery, p.spec.Train.Steps
 	return stop || step == steps || every > 0 && step%every == 0
 }
 
 // mayBeDue reports whether the coordinator may ask for more saves than the run does.
-func (p *program) mayBeDue() bool { return p.spec.Train.CheckpointEvery == 0 }
+func (p *program) mayBeDue() bool { return p.spec.Train.CheckpointEvery == 0 && p.local == nil }
+
+// meetAt returns the step at which the round with an inner step ends at the latest; 0 without local steps.
+func (p *program) meetAt(step plan.Step) plan.Step {
+	if p.local == nil {
+		return 0
+	}
+	return p.local.RoundEnd(step-1, p.spec.Train.Steps)
+}
 
 // checkCommit returns the fault of the coordinator if its commit of a step does not follow from what this
 // worker knows: the run's rules, and its own report.
@@ -135,8 +143,8 @@ func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) er
 	switch {
 	case c.Step != step:
 		return bad("it is of step %d", c.Step)
-	case !within(c.Loss, maxLoss*(1+sumSlack)):
-		return bad("the loss is %v, want 0 to %.0e", c.Loss, maxLoss)
+	case !within(c.Loss, wire.MaxLoss*(1+sumSlack)):
+		return bad("the loss is %v, want 0 to %.0e", c.Loss, wire.MaxLoss)
 	case !within(c.Norm, most) && !(p.anyScales() && overflowed(c.Norm)):
 		return bad("the gradient's norm is %v, want 0 to %.3g", c.Norm, most)
 	case c.GradScale != gradScale(c.Norm, p.spec.Train):
@@ -147,6 +155,12 @@ func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) er
 		return bad("the gradient's norm is %v, the parts here alone have %v", c.Norm, least)
 	case c.Save != p.saves(step, c.Stop) && !(c.Save && p.mayBeDue()):
 		return bad("save is %t, want %t", c.Save, !c.Save)
+	case c.Merge && p.local == nil:
+		return bad("an outer step follows, and there are no local steps")
+	case p.local != nil && (c.Stop || c.Next != ""):
+		return bad("an inner step ends the plan, or its schedule")
+	case !c.Merge && step == p.meetAt(step):
+		return bad("no outer step follows, and the round ends with this one")
 	}
 	if err := p.checkHeldOut(step, c); err != nil || c.Next == "" {
 		return err
@@ -160,8 +174,8 @@ func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) er
 // checkHeldOut returns the fault of the coordinator if a commit has held-out losses that are none.
 func (p *program) checkHeldOut(step plan.Step, c wire.Commit) error {
 	for _, loss := range []*float64{c.HeldOut, c.HeldOutF32} {
-		if loss != nil && !within(*loss, maxLoss*(1+sumSlack)) {
-			return faulty(plan.BadCommit, p.plan.Coordinator().Peer, step, "a held-out loss is %v, want 0 to %.0e", *loss, maxLoss)
+		if loss != nil && !within(*loss, wire.MaxLoss*(1+sumSlack)) {
+			return faulty(plan.BadCommit, p.plan.Coordinator().Peer, step, "a held-out loss is %v, want 0 to %.0e", *loss, wire.MaxLoss)
 		}
 	}
 	return nil

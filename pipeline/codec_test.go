@@ -52,7 +52,7 @@ func TestCodecsTrain(t *testing.T) {
 	if exact.RelError != 0 || exact.FellBack != 0 || exact.Messages == 0 {
 		t.Errorf("f32: %+v", exact)
 	}
-	for codec, bound := range map[string]float64{"bf16": 0.01, "int8": 0.05} {
+	for codec, bound := range map[string]float64{"bf16": 0.01, "int8": 0.05, "int4": 0.25} {
 		first, use := uses(t, run, withCodec(cut(run, "1f1b", []int{0, 2, 3}), codec))
 		if use.RelError == 0 || use.RelError > bound || use.Messages != exact.Messages {
 			t.Errorf("%s: %+v", codec, use)
@@ -98,7 +98,7 @@ func TestEachBoundaryHasItsCodec(t *testing.T) {
 // rounded before, under another schedule and generation too.
 func TestCodecsRepeatAfterResuming(t *testing.T) {
 	run, bounds := testRun(), []int{0, 2, 3}
-	for _, codec := range []string{"bf16", "int8"} {
+	for _, codec := range []string{"bf16", "int8", "int4"} {
 		keeper := &memoryKeeper{}
 		whole := train(t, run, withCodec(cut(run, "1f1b", bounds), codec), keeper)
 		plan := withCodec(cut(run, "gpipe", bounds), codec)

@@ -93,9 +93,13 @@ func (s *stepRun) agree(ctx context.Context, e evaluation) (wire.Commit, error) 
 }
 
 // decide adds to a commit what only the coordinator knows: whether the plan ends with the step, whether it is saved, and
-// how the next steps go.
+// how the next steps go. Of an inner step it is whether an outer one follows; the rest is for that to say.
 func (c *Config) decide(p *program, commit *wire.Commit) {
 	step := commit.Step
+	if p.local != nil {
+		commit.Merge = step == p.meetAt(step) || c.Local.Rounds.Closed()
+		return
+	}
 	commit.Stop = c.Stop() && step < p.spec.Train.Steps
 	commit.Save = p.saves(step, commit.Stop) || p.mayBeDue() && c.Due != nil && c.Due(step)
 	if c.Next == nil {
@@ -237,12 +241,8 @@ func (s *stepRun) update(ctx context.Context, commit wire.Commit) error {
 		if h.step == s.step {
 			continue
 		}
-		if h.unread != nil {
-			select {
-			case <-h.unread.Done():
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if err := h.isRead(ctx); err != nil {
+			return err
 		}
 		h.step, h.torn = s.step, true
 		begin := time.Now()

@@ -37,7 +37,7 @@ type Keeper interface {
 	Save(ctx context.Context, s State) error
 	// Load writes the state of a layer at the plan's start step to dst, LayerStateBytes, or a part of it. At step 0
 	// it is asked only where the run has initial weights, and writes those as a whole: the parameters of the
-	// model without adapters.
+	// model without adapters. A replica that begins with Own gets moments, and what messages lacked, of that one, and nothing of a part that was not saved.
 	Load(ctx context.Context, layer int, of Part, dst io.Writer) error
 }
 
@@ -49,9 +49,12 @@ const (
 	Whole Part = iota
 	Parameters
 	Moments
+	// OuterMomentum and Missed are of checkpoints of local plans, see LayerState.
+	OuterMomentum
+	Missed
 )
 
-// Config holds everything that a worker needs. All fields but Replica, First, Due, Next, Late, Loaded, Commits, Replay, Taken, Unmeasured, Again, Committed, From, Usual, NameOf, Trace and, where the plan keeps
+// Config holds everything that a worker needs. All fields but Replica, First, Local, Due, Next, Late, Loaded, Commits, Replay, Taken, Unmeasured, Again, Committed, From, Usual, NameOf, Trace and, where the plan keeps
 // nothing there, Host are required.
 type Config struct {
 	Worker plan.WorkerID
@@ -67,6 +70,8 @@ type Config struct {
 	// is First + m of the run's, and its messages have the number Replica.
 	Replica plan.Replica
 	First   plan.Micro
+	// Local has the replica make outer steps with the others; nil: it never meets them.
+	Local *Local
 	// Stop reports to the coordinator that its next commit is to be the last of this plan, with a save.
 	Stop func() bool
 	// Due reports to the coordinator that the state after a step is to be saved, where the run does not say every how
@@ -114,6 +119,8 @@ type Config struct {
 // StepResult is a worker's account of a step after its commit.
 type StepResult struct {
 	Step plan.Step
+	// Replica has made the step on its own, with its share of the micro-batches; nil: all replicas together.
+	Replica *plan.Replica
 	// Loss is the mean over all micro-batches, in nats a token, before the update.
 	Loss float64
 	// HeldOut is the held-out loss before the update; nil on steps without evaluation.

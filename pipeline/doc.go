@@ -45,7 +45,7 @@
 // way; gradients are not scaled outside of a stage that needs it (model.State.Unscale). The same plan on the same backend gives the
 // same bits; one that puts layers on a device of another precision does not, and its reasons say so.
 //
-// Codec f32 changes nothing, ever. Under bf16 and int8 a tensor is rounded by a function of its
+// Codec f32 changes nothing, ever. Under the others a tensor is rounded by a function of its
 // elements, its codec and the name of its crossing (step, micro-batch, layer, direction). For the
 // same cuts and codecs losses are therefore the same to the bit however the run is killed, resumed,
 // sent again or scheduled. Segments are tensors of their own; other cuts or codecs round elsewhere.

@@ -25,10 +25,19 @@ type evaluation struct {
 	heldOut, f32 *float64
 }
 
-// evaluatesIn reports whether a step has an evaluation, which the one after the last update is.
+// evaluatesIn reports whether a step has an evaluation, which the one after the last update is. With local steps it is the first one of a round
+// where the round before has passed a step that would have had it: the parameters are those of all replicas then.
 func (p *program) evaluatesIn(step plan.Step) bool {
-	train := p.spec.Train
-	return step > train.Steps || train.HeldOutEvery > 0 && step%train.HeldOutEvery == 0
+	every := p.spec.Train.HeldOutEvery
+	switch {
+	case step > p.spec.Train.Steps:
+		return true
+	case every == 0:
+		return false
+	case p.local != nil:
+		return step == p.from+1 && step/every > (p.before+1)/every
+	}
+	return step%every == 0
 }
 
 // evaluate computes the held-out loss of the parameters as they are before the step's update, on the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pnode/pipeline/collective"
+	"pnode/pipeline/gather"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -17,17 +18,22 @@ func Expected(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.T
 	}
 	return func(from, to plan.PeerID, t wire.Tag, bytes int) error {
 		e := expectation{program{spec: run, plan: p}, to}
-		switch most := e.most(from, t); {
-		case most == nothing:
-			return fmt.Errorf("%w: the plan has nobody send %v here from there", wire.ErrValue, t)
-		case bytes > most:
-			return fmt.Errorf("%w: %v of %d bytes, the plan has at most %d", wire.ErrLength, t, bytes, most)
-		}
-		return nil
+		return atMost(e.most(from, t), t, bytes)
 	}
 }
 
-// expectedApart is Expected for replicas with local steps, which send each other nothing within a step.
+// atMost returns an error for a message of more bytes than most, and for any where that is nothing.
+func atMost(most int, t wire.Tag, bytes int) error {
+	switch {
+	case most == nothing:
+		return fmt.Errorf("%w: the plan has nobody send %v here from there", wire.ErrValue, t)
+	case bytes > most:
+		return fmt.Errorf("%w: %v of %d bytes, the plan has at most %d", wire.ErrLength, t, bytes, most)
+	}
+	return nil
+}
+
+// expectedApart is Expected for replicas with local steps, which send each other nothing within a step but the messages of a round.
 func expectedApart(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t wire.Tag, bytes int) error {
 	var alone []func(from, to plan.PeerID, t wire.Tag, bytes int) error
 	for r := range p.Replicas {
@@ -36,6 +42,10 @@ func expectedApart(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t w
 	return func(from, to plan.PeerID, t wire.Tag, bytes int) error {
 		if t.Replica < 0 || int(t.Replica) >= len(alone) {
 			return fmt.Errorf("%w: the plan has no replica for %v", wire.ErrValue, t)
+		}
+		switch t.Kind {
+		case wire.OuterGrad, wire.KindOuterReport, wire.OuterHave:
+			return atMost(gather.Most(run, p, from, to, t), t, bytes)
 		}
 		own := t
 		own.Replica = 0
@@ -56,7 +66,7 @@ type expectation struct {
 }
 
 // nothing is less than any message has.
-const nothing = -1
+const nothing = gather.Nothing
 
 // most returns how many bytes a peer's message with a tag may have, or nothing where the plan has none.
 func (e *expectation) most(from plan.PeerID, t wire.Tag) int {

@@ -86,6 +86,11 @@ func FuzzExpected(f *testing.F) {
 	run := testRun()
 	p := cut(run, "1f1b", []int{0, 2}, []int{0, 1})
 	expected := Expected(run, p)
+	local := localPlan(localRun("tied"), "int8", []int{2, 4}, []int{0, 2}, []int{0, 1})
+	expectedLocal := Expected(localRun("tied"), local)
+	f.Add(uint8(wire.OuterGrad), int32(1), int32(0), int32(1<<11), 7)
+	f.Add(uint8(wire.KindOuterReport), int32(1), int32(1), int32(0), 7)
+	f.Add(uint8(wire.OuterHave), int32(1), int32(0), int32(1), 7)
 	f.Add(uint8(wire.ReducePart), int32(1), int32(0), int32(1<<30), 7)
 	f.Add(uint8(wire.Activation), int32(0), int32(1), int32(3), 1)
 	f.Fuzz(func(t *testing.T, kind uint8, replica, stage, index int32, bytes int) {
@@ -96,6 +101,11 @@ func FuzzExpected(f *testing.F) {
 		for _, peer := range p.Peers() {
 			if err := expected(peer, "peer-0-1", tag, bytes); err == nil && bytes > 1<<20 {
 				t.Errorf("%v of %d bytes from %s is expected", tag, bytes, peer)
+			}
+		}
+		for _, peer := range local.Peers() {
+			if err := expectedLocal(peer, "peer-1", tag, bytes); err == nil && bytes > 1<<20 {
+				t.Errorf("%v of %d bytes from %s is expected of replicas with local steps", tag, bytes, peer)
 			}
 		}
 	})

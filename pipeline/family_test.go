@@ -33,8 +33,8 @@ func TestFamiliesDoNotDependOnTheCut(t *testing.T) {
 			}
 			equal(t, "three stages", train(t, run, cut(run, "1f1b", []int{0, 1, 3}), &memoryKeeper{}), want)
 			for l, state := range keeper.layers[run.Train.Steps] {
-				if len(state) != LayerStateBytes(run.Model, l) {
-					t.Errorf("the state of layer %d has %d bytes, want %d", l, len(state), LayerStateBytes(run.Model, l))
+				if len(state) != LayerStateBytes(run, l) {
+					t.Errorf("the state of layer %d has %d bytes, want %d", l, len(state), LayerStateBytes(run, l))
 				}
 			}
 		})

@@ -71,8 +71,8 @@ func (p *program) unbounded(t wire.Tag) bool {
 }
 
 const (
-	growthBits = 4  // by how many bits a stage may enlarge gradients, where few stages are
-	allGrowth  = 12 // by how many all stages may
+	growthBits = 4                   // by how many bits a stage may enlarge gradients, where few stages are
+	allGrowth  = wire.GradientGrowth // by how many all stages may
 )
 
 // limit returns what a boundary's elements stay below when they are sent. It grows on the way, so that what

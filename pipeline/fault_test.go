@@ -246,7 +246,7 @@ func TestHalfATensor(t *testing.T) {
 	twice := func(b []byte) []byte { return append(b, b...) }
 	nothing := func([]byte) []byte { return nil }
 	for name, change := range map[string]func([]byte) []byte{"half": half, "twice": twice, "nothing": nothing} {
-		for _, codec := range []string{"f32", "bf16", "int8"} {
+		for _, codec := range []string{"f32", "bf16", "int8", "int4"} {
 			p := withCodec(cut(run, "1f1b", []int{0, 2}), codec)
 			t.Run(name+" in "+codec, func(t *testing.T) {
 				attack{run: run, plan: p, by: "peer-0-0", change: inStep(wire.Activation, 2, change)}.wantBlame(t, plan.BadFrame, 2, "stage 0's activations of micro-batch ")

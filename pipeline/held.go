@@ -102,7 +102,7 @@ func (w *Worker) hold(h *Held) (step plan.Step, err error) {
 	h.parts = append(h.parts, heldPart{w, queue})
 	for i, stage := range w.stages {
 		switch {
-		case !w.loaded, w.validator.optimistic != nil, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
+		case !w.loaded, w.local != nil, w.validator.optimistic != nil, stage.torn, stage.offload != nil, len(stage.layersInParts()) > 0, i > 0 && stage.step != step:
 			return 0, fmt.Errorf("%w: replica %d stage %d has none of its own", ErrNoCopy, stage.Replica, stage.Stage)
 		}
 		step = stage.step
@@ -148,7 +148,7 @@ func (h *Held) Load(_ context.Context, layer int, _ Part, dst io.Writer) error {
 		for _, stage := range w.stages {
 			if stage.place.Layers.Contains(layer) {
 				check := w.checkState(h.step, "layer %d's state", layer)
-				_, err := io.Copy(dst, newViewReader(part.queue, stage.views(w.spec.Model, layer), check, func() {}))
+				_, err := io.Copy(dst, newViewReader(part.queue, stage.views(w.spec, layer), check, func() {}))
 				return err
 			}
 		}

@@ -244,6 +244,8 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 		used = wire.Encoded{Codec: codec}
 	case used.Refused > 0: // the host need not pack it to find that out
 		tensor, used = wire.AppendRefused(nil, codec, used.Refused, xs, noise)
+	case t.tag.Kind == wire.Activation:
+		tensor, used = wire.AppendActivation(nil, codec, xs, noise)
 	default:
 		tensor, used = wire.AppendTensor(nil, codec, xs, noise)
 	}

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"pnode/kernels"
@@ -29,10 +31,41 @@ func TestMuonGivesTheSameLossesOnAnyCut(t *testing.T) {
 		want := train(t, run, cut(run, "1f1b", []int{0}), keeper)
 		equal(t, name+" in three stages", train(t, run, cut(run, "gpipe", []int{0, 1, 3}), &memoryKeeper{}), want)
 		equal(t, name+" resumed", resume(t, run, keeper), want.after(run.Train.CheckpointEvery))
+		for l, state := range keeper.layers[run.Train.Steps] {
+			if len(state) != LayerStateBytes(run, l) {
+				t.Errorf("%s: the state of layer %d has %d bytes, want %d", name, l, len(state), LayerStateBytes(run, l))
+			}
+		}
 	}
 	run := byMuon(testRun())
 	want := train(t, run, cut(run, "1f1b", []int{0}, []int{0}), &memoryKeeper{})
 	equal(t, "replicas of unlike cuts", train(t, run, cut(run, "1f1b", []int{0, 2}, []int{0, 1, 4}), &memoryKeeper{}), want)
+}
+
+// TestSharesOfMuonHaveWholeMatrices: losses and states do not depend on whether replicas have their state in parts, of which some have no matrix of
+// a layer; nor do they after a checkpoint of either.
+func TestSharesOfMuonHaveWholeMatrices(t *testing.T) {
+	t.Parallel()
+	cuts := [][][]int{{{0, 2}, {0, 1, 4}, {0}}, {{0, 3}, {0, 2}}, {{0}, {0}, {0}, {0}, {0, 2}, {0}}}
+	runs := map[string]plan.RunSpec{"gpt2, rounded by chance": byChance(testRun()), "lora": families()["lora"], "llama": families()["llama"]}
+	for i, name := range slices.Sorted(maps.Keys(runs)) {
+		run := byMuon(runs[name])
+		run.Train.Micros = 12
+		for k, starts := range cuts {
+			if !meets(i, k, len(cuts)) {
+				continue
+			}
+			whole, parts := &memoryKeeper{}, &memoryKeeper{}
+			p := cut(run, "1f1b", starts...)
+			about := fmt.Sprintf("%s, %v", name, starts)
+			want := train(t, run, p, whole)
+			equal(t, about, train(t, run, sharded(p), parts), want)
+			equalStates(t, about, parts, whole)
+			p.Start, p.Generation = run.Train.CheckpointEvery, 2
+			equal(t, about+" resumed whole", train(t, run, p, parts), want.after(p.Start))
+			equal(t, about+" resumed in parts", train(t, run, sharded(p), whole), want.after(p.Start))
+		}
+	}
 }
 
 // TestMuonIsUndoneWithAStep: updates that were made before their commit, and are rolled back, leave no trace.

@@ -25,7 +25,7 @@ func pieces(all []updateRange, most int) []piece {
 		for u.n > 0 {
 			last := len(out) - 1
 			if last < 0 || out[last].layer != u.layer || out[last].n == most {
-				out, last = append(out, piece{layer: u.layer, first: u.moment}), last+1
+				out, last = append(out, piece{layer: u.layer, first: u.moments[firstMoment]}), last+1
 			}
 			at := &out[last]
 			head, rest := u.split(min(u.n, most-at.n))

@@ -125,21 +125,28 @@ func TestPackedMessagesChangeNoBitOnOpenCL(t *testing.T) {
 	}
 }
 
-// TestMuonOnOpenCL: a driver's device makes the updates that the processor makes, but for rounding.
+// TestMuonOnOpenCL: a driver's device makes the updates that the processor makes, but for rounding; in halves, too.
 func TestMuonOnOpenCL(t *testing.T) {
 	device, err := conform.First(t, opencl.List, opencl.ErrNoLibrary).Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	run := byMuon(testRun())
-	p := cut(run, "1f1b", []int{0, 2})
-	want := train(t, run, p, &memoryKeeper{})
-	got := trainAs(t, run, p, &memoryKeeper{}, func(kernels.Device) kernels.Device { return device })
-	for step, bits := range want.losses {
-		w, g := math.Float64frombits(bits), math.Float64frombits(got.losses[step])
-		if math.Abs(g-w) > 1e-3*w {
-			t.Errorf("step %d has loss %v, %v on the processor", step, g, w)
+	runs := map[string]plan.RunSpec{
+		"float32": testRun(), "bf16, rounded by chance": byChance(testRun()), "f16": stores(testRun(), model.StorageF16),
+	}
+	for name, run := range runs {
+		run = byMuon(run)
+		p := cut(run, "1f1b", []int{0, 2})
+		want := train(t, run, p, &memoryKeeper{})
+		got := trainAs(t, run, p, &memoryKeeper{}, func(kernels.Device) kernels.Device { return device })
+		worst := 0.0
+		for step, bits := range want.losses {
+			w, g := math.Float64frombits(bits), math.Float64frombits(got.losses[step])
+			if worst = max(worst, math.Abs(g-w)/w); !(math.Abs(g-w) <= 1e-3*w) {
+				t.Errorf("%s: step %d has loss %v, %v on the processor", name, step, g, w)
+			}
 		}
+		t.Logf("%s: losses are off by %.2g of them", name, worst)
 	}
 }

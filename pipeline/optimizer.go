@@ -12,7 +12,7 @@ import (
 
 // Optimizer is AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2) over the flat
 // vectors of a stage's layers, or that and Muon for the matrices of blocks. The stack holds its moments: of what Muon
-// updates the second is zero between updates.
+// updates the first alone.
 type Optimizer struct{ train plan.TrainSpec }
 
 // The vectors of AdamW's state, as Stack.Moment numbers them.
@@ -66,7 +66,7 @@ func (o Optimizer) update(q kernels.Queue, h *StageRuntime, gradScale float64) e
 		}
 		half, how := h.stack.Rounded(u.layer, model.Range{First: u.params, End: u.params + u.n}, noise)
 		params, grads := h.stack.Params(u.layer).Slice(u.params, u.n), h.stack.Grads(u.layer).Slice(u.grads, u.n)
-		first, second := moments[firstMoment].Slice(u.moment-from, u.n), moments[secondMoment].Slice(u.moment-from, u.n)
+		first, second := moments[firstMoment].Slice(u.moments[firstMoment]-from, u.n), moments[secondMoment].Slice(u.moments[secondMoment]-from, u.n)
 		q.Do(kernels.AdamWRounded(params, first, second, half, grads, u.n, s, how))
 	}
 	if h.offload != nil {
@@ -89,15 +89,15 @@ func (o Optimizer) update(q kernels.Queue, h *StageRuntime, gradScale float64) e
 // updateMatrices makes the update of what Muon updates, and blocks until it is done.
 func (o Optimizer) updateMatrices(q kernels.Queue, h *StageRuntime, gradScale float64, noise model.Noise) error {
 	all, squares := make([]muon.Matrix, len(h.matrices)), make([]float32, len(h.matrices))
+	step := muon.Step{Scale: float32(gradScale), Momentum: float32(o.train.Momentum), Rate: LearningRate(o.train, h.step), Decay: o.train.Decay}
 	scratch := h.stack.Scratch()
 	norms := scratch.Slice(scratch.Len-len(all), len(all))
 	for i, u := range h.matrices {
 		all[i] = muon.Matrix{
 			Rows: u.rows, Cols: u.cols, Param: h.stack.Params(u.layer).Slice(u.params, u.n), Gradient: h.stack.Grads(u.layer).Slice(u.grads, u.n),
-			Momentum: h.stack.Moment(u.layer, firstMoment).Slice(u.moment, u.n), Direction: h.stack.Moment(u.layer, secondMoment).Slice(u.moment, u.n),
-			Norm: norms.Slice(i, 1), Scratch: scratch,
+			Momentum: h.stack.Moment(u.layer, firstMoment).Slice(u.moments[firstMoment], u.n), Norm: norms.Slice(i, 1), Scratch: scratch,
 		}
-		all[i].Accumulate(q, float32(gradScale), float32(o.train.Momentum))
+		all[i].Accumulate(q, step)
 	}
 	q.Read(kernels.Float32Bytes(squares), norms)
 	if err := q.Sync(); err != nil {
@@ -105,8 +105,7 @@ func (o Optimizer) updateMatrices(q kernels.Queue, h *StageRuntime, gradScale fl
 	}
 	for i, m := range all {
 		u := h.matrices[i]
-		m.Orthogonalize(q, squares[i])
-		m.Apply(q, LearningRate(o.train, h.step), o.train.Decay)
+		m.Apply(q, step, squares[i])
 		if half, how := h.stack.Rounded(u.layer, model.Range{First: u.params, End: u.params + u.n}, noise); half.Present() {
 			q.Do(kernels.CastRounded(half, m.Param, u.n, how))
 		}
@@ -115,18 +114,22 @@ func (o Optimizer) updateMatrices(q kernels.Queue, h *StageRuntime, gradScale fl
 }
 
 // updateRange is n elements of a layer that one call of the optimizer updates: they begin at these
-// offsets of the layer's parameters, its gradient and what the stack has of its moments.
+// offsets of the layer's parameters, its gradient and what the stack has of each of its moments.
 type updateRange struct {
-	layer, params, grads, moment, n int
-	decay                           bool
-	rows, cols                      int // of a matrix that is updated as a whole, 0 else
+	layer, params, grads, n int
+	moments                 [momentVectors]int
+	decay                   bool
+	rows, cols              int // of a matrix that is updated as a whole, 0 else; it has the first moment alone
 }
 
 // split returns the first n elements of the range, and the others.
 func (u updateRange) split(n int) (head, rest updateRange) {
 	head, rest = u, u
 	head.n = n
-	rest.params, rest.grads, rest.moment, rest.n = u.params+n, u.grads+n, u.moment+n, u.n-n
+	rest.params, rest.grads, rest.n = u.params+n, u.grads+n, u.n-n
+	for i := range rest.moments {
+		rest.moments[i] += n
+	}
 	return head, rest
 }
 
@@ -142,23 +145,28 @@ func updateRanges(stack *model.Stack, run plan.RunSpec, layers plan.LayerRange) 
 		frozen := cfg.FrozenLen(l)
 		whole := run.Matrices(l)
 		for _, m := range whole {
+			first, owned := m.Off-frozen, stack.Owned(l, firstMoment)
+			if !slices.ContainsFunc(owned, func(r model.Range) bool { return r.First <= first && first < r.End }) {
+				continue // another replica has it
+			}
 			matrices = append(matrices, updateRange{
-				layer: l, params: m.Off, grads: m.Off - frozen, moment: m.Off - frozen, n: m.Len(), rows: m.Shape[0], cols: m.Shape[1],
+				layer: l, params: m.Off, grads: first, n: m.Len(), rows: m.Shape[0], cols: m.Shape[1],
+				moments: [momentVectors]int{firstMoment: model.Offset(owned, first)},
 			})
 		}
 		others := slices.DeleteFunc(cfg.LayerTensors(l), func(t model.Tensor) bool {
 			return slices.ContainsFunc(whole, func(m model.Tensor) bool { return m.Name == t.Name })
 		})
 		for _, run := range decayRuns(others, frozen, end) {
-			owned := 0 // moments of the ranges before
-			for _, r := range stack.Owned(l) {
+			for _, r := range stack.Owned(l, firstMoment) {
 				first, end := max(run.off-frozen, r.First), min(run.end-frozen, r.End)
 				if n := end - first; n > 0 {
-					all = append(all, updateRange{
-						layer: l, params: frozen + first, grads: first, moment: owned + first - r.First, n: n, decay: run.decay,
-					})
+					u := updateRange{layer: l, params: frozen + first, grads: first, n: n, decay: run.decay}
+					for i := range u.moments {
+						u.moments[i] = model.Offset(stack.Owned(l, i), first)
+					}
+					all = append(all, u)
 				}
-				owned += r.Len()
 			}
 		}
 	}

@@ -19,6 +19,9 @@ type program struct {
 	worker plan.WorkerID
 	list   schedule.Schedule // the actions of all workers
 	number int               // of this worker in list
+	local  *plan.Local       // of the replica, whose plan is of it alone; nil: there are no outer steps
+	from   plan.Step         // the newest outer step, or the plan's start
+	before plan.Step         // the outer step before that, or the step before the plan's start
 }
 
 // Programs returns the action lists of a plan's workers, in the order of plan.Workers. Errors wrap
@@ -161,7 +164,7 @@ func (p *program) holders(h *StageRuntime, step plan.Step, layer int) collective
 		}
 		if h.inParts(layer) {
 			share := p.plan.Share(plan.Replica(r), layer)
-			group.Parts = append(group.Parts, p.spec.Model.ShareRanges(layer, share))
+			group.Parts = append(group.Parts, p.spec.StateLayout().Share(layer, share))
 		}
 	}
 	return group

@@ -77,7 +77,7 @@ func saveTime(p program) time.Duration {
 		for _, place := range pipe.Stages {
 			bytes := 0
 			for l := place.Layers.First; l < place.Layers.End; l++ {
-				bytes += LayerStateBytes(p.spec.Model, l)
+				bytes += LayerStateBytes(p.spec, l)
 			}
 			most = max(most, bytes)
 		}
@@ -95,6 +95,14 @@ func (p *progress) begin(step plan.Step, of program) {
 		p.newest = p.newest[max(0, len(p.newest)-newestSteps):]
 	}
 	p.step, p.begun, p.computes, p.moved, p.program = step, now, now, now, of
+}
+
+// rest notes that a step is over and the next one does not begin yet.
+func (p *progress) rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newest = append(p.newest, time.Since(p.computes))
+	p.step = 0
 }
 
 // save notes that a step's state is saved: the next updates may wait until it is read.

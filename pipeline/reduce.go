@@ -164,7 +164,7 @@ func (s *stepRun) sumSquares() ([]wire.PartSquare, error) {
 					continue
 				}
 				first := used
-				for _, r := range m.ShareRanges(l, model.Share{Index: part, Count: pieces}) {
+				for _, r := range s.spec.StateLayout().Share(l, model.Share{Index: part, Count: pieces}) {
 					if v := grads.Slice(r.First, max(0, min(r.End, end)-r.First)); v.Len > 0 { // 0 of a frozen layer
 						s.queue.Do(kernels.SumSquares(kernels.Whole(s.squares).Slice(used, 1), v, v.Len))
 						used++

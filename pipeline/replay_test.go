@@ -136,10 +136,7 @@ func TestAReplayGivesTheBitsOfTheStepsBefore(t *testing.T) {
 	run := testRun()
 	run.Train.Steps, run.Train.CheckpointEvery, run.Model.ResidualDropout = 4, 1, 0.25
 	line := cut(run, "1f1b", []int{0, 1, 2, 4})
-	coded := cut(run, "1f1b", []int{0, 2, 3})
-	for s := range coded.Replicas[0].Stages {
-		coded.Replicas[0].Stages[s].Codec = "int8"
-	}
+	coded, rotated := withCodec(cut(run, "1f1b", []int{0, 2, 3}), "int8"), withCodec(cut(run, "1f1b", []int{0, 2, 3}), "int4")
 	pair := cut(run, "1f1b", []int{0, 2}, []int{0, 2})
 	for name, c := range map[string]struct {
 		plan plan.Plan
@@ -148,6 +145,7 @@ func TestAReplayGivesTheBitsOfTheStepsBefore(t *testing.T) {
 		"steps before their commit": {validated(line), [][]plan.PeerID{{"peer-0-1"}, {"peer-0-3"}, {"peer-0-0", "peer-0-3"}}},
 		"a line":                    {line, [][]plan.PeerID{{"peer-0-0"}, {"peer-0-1"}, {"peer-0-3"}, {"peer-0-1", "peer-0-2"}, {"peer-0-0", "peer-0-3"}}},
 		"in int8":                   {coded, [][]plan.PeerID{{"peer-0-1"}, {"peer-0-2"}}},
+		"in int4":                   {rotated, [][]plan.PeerID{{"peer-0-1"}, {"peer-0-2"}}},
 		"replicas":                  {pair, [][]plan.PeerID{{"peer-0-0", "peer-1-0"}, {"peer-0-1"}}},
 		"all of it":                 {cut(run, "1f1b", []int{0, 3}), [][]plan.PeerID{{"peer-0-0", "peer-0-1"}}},
 	} {

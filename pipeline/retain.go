@@ -29,6 +29,9 @@ type Reach struct {
 // Retain takes over a worker whose Run and Saved have returned, with an error or not. Close the Retained in its place.
 func (w *Worker) Retain() (*Retained, error) {
 	r := &Retained{w}
+	if w.local != nil {
+		w.open = nil // an inner step is of no use without the others of its round
+	}
 	if w.open == nil {
 		return r, nil
 	}
@@ -42,9 +45,9 @@ func (w *Worker) Retain() (*Retained, error) {
 func (r *Retained) Worker() plan.WorkerID { return r.worker.worker }
 
 // whole reports whether a stage has its whole state. Where replicas have optimizer state in parts none has: parts of
-// parameters may be with others, too.
+// parameters may be with others, too. Between two outer steps none has that of a step of the run.
 func (r *Retained) whole(h *StageRuntime) bool {
-	return r.worker.loaded && !h.torn && len(h.layersInParts()) == 0
+	return r.worker.loaded && !h.torn && !r.worker.local.apart() && len(h.layersInParts()) == 0
 }
 
 // Reach returns the stages whose state is whole.
@@ -100,11 +103,30 @@ func (r *Retained) Save(ctx context.Context, save func(context.Context, State) e
 		s := State{Replica: h.Replica, Stage: h.Stage, Step: h.step}
 		for l := layers.First; l < layers.End; l++ {
 			check := w.checkState(h.step, "layer %d's state", l)
-			s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(h.saves, h.views(w.spec.Model, l), check, func() {})})
+			s.Layers = append(s.Layers, LayerState{Layer: l, Reader: newViewReader(h.saves, h.views(w.spec, l), check, func() {})})
 		}
 		return save(ctx, s)
 	}
 	return fmt.Errorf("pipeline: replica %d stage %d is not on %s", at.Replica, at.Stage, w.worker.Device)
+}
+
+// own returns whose moments a stage has; nil: those of the run's layers.
+func (r *Retained) own(h *StageRuntime) *plan.Own {
+	switch w := r.worker; {
+	case h.step == w.plan.Start:
+		return w.plan.Replicas[h.Replica].Own
+	case w.local != nil:
+		return &plan.Own{Replica: w.cfg.Replica, Step: h.step}
+	}
+	return nil
+}
+
+// sameMoments reports whether two replicas have the moments of the same one.
+func sameMoments(a, b *plan.Own) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Replica == b.Replica && a.Step == b.Step
 }
 
 // donors returns the stacks here that have the state which a plan starts from, for each stage that the plan puts on the
@@ -118,7 +140,7 @@ func (r *Retained) donors(next plan.Plan) map[plan.StageID]map[int]*model.Stack 
 		all[at] = map[int]*model.Stack{}
 		for _, h := range r.worker.stages {
 			for _, l := range h.layers() {
-				if r.whole(h) && h.step == next.Start && next.At(at).Layers.Contains(l) && !given[l] {
+				if r.whole(h) && h.step == next.Start && sameMoments(r.own(h), next.Replicas[at.Replica].Own) && next.At(at).Layers.Contains(l) && !given[l] {
 					all[at][l], given[l] = h.stack, true
 				}
 			}

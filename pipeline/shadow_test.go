@@ -123,7 +123,7 @@ func TestWhatHalvesCostBesideFloats(t *testing.T) {
 func TestWhatCodecsCostIsMeasured(t *testing.T) {
 	run := halved(testRun())
 	run.Train.Storage = plan.StorageRule{}
-	for _, codec := range []string{"bf16", "int8"} {
+	for _, codec := range []string{"bf16", "int8", "int4"} {
 		checkFloats(t, codec, run, withCodec(cut(run, "1f1b", []int{0, 2}), codec))
 		checkFloats(t, codec+" in turns", run, withCodec(spread(cut(run, "gpipe", []int{0, 1, 2, 3}), []int{0, 1, 0, 1}), codec))
 	}

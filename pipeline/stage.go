@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -61,9 +62,6 @@ func newStageRuntime(cfg *Config, p *program, at plan.StageID, donors map[int]*m
 	}
 	if h.stack, err = model.NewStack(stack); err != nil {
 		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
-	}
-	if p.spec.Train.Optimizer == plan.Muon && (h.place.Offload || len(h.layersInParts()) > 0) {
-		return h, fmt.Errorf("%w: stage %v has its optimizer state in parts or in host memory, which Muon's matrices cannot have", ErrBadConfig, at)
 	}
 	h.updates, h.matrices = updateRanges(h.stack, p.spec, h.place.Layers)
 	if h.offload, err = newOffloadEngine(cfg.Device, h.stack, h.updates); err != nil {
@@ -151,6 +149,11 @@ func (h *StageRuntime) tiedGrads(layer, n int) kernels.View {
 	}
 	own := h.share(layer).Of(model.Range{First: 0, End: n})
 	return grads.Slice(first+own.First, own.Len())
+}
+
+// isRead blocks until a save in progress has read the stage's state.
+func (h *StageRuntime) isRead(ctx context.Context) error {
+	return h.unread.wait(ctx)
 }
 
 // onHost runs f on a host copy of a view and writes the copy back, concurrently with the kernels.

@@ -24,20 +24,29 @@ type State struct {
 	Stage   plan.Stage
 	Step    plan.Step
 	// Last marks the plan's last step: replicas other than 0 offer their layers too then.
-	Last   bool
+	Last bool
+	// Own says that the layers are what the replica has for itself, see LayerState.
+	Own    bool
 	Layers []LayerState
 }
 
-// LayerState is one layer: parameters [LayerLen], first moments and second moments [TrainedLen],
+// LayerState is one layer: parameters [LayerLen], first moments [TrainedLen], and second moments of those elements that have one,
 // float32 little endian, one after the other. It can be read once, layer after layer in any order.
+//
+// After an outer step it is what all replicas have in common: parameters, and the momentum of outer steps [TrainedLen] where they have one. What a
+// replica has for itself are the moments, and what its messages lacked [TrainedLen] where their codec is not exact; nothing where nothing is trained.
 type LayerState struct {
 	Layer int
 	io.Reader
 }
 
 // LayerStateBytes returns the size of a layer's state.
-func LayerStateBytes(cfg model.Config, layer int) int {
-	return 4 * (cfg.LayerLen(layer) + momentVectors*cfg.TrainedLen(layer))
+func LayerStateBytes(run plan.RunSpec, layer int) int {
+	elements := run.Model.LayerLen(layer)
+	for i := range momentVectors {
+		elements += run.StateLayout().Len(layer, i)
+	}
+	return 4 * elements
 }
 
 // LayerParams returns the parameter part of a layer's state.
@@ -47,16 +56,16 @@ func LayerParams(cfg model.Config, layer int, state []byte) []byte {
 
 // views returns the vectors of a layer's state in stored order, with gaps where other replicas have
 // them; frozen layers have no moments.
-func (h *StageRuntime) views(cfg model.Config, layer int) []kernels.View {
+func (h *StageRuntime) views(run plan.RunSpec, layer int) []kernels.View {
 	gap := func(n int) kernels.View { return kernels.View{Len: n} }
 	views := []kernels.View{h.stack.Params(layer)}
 	for i := range momentVectors {
 		at, kept := 0, h.stack.Moment(layer, i)
-		for _, r := range h.stack.Owned(layer) {
+		for _, r := range run.StateLayout().Placed(layer, i, h.share(layer)) {
 			views = append(views, gap(r.First-at), kept.Slice(0, r.Len()))
 			at, kept = r.End, kept.Slice(r.Len(), kept.Len-r.Len())
 		}
-		views = append(views, gap(cfg.TrainedLen(layer)-at))
+		views = append(views, gap(run.StateLayout().Len(layer, i)-at))
 	}
 	return slices.DeleteFunc(views, func(v kernels.View) bool { return v.Len == 0 })
 }
@@ -79,10 +88,8 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step, last
 	if err := h.saving.wait(); err != nil {
 		return err
 	}
-	unread := &unread{}
-	unread.Context, unread.end = context.WithCancel(context.Background())
-	unread.left.Store(int64(len(layers)))
-	s := State{Replica: h.Replica, Stage: h.Stage, Step: step, Last: last}
+	unread := newUnread(len(layers))
+	s := State{Replica: w.cfg.Replica + h.Replica, Stage: h.Stage, Step: step, Last: last}
 	var moments [][]sharedMoment // by layer, of those that this replica hands in parts of
 	for _, l := range layers {
 		shared, check := w.sharedMoments(h, step, l), w.checkState(step, "layer %d's state", l)
@@ -94,7 +101,7 @@ func (w *Worker) save(ctx context.Context, h *StageRuntime, step plan.Step, last
 		if len(shared) > 0 {
 			reader = wholeState(ctx, w.cfg.Exchange, newViewReader(h.saves, []kernels.View{h.stack.Params(l)}, check, func() {}), shared, unread)
 		} else {
-			reader = newViewReader(h.saves, h.views(w.spec.Model, l), check, unread.one)
+			reader = newViewReader(h.saves, h.views(w.spec, l), check, unread.one)
 		}
 		s.Layers = append(s.Layers, LayerState{Layer: l, Reader: reader})
 	}
@@ -120,13 +127,20 @@ type sharedMoment struct {
 
 // sharedMoments returns the moments of a layer that replicas have in parts; a frozen one has none.
 func (w *Worker) sharedMoments(h *StageRuntime, step plan.Step, layer int) (moments []sharedMoment) {
-	whole := w.spec.Model.TrainedLen(layer)
-	if whole == 0 || !h.inParts(layer) {
+	if w.spec.Model.TrainedLen(layer) == 0 || !h.inParts(layer) {
 		return nil
 	}
 	for i := range momentVectors {
+		whole := w.spec.StateLayout().Len(layer, i)
+		if whole == 0 { // of adapters that have matrices alone
+			continue
+		}
+		group := w.holders(h, step, layer)
+		for r := range group.Parts {
+			group.Parts[r] = w.spec.StateLayout().Placed(layer, i, w.plan.Share(plan.Replica(r), layer))
+		}
 		moments = append(moments, sharedMoment{
-			state: collective.State{Group: w.holders(h, step, layer), Number: i},
+			state: collective.State{Group: group, Number: i},
 			own:   h.stack.Moment(layer, i), queue: h.saves, whole: whole,
 			check: w.checkState(step, "layer %d's state", layer),
 		})
@@ -260,7 +274,7 @@ func (w *Worker) load(ctx context.Context, of Part) error {
 	for _, h := range w.stages {
 		for _, l := range h.layers() {
 			var err error
-			switch views := h.views(w.spec.Model, l); {
+			switch views := h.views(w.spec, l); {
 			case h.stack.TookOver(l):
 			case w.plan.Start == 0:
 				err = w.loadInitial(ctx, h, l)
@@ -268,6 +282,10 @@ func (w *Worker) load(ctx context.Context, of Part) error {
 				err = w.fetch(ctx, w.queue, l, of, views[:1])
 			case of == Moments:
 				err = w.fetch(ctx, h.saves, l, of, views[1:])
+			case w.plan.Replicas[h.Replica].Own != nil: // parameters and moments are saved apart
+				if err = w.fetch(ctx, w.queue, l, Parameters, views[:1]); err == nil {
+					err = w.fetch(ctx, w.queue, l, Moments, views[1:])
+				}
 			default:
 				err = w.fetch(ctx, w.queue, l, of, views)
 			}

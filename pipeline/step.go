@@ -24,6 +24,7 @@ type stepRun struct {
 	squares  kernels.Buffer // results of SumSquares for a layer
 	opt      Optimizer
 	step     plan.Step
+	samples  samples
 	begun    time.Time
 	stages   []*stageRun
 	shadows  []*stageRun // float32 shadows of replica 0's stages; none where they are of no use
@@ -210,7 +211,8 @@ func (s *stepRun) open(h *stageRun, micro plan.Micro) (enqueue func(), err error
 	case s.evaluates(micro):
 		tokens, targets, err = s.cfg.Data.HeldOut(s.ctx, (int(micro)-train.Micros)%heldOutMicros, train.MicroBatch)
 	default:
-		tokens, targets, err = s.cfg.Data.Micro(s.ctx, s.step, s.cfg.First+micro, train.MicroBatch)
+		step, sample := s.samples.of(micro)
+		tokens, targets, err = s.cfg.Data.Micro(s.ctx, step, sample, train.MicroBatch)
 	}
 	return func() { // the slices stay as they are
 		if h.stack.Masked() {

@@ -131,6 +131,27 @@ type unread struct {
 	left atomic.Int64
 }
 
+// newUnread has n things to read, and those that are added to left.
+func newUnread(n int) *unread {
+	u := &unread{}
+	u.Context, u.end = context.WithCancel(context.Background())
+	u.left.Store(int64(n))
+	return u
+}
+
+// wait blocks until nothing is left to read. A nil one has nothing.
+func (u *unread) wait(ctx context.Context) error {
+	if u == nil {
+		return nil
+	}
+	select {
+	case <-u.Done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // one notes that a layer is read.
 func (u *unread) one() {
 	if u.left.Add(-1) == 0 {

@@ -33,6 +33,7 @@ type Worker struct {
 	moments   background
 	open      *stepRun // the step that is not committed yet; nil between two
 	validator validator
+	local     *localSteps // nil: all replicas make every step together
 	// still is held while the state of the stages or the program changes, and while a Held reads it. taken is the newest commit
 	// that was applied, following the schedule that it named, until the program has it. unmeasured says that no worker has shadows any more.
 	// updated is closed, and replaced, with each update.
@@ -54,6 +55,9 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.NameOf == nil {
 		cfg.NameOf = plan.PeerID.Short
 	}
+	if cfg.Local != nil {
+		p.local = cfg.Local.Plan.Local
+	}
 	w := &Worker{program: p, cfg: cfg, opt: Optimizer{train: cfg.Run.Train}, progress: newProgress(&cfg, p), validator: validator{secondTry: cfg.SecondTry}, suspects: map[suspect]int{}, unmeasured: cfg.Unmeasured, updated: make(chan struct{})}
 	if cfg.Replica != 0 {
 		w.cfg.Exchange = asReplica(cfg.Exchange, cfg.Replica)
@@ -67,7 +71,7 @@ func New(cfg Config) (*Worker, error) {
 }
 
 func (w *Worker) build() (err error) {
-	donors := w.cfg.From.donors(w.plan)
+	from, donors := w.cfg.From, w.cfg.From.donors(w.plan)
 	w.cfg.From = nil
 	if err := w.checkMemory(donors); err != nil {
 		return err
@@ -86,6 +90,9 @@ func (w *Worker) build() (err error) {
 		return err
 	}
 	if err := w.warmQueues(); err != nil {
+		return err
+	}
+	if w.local, err = newLocalSteps(w, from); err != nil {
 		return err
 	}
 	return w.prepare()
@@ -117,6 +124,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 		if a := w.validator.agreement; a != nil {
 			<-a.done
 		}
+		w.local.end()
 		_ = w.moments.wait() // of a step that has failed before it came to them
 		w.still.Lock()
 		defer w.still.Unlock()
@@ -151,8 +159,14 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 	if w.cfg.Taken.Stop {
 		return nil
 	}
+	if err := w.local.meet(ctx); err != nil {
+		return err
+	}
 	for step := w.plan.Start + 1; step <= w.spec.Train.Steps; step++ {
 		stop, err := w.trainStep(ctx, saves, step)
+		if err == nil && !stop {
+			step, stop, err = w.local.merge(ctx, saves, step)
+		}
 		if err != nil {
 			return fmt.Errorf("pipeline: generation %d step %d on %s of %s: %w",
 				w.plan.Generation, step, w.worker.Device, w.cfg.NameOf(w.worker.Peer), err)
@@ -167,7 +181,7 @@ func (w *Worker) Run(ctx, saves context.Context) error {
 // newStepRun begins a step.
 func (w *Worker) newStepRun(ctx context.Context, step plan.Step) *stepRun {
 	s := &stepRun{
-		program: w.program, cfg: &w.cfg, queue: w.queue, squares: w.squares, opt: w.opt, step: step, begun: time.Now(),
+		program: w.program, cfg: &w.cfg, queue: w.queue, squares: w.squares, opt: w.opt, step: step, samples: samplesOf(w, step), begun: time.Now(),
 		stages: newStageRuns(w.stages), shadows: newStageRuns(w.shadows), blind: w.shadowErr != nil,
 		losses: map[plan.Micro][]float32{}, ctx: ctx, cancel: func(error) {}, progress: w.progress,
 		overflow: &overflow{}, secondTry: w.validator.secondTry && w.validator.optimistic == nil,
@@ -261,6 +275,7 @@ func (w *Worker) settle(ctx, saves context.Context, s *stepRun, commit wire.Comm
 	}
 	w.open = nil
 	w.validator.settled(s, commit)
+	w.local.settled(commit)
 	s.gatherAll(ctx, commit)
 	if commit.Save {
 		w.progress.save(step)
@@ -305,8 +320,11 @@ func resultOf(s *stepRun, commit wire.Commit) StepResult {
 }
 
 // closingEvaluation follows the last update: the coordinator sends every worker the held-out loss of
-// the finished model in a commit that updates nothing.
+// the finished model in a commit that updates nothing. Where replicas make local steps one of them evaluates what all have.
 func (w *Worker) closingEvaluation(ctx context.Context) error {
+	if w.cfg.Replica != w.local.evaluator() {
+		return nil
+	}
 	s := w.newStepRun(ctx, w.spec.Train.Steps+1)
 	e, err := s.evaluate()
 	if err != nil {
@@ -381,4 +399,5 @@ func (w *Worker) Close() {
 	for _, h := range w.stages {
 		h.close()
 	}
+	w.local.close()
 }

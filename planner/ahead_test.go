@@ -60,7 +60,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 	rng := rand.New(rand.NewPCG(71, 72))
 	ahead, shorter := map[string]int{}, 0
 	for _, text := range append(slices.Clone(kinds), slices.Repeat([]string{"1f1b"}, 6)...) {
-		for range rounds(3, 1) {
+		for range casesOf(3, 1) {
 			in := tight(t, rng, text)
 			if rng.IntN(3) == 0 {
 				in.Run.Train.Recompute = plan.Recompute(dropping[rng.IntN(2)])
@@ -92,7 +92,7 @@ func TestPredictionIsThatOfThePrograms(t *testing.T) {
 		}
 	}
 	t.Logf("ahead of gradients: %v, %d steps are the shorter for it", ahead, shorter)
-	if len(ahead) < len(kinds)*rounds(4, 2)/6 || shorter < rounds(10, 3) {
+	if len(ahead) < len(kinds)*casesOf(4, 2)/6 || shorter < casesOf(10, 3) {
 		t.Errorf("ahead of gradients: %v, %d steps are the shorter for it", ahead, shorter)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"pnode/planner/layout"
 	"pnode/planner/neighbours"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 	"pnode/planner/sim"
 )
 
@@ -69,11 +70,21 @@ func (s *search) offloaders(devices []int) (offload []bool) {
 	return offload
 }
 
+// updatesShowPercent is the part of a step that Muon's updates take at least where replicas share them to make it shorter: what a lost replica
+// had of the state in parts is lost, and with it the steps since the newest checkpoint.
+const updatesShowPercent = 10
+
+// wantsUpdates reports whether the products of updates, which replicas can share, are a part of a candidate's step that counts.
+func (s *search) wantsUpdates(k *candidate) bool {
+	return s.in.Run.Train.Optimizer == plan.Muon && k.job.Update*100 > k.estimate*updatesShowPercent
+}
+
 // arrangeSharded makes a candidate of devices in order, some of which offload. Where the rule leaves
 // it open, the replicas hold their optimizer state in parts if this brings what memory prevents
-// otherwise: to fit at all, or a shorter step with more in flight, other cuts or less recomputed.
+// otherwise: to fit at all, or a shorter step with more in flight, other cuts or less recomputed; or where Muon's
+// products, each on one replica, make the step shorter.
 func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candidate, error) {
-	rule, n := s.in.Run.Train.Shard, sh.replicas*s.order.copies
+	rule, n := s.shard(), sh.replicas*s.order.copies
 	cutFor := func(m *cost.Model, exchanges bool) (*candidate, error) {
 		k := &candidate{shape: sh, order: s.order, model: m}
 		micros := (s.in.Run.Train.Micros + sh.replicas - 1) / sh.replicas
@@ -101,13 +112,14 @@ func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candida
 		}
 		return k, nil
 	}
-	partials := s.partials(sh)
-	all := cost.Parts{Replicas: n, Layers: s.models.whole().Memory.All(), Partials: partials, Exchanged: s.exchanged(n)}
+	all := s.parts(n, s.partials(sh))
+	each := all
+	all.Layers = s.models.whole().Memory.All()
 	if n > 1 && rule == plan.ShardOn {
 		return as(all)
 	}
-	whole, err := as(cost.Parts{Partials: partials, Exchanged: all.Exchanged})
-	if n == 1 || rule == plan.ShardOff || err == nil && !s.wantsMemory(whole) {
+	whole, err := as(each)
+	if n == 1 || rule == plan.ShardOff || err == nil && !s.wantsMemory(whole) && !s.wantsUpdates(whole) {
 		return whole, err
 	}
 	parts, fail := as(all)
@@ -122,7 +134,7 @@ func (s *search) arrangeSharded(sh shape, order []int, offload []bool) (*candida
 func (s *search) estimate(k *candidate) error {
 	run, m := s.in.Run, k.model
 	if k.shares == nil {
-		k.shares = sharingOf(run.Train, k.order).shares(k)
+		k.shares = s.sharingOf(k.order).shares(k)
 	}
 	switch {
 	case k.programmed(): // its layout is there already
@@ -143,7 +155,7 @@ func (s *search) estimate(k *candidate) error {
 	}
 	rows := k.layout.Rows
 	gather, back := m.Exchange(rows, k.sharded(), nil), m.Exchange(rows, m.Memory.All(), nil)
-	k.tied, k.vectors = 4*int64(run.Model.TiedGradLen()), sharingOf(run.Train, k.order).vectors(k)
+	k.tied, k.vectors = 4*int64(run.Model.TiedGradLen()), s.sharingOf(k.order).vectors(k)
 	forth := back
 	if slices.Max(k.vectors) > 1 {
 		forth = m.Exchange(rows, m.Memory.All(), k.vectors)
@@ -153,6 +165,12 @@ func (s *search) estimate(k *candidate) error {
 		Reduce: max(0, forth+back-gather),
 		Gather: gather, Commit: m.Commit(rows), Update: m.Updates(rows),
 		Tied: m.Tied(rows, k.tied),
+	}
+	if k.apart = s.apart && k.copies() > 1; k.apart {
+		k.job.Reduce, k.job.Gather, k.job.Commit = 0, 0, 0
+		for r := range rows {
+			k.job.Commit = max(k.job.Commit, m.Commit(rows[r:r+1]))
+		}
 	}
 	if k.programmed() {
 		for _, passes := range k.layout.Passes {
@@ -168,8 +186,32 @@ func (s *search) estimate(k *candidate) error {
 		k.estimate = max(k.estimate, p.Estimate())
 	}
 	k.ended, k.estimate = k.estimate, k.estimate+k.job.Serial()
+	if k.apart {
+		k.rounds = s.outerSteps(k)
+		k.job.Outer = k.rounds.PerStep()
+		k.estimate += k.job.Outer
+	}
 	k.movedBytes = s.movedBytes(rows)
 	return nil
+}
+
+// settleNanos is about how long members take besides their messages until the log has an outer step: each replica's coordinator writes down that it has all.
+const settleNanos = 100e6
+
+// outerSteps returns when the replicas of an estimated candidate make outer steps.
+func (s *search) outerSteps(k *candidate) rounds.Choice {
+	rule, left := s.in.Run.Train.Sync, s.in.Run.Train.Steps-s.in.Start
+	if k.pinned != nil {
+		rule.Every, rule.Codec = k.pinned.Every, k.pinned.Codec
+	}
+	rows, way := k.layout.Rows, schedule.Nanos(0)
+	for _, row := range rows { // to a voter and back: that is about as far as another replica
+		from, to := row[len(row)-1].Device, rows[0][len(rows[0])-1].Device
+		way = max(way, k.model.Link(from, to).Hop(0).Latency+k.model.Link(to, from).Hop(0).Latency)
+	}
+	return rounds.Choose(rule, left, k.estimate, func(codec string) schedule.Nanos {
+		return k.model.OuterStep(rows, func(params int64) int64 { return plan.OuterBytes(codec, params) }) + 2*way + settleNanos
+	})
 }
 
 // timed estimates and simulates a candidate whose pipes are cut.

@@ -9,6 +9,7 @@ import (
 	"pnode/planner/layout"
 	"pnode/planner/neighbours"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 	"pnode/planner/sim"
 )
 
@@ -47,6 +48,11 @@ type candidate struct {
 	// groups of these chunks end sooner in the memory that there is.
 	instead *candidate
 	proven  bool
+
+	// apart reports that the replicas have local steps, and rounds when they make outer steps. pinned is what the plan in force says of that.
+	apart  bool
+	rounds rounds.Choice
+	pinned *plan.Local
 
 	// job is a step without its tail, of which tied are the bytes that the model's ends exchange, and vectors are by replica the sums
 	// of gradients that it sends.

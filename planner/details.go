@@ -106,6 +106,7 @@ func MakeWithDetails(ctx context.Context, in Input) (Details, error) {
 	if err != nil {
 		return Details{}, err
 	}
+	s, best, others = orFewer(ctx, in, s, best, others)
 	e := explainer{s, best}
 	out := Details{
 		Replicas: best.shape.replicas, Stages: best.shape.stages,

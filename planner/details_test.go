@@ -18,7 +18,7 @@ func TestDetailsAddUp(t *testing.T) {
 	grouped, _, _ := groupedNodes(t)
 	inputs = append(inputs, grouped)
 	fixed := len(inputs)
-	for range rounds(20, 5) {
+	for range casesOf(20, 5) {
 		inputs = append(inputs, randomInput(rng))
 	}
 	made := 0

@@ -46,5 +46,5 @@
 // calls it. A member whose profile cannot be is left out with a reason and fails nothing for the others;
 // package claims decides before how much of a profile counts. It imports pipeline/model for layer costs, pipeline/schedule, and
 // its own parts, none of which knows it: change, cost, elastic, founding, layout, measure, neighbours, optimum, order, partition,
-// plan, sharding and sim. Package report stands above it.
+// plan, rounds, sharding and sim. Package report stands above it.
 package planner

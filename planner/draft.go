@@ -9,6 +9,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/layout"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 )
 
 // drafts turns candidates into plans, and plans into layouts.
@@ -33,6 +34,10 @@ func (d *drafts) write(k *candidate) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	d.writeChoices(&p, k)
+	if p.Stream = d.in.Stream; k.apart {
+		p.Local = k.rounds.Local()
+	}
+	rounds.Begin(&p, d.in.Own)
 	p.PostValidation = k.postValidates()
 	if p.Codec = d.settled; d.in.Run.Train.Codec.Auto() && p.Crosses() {
 		p.Codec = p.Replicas[0].Stages[0].Codec

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -28,6 +29,15 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", plan.Time(k.step()), k.shape, k.shape.devices(), plan.Count(len(s.problem.devices), "measured device")),
 	}}
 	out = append(out, e.groups()...)
+	if s.yields != "" {
+		out = append(out, plan.Reason{Kind: plan.ReasonReplicas, Text: s.yields})
+	}
+	switch {
+	case k.apart:
+		out = append(out, plan.Reason{Kind: plan.ReasonRounds, Nanos: int64(k.rounds.Exposed), Text: e.roundsText()})
+	case s.apart:
+		out = append(out, plan.Reason{Kind: plan.ReasonRounds, Text: "one replica: it has no other to meet, and makes every step as without local steps"})
+	}
 	if k.postValidates() {
 		out = append(out, plan.Reason{Kind: plan.ReasonPostValidation, Nanos: int64(k.step() + k.result.Saved), Text: fmt.Sprintf(
 			"steps are applied before their commit, %s sooner, and rolled back where that asks for something else: %s keep the state of before, %s in all",
@@ -58,6 +68,29 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 			plan.Count(n, "link"), like, plan.Size(worst.BytesPerS), plan.Time(schedule.Nanos(worst.RTTNanos)))})
 	}
 	return out
+}
+
+// roundsText says how the replicas come together.
+func (e explainer) roundsText() string {
+	c, least, most := e.k.rounds, int64(math.MaxInt64), int64(0)
+	for _, row := range e.k.layout.Rows {
+		for _, at := range row {
+			bytes := int64(len(e.k.pipes)-1) * plan.OuterBytes(c.Codec, e.k.model.Memory.Trained(at.First, at.End))
+			least, most = min(least, bytes), max(most, bytes)
+		}
+	}
+	each := plan.Size(most)
+	if least < most {
+		each = plan.Size(least) + " to " + each
+	}
+	train, inner := e.in.Run.Train, e.k.step()-c.PerStep()
+	lr, momentum := train.OuterOptimizer(c.Codec)
+	why := c.Why(train.Sync, train.Steps-e.in.Start, inner)
+	if e.k.pinned != nil {
+		why = "as in the plan before"
+	}
+	return fmt.Sprintf("replicas take %s on their own, each on its share of the micro-batches, and then an outer step together (learning rate %g, Nesterov momentum %g): a device sends %s in %s, %s of %s (%s): %s",
+		plan.Count(int(c.Every), "step"), lr, momentum, each, c.Codec, plan.Time(c.Exposed), plan.Time(c.Exposed+schedule.Nanos(c.Every)*inner), plan.Permille(c.Permille(inner)), why)
 }
 
 // explainer writes the reasons for one candidate of a search.
@@ -207,6 +240,9 @@ func (e explainer) choices(device int) (texts []string) {
 			bytes, took = bytes+m.Memory.Moments(s.First, s.End), took+m.Crossing(device, s.First, s.End)
 		}
 		texts = append(texts, fmt.Sprintf("keeps %s of optimizer state in host memory to fit, %s a step for copies", plan.Size(bytes), plan.Time(took)))
+	}
+	if at := m.Devices[device]; e.in.Run.Train.Optimizer == plan.Muon && at.CopyBytesPerS > 0 && at.HostBytes > 0 && e.wantsMemory(e.k) {
+		texts = append(texts, "keeps all optimizer state: whole matrices, as Muon updates them, do not pass through windows to host memory")
 	}
 	storage := m.Devices[device].Storage
 	switch {

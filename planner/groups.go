@@ -206,7 +206,7 @@ func (s kindSearch) fitGroups(k *candidate, p elastic.Interleaving) (best *candi
 		}
 		next := &candidate{
 			shape: k.shape, order: ordering{spec: spec, copies: 1}, model: s.waitingModel(k),
-			pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k, proven: proven,
+			pipes: k.pipes, shares: k.shares, kept: k.kept, pinned: k.pinned, instead: k, proven: proven,
 		}
 		if _, err := schedule.ParseSpec(next.order.spec.String()); err != nil {
 			break // no plan can name such groups

@@ -103,6 +103,9 @@ func (p *problem) holderText(id plan.StageID, need int64, holder holders.Option,
 // copyReason says how often checkpoints with copies of the stages' state are made, by the stage whose copy takes the longest; nil where
 // nobody keeps copies. A step takes so long. The nodes follow the same rule, with what they measure: node/checkpointer.
 func (p *problem) copyReason(of plan.Plan, step schedule.Nanos) []plan.Reason {
+	if of.Local != nil {
+		return []plan.Reason{{Kind: plan.ReasonHolder, Text: "checkpoints are made at outer steps: each replica stores what all have in common, and what it has for itself, so that no copies travel"}}
+	}
 	worst, text := holders.Checkpoint{TookNanos: -1}, ""
 	for s, place := range of.Replicas[0].Stages { // the others do not save
 		if place.Holder == "" {
@@ -173,7 +176,7 @@ func (p *problem) traffic(of plan.Plan, from, to plan.PeerID) (bytes int64) {
 // stateBytes returns the size of one checkpoint of some layers: parameters and moments in float32.
 func (p *problem) stateBytes(layers plan.LayerRange) (bytes int64) {
 	for _, k := range p.in.Costs[layers.First:layers.End] {
-		bytes += k.ParamBytes + plan.MomentVectors*(k.ParamBytes-k.FrozenBytes)
+		bytes += k.ParamBytes + plan.MomentBytes(k)
 	}
 	return bytes
 }

@@ -157,7 +157,7 @@ func honestInput(rng *rand.Rand) Input {
 // Attack: a member claims anything about devices, memory, disk and links. Plans of the others go on.
 func TestHostileProfilesFailNobody(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 3))
-	for range rounds(150, 20) {
+	for range casesOf(150, 20) {
 		honest := honestInput(rng)
 		b := make([]byte, 200)
 		for i := range b {

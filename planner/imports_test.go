@@ -15,7 +15,7 @@ import (
 // built from.
 var pure = []string{
 	"planner", "planner/change", "planner/comparison", "planner/plan", "planner/cost", "planner/elastic", "planner/founding", "planner/layout",
-	"planner/claims", "planner/holders", "planner/measure", "planner/neighbours", "planner/optimum", "planner/order", "planner/partition", "planner/report", "planner/sharding", "planner/sim", "planner/simulate",
+	"planner/claims", "planner/holders", "planner/measure", "planner/neighbours", "planner/optimum", "planner/order", "planner/partition", "planner/report", "planner/rounds", "planner/sharding", "planner/sim", "planner/simulate",
 	"pipeline/schedule", "pipeline/wire", "pipeline/wire/strict",
 }
 

@@ -8,6 +8,7 @@ import (
 	"pnode/pipeline/model"
 	"pnode/planner/measure"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 )
 
 // Sentinel errors of Make, besides those of package plan.
@@ -90,6 +91,10 @@ type Input struct {
 	Members    []Member
 	Start      plan.Step
 	Generation plan.Generation
+	// Stream are the micro-batches that the run has not trained on (plan.Plan.Stream).
+	Stream plan.Stream
+	// Own are the states that replicas with local steps had for themselves at the start, in the order of replicas.
+	Own []rounds.Own
 	// Links is what steps that were run showed of links, newer than the members' profiles.
 	Links []MeasuredLink
 	// Ratios are the speeds of devices that steps showed to be others than their profiles say.

@@ -12,7 +12,7 @@ import (
 // links, whatever the schedule.
 func TestNoStepIsLongerForWhoJoins(t *testing.T) {
 	rng, joined := rand.New(rand.NewPCG(41, 42)), 0
-	for range rounds(16, 4) {
+	for range casesOf(16, 4) {
 		in := randomInput(rng)
 		in.Run.Train.Schedule = []string{"", plan.ScheduleName, splitKind}[rng.IntN(3)]
 		all := in.Members

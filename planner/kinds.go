@@ -307,7 +307,7 @@ func leastPasses(k *candidate) (least schedule.Nanos) {
 // inKind returns a candidate's devices and layers under another schedule, nil where that cannot be or memory lacks for it.
 func (s kindSearch) inKind(k *candidate, spec schedule.Spec) *candidate {
 	other := &candidate{
-		shape: k.shape, order: ordering{spec: spec, copies: 1}, model: s.waitingModel(k), pipes: k.pipes, shares: k.shares, kept: k.kept, instead: k,
+		shape: k.shape, order: ordering{spec: spec, copies: 1}, model: s.waitingModel(k), pipes: k.pipes, shares: k.shares, kept: k.kept, pinned: k.pinned, instead: k,
 	}
 	if s.timed(other) != nil {
 		return nil

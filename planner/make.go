@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pnode/planner/plan"
 )
@@ -16,6 +17,7 @@ func Make(ctx context.Context, in Input) (plan.Plan, plan.Reasons, error) {
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
+	s, best, others = orFewer(ctx, in, s, best, others)
 	return finish(s, best, others, func(*plan.Plan) {})
 }
 
@@ -32,6 +34,34 @@ func finish(s *search, best *candidate, others []*candidate, hold func(*plan.Pla
 		return plan.Plan{}, nil, fmt.Errorf("planner: make generation %d: %w", s.in.Generation, err)
 	}
 	return p, reasons, nil
+}
+
+// yieldTimes is how many times as long a step with all replicas that were asked for may take as one with fewer. Replicas with local steps wait for the
+// slowest in every round, and it has one group of micro-batches at least.
+const yieldTimes = 2
+
+// orFewer returns what decide has found, or the same for fewer replicas than were asked for, where these make local steps and are so unlike that a step of fewer takes
+// half as long. The search that it returns asks for those of its candidate.
+func orFewer(ctx context.Context, in Input, s *search, best *candidate, others []*candidate) (*search, *candidate, []*candidate) {
+	asked := in.Run.Train.Replicas
+	for s.apart && unlike(s.devices) && in.Run.Train.Replicas > 1 {
+		in.Run.Train.Replicas--
+		fewer, quicker, rest, err := decide(ctx, in)
+		if err != nil || quicker.step()*yieldTimes > best.step() {
+			break
+		}
+		fewer.yields = fmt.Sprintf("%d of %s that were asked for: with one more a step would take %s, since each waits for the slowest",
+			in.Run.Train.Replicas, plan.Count(asked, "replica"), plan.Time(best.step()))
+		s, best, others = fewer, quicker, rest
+	}
+	return s, best, others
+}
+
+// unlike reports whether a device computes less than half as fast as another one.
+func unlike(devices []device) bool {
+	speed := func(a, b device) int { return cmp.Compare(a.profile.MatMulFLOPS, b.profile.MatMulFLOPS) }
+	least, most := slices.MinFunc(devices, speed), slices.MaxFunc(devices, speed)
+	return least.profile.MatMulFLOPS < most.profile.MatMulFLOPS/yieldTimes
 }
 
 // decide searches in each precision until something fits. It returns the chosen candidate with the

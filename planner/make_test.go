@@ -160,7 +160,7 @@ func shuffled(rng *rand.Rand, in Input) Input {
 func TestRandomPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	planned := 0
-	n := rounds(120, 4)
+	n := casesOf(120, 4)
 	for range n {
 		in := randomInput(rng)
 		p, reasons, err := Make(t.Context(), in)
@@ -292,8 +292,8 @@ func TestUnmeasuredLinksAreNotPreferred(t *testing.T) {
 	}
 }
 
-// rounds returns how many random cases a test looks at: fewer where there is little time.
-func rounds(all, short int) int {
+// casesOf returns how many random cases a test looks at: fewer where there is little time.
+func casesOf(all, short int) int {
 	if testing.Short() {
 		return short
 	}

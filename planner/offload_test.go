@@ -41,7 +41,7 @@ func offloads(p plan.Plan) (n int) {
 func TestOffloadIsChosenByMemory(t *testing.T) {
 	for _, stages := range []int{1, 2} {
 		var fits, helps int
-		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 6)) {
+		for free := int64(32 << 20); ; free -= free / int64(casesOf(16, 6)) {
 			in := cardInput(stages, free, 1<<30, 1e9)
 			plan, reasons, err := Make(t.Context(), in)
 			if err != nil {
@@ -157,7 +157,7 @@ func TestOffloadUnderOtherSchedules(t *testing.T) {
 func TestRandomPlansOfCards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	planned, offload := 0, 0
-	n := rounds(30, 3)
+	n := casesOf(30, 3)
 	for range n {
 		in := randomInput(rng)
 		in.Run.Train.SumGroups = 1

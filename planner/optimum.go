@@ -119,9 +119,9 @@ func (e exact) look(ctx context.Context, pool []int, shapes []bounded, known sch
 // modelFor returns the cost model with room for the partial sums of a shape. Replicas have their optimizer state in parts only where the
 // run asks for that.
 func (e exact) modelFor(sh shape) *cost.Model {
-	parts := cost.Parts{Partials: e.partials(sh), Exchanged: e.exchanged(sh.replicas)}
-	if e.in.Run.Train.Shard == plan.ShardOn {
-		parts.Replicas, parts.Layers = sh.replicas, e.models.whole().Memory.All()
+	parts := e.parts(sh.replicas, e.partials(sh))
+	if e.shard() == plan.ShardOn {
+		parts.Layers = e.models.whole().Memory.All()
 	}
 	return e.models.with(parts, nil)
 }
@@ -158,7 +158,7 @@ func (e exact) leastMicros(replicas int) []int {
 	if replicas == 1 {
 		return []int{sums.Micros}
 	}
-	if e.in.Run.Train.UnevenShares {
+	if e.sharingOf(e.order).uneven {
 		return micros
 	}
 	for units, first := sums.Groups, true; units >= replicas; units, first = coarser(units), false {
@@ -188,7 +188,7 @@ func StepOf(in Input, groups []plan.ReplicaGroup) (schedule.Nanos, error) {
 		return 0, fmt.Errorf("%w: each of %d replica groups needs as many workers, with layers each", plan.ErrBadPlan, len(groups))
 	}
 	k := &candidate{shape: shape{len(groups), len(groups[0].Workers)}, order: s.order}
-	k.model = s.models.with(cost.Parts{Partials: s.partials(k.shape), Exchanged: s.exchanged(len(groups))}, nil)
+	k.model = s.models.with(s.parts(len(groups), s.partials(k.shape)), nil)
 	for _, group := range groups {
 		p, err := s.adoptGroup(k, group)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // links: no predicted step is longer than the least in 1F1B. Branch and bound finds the same least.
 func TestBestOfAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
-	for compared := 0; compared < rounds(60, 20); {
+	for compared := 0; compared < casesOf(60, 20); {
 		in := randomInput(rng)
 		in.Members, in.Costs = in.Members[:min(len(in.Members), 3)], in.Costs[:min(len(in.Costs), 7)]
 		for i := range in.Members {

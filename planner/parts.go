@@ -14,7 +14,7 @@ import (
 // memory what else in parts would bring; empty for one replica. Workers hold gradients and parameters
 // whole.
 func (e explainer) sharing() []plan.Reason {
-	if e.k.copies() == 1 || e.in.Run.Train.Shard == plan.ShardOff {
+	if e.k.copies() == 1 || e.shard() == plan.ShardOff {
 		return nil
 	}
 	groups := e.shareGroups(e.k)
@@ -50,8 +50,12 @@ func (e explainer) sharedText(groups []sharding.Group) string {
 	if rest := e.k.model.Memory.All().Without(sharded, e.layers()); len(rest) > 0 {
 		whose = fmt.Sprintf(" of layers %s, whole of layers %s, which have the memory", sharded, rest)
 	}
-	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things; updated parameters are exchanged in place of summed gradients, %s a step",
-		e.k.copies(), whose, plan.Size(least), plan.Time(e.k.model.Exchange(e.k.layout.Rows, sharded, nil)))
+	updates := ""
+	if e.in.Run.Train.Optimizer == plan.Muon {
+		updates = ", each updates its own matrices"
+	}
+	return fmt.Sprintf("optimizer state in parts, one on each of %d replicas%s: %s a stage or more are free for other things%s; updated parameters are exchanged in place of summed gradients, %s a step",
+		e.k.copies(), whose, plan.Size(least), updates, plan.Time(e.k.model.Exchange(e.k.layout.Rows, sharded, nil)))
 }
 
 // lackText says of a group of stages what would have to be in parts for memory not to bind;
@@ -104,9 +108,9 @@ func (e explainer) shared(g sharding.Group, on []cost.Stage) sharding.Stage {
 			out.Site = out.Site && measured && link.RTTNanos <= siteRTT
 		}
 	}
-	as := cost.Parts{Partials: k.partials(), Exchanged: e.exchanged(k.copies())}
+	as := e.parts(k.copies(), k.partials())
 	whole := e.models.with(as, k.model.Offload)
-	as.Replicas, as.Layers = k.copies(), g.Layers
+	as.Layers = g.Layers
 	parts := e.models.with(as, k.model.Offload)
 	out.FreedBytes = sharding.Freed(whole, parts, k.copies(), on)
 	return out
@@ -120,7 +124,7 @@ func (e explainer) lacking(g sharding.Group) (stages []cost.Stage, bytes int64) 
 	if k.programmed() {
 		return nil, 0
 	}
-	c := cutter{e.problem, e.models.with(cost.Parts{Partials: k.partials(), Exchanged: e.exchanged(k.copies())}, k.model.Offload), k.order}
+	c := cutter{e.problem, e.models.with(e.parts(k.copies(), k.partials()), k.model.Offload), k.order}
 	for r, p := range k.pipes {
 		problem := c.stages(p)
 		full, _, err := schedule.MinimalWarmups(problem.Costs(p.Codecs), nil)

@@ -20,6 +20,9 @@ func searchFor(in Input, p plan.Plan) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
+	if problem.apart = p.Local != nil; len(p.Replicas) == 1 {
+		problem.apart = in.Run.Train.Sync.Local
+	}
 	if err := problem.keepCodec(p.Codec); err != nil {
 		return nil, err
 	}
@@ -48,13 +51,33 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 	return k.result, nil
 }
 
+// OuterStep returns for how long an outer step of a plan with local steps keeps its replicas waiting that end their rounds together. Errors wrap plan.ErrBadInput or
+// plan.ErrBadPlan.
+func OuterStep(in Input, p plan.Plan) (schedule.Nanos, error) {
+	s, err := searchFor(in, p)
+	if err == nil {
+		err = p.Validate(s.layers(), in.Run.Train.Sums())
+	}
+	if err != nil {
+		return 0, err
+	}
+	k, err := s.adopt(p)
+	if err == nil {
+		err = s.estimate(k)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return k.rounds.Exposed, nil
+}
+
 // reshared predicts a plan with the shares of the micro-batches that suit its replicas.
 func (s *search) reshared(p plan.Plan) (sim.Result, error) {
 	k, err := s.adopt(p)
 	if err != nil {
 		return sim.Result{}, err
 	}
-	by := sharingOf(s.in.Run.Train, k.order)
+	by := s.sharingOf(k.order)
 	by.uneven = true
 	other, err := p.WithShares(by.shares(k))
 	if err != nil {
@@ -101,7 +124,7 @@ func (s *search) adopt(p plan.Plan) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &candidate{order: s.order, model: s.models.of(s.problem, p)}
+	k := &candidate{order: s.order, model: s.models.of(s.problem, p), pinned: p.Local}
 	if len(groups) > 0 {
 		k.shape = shape{len(groups), len(groups[0].Workers)}
 	}

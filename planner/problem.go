@@ -40,6 +40,8 @@ type problem struct {
 	// where none was chosen.
 	widest, narrowest plan.Codec
 	settled           string
+	// apart reports that replicas have local steps: their warm-up is over.
+	apart bool
 	// idle are members that no device of can be planned with. Those of them whose profile cannot be are not among
 	// the input's members.
 	idle  []idleMember
@@ -72,7 +74,7 @@ func (p *problem) label(peer plan.PeerID) string {
 // others. Errors wrap plan.ErrBadInput.
 func newProblem(in Input) (*problem, error) {
 	p := &problem{in: in, members: len(in.Members), index: map[plan.WorkerID]int{}}
-	p.in.Members = p.accept(in.Members)
+	p.in.Members, p.apart = p.accept(in.Members), in.Run.Train.Sync.Local && in.Start >= in.Run.Train.Sync.WarmupEnd(in.Run.Train.Steps)
 	p.links = linksOf(p.in.Members).With(in.Links)
 	if p.widest, p.narrowest = in.Run.CodecBounds(); in.Previous != nil {
 		if err := p.keepCodec(in.Previous.Codec); err != nil {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"pnode/pipeline/schedule"
-	"pnode/planner/cost"
 	"pnode/planner/plan"
 	"pnode/planner/sharding"
 )
@@ -32,7 +31,7 @@ func (s *search) prune(k *candidate) *candidate {
 		}
 		return other
 	}
-	if s.in.Run.Train.Shard != plan.ShardOn {
+	if s.shard() != plan.ShardOn {
 		most := near(k.step())
 		if k.kept { // pruned when it was made: its step must not grow plan by plan
 			most = k.step()
@@ -72,8 +71,10 @@ func (s *search) dearestFirst(k *candidate) []sharding.Group {
 // keptAs returns a candidate's cut with other layers in parts, and other devices that offload. Errors
 // wrap ErrNoFit.
 func (s *search) keptAs(k *candidate, layers plan.LayerRanges, offload []bool) (*candidate, error) {
-	out := &candidate{shape: k.shape, order: k.order, shares: k.shares, kept: k.kept, instead: k.instead, proven: k.proven}
-	out.model = s.models.with(cost.Parts{Replicas: k.copies(), Layers: layers, Partials: k.partials(), Exchanged: s.exchanged(k.copies())}, offload)
+	out := &candidate{shape: k.shape, order: k.order, shares: k.shares, kept: k.kept, pinned: k.pinned, instead: k.instead, proven: k.proven}
+	parts := s.parts(k.copies(), k.partials())
+	parts.Layers = layers
+	out.model = s.models.with(parts, offload)
 	for _, p := range k.pipes {
 		pipe, err := s.cutter(out).pipe(p.devices, p.ends)
 		if err != nil {

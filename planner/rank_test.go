@@ -12,7 +12,7 @@ import (
 // shorter, but for one of the plans of many devices.
 func TestNoNeighbourIsQuicker(t *testing.T) {
 	rng, changes, late := rand.New(rand.NewPCG(23, 24)), 0, 0
-	for range rounds(60, 30) {
+	for range casesOf(60, 30) {
 		in := randomInput(rng)
 		in.Run.Train.Schedule, in.Run.Train.Shard = plan.ScheduleName, plan.ShardOff
 		p, reasons, err := Make(t.Context(), in)

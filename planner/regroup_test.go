@@ -251,7 +251,7 @@ func TestReselectGroupsKeepsWithinMemory(t *testing.T) {
 // take.
 func TestGroupsAreNoSlower(t *testing.T) {
 	grouped := 0
-	for n := range rounds(24, 12) {
+	for n := range casesOf(24, 12) {
 		in := wholeBackwards(lanedOf(t, "", 2+n%3, 1<<40))
 		in.Run.Train.Stages, in.Run.Train.Replicas = 0, 1
 		in.Run.Train.Micros = 3 + n
@@ -298,7 +298,7 @@ func TestGroupsOfShapesThatLookWorse(t *testing.T) {
 	}
 	in.Costs = slices.Repeat(in.Costs[:1], 24)
 	worse := 0
-	for param := int64(1 << 18); param <= 1<<24; param += int64(rounds(1<<18, 1<<20)) {
+	for param := int64(1 << 18); param <= 1<<24; param += int64(casesOf(1<<18, 1<<20)) {
 		for l := range in.Costs {
 			in.Costs[l].ParamBytes, in.Costs[l].BoundaryBytes = param, 10_000
 		}

@@ -185,7 +185,8 @@ func (r *repair) modelFor(sh shape, pipes []pipe) *cost.Model {
 		}
 	}
 	n := sh.replicas * r.order.copies
-	parts := cost.Parts{Replicas: n, Layers: before.Sharded, Partials: r.partials(sh), Exchanged: r.exchanged(n)}
+	parts := r.parts(n, r.partials(sh))
+	parts.Layers = before.Sharded
 	return r.models.with(parts, offload)
 }
 

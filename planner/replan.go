@@ -51,7 +51,8 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	if err != nil {
 		return Decision{}, err
 	}
-	if !cutAsAsked(current, in.Run.Train) {
+	s, best, others = orFewer(ctx, in, s, best, others)
+	if s.yields == "" && !cutAsAsked(current, in.Run.Train) {
 		return Decision{Replan: true, Reason: "the replicas and stages that were asked for are possible again"}, nil
 	}
 	now, err := s.predict(current)
@@ -61,7 +62,7 @@ func ShouldReplan(ctx context.Context, in Input, current plan.Plan) (Decision, e
 	if err != nil {
 		return Decision{}, err
 	}
-	if shared, err := s.reshared(current); err == nil && len(in.Ratios) > 0 {
+	if shared, err := s.reshared(current); err == nil && len(in.Ratios) > 0 && current.Local == nil {
 		now.Step = min(now.Step, shared.Step)
 	}
 	then := best.step()

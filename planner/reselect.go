@@ -10,6 +10,7 @@ import (
 	"pnode/planner/cost"
 	"pnode/planner/partition"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 )
 
 // ErrNotElastic is wrapped when neither warm-ups nor groups of the running schedule are the
@@ -125,7 +126,7 @@ func (r *reselection) otherWarmups(out Reselection) (Reselection, error) {
 // decidedAgain returns a running candidate with other shares of the micro-batches, and with warm-ups and
 // recomputation as they suit the measured times. Errors wrap partition.NoFit where the model has no room for that.
 func (r *reselection) decidedAgain(now *candidate, m *cost.Model, shares []int) (*candidate, error) {
-	k := &candidate{shape: now.shape, order: now.order, model: m, shares: shares}
+	k := &candidate{shape: now.shape, order: now.order, model: m, shares: shares, pinned: now.pinned}
 	c := r.cutter(k)
 	for i, p := range now.pipes {
 		chosen, err := c.decide(p, c.measuredStages(p, plan.Replica(i), now.shares[i], r.measured.Stages))
@@ -141,7 +142,7 @@ func (r *reselection) decidedAgain(now *candidate, m *cost.Model, shares []int) 
 // otherShares returns a candidate in 1F1B with the shares that suit its replicas' measured speeds, as decide makes it, nil where these
 // are the running ones or devices lack memory for the sums that wait.
 func (r *reselection) otherShares(of *candidate, decide func(*cost.Model, []int) (*candidate, error)) (*candidate, error) {
-	by := sharingOf(r.in.Run.Train, of.order)
+	by := r.sharingOf(of.order)
 	by.uneven = true // a straggler is, whatever the run begins with
 	shares := by.shares(of)
 	if slices.Equal(shares, of.shares) {
@@ -177,7 +178,8 @@ func (c cutter) keepAhead(chosen, now *pipe) {
 func (r *reselection) reschedule(k *candidate) plan.Plan {
 	next := r.current
 	next.Generation, next.Start, next.Schedule = r.in.Generation, r.in.Start, k.order.spec.String()
-	next.Replicas = slices.Clone(r.current.Replicas)
+	next.Replicas, next.Stream = slices.Clone(r.current.Replicas), r.in.Stream
+	rounds.Begin(&next, r.in.Own)
 	first := plan.Micro(0)
 	for i, p := range k.pipes {
 		pipe := &next.Replicas[i]
@@ -329,7 +331,7 @@ func (r *reselection) inPlain(now *candidate) (*candidate, error) {
 // ungrouped returns a running candidate with one chunk a device in 1F1B and other shares of the micro-batches, simulated with measured
 // times. Errors wrap ErrNoFit.
 func (r *reselection) ungrouped(now *candidate, m *cost.Model, shares []int) (*candidate, error) {
-	k := &candidate{shape: now.shape, order: r.order, model: m, shares: shares}
+	k := &candidate{shape: now.shape, order: r.order, model: m, shares: shares, pinned: now.pinned}
 	c := r.cutter(k)
 	for i, p := range now.pipes {
 		p.Recompute = make([][]model.Recompute, len(p.devices))

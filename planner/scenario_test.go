@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	storage auto|f32|bf16|f16
 //	run micros=8 [replicas=N] [stages=N]
 //	recompute auto|none|outputs|block
-//	codec f32|bf16|int8|auto|auto:bf16
+//	codec f32|bf16|int8|int4|auto|auto:bf16|auto:int4
 //	node NAME gflops=10 mib=1024 [bf16_gflops=80 f16_gflops=80]
 //	device NAME gpu gflops=1000 mib=4096 [copies_gb=12 host_mib=16384]
 //	link FROM TO mbps=100 rtt_us=2000

@@ -51,6 +51,8 @@ type search struct {
 	budget  layout.Budget
 	// runs reports that it is about a plan that runs, whose workers apply steps before their commit or do not.
 	runs bool
+	// yields says why it asks for fewer replicas than the run does; empty where it does not.
+	yields string
 }
 
 // orderKey names replicas on devices in an order.
@@ -64,6 +66,9 @@ func newSearch(p *problem, as model.Storage) (*search, error) {
 	o, err := newOrdering(p.in.Run.Train.Schedule, p.in.Run.Model)
 	if err != nil {
 		return nil, fmt.Errorf("%w: schedule is %.60q: %w", plan.ErrBadInput, p.in.Run.Train.Schedule, err)
+	}
+	if p.apart && o.copies > 1 {
+		return nil, fmt.Errorf("%w: schedule is %v, whose replicas share devices, and replicas with local steps do not: take another schedule, or sync every-step", plan.ErrBadInput, o.spec)
 	}
 	m, err := p.costModel(as)
 	if err != nil {
@@ -237,7 +242,7 @@ func (s *search) explore(ctx context.Context, pool []int, shapes []bounded) (fou
 			continue
 		}
 		leanest, copies := m, b.replicas*s.order.copies
-		if s.in.Run.Train.Shard != plan.ShardOff {
+		if s.shard() != plan.ShardOff {
 			leanest = s.models.with(cost.Parts{Replicas: copies, Layers: m.Memory.All()}, nil)
 		}
 		if need := int64(copies)*leanest.Memory.LeastFixed(b.stages, offload) + int64(b.replicas)*m.Memory.LeastSaved(); need > room[b.devices()] {
@@ -340,7 +345,7 @@ func (s *search) fill(ctx context.Context, pool []int, sh shape) (found []*candi
 func (s *search) partials(sh shape) int {
 	most, known := s.waiting[sh.replicas]
 	if !known {
-		most = sharingOf(s.in.Run.Train, s.order).mostPartials(sh.replicas)
+		most = s.sharingOf(s.order).mostPartials(sh.replicas)
 		s.waiting[sh.replicas] = most
 	}
 	return most
@@ -353,7 +358,7 @@ func (s *search) keep() *candidate {
 		return nil
 	}
 	k, err := s.adopt(*s.in.Previous)
-	if err != nil || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) {
+	if err != nil || (k.copies() > 1 && s.apart != (k.pinned != nil)) || (t.Replicas > 0 && t.Replicas != k.shape.replicas) || (t.Stages > 0 && t.Stages != k.shape.stages) {
 		return nil
 	}
 	used := map[int]bool{}
@@ -393,7 +398,11 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 	lower := optimum.NewLower(s.planned(pool))
 	var shapes []bounded
 	var unfit error
-	for r := asked.replicas; r <= min(n, t.Sums().Groups/s.order.copies); r++ {
+	most := min(n, t.Sums().Groups/s.order.copies)
+	if s.apart {
+		most = min(most, plan.MaxLocalReplicas)
+	}
+	for r := asked.replicas; r <= most; r++ {
 		for st := asked.stages; st <= min(n/r, s.layers()); st++ {
 			if err := s.order.fits(shape{r, st}, s.layers(), t.Sums()); err == nil {
 				shapes = append(shapes, bounded{shape{r, st}, lower.Of(r, st), lower.Likely(r, st)})
@@ -426,5 +435,5 @@ func (s *search) shapes(pool []int) ([]bounded, error) {
 
 // planned returns a pool's devices as package optimum reads them.
 func (s *search) planned(pool []int) optimum.Devices {
-	return optimum.Devices{Model: s.models.whole(), Pool: pool, Micros: s.in.Run.Train.Micros, Bytes: s.leastBytes, Message: s.leastMessage()}
+	return optimum.Devices{Model: s.models.whole(), Pool: pool, Micros: s.in.Run.Train.Micros, Bytes: s.leastBytes, Message: s.leastMessage(), Apart: s.apart}
 }

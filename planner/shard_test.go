@@ -42,7 +42,7 @@ func about(r plan.Reasons, kind plan.ReasonKind) string {
 func TestShardingIsChosenByMemory(t *testing.T) {
 	for _, stages := range []int{1, 2} {
 		var fits, helps int
-		for free := int64(32 << 20); ; free -= free / int64(rounds(16, 10)) {
+		for free := int64(32 << 20); ; free -= free / int64(casesOf(16, 10)) {
 			in := shardInput(stages, free)
 			p, reasons, err := Make(t.Context(), in)
 			if err != nil {

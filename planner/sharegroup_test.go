@@ -31,7 +31,7 @@ func unlikeInput(free int64, tied bool) Input {
 func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		some := 0
-		for free := int64(16 << 20); free > 1<<20; free -= free / int64(rounds(12, 6)) {
+		for free := int64(16 << 20); free > 1<<20; free -= free / int64(casesOf(12, 6)) {
 			in := unlikeInput(free, tied)
 			c, k, _, err := decide(t.Context(), in)
 			if errors.Is(err, ErrNoFit) {
@@ -71,7 +71,7 @@ func TestOnlyStagesThatLackMemoryAreSharded(t *testing.T) {
 func TestNoMoreIsShardedThanHelps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 9))
 	some, all := 0, 0
-	n := rounds(200, 40)
+	n := casesOf(200, 40)
 	for range n {
 		in := shardInput(1+rng.IntN(3), 0)
 		in.Run.Train.Schedule = []string{"", "", "zb-h1", "chimera"}[rng.IntN(4)]

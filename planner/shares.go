@@ -16,10 +16,13 @@ type sharing struct {
 	sums   plan.Sums
 	uneven bool
 	copies int
+	// apart reports that replicas exchange nothing within a step.
+	apart bool
 }
 
-func sharingOf(t plan.TrainSpec, o ordering) sharing {
-	return sharing{t.Sums(), t.UnevenShares, o.copies}
+func (p *problem) sharingOf(o ordering) sharing {
+	t := p.in.Run.Train
+	return sharing{t.Sums(), t.UnevenShares || p.apart, o.copies, p.apart}
 }
 
 // shares returns by pipe how many micro-batches it takes, in whole groups of the run's sums: as many
@@ -40,10 +43,12 @@ func (c sharing) shares(k *candidate) []int {
 		shares := c.sharesOf(k, units)
 		micros, vectors, took := make([]int, len(shares)), make([]int, len(shares)), schedule.Nanos(0)
 		for r, share := range shares {
-			micros[r], vectors[r] = sums.MicrosOf(share), len(sums.Subtrees(share))
+			micros[r], vectors[r] = sums.MicrosOf(share), c.vectorsOf(share)
 			took = max(took, k.pipes[r].simulated(micros[r]).Estimate())
 		}
-		took += m.Exchange(rows, m.Memory.All(), vectors)
+		if !c.apart {
+			took += m.Exchange(rows, m.Memory.All(), vectors)
+		}
 		if best == nil || took < least {
 			best, least = micros, took
 		}
@@ -91,10 +96,18 @@ func groupsOf(sums plan.Sums, shares []int) []plan.GroupRange {
 func (c sharing) vectors(k *candidate) (counts []int) {
 	for _, groups := range groupsOf(c.sums, k.shares) {
 		for i := range c.copies {
-			counts = append(counts, len(c.sums.Subtrees(part(groups, i, c.copies))))
+			counts = append(counts, c.vectorsOf(part(groups, i, c.copies)))
 		}
 	}
 	return counts
+}
+
+// vectorsOf returns how many sums of a layer's gradient a replica sends of its groups.
+func (c sharing) vectorsOf(groups plan.GroupRange) int {
+	if c.apart {
+		return 1
+	}
+	return len(c.sums.Subtrees(groups))
 }
 
 // part returns part i of n of a range of groups, as plan.ReplicaGroup.Part cuts them.

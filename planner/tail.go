@@ -19,7 +19,7 @@ const (
 func (k *candidate) tail() *sim.Tail {
 	rows, m := k.layout.Rows, k.model
 	t := &sim.Tail{Tied: k.tied, Send: func(from, to int, bytes int64) schedule.Hop { return m.Link(from, to).Hop(bytes) }}
-	if len(rows) > 1 {
+	if len(rows) > 1 && !k.apart {
 		if t.Parts = k.parts(); len(t.Parts)*len(rows)*len(rows) > tailWork {
 			return nil
 		}
@@ -30,8 +30,11 @@ func (k *candidate) tail() *sim.Tail {
 			updates[at.Device] += m.UpdateOf(at)
 		}
 	}
-	coordinator := rows[0][len(rows[0])-1].Device
-	for _, row := range rows {
+	for r, row := range rows {
+		if !k.apart {
+			r = 0
+		}
+		coordinator := rows[r][len(rows[r])-1].Device
 		stages := make([]sim.Stage, len(row))
 		for s, at := range row {
 			took := m.StageTime(at)

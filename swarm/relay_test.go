@@ -23,6 +23,7 @@ func TestRelayedMember(t *testing.T) {
 	cfg.Listen, cfg.Reach, cfg.Bootstrap = []string{"0.0.0.0:0"}, host.ReachPrivate, public.Addrs()
 	hidden := start(t, cfg)
 	waitMembers(t, ctx, hidden, 1)
+	waitOneConn(t, ctx, public, hidden) // else the relay may open its stream on one that is being closed
 	relay := peer.AddrInfo{ID: public.host.ID(), Addrs: public.host.Addrs()}
 	if _, err := client.Reserve(ctx, hidden.host, relay); err != nil {
 		t.Fatal(err)

@@ -21,11 +21,12 @@ type Rest struct {
 	// Members are those that are not listed, by state, device and whether the plan has a part for them, the most first. In the last group's place are all that are left where there
 	// are too many groups; it has no device.
 	Members []Group `json:"members"`
-	// Stages, Devices, Links and Reasons are how many of the plan's are not listed.
-	Stages  int `json:"stages"`
-	Devices int `json:"devices"`
-	Links   int `json:"links"`
-	Reasons int `json:"reasons"`
+	// Stages, Replicas, Devices, Links and Reasons are how many of the plan's are not listed.
+	Stages   int `json:"stages"`
+	Replicas int `json:"replicas,omitempty"`
+	Devices  int `json:"devices"`
+	Links    int `json:"links"`
+	Reasons  int `json:"reasons"`
 }
 
 // Group is members in one state with one kind of device, with a part in the plan or without one.
@@ -63,7 +64,7 @@ func (s Status) Brief() Status {
 		return s
 	}
 	all := s
-	s.Plan, s.Seats = s.briefPlan(), s.briefSeats()
+	s.Plan, s.Seats, s.Replicas = s.briefPlan(), s.briefSeats(), s.briefReplicas()
 	near := map[plan.PeerID]bool{}
 	for _, seat := range s.Seats {
 		near[seat.Peer], named[seat.Peer] = true, true
@@ -71,9 +72,12 @@ func (s Status) Brief() Status {
 	for _, stage := range s.Plan {
 		named[stage.Peer] = true
 	}
+	for _, r := range s.Replicas {
+		named[r.Peer] = true
+	}
 	s.Links = slices.DeleteFunc(slices.Clone(s.Links), func(l LinkStatus) bool { return !near[l.From] || !near[l.To] })
 	s.Reasons = s.Reasons[:min(len(s.Reasons), briefLines)]
-	rest := Rest{Stages: len(all.Plan) - len(s.Plan), Devices: len(all.Seats) - len(s.Seats), Links: len(all.Links) - len(s.Links), Reasons: len(all.Reasons) - len(s.Reasons)}
+	rest := Rest{Stages: len(all.Plan) - len(s.Plan), Replicas: len(all.Replicas) - len(s.Replicas), Devices: len(all.Seats) - len(s.Seats), Links: len(all.Links) - len(s.Links), Reasons: len(all.Reasons) - len(s.Reasons)}
 	if saving := s.Checkpoint.Saving; saving != nil && len(saving.Waits) > briefLines {
 		few := *saving
 		few.Waits = append(slices.Clone(few.Waits[:briefLines]), fmt.Sprintf("%d more", len(few.Waits)-briefLines))
@@ -82,6 +86,26 @@ func (s Status) Brief() Status {
 	s.Roster, rest.Members = briefRoster(s.Roster, named)
 	s.Rest = &rest
 	return s
+}
+
+// briefReplicas returns those that are silent or left out, this node's, and those that have the most inner steps before them, in order.
+func (s Status) briefReplicas() []ReplicaStatus {
+	list := slices.Clone(s.Replicas)
+	rank := func(r ReplicaStatus) int {
+		switch {
+		case r.State == ReplicaSilent || r.State == ReplicaLeftOut:
+			return 0
+		case r.Peer == s.Peer:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(list, func(a, b ReplicaStatus) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Made, b.Made))
+	})
+	list = list[:min(len(list), briefStages)]
+	slices.SortFunc(list, func(a, b ReplicaStatus) int { return cmp.Compare(a.Replica, b.Replica) })
+	return list
 }
 
 // briefPlan returns this node's stages and the slowest of the others, in the plan's order.

@@ -119,3 +119,27 @@ func contains(stages []StageStatus, p plan.PeerID) bool {
 	}
 	return false
 }
+
+// TestBriefReplicas: of many with local steps those are listed that the others may wait for, and this node's.
+func TestBriefReplicas(t *testing.T) {
+	s := crowd(100, 100)
+	for r := range 50 {
+		s.Replicas = append(s.Replicas, ReplicaStatus{Replica: plan.Replica(r), Peer: s.Plan[2*r].Peer, Made: plan.Step(100 - r%7), State: ReplicaComputes})
+	}
+	s.Replicas[3].State, s.Replicas[40].State, s.Replicas[25].Peer = ReplicaSilent, ReplicaLeftOut, s.Peer
+	b := s.Brief()
+	var got []plan.Replica
+	listed := map[plan.PeerID]bool{}
+	for _, m := range b.Roster {
+		listed[m.Peer] = true
+	}
+	for _, r := range b.Replicas {
+		got = append(got, r.Replica)
+		if !listed[r.Peer] {
+			t.Errorf("the node of replica %d is not listed", r.Replica)
+		}
+	}
+	if want := []plan.Replica{3, 5, 6, 12, 13, 20, 25, 27, 34, 40, 41, 48}; !reflect.DeepEqual(got, want) || b.Rest.Replicas != 38 {
+		t.Errorf("%v and %d more, want %v", got, b.Rest.Replicas, want)
+	}
+}

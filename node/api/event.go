@@ -18,6 +18,8 @@ const (
 	KindState Kind = "state"
 	// KindPlan is a new generation, described by Message.
 	KindPlan Kind = "plan"
+	// KindOuter says in Outer, and for people in Message, how an outer step of replicas with local steps was. Step is its newest one.
+	KindOuter Kind = "outer"
 	// KindSchedule is another order of computing from Step on, described by Message.
 	KindSchedule Kind = "schedule"
 	// KindCheckpoint is a committed checkpoint of Step.
@@ -75,6 +77,8 @@ type Event struct {
 	Votes bool `json:"votes,omitempty"`
 	// Interruption is there with KindInterruption alone.
 	Interruption *Interruption `json:"interruption,omitempty"`
+	// Outer is there with KindOuter alone.
+	Outer *OuterStep `json:"outer,omitempty"`
 }
 
 // plainEvent is an Event without its methods.

@@ -20,7 +20,10 @@ type History struct {
 	// Seq numbers the newest event in it: a reader who follows from there misses nothing.
 	Seq uint64 `json:"seq"`
 	Losses
-	// Happened are events of all kinds but KindStep, the oldest first.
+	// Drift is that of outer steps since this process began, see OuterStep.
+	Drift Curve `json:"drift"`
+	// Happened are events of all kinds but KindStep, the oldest first. Of outer steps of a generation the newest is there, and each that is not
+	// like most.
 	Happened []Happened `json:"happened"`
 }
 
@@ -41,6 +44,14 @@ func (h *History) note(e Event, now time.Time) {
 			h.HeldOut.back(e.Step)
 		}
 		return
+	}
+	if e.Outer != nil && e.Outer.Drift != nil {
+		h.Drift.add(e.Step, *e.Outer.Drift)
+	}
+	if e.Outer != nil { // of many that are like most, the newest of a generation is enough
+		h.Happened = slices.DeleteFunc(h.Happened, func(old Happened) bool {
+			return old.Event.Outer != nil && old.Event.Generation == e.Generation && old.Event.Outer.Quiet()
+		})
 	}
 	e.Message = wire.Clip(e.Message, maxMessage)
 	if len(h.Happened) == MaxHappened {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,5 +97,36 @@ func TestHistoryIsBounded(t *testing.T) {
 	past.Train.Points[0].Mean = -1
 	if h.History().Train.Points[0].Mean != 3 {
 		t.Error("what History gives is shared")
+	}
+}
+
+// TestHistoryOfOuterSteps: of those that are like most the newest of each generation is remembered, and all others.
+func TestHistoryOfOuterSteps(t *testing.T) {
+	var h Hub
+	outer := func(g plan.Generation, to plan.Step, parts ...OuterPart) {
+		drift := float64(to)
+		h.Publish(Event{Kind: KindOuter, Generation: g, Step: to, Outer: &OuterStep{Generation: g, To: to, Drift: &drift, Replicas: append(parts, OuterPart{Steps: 4})}})
+		h.Publish(Event{Kind: KindCheckpoint, Generation: g, Step: to})
+	}
+	outer(1, 4)
+	outer(1, 8, OuterPart{Replica: 1, Why: "it was silent"})
+	outer(2, 12)
+	outer(2, 16, OuterPart{Steps: 4, Far: "what it learned is large"})
+	outer(2, 20)
+	outer(2, 24)
+	var got []plan.Step
+	checkpoints := 0
+	for _, e := range h.History().Happened {
+		if e.Event.Kind == KindOuter {
+			got = append(got, e.Event.Step)
+		} else {
+			checkpoints++
+		}
+	}
+	if !slices.Equal(got, []plan.Step{8, 16, 24}) || checkpoints != 6 {
+		t.Errorf("outer steps to %v, %d checkpoints", got, checkpoints)
+	}
+	if drift := h.History().Drift; len(drift.Points) != 6 || drift.Points[5].Mean != 24 {
+		t.Errorf("drift %+v", drift)
 	}
 }

@@ -82,6 +82,7 @@ func (h *Hub) History() History {
 	defer h.mu.Unlock()
 	past := h.past // shares nothing with the hub once its lists are copied
 	past.Train.Points, past.HeldOut.Points = slices.Clone(past.Train.Points), slices.Clone(past.HeldOut.Points)
+	past.Drift.Points = slices.Clone(past.Drift.Points)
 	past.Happened = slices.Clone(past.Happened)
 	return past
 }

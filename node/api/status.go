@@ -42,8 +42,12 @@ type Status struct {
 	Substitute *Substitute `json:"substitute,omitempty"`
 	// PostValidation says that steps of the plan may be applied before their commit; nil where they are not.
 	PostValidation *PostValidation `json:"post_validation,omitempty"`
-	Reasons        []string        `json:"reasons"`
-	Checkpoint     Checkpoint      `json:"checkpoint"`
+	// Replicas has what each replica with local steps does in the Round under way, and Outer the newest outer step; none and nil without local steps.
+	Replicas   []ReplicaStatus `json:"replicas,omitempty"`
+	Round      *Round          `json:"round,omitempty"`
+	Outer      *OuterStep      `json:"outer,omitempty"`
+	Reasons    []string        `json:"reasons"`
+	Checkpoint Checkpoint      `json:"checkpoint"`
 	// Whole says where all layers of a checkpoint are; nil before the first checkpoint.
 	Whole *Whole `json:"whole,omitempty"`
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.

@@ -17,6 +17,8 @@
 //     but their bound and the simulator.
 //   - PlannerReport: predicted steps of random clusters beside those of other plans (package
 //     comparison), how long planning takes, and predicted steps beside those that workers take (Prediction).
+//   - ContestReport: steps of codecs and schedules by the meter of a public contest (package nanogpt), and
+//     held-out losses of a small model that is trained with them (package losses).
 //
 // Whatever else the machine does falls on all sides alike, since their rounds alternate.
 // A figure is the median over the rounds, a ratio the median of the rounds' ratios.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"time"
 
 	"pnode/checkpoint"
@@ -30,11 +31,15 @@ func numbers(run plan.RunSpec) ([]byte, error) {
 	return b, err
 }
 
-// compare trains the same without faults, to the last step of the report, and compares losses and weights.
+// compare trains the same without faults, to the last step of the report, and compares losses and weights. What replicas with local steps learn
+// depends on when their rounds ended and on who counted: such a run is trained again by its log.
 func (r *Report) compare(ctx context.Context, o Options, dirs []string) error {
 	run, err := node.LoadRun(dirs[0])
 	if err != nil {
 		return err
+	}
+	if run.Train.Sync.Local {
+		return r.recompute(ctx, o, dirs)
 	}
 	spec, err := numbers(run)
 	if err != nil {
@@ -76,6 +81,28 @@ func (r *Report) compare(ctx context.Context, o Options, dirs []string) error {
 	}
 	if r.Weights == 0 {
 		r.problem("no node has the checkpoint of step %d", last)
+	}
+	return nil
+}
+
+// recompute trains a run again by what its ledgers say of its log, and compares the model, losses, and messages of replicas.
+func (r *Report) recompute(ctx context.Context, o Options, dirs []string) error {
+	var telling sync.Mutex
+	told := time.Now()
+	again, err := node.Recompute(ctx, node.RecomputeOptions{Dirs: dirs, To: r.Audit.Steps, OnStep: func(done, of int) {
+		telling.Lock()
+		defer telling.Unlock()
+		if time.Since(told) > reportEvery {
+			told = time.Now()
+			o.Tell(fmt.Sprintf("the run again by its log: step %d of %d", done, of))
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("chaos: train the run again by its log: %w", err)
+	}
+	r.Recomputed = &again
+	for _, p := range again.Problems {
+		r.problem("%s", p)
 	}
 	return nil
 }

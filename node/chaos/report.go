@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/ledger"
 	"pnode/planner/plan"
@@ -80,12 +81,14 @@ type Report struct {
 	Audit   ledger.Report `json:"audit"`
 	// Compared counts steps whose loss was compared with the run without faults, Differ those that differ, and Weights
 	// the nodes whose checkpoint of the last step was.
-	Compared int      `json:"compared"`
-	Differ   int      `json:"differ"`
-	Weights  int      `json:"weights"`
-	Problems []string `json:"problems"`
-	begun    time.Time
-	at       plan.Step // then
+	Compared int `json:"compared"`
+	Differ   int `json:"differ"`
+	Weights  int `json:"weights"`
+	// Recomputed says what came of that for replicas with local steps: nothing is compared with a run without faults, whose rounds are others.
+	Recomputed *node.Recomputed `json:"recomputed,omitempty"`
+	Problems   []string         `json:"problems"`
+	begun      time.Time
+	at         plan.Step // then
 }
 
 func (r *Report) problem(format string, args ...any) {
@@ -221,7 +224,12 @@ func (r Report) Print(w io.Writer) error {
 	if err := r.Audit.Print(&b); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "losses compared with a run without faults: %d steps, %d differ; weights: %s\n", r.Compared, r.Differ, plan.Count(r.Weights, "node"))
+	if again := r.Recomputed; again != nil {
+		fmt.Fprintf(&b, "trained again by its log to step %d, with the messages of its replicas: %s differ; %s of the model compared %s\n",
+			again.Step, plan.Count(len(again.Problems), "thing"), plan.Count(again.Layers, "layer"), plan.Count(again.Compared, "time"))
+	} else {
+		fmt.Fprintf(&b, "losses compared with a run without faults: %d steps, %d differ; weights: %s\n", r.Compared, r.Differ, plan.Count(r.Weights, "node"))
+	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "wrong: %s\n", p)
 	}

@@ -93,16 +93,25 @@ func (c *Checkpointer) count() (done func()) {
 type PlanSaver struct {
 	*Checkpointer
 	plan     plan.Plan
-	salvages bool // what the plan's end has left
+	replica  plan.Replica // whose state Load gives where replicas begin with their own
+	salvages bool         // what the plan's end has left
 	// moments is closed when Fetch has no more of them on their way; nil: it had none.
 	moments <-chan struct{}
 }
 
 // For returns the PlanSaver of a plan's workers.
-func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{c, p, false, nil} }
+func (c *Checkpointer) For(p plan.Plan) PlanSaver { return PlanSaver{Checkpointer: c, plan: p} }
 
 // Salvage returns the saver of what the workers of a plan have left in memory at its end.
-func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, true, nil} }
+func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver {
+	return PlanSaver{Checkpointer: c, plan: p, salvages: true}
+}
+
+// Of returns the saver of one of the plan's replicas.
+func (s PlanSaver) Of(r plan.Replica) PlanSaver {
+	s.replica = r
+	return s
+}
 
 // Save stores a stage's state here, has its holder fetch a copy and reports the stage to the
 // log. A save for which the disk has no room is left out, unless it is the plan's last one. Without a copy the report
@@ -111,10 +120,12 @@ func (c *Checkpointer) Salvage(p plan.Plan) PlanSaver { return PlanSaver{c, p, t
 // Where another plan is to follow, all wait for it: the stage is reported as soon as it can be read here, before it is durable, and whoever
 // gets its layers next fetches them directly. Where the run ends or stops it is durable before. Else it is made durable with the checkpoint's manifest, and the log told so: Commit and Stored. The holder gets a copy only if no plan comes, and none of what is
 // salvaged: the next plan's holders get theirs. The run's first checkpoint has copies in any case: there is none to go
-// back to.
+// back to. Where replicas make local steps each saves what it has, in common with the others and for itself, and no copy is made: what is in
+// common is with all of them.
 func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
-	pause := s.salvages || state.Last && s.pauses(ctx)
-	if state.Replica != 0 && !pause {
+	apart := s.plan.Local != nil
+	pause := s.salvages || state.Last && (apart && s.followed(state.Step) || !apart && s.pauses(ctx))
+	if state.Replica != 0 && !pause && !apart {
 		return nil
 	}
 	if !pause {
@@ -127,7 +138,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		writing = s.Store.BeginBehind()
 	}
 	defer writing.Abort()
-	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage}
+	request := copyRequest{Generation: s.plan.Generation, Step: state.Step, Replica: state.Replica, Stage: state.Stage, own: state.Own}
 	var layers []consensus.LayerRef
 	var err error
 	ahead, stop := readAhead(ctx, state.Layers)
@@ -135,7 +146,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	for _, l := range ahead {
 		ref, cut := consensus.LayerRef{Layer: l.Layer}, checkpoint.Cut{}
 		if run != nil && l.Layer < run.Model.Layers() {
-			cut = cutOf(run, l.Layer, int64(pipeline.LayerStateBytes(run.Model, l.Layer)))
+			cut = s.cutOf(*run, state.Own, l.Layer)
 		}
 		if ref.Chunks, ref.SizeBytes, err = writing.WriteLayer(ctx, l.Reader, cut); err != nil {
 			err = fmt.Errorf("layer %d: %w", l.Layer, err)
@@ -159,6 +170,9 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		s.leftOut.CompareAndSwap(old, 0)
 	}
 	saved := consensus.StageSaved{Step: state.Step, Generation: s.plan.Generation, Last: state.Last, Layers: layers}
+	if state.Own {
+		saved.Own = &state.Replica
+	}
 	if pause && (s.salvages || prompt) {
 		if inMemory {
 			saved.Unstored = s.processEpoch()
@@ -176,7 +190,7 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 		if errors.Is(err, consensus.ErrStale) { // the log had these layers from another replica, and has the next plan
 			return nil
 		}
-		if err != nil || s.salvages || s.planFollows(ctx) {
+		if err != nil || s.salvages || apart || s.planFollows(ctx) {
 			return err
 		}
 	}
@@ -184,7 +198,10 @@ func (s PlanSaver) Save(ctx context.Context, state pipeline.State) error {
 	if state.Last || s.Consensus.State().Run.Train.CheckpointEvery > 0 {
 		patience = copyTimeout
 	}
-	holder := s.copy(ctx, request, patience)
+	holder := plan.PeerID("")
+	if !apart {
+		holder = s.copy(ctx, request, patience)
+	}
 	err = s.reportCopy(ctx, saved, holder)
 	if errors.Is(err, consensus.ErrStale) && !state.Last { // a later step is saved, or the plan is over: nothing is lost
 		s.Log.Info("a checkpoint came too late", "step", state.Step, "cause", err)
@@ -203,6 +220,12 @@ func (s PlanSaver) pauses(ctx context.Context) (pauses bool) {
 		return pauses || now.StopWanted
 	})
 	return err == nil && pauses
+}
+
+// followed reports whether another plan follows on one with local steps that ends with a step.
+func (s PlanSaver) followed(step plan.Step) bool {
+	now := s.Consensus.State()
+	return now.Run != nil && !now.StopWanted && step < now.Run.Train.Steps
 }
 
 // planFollows blocks until the plan of this saver ends, which ends ctx. It returns false when that takes longer than a plan
@@ -251,8 +274,17 @@ func (c *Checkpointer) Stored(ctx context.Context, state consensus.State) (err e
 }
 
 func (c *Checkpointer) stored(ctx context.Context, made consensus.Checkpoint) error {
-	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation, Last: made.Last} // as reported: the checkpoint may not be complete
-	for _, l := range made.Layers {
+	err := c.storedOf(ctx, made, nil, made.Layers)
+	for _, o := range made.Own {
+		err = errors.Join(err, c.storedOf(ctx, made, &o.Replica, o.Layers))
+	}
+	return err
+}
+
+// storedOf does it for layers of a checkpoint: those that all have in common, or a replica's own.
+func (c *Checkpointer) storedOf(ctx context.Context, made consensus.Checkpoint, own *plan.Replica, layers []consensus.LayerRef) error {
+	saved := consensus.StageSaved{Step: made.Step, Generation: made.Generation, Last: made.Last, Own: own} // as reported: the checkpoint may not be complete
+	for _, l := range layers {
 		if slices.Contains(l.Holders, c.Self) && !l.StoredBy(c.Self) && len(c.Fetcher.Missing(l.Chunks)) == 0 {
 			saved.Layers = append(saved.Layers, l)
 		}
@@ -291,7 +323,11 @@ func (s PlanSaver) Fetch(ctx context.Context, wanted []int) (loads PlanSaver, re
 	fetch := func(of pipeline.Part) {
 		fetching, free := s.untilLost(ctx, wanted...)
 		defer free()
-		if err := s.Fetcher.fetchShares(fetching, s.shares(layers, wanted, of)); err != nil && ctx.Err() == nil {
+		shares := s.shares(layers, wanted, of)
+		if of == pipeline.Moments {
+			shares = s.addOwn(shares, wanted)
+		}
+		if err := s.Fetcher.fetchShares(fetching, shares); err != nil && ctx.Err() == nil {
 			s.Log.Info("some of the state is looked for elsewhere", "cause", err)
 		}
 	}
@@ -306,8 +342,15 @@ func (s PlanSaver) Fetch(ctx context.Context, wanted []int) (loads PlanSaver, re
 
 // Load writes a layer's state at the plan's start step to dst. For step 0 these are the weights
 // that the run starts from. It fetches chunks that are not here. Those that nobody holds any more it waits for while another member
-// computes them again.
+// computes them again. Of a vector that was not saved it writes nothing.
 func (s PlanSaver) Load(ctx context.Context, layer int, of pipeline.Part, dst io.Writer) error {
+	var own *plan.Own
+	if int(s.replica) < len(s.plan.Replicas) {
+		own = s.plan.Replicas[s.replica].Own
+	}
+	if own != nil && (of == pipeline.Moments || of == pipeline.Missed) {
+		return s.loadOwn(ctx, *own, layer, of, dst)
+	}
 	layers, err := s.layersAt(s.plan.Start)
 	if err != nil {
 		return err
@@ -317,25 +360,84 @@ func (s PlanSaver) Load(ctx context.Context, layer int, of pipeline.Part, dst io
 		return fmt.Errorf("checkpointer: the checkpoint of step %d has no layer %d", s.plan.Start, layer)
 	}
 	l := layers[i]
-	if of == pipeline.Parameters {
-		return s.loadParameters(ctx, l, dst)
-	}
-	if s.moments != nil {
-		select {
-		case <-s.moments:
-		case <-ctx.Done():
-			return ctx.Err()
+	if run := s.Consensus.State().Run; s.plan.Start > 0 && run != nil && layer < run.Model.Layers() {
+		params, trained := int64(4*run.Model.LayerLen(layer)), int64(4*run.Model.TrainedLen(layer))
+		switch {
+		case own == nil:
+			if err := checkSize(*run, s.plan.Start, l); err != nil {
+				return err
+			}
+		case l.SizeBytes != params && l.SizeBytes != params+trained:
+			return fmt.Errorf("checkpointer: layer %d of the checkpoint of step %d has size_bytes %d, want %d, and %d more with a momentum of outer steps", layer, s.plan.Start, l.SizeBytes, params, trained)
 		}
 	}
-	if of == pipeline.Moments {
-		dst = &without{dst, cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes).Head}
+	cut := cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes)
+	switch {
+	case of == pipeline.Parameters:
+		return s.loadHead(ctx, l, cut.Head, dst)
+	case of == pipeline.OuterMomentum && l.SizeBytes == cut.Head:
+		return nil
+	}
+	if err := s.awaitMoments(ctx); err != nil {
+		return err
+	}
+	if of == pipeline.Moments || of == pipeline.OuterMomentum {
+		dst = &without{dst, cut.Head}
 	}
 	return s.streamRestored(ctx, l, dst)
 }
 
-// loadParameters reads no more chunks than have parameters, wherever the layer was cut.
-func (s PlanSaver) loadParameters(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
-	left := cutOf(s.Consensus.State().Run, l.Layer, l.SizeBytes).Head
+// awaitMoments waits until Fetch has no more of them on their way.
+func (s PlanSaver) awaitMoments(ctx context.Context) error {
+	if s.moments == nil {
+		return nil
+	}
+	select {
+	case <-s.moments:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// loadOwn writes a part of what a replica had for itself.
+func (s PlanSaver) loadOwn(ctx context.Context, own plan.Own, layer int, of pipeline.Part, dst io.Writer) error {
+	layers, err := s.ownAt(own)
+	if err != nil {
+		return err
+	}
+	i, run := slices.IndexFunc(layers, func(l consensus.LayerRef) bool { return l.Layer == layer }), s.Consensus.State().Run
+	if i < 0 || run == nil || layer >= run.Model.Layers() {
+		return fmt.Errorf("checkpointer: the checkpoint of step %d has no layer %d of replica %d", own.Step, layer, own.Replica)
+	}
+	moments, trained := int64(pipeline.LayerStateBytes(*run, layer)-4*run.Model.LayerLen(layer)), int64(4*run.Model.TrainedLen(layer))
+	if err := s.awaitMoments(ctx); err != nil {
+		return err
+	}
+	switch l := layers[i]; {
+	case l.SizeBytes != moments && l.SizeBytes != moments+trained:
+		return fmt.Errorf("checkpointer: layer %d of replica %d in the checkpoint of step %d has size_bytes %d, want %d, and %d more of what messages lack", layer, own.Replica, own.Step, l.SizeBytes, moments, trained)
+	case of == pipeline.Moments:
+		return s.loadHead(ctx, l, moments, dst)
+	case l.SizeBytes == moments:
+		return nil
+	default:
+		return s.streamRestored(ctx, l, &without{dst, moments})
+	}
+}
+
+// checkSize refuses a layer's state of another size than the run's optimizer keeps: it would be read as what it is not.
+func checkSize(run plan.RunSpec, step plan.Step, l consensus.LayerRef) error {
+	want := int64(pipeline.LayerStateBytes(run, l.Layer))
+	if l.SizeBytes == want {
+		return nil
+	}
+	return fmt.Errorf("checkpointer: layer %d of the checkpoint of step %d has size_bytes %d, with optimizer %s it is %d: go on with the version of pnode that wrote it, or begin a new run from its weights with --init",
+		l.Layer, step, l.SizeBytes, run.Train.Optimizer, want)
+}
+
+// loadHead reads no more chunks than have the first bytes, wherever the layer was cut.
+func (s PlanSaver) loadHead(ctx context.Context, l consensus.LayerRef, left int64, dst io.Writer) error {
 	for i := 0; i < len(l.Chunks) && left > 0; i++ {
 		one := l
 		one.Chunks = l.Chunks[i : i+1]
@@ -348,12 +450,12 @@ func (s PlanSaver) loadParameters(ctx context.Context, l consensus.LayerRef, dst
 	return nil
 }
 
-// Read fills dst with a layer's state, which has to have exactly that many bytes.
+// Read fills dst with the parameters of a layer, which its state begins with. Its chunks are here afterwards.
 func (c *Checkpointer) Read(ctx context.Context, l consensus.LayerRef, dst []byte) error {
-	if l.SizeBytes != int64(len(dst)) {
-		return fmt.Errorf("checkpointer: layer %d was saved with %d bytes, this model needs %d", l.Layer, l.SizeBytes, len(dst))
+	if l.SizeBytes < int64(len(dst)) {
+		return fmt.Errorf("checkpointer: layer %d was saved with %d bytes, the parameters of this model have %d", l.Layer, l.SizeBytes, len(dst))
 	}
-	return c.stream(ctx, l, &fixedWriter{rest: dst})
+	return c.stream(ctx, l, &only{&fixedWriter{rest: dst}, int64(len(dst))})
 }
 
 func (c *Checkpointer) stream(ctx context.Context, l consensus.LayerRef, dst io.Writer) error {
@@ -446,9 +548,7 @@ func (c *Checkpointer) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 		if err != nil {
 			return nil, fmt.Errorf("checkpointer: checkpoint of step %d: %w", step, err)
 		}
-		for _, l := range m.Layers {
-			layers = append(layers, consensus.LayerRef{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
-		}
+		layers = refs(m.Layers)
 	case state.Run == nil || state.Run.Init == nil:
 		return nil, errors.New("checkpointer: the run starts from no weights")
 	default:
@@ -457,6 +557,35 @@ func (c *Checkpointer) layersAt(step plan.Step) ([]consensus.LayerRef, error) {
 		}
 	}
 	return layers, nil
+}
+
+// ownAt returns what a replica had for itself at a step, as layersAt does.
+func (c *Checkpointer) ownAt(own plan.Own) (layers []consensus.LayerRef, err error) {
+	for _, c := range consensus.Checkpoints(c.Consensus.State()) {
+		for _, o := range c.Own {
+			if c.Step == own.Step && o.Replica == own.Replica {
+				return o.Layers, nil
+			}
+		}
+	}
+	m, err := c.Store.Manifest(own.Step)
+	if err != nil {
+		return nil, fmt.Errorf("checkpointer: checkpoint of step %d: %w", own.Step, err)
+	}
+	for _, o := range m.Own {
+		if o.Replica == own.Replica {
+			layers = refs(o.Layers)
+		}
+	}
+	return layers, nil
+}
+
+// refs returns the layers of a manifest as the log has them.
+func refs(states []checkpoint.LayerState) (layers []consensus.LayerRef) {
+	for _, l := range states {
+		layers = append(layers, consensus.LayerRef{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: l.Holders})
+	}
+	return layers
 }
 
 // only writes the first bytes and drops the others.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"pnode/checkpoint"
+	"pnode/pipeline"
+	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -56,5 +59,23 @@ func TestALayerThatNobodyHasIsTold(t *testing.T) {
 	}
 	if !strings.Contains(logged.String(), plan.Hash{1}.String()) || !strings.Contains(logged.String(), "12D3KooWbob: refused") {
 		t.Errorf("logged %s", &logged)
+	}
+}
+
+// TestStateOfAnotherSizeIsRefused: the matrices of a block have one vector of state with Muon, and are not read from a checkpoint with two.
+func TestStateOfAnotherSizeIsRefused(t *testing.T) {
+	run := plan.RunSpec{Model: model.Config{Vocab: 8, Context: 8, Blocks: 1, Heads: 1, Channels: 8}}
+	const layer = 1
+	two := consensus.LayerRef{Layer: layer, SizeBytes: int64(pipeline.LayerStateBytes(run, layer))}
+	if err := checkSize(run, 40, two); err != nil {
+		t.Errorf("adamw: %v", err)
+	}
+	run.Train.Optimizer = plan.Muon
+	s := Checkpointer{Config: Config{Consensus: &told{state: consensus.State{Run: &run, Checkpoint: consensus.Checkpoint{Step: 40, Layers: []consensus.LayerRef{two}}}}}}
+	err := s.For(plan.Plan{Start: 40}).Load(t.Context(), layer, pipeline.Whole, io.Discard)
+	want := fmt.Sprintf("layer 1 of the checkpoint of step 40 has size_bytes %d, with optimizer muon it is %d: go on with the version of pnode that wrote it, or begin a new run from its weights with --init",
+		two.SizeBytes, pipeline.LayerStateBytes(run, layer))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -176,6 +176,9 @@ func (s PlanSaver) Settle(ctx context.Context, stepped <-chan struct{}) error {
 			}
 		}
 	}
+	if s.plan.Local != nil { // all replicas have the same
+		return nil
+	}
 	select {
 	case <-stepped:
 		return s.copyAll(ctx, own)
@@ -188,7 +191,7 @@ func (s PlanSaver) Settle(ctx context.Context, stepped <-chan struct{}) error {
 // until ctx ends.
 func (s PlanSaver) KeepCopies(ctx context.Context) error {
 	seen := uint64(0)
-	for ctx.Err() == nil && !s.superseded(s.plan.Generation) {
+	for s.plan.Local == nil && ctx.Err() == nil && !s.superseded(s.plan.Generation) {
 		changed := s.Consensus.Changed()
 		state := s.Consensus.State()
 		if state.Epoch != seen {

@@ -22,6 +22,8 @@ type copyRequest struct {
 	Replica    plan.Replica    `json:"replica"`
 	Stage      plan.Stage      `json:"stage"`
 	Chunks     []plan.Hash     `json:"chunks"`
+
+	own bool // what the replica has for itself, of which nobody is asked for a copy
 }
 
 const (
@@ -100,8 +102,15 @@ func (r copyRequest) stage() plan.StageID { return plan.StageID{Replica: r.Repli
 // pin names the pin of the stage's state, at the worker and at its holder, until the checkpoint
 // is committed.
 func (r copyRequest) pin() string {
-	return fmt.Sprintf("stage/%d/%d/%d/%d", r.Step, r.Generation, r.Replica, r.Stage)
+	name := fmt.Sprintf("stage/%d/%d/%d/%d", r.Step, r.Generation, r.Replica, r.Stage)
+	if r.own {
+		name += ownPin
+	}
+	return name
 }
+
+// ownPin ends the name of a pin of what a replica has for itself.
+const ownPin = "/own"
 
 // pinStep returns the step of a pin that copyRequest.pin named.
 func pinStep(name string) (plan.Step, bool) {

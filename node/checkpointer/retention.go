@@ -1,10 +1,12 @@
 package checkpointer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pnode/checkpoint"
@@ -40,12 +42,16 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 	if err := ages.note(IDOf(made), at); err != nil {
 		return err
 	}
+	if err := c.commitOlder(state); err != nil {
+		return err
+	}
 	pins, err := c.Store.Pins()
 	if err != nil {
 		return err
 	}
 	for _, name := range pins {
-		if step, ok := pinStep(name); name == c.InitialPin || ok && step <= made.Step {
+		// The newest manifest may not have what replicas report of themselves late.
+		if step, ok := pinStep(name); name == c.InitialPin || ok && (step < made.Step || step == made.Step && !strings.HasSuffix(name, ownPin)) {
 			if err := c.Store.Unpin(name); err != nil {
 				return err
 			}
@@ -64,6 +70,27 @@ func (c *Checkpointer) Commit(state consensus.State) error {
 	return err
 }
 
+// commitOlder puts into manifests of older checkpoints what replicas have reported of themselves since.
+func (c *Checkpointer) commitOlder(state consensus.State) error {
+	for _, older := range state.Older {
+		if len(older.Own) == 0 {
+			continue
+		}
+		now := manifest(state, older)
+		stored, err := c.Store.Manifest(older.Step)
+		if err == nil && stored.Generation == now.Generation && !bytes.Equal(stored.Encode(), now.Encode()) {
+			if err = c.Store.Commit(now); errors.Is(err, checkpoint.ErrNotFound) {
+				c.Log.Debug("some of an older checkpoint is not here", "step", older.Step, "cause", err)
+				continue
+			}
+		}
+		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrCorrupt) {
+			return fmt.Errorf("checkpointer: keep what replicas have for themselves of step %d: %w", older.Step, err)
+		}
+	}
+	return nil
+}
+
 // manifestOf returns the manifest of a state's newest checkpoint.
 func manifestOf(state consensus.State) checkpoint.Manifest {
 	return manifest(state, state.Checkpoint)
@@ -72,13 +99,21 @@ func manifestOf(state consensus.State) checkpoint.Manifest {
 // manifest returns that of a checkpoint of a state's run. A layer's holders are those that have not lost it with their processes; where all
 // have, they are those that had it: a layer without any would count as this node's.
 func manifest(state consensus.State, made consensus.Checkpoint) checkpoint.Manifest {
-	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation}
-	for _, l := range made.Layers {
-		holders := l.Kept(state)
-		if len(holders) == 0 {
-			holders = l.Holders
+	layers := func(of []consensus.LayerRef) (layers []checkpoint.LayerState) {
+		for _, l := range of {
+			holders := l.Kept(state)
+			if len(holders) == 0 {
+				holders = l.Holders
+			}
+			layers = append(layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: holders})
 		}
-		m.Layers = append(m.Layers, checkpoint.LayerState{Layer: l.Layer, SizeBytes: l.SizeBytes, Chunks: l.Chunks, Holders: holders})
+		return layers
+	}
+	m := checkpoint.Manifest{Run: state.Run.Run, Step: made.Step, Generation: made.Generation, Layers: layers(made.Layers), Stream: made.Stream}
+	for _, o := range made.Own {
+		if len(o.Layers) > 0 {
+			m.Own = append(m.Own, checkpoint.OwnState{Replica: o.Replica, Layers: layers(o.Layers)})
+		}
 	}
 	return m
 }
@@ -131,13 +166,14 @@ func (c *Checkpointer) Discard(shared plan.Generation, state consensus.State) er
 	if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return err
 	}
+	chunks := func(layers []checkpoint.LayerState) []plan.Hash { return checkpoint.Manifest{Layers: layers}.Hashes() } // of what is complete from the beginning
 	var counts [][]plan.Hash
 	for _, made := range consensus.Checkpoints(state) {
-		counts = append(counts, manifestOf(consensus.State{Run: state.Run, Checkpoint: made}).Hashes())
+		counts = append(counts, chunks(manifestOf(consensus.State{Run: state.Run, Checkpoint: made}).Layers))
 	}
 	var drop []plan.Step
 	for _, m := range stored {
-		if m.Generation > shared && !slices.ContainsFunc(counts, func(of []plan.Hash) bool { return slices.Equal(of, m.Hashes()) }) {
+		if m.Generation > shared && !slices.ContainsFunc(counts, func(of []plan.Hash) bool { return slices.Equal(of, chunks(m.Layers)) }) {
 			drop = append(drop, m.Step)
 		}
 	}

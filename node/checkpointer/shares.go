@@ -115,13 +115,49 @@ func (s PlanSaver) shares(layers []consensus.LayerRef, wanted []int, of pipeline
 			if !ok {
 				from = order[0]
 			}
-			at := slices.IndexFunc(all, func(of share) bool { return of.holders[0] == from })
-			if at < 0 {
-				at, all = len(all), append(all, share{holders: []plan.PeerID{from}})
-			}
-			all[at].add(h, cut.Chunk(i), l.Holders, s.Self)
+			all = withChunk(all, from, h, cut.Chunk(i), l.Holders, s.Self)
 		}
 	}
+	return all
+}
+
+// addOwn adds to shares what replicas here begin with for themselves: most of it is with one member alone.
+func (s PlanSaver) addOwn(all []share, wanted []int) []share {
+	run, seen := s.Consensus.State().Run, map[plan.Hash]bool{}
+	for _, pipe := range s.plan.Replicas {
+		if pipe.Own == nil || run == nil {
+			continue
+		}
+		layers, err := s.ownAt(*pipe.Own)
+		if err != nil {
+			continue // Load says why
+		}
+		for _, l := range layers {
+			order := s.Fetcher.order(l.Holders)
+			mine := func(at plan.Placement) bool { return at.Peer == s.Self && at.Layers.Contains(l.Layer) }
+			if len(order) == 0 || l.Layer >= run.Model.Layers() || !slices.Contains(wanted, l.Layer) || !slices.ContainsFunc(pipe.Stages, mine) {
+				continue
+			}
+			cut := ownCutOf(*run, l.Layer, l.SizeBytes)
+			for i, h := range l.Chunks {
+				if s.Store.HasChunk(h) || seen[h] || pipe.Own.Copied && cut.Begins(i) >= cut.Head {
+					continue
+				}
+				seen[h] = true
+				all = withChunk(all, order[0], h, cut.Chunk(i), l.Holders, s.Self)
+			}
+		}
+	}
+	return all
+}
+
+// withChunk adds a chunk to the share of its source.
+func withChunk(all []share, from plan.PeerID, h plan.Hash, bytes int64, holders []plan.PeerID, self plan.PeerID) []share {
+	at := slices.IndexFunc(all, func(of share) bool { return of.holders[0] == from })
+	if at < 0 {
+		at, all = len(all), append(all, share{holders: []plan.PeerID{from}})
+	}
+	all[at].add(h, bytes, holders, self)
 	return all
 }
 
@@ -133,6 +169,23 @@ func (s *share) add(h plan.Hash, bytes int64, holders []plan.PeerID, self plan.P
 			s.holders = append(s.holders, p)
 		}
 	}
+}
+
+// cutOf returns how a layer's state is cut that the plan's workers save.
+func (s PlanSaver) cutOf(run plan.RunSpec, own bool, layer int) checkpoint.Cut {
+	if s.plan.Local == nil {
+		return cutOf(&run, layer, int64(pipeline.LayerStateBytes(run, layer)))
+	}
+	common, mine := pipeline.LocalStateBytes(run, s.plan.Local.Codec, layer)
+	if !own {
+		return cutOf(&run, layer, int64(common))
+	}
+	return ownCutOf(run, layer, int64(mine))
+}
+
+// ownCutOf returns how what a replica has for itself of a layer is cut, of so many bytes: moments come first.
+func ownCutOf(run plan.RunSpec, layer int, bytes int64) checkpoint.Cut {
+	return checkpoint.Cut{Bytes: bytes, Head: min(bytes, int64(pipeline.LayerStateBytes(run, layer)-4*run.Model.LayerLen(layer)))}
 }
 
 // cutOf returns how a layer's state of so many bytes is cut into chunks, as this program cuts. All of it is parameters where no run says what

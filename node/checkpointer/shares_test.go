@@ -248,7 +248,7 @@ func TestALateSourceIsNotWaitedFor(t *testing.T) {
 func TestParametersComeBeforeMoments(t *testing.T) {
 	run := &plan.RunSpec{Model: model.Config{Vocab: 8, Context: 8, Blocks: 2, Heads: 1, Channels: 180}}
 	const layer = 1 // a block, as the next one
-	bytes, params := pipeline.LayerStateBytes(run.Model, layer), 4*run.Model.LayerLen(layer)
+	bytes, params := pipeline.LayerStateBytes(*run, layer), 4*run.Model.LayerLen(layer)
 	state := make([]byte, bytes)
 	for i := range state {
 		state[i] = byte(i >> 8)

@@ -121,10 +121,11 @@ func (w *Whole) look(ctx context.Context, state consensus.State, now time.Durati
 	if have.Has(target.Step, target.Generation) && w.told == IDOf(target) || !keeps && !fresh {
 		return nil
 	}
-	lacks := missingBytes(w.Store, w.Consensus.State().Run, target.Layers)
+	all := wholeOf(state)
+	lacks := missingBytes(w.Store, w.Consensus.State().Run, all.layers)
 	switch {
 	case lacks == 0:
-		return w.take(ctx, state)
+		return w.take(ctx, state, all)
 	case !keeps:
 		return w.Store.Unpin(wholePin)
 	case w.late(state, lacks):
@@ -132,7 +133,30 @@ func (w *Whole) look(ctx context.Context, state consensus.State, now time.Durati
 	case w.Changing != nil && w.Changing(state) && now-w.commits.at < changePatience:
 		return errChanging
 	}
-	return w.bring(ctx, state, lacks)
+	return w.bring(ctx, state, all, lacks)
+}
+
+// allOf has the layers of a whole copy. With local steps these are what all replicas have in common, and what one of them has for itself.
+type allOf struct {
+	layers []consensus.LayerRef
+	own    *plan.Replica
+}
+
+// wholeOf returns what a whole copy of a state's newest checkpoint has: of replicas the first one whose state is held.
+func wholeOf(state consensus.State) (all allOf) {
+	target := state.Checkpoint
+	all.layers = slices.Clone(target.Layers)
+	held := consensus.OwnStates(state, target)
+	if len(held) == 0 || held[0].Copied {
+		return all
+	}
+	all.own = &held[0].Replica
+	for _, o := range target.Own {
+		if o.Replica == *all.own {
+			all.layers = append(all.layers, o.Layers...)
+		}
+	}
+	return all
 }
 
 // note takes in the newest checkpoint and reports whether it was not known before.
@@ -158,19 +182,19 @@ func (w *Whole) late(state consensus.State, lacks int64) bool {
 }
 
 // bring fetches the newest checkpoint of a state, which lacks so many bytes here.
-func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) error {
+func (w *Whole) bring(ctx context.Context, state consensus.State, all allOf, lacks int64) error {
 	target, begun := state.Checkpoint, time.Now()
 	err := w.room(ctx, state, lacks)
 	if err == nil {
-		err = w.Store.Pin(wholePin, manifestOf(state).Hashes())
+		err = w.Store.Pin(wholePin, all.hashes())
 	}
 	if err == nil {
 		w.set(func(c *plan.WholeCopy) {
-			c.Why, c.Next, c.SizeBytes = "", target.Step, sizeOf(target.Layers)
+			c.Why, c.Next, c.SizeBytes = "", target.Step, sizeOf(all.layers)
 			c.DoneBytes = c.SizeBytes - lacks
 		})
 		params := func(layer int) int64 { return 4 * int64(state.Run.Model.LayerLen(layer)) }
-		err = w.Fetcher.Gather(ctx, target.Layers, params, func(h plan.Hash, data []byte) error {
+		err = w.Fetcher.Gather(ctx, all.layers, params, func(h plan.Hash, data []byte) error {
 			if w.replaced(target) {
 				return errReplaced
 			}
@@ -182,7 +206,7 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 		})
 	}
 	if err == nil {
-		err = w.take(ctx, state)
+		err = w.take(ctx, state, all)
 	}
 	if err == nil {
 		w.took, w.bytes = time.Since(begun), lacks
@@ -193,7 +217,7 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 	}
 	why := ""
 	if ctx.Err() == nil && !errors.Is(err, errReplaced) {
-		why = w.why(target, err)
+		why = w.why(target, all, err)
 	}
 	w.set(func(c *plan.WholeCopy) {
 		c.Next, c.DoneBytes, c.SizeBytes = 0, 0, 0
@@ -204,13 +228,13 @@ func (w *Whole) bring(ctx context.Context, state consensus.State, lacks int64) e
 
 // why tells people why a checkpoint could not be brought: by layers and machines where chunks of it cannot be had, which the log of this
 // node names.
-func (w *Whole) why(target consensus.Checkpoint, err error) string {
+func (w *Whole) why(target consensus.Checkpoint, all allOf, err error) string {
 	if !errors.Is(err, ErrNoChunks) {
 		return plain.Text(err)
 	}
 	w.Log.Info("chunks of the checkpoint cannot be had", "step", target.Step, "cause", err)
 	var lacks []string
-	for _, l := range target.Layers {
+	for _, l := range all.layers {
 		if len(w.Fetcher.Missing(l.Chunks)) == 0 {
 			continue
 		}
@@ -244,7 +268,7 @@ func (w *Whole) room(ctx context.Context, state consensus.State, lacks int64) er
 		return err
 	}
 	w.set(func(c *plan.WholeCopy) { c.Step, c.Generation = 0, 0 })
-	if err := w.tell(ctx, ID{}); err != nil {
+	if err := w.tell(ctx, ID{}, allOf{}); err != nil {
 		return err
 	}
 	if err := w.thin(state); err != nil {
@@ -262,17 +286,17 @@ func (w *Whole) replaced(target consensus.Checkpoint) bool {
 
 // take notes that the newest checkpoint of a state is whole here, with its manifest, tells the log, and drops what only an older whole
 // one needs.
-func (w *Whole) take(ctx context.Context, state consensus.State) error {
+func (w *Whole) take(ctx context.Context, state consensus.State, all allOf) error {
 	target := state.Checkpoint
 	made := manifestOf(state)
-	err := w.Store.Settle(made.Hashes()) // also what replicas here had in memory, for which the log does not name this node
+	err := w.Store.Settle(all.hashes()) // also what replicas here had in memory, for which the log does not name this node
 	if err == nil {
 		err = w.Store.Commit(made)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpointer: keep the checkpoint of step %d whole: %w", target.Step, err)
 	}
-	told := w.tell(ctx, IDOf(target)) // first: whoever hears of the copy may go
+	told := w.tell(ctx, IDOf(target), all) // first: whoever hears of the copy may go
 	w.set(func(c *plan.WholeCopy) {
 		*c = plan.WholeCopy{Step: target.Step, Generation: target.Generation, Off: c.Off}
 	})
@@ -284,7 +308,7 @@ func (w *Whole) take(ctx context.Context, state consensus.State) error {
 
 // tell has the log count this node as a holder of all layers of a checkpoint, and no more of those that were whole here before; the
 // zero ID is none. A checkpoint that the log does not keep any more needs no holders.
-func (w *Whole) tell(ctx context.Context, of ID) error {
+func (w *Whole) tell(ctx context.Context, of ID, all allOf) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	now := w.Consensus.State()
@@ -296,11 +320,11 @@ func (w *Whole) tell(ctx context.Context, of ID) error {
 	if !known || m.State == consensus.Gone {
 		return nil // it is told when this node is back
 	}
-	if IDOf(now.Checkpoint) == of && storedBy(now.Checkpoint.Layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
+	if IDOf(now.Checkpoint) == of && storedBy(wholeOf(now).layers, w.Self) && !slices.ContainsFunc(now.Older, w.whole) {
 		w.told = of
 		return nil
 	}
-	err := w.Consensus.Propose(ctx, consensus.KeptWhole{Peer: w.Self, Step: of.Step, Generation: of.Generation})
+	err := w.Consensus.Propose(ctx, consensus.KeptWhole{Peer: w.Self, Step: of.Step, Generation: of.Generation, Own: all.own})
 	if err != nil && !errors.Is(err, consensus.ErrStale) {
 		return fmt.Errorf("checkpointer: tell of the whole copy of step %d: %w", of.Step, err)
 	}
@@ -325,7 +349,7 @@ func (w *Whole) thin(state consensus.State) error {
 	stay := map[plan.Hash]bool{}
 	var drop []plan.Hash
 	note := func(m checkpoint.Manifest, whole bool) {
-		for _, l := range m.Layers {
+		for _, l := range m.States() {
 			for _, h := range l.Chunks {
 				if whole || slices.Contains(l.Holders, w.Self) {
 					stay[h] = true
@@ -350,6 +374,14 @@ func (w *Whole) thin(state consensus.State) error {
 	return w.Store.Release(slices.DeleteFunc(drop, func(h plan.Hash) bool { return stay[h] }))
 }
 
+// hashes are the chunks of all layers.
+func (a allOf) hashes() (all []plan.Hash) {
+	for _, l := range a.layers {
+		all = append(all, l.Chunks...)
+	}
+	return all
+}
+
 // sizeOf returns the bytes of all layers.
 func sizeOf(layers []consensus.LayerRef) (bytes int64) {
 	for _, l := range layers {
@@ -371,16 +403,22 @@ func missingBytes(store *checkpoint.Store, run *plan.RunSpec, layers []consensus
 	return bytes
 }
 
-// HasWhole reports whether the checkpoint of a step is in a store with the state of every layer.
+// HasWhole reports whether the checkpoint of a step is in a store with the state of every layer, and where replicas have states of their own with one of them.
 func HasWhole(store *checkpoint.Store, step plan.Step) bool {
 	m, err := store.Manifest(step)
-	return err == nil && !slices.ContainsFunc(m.Hashes(), func(h plan.Hash) bool { return !store.HasChunk(h) })
+	here := func(layers []checkpoint.LayerState) bool {
+		return !slices.ContainsFunc(checkpoint.Manifest{Layers: layers}.Hashes(), func(h plan.Hash) bool { return !store.HasChunk(h) })
+	}
+	return err == nil && here(m.Layers) && (len(m.Own) == 0 || slices.ContainsFunc(m.Own, func(o checkpoint.OwnState) bool { return here(o.Layers) }))
 }
 
-// WholeBytes returns the size of a checkpoint of a run with the state of every layer.
+// WholeBytes returns the size of a checkpoint of a run with the state of every layer, and with what a replica with local steps adds to it at most.
 func WholeBytes(run plan.RunSpec) (bytes int64) {
 	for layer := range run.Model.Layers() {
-		bytes += int64(pipeline.LayerStateBytes(run.Model, layer))
+		bytes += int64(pipeline.LayerStateBytes(run, layer))
+		if run.Train.Sync.Local {
+			bytes += 2 * 4 * int64(run.Model.TrainedLen(layer))
+		}
 	}
 	return bytes
 }

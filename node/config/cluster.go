@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Cluster is a file that describes an emulated cluster for `pnode train --local --cluster`:
-// one node process a device.
+// Cluster is a file that describes an emulated cluster: for `pnode train` one node process a device, at most MaxLocal;
+// for `pnode plan` and `pnode simulate`, which start none, up to MaxNodes.
 type Cluster struct {
 	// Devices are given to the nodes in order, Count to each entry.
 	Devices []ClusterDevice `yaml:"devices"`
@@ -90,16 +90,19 @@ func LoadCluster(path string) (Cluster, error) {
 
 func (c Cluster) validate() error {
 	for i, d := range c.Devices {
-		if d.Count < 0 || d.Count > MaxLocal {
-			return fmt.Errorf("devices[%d].count is %d: want 1 to %d", i, d.Count, MaxLocal)
+		if d.Count < 0 || d.Count > MaxNodes {
+			return fmt.Errorf("devices[%d].count is %d: want 1 to %d", i, d.Count, MaxNodes)
 		}
 		if err := d.Device.validate(); err != nil {
 			return fmt.Errorf("devices[%d].%w", i, err)
 		}
 	}
 	nodes := len(c.Nodes())
-	if nodes < 1 || nodes > MaxLocal {
-		return fmt.Errorf("devices are %d: want 1 to %d", nodes, MaxLocal)
+	if nodes < 1 {
+		return fmt.Errorf("devices are 0: want 1 to %d", MaxNodes)
+	}
+	if nodes > MaxNodes {
+		return fmt.Errorf("devices are more than %[1]d: want 1 to %[1]d", MaxNodes)
 	}
 	for i, l := range c.Links {
 		if err := l.validate(nodes); err != nil {
@@ -133,37 +136,31 @@ func (l ClusterLink) validate(nodes int) error {
 	return nil
 }
 
-// Nodes returns the device of each node.
+// Nodes returns the device of each node, of at most one more than MaxNodes.
 func (c Cluster) Nodes() []Device {
 	var all []Device
 	for _, d := range c.Devices {
-		for range max(0, min(cmp.Or(d.Count, 1), MaxLocal)) {
+		for range max(0, min(cmp.Or(d.Count, 1), MaxNodes+1-len(all))) {
 			all = append(all, d.Device)
 		}
 	}
 	return all
 }
 
-// links returns the entries that name the link from one node to another.
-func (c Cluster) links(from, to int) (all []ClusterLink) {
-	for _, l := range c.Links {
-		forth := l.From.has(from) && l.To.has(to)
-		if len(l.Between) == 2 {
-			a, b := l.Between[0], l.Between[1]
-			forth = a.has(from) && b.has(to) || b.has(from) && a.has(to)
-		}
-		if forth {
-			all = append(all, l)
-		}
+// names says whether the entry describes the link from one node to another.
+func (l ClusterLink) names(from, to int) bool {
+	if len(l.Between) != 2 {
+		return l.From.has(from) && l.To.has(to)
 	}
-	return all
+	a, b := l.Between[0], l.Between[1]
+	return a.has(from) && b.has(to) || b.has(from) && a.has(to)
 }
 
 // LinkAtFirst returns the link from one node to another when they start.
 func (c Cluster) LinkAtFirst(from, to int) LinkShape {
 	shape := c.Link
-	for _, l := range c.links(from, to) {
-		if l.After == 0 {
+	for _, l := range c.Links {
+		if l.After == 0 && l.names(from, to) {
 			shape = l.LinkShape
 		}
 	}
@@ -179,8 +176,10 @@ func (c Cluster) Emulations(listen []string) []Emulation {
 			if j == i {
 				continue
 			}
-			for _, l := range c.links(i, j) {
-				e.Links = append(e.Links, AddressLink{To: to, After: l.After, LinkShape: l.LinkShape})
+			for _, l := range c.Links {
+				if l.names(i, j) {
+					e.Links = append(e.Links, AddressLink{To: to, After: l.After, LinkShape: l.LinkShape})
+				}
 			}
 		}
 		all = append(all, e)

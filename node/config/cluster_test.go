@@ -128,15 +128,16 @@ func TestBadClusters(t *testing.T) {
 	two := "devices: [" + device + ", " + device + "]\n"
 	for content, words := range map[string][]string{
 		"":               {"devices are 0"},
-		"devices: []":    {"devices are 0", "1 to 64"},
+		"devices: []":    {"devices are 0", "1 to 1000"},
 		"devices: 3":     {":1: ", "devices", "a list"},
 		"device: []":     {":1: ", `unknown key "device"`, `"devices"`},
 		"devices: [{}]":  {"devices[0].matmul", "TFLOP/s"},
 		"devices: [1, 2": {"file.yaml"},
+		"devices: [{model: \"a\\eb\", matmul: 1GFLOP/s}]":                           {"devices[0].model", "\"a\\x1bb\"", "64 bytes of printable text"},
 		"devices:\n  - {matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 16X}":           {":2: ", "devices[0].memory", `"16X"`, "16MB"},
 		"devices:\n  - {matmul: fast}":                                              {":2: ", "devices[0].matmul", `"fast"`, "GFLOP/s"},
 		"devices:\n  - {matmul: 1GFLOP/s, bandwidth: 0}":                            {"devices[0].bandwidth", `"0"`, "Mbit/s"},
-		"devices: [{count: 65, matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB}]":   {"devices[0].count is 65", "1 to 64"},
+		"devices: [{count: 1001, matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB}]": {"devices[0].count is 1001", "1 to 1000"},
 		"devices: [{count: 1.5}]":                                                   {"devices[0].count", "whole number"},
 		"devices: [{compute: half, matmul: 1GFLOP/s, bandwidth: 1B/s, memory: 1B}]": {"devices[0].bandwidth"},
 		"devices: [{compute: half, matmul: 1GFLOP/s}]":                              {"devices[0].compute", `"half"`, "real or none"},

@@ -86,6 +86,8 @@ type Config struct {
 	// SumGroups is into how many groups a step's micro-batches are cut, of which replicas take whole ones: gradients
 	// are added group by group, in an order that does not depend on the replicas.
 	SumGroups Count `yaml:"sum_groups"`
+	// Sync is the text of a plan.SyncRule: when replicas come together.
+	Sync string `yaml:"sync"`
 	// UnevenShares gives faster replicas more groups of micro-batches.
 	UnevenShares bool `yaml:"uneven_shares"`
 	// DocumentMask keeps attention within documents; for token shards.
@@ -185,6 +187,7 @@ func Default() Config {
 		Schedule:       autoSchedule,
 		Recompute:      plan.RecomputeRule{}.String(),
 		PostValidation: postAuto,
+		Sync:           plan.SyncRule{}.String(),
 		Optimizer:      plan.AdamW.String(),
 		Momentum:       0.95,
 		Shard:          plan.ShardAuto.String(),
@@ -300,6 +303,7 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			Recompute:          rules.Recompute,
 			PostValidation:     c.PostValidation == postAuto,
 			Shard:              rules.Shard,
+			Sync:               rules.Sync,
 			Storage:            rules.Storage,
 			StochasticRounding: c.StochasticRounding,
 			Codec:              rules.Codec,

@@ -42,7 +42,7 @@ func odd() Config {
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
 		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6, WeightDecay: 0.01, ClipNorm: 0.5,
-		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, UnevenShares: true,
+		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, Sync: "local:h=3,codec=int4,warmup=1,lr=0.9,momentum=0.25", UnevenShares: true,
 		DocumentMask: true, Recompute: "block", PostValidation: "off", Optimizer: "muon", Momentum: 0.8, Shard: "off", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", AwaitOwner: Moment(90 * time.Second), Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Announce: "tcp/a.example:1", Relay: relayOff, KeepWhole: KeepOn, OnLostMajority: LostMajority(time.Hour), AwaitHolders: Moment(time.Minute), Notices: "aws=http://127.0.0.1:1338", Grace: Grace(90 * time.Second), Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json",
 		JSON: true, LogLevel: "debug",
 	}
@@ -79,7 +79,7 @@ func TestRunSpecCarriesEverySetting(t *testing.T) {
 	want := plan.TrainSpec{
 		Seed: math.MaxUint64, Steps: 7, Micros: 6, MicroBatch: 2, LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6,
 		Optimizer: plan.Muon, Momentum: 0.8, Beta1: beta1, Beta2: beta2, Eps: eps, Decay: 0.01, ClipNorm: 0.5, HeldOutEvery: 2, CheckpointEvery: 9,
-		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOff, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4, Voters: plan.VotersOwners, AwaitOwnerS: 90,
+		KeepCheckpoints: 1, SampleTokens: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, Sync: plan.SyncRule{Local: true, Every: 3, Codec: "int4", Warmup: 1, LR: 0.9, Momentum: 0.25}, UnevenShares: true, DocumentMask: true, Recompute: plan.Recompute(model.RecomputeBlock), Shard: plan.ShardOff, Storage: plan.Storage(model.StorageBF16), StochasticRounding: true, Codec: codecRule(t, "int8"), MinNodes: 4, Voters: plan.VotersOwners, AwaitOwnerS: 90,
 	}
 	if spec.Train != want || spec.Run != "the-run" || !reflect.DeepEqual(spec.Data, data) || spec.Model.Blocks != 12 || spec.Model.Context != 96 {
 		t.Errorf("got %+v\nwant train %+v", spec, want)

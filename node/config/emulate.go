@@ -55,6 +55,9 @@ type Slower struct {
 	Times int    `yaml:"times"`
 }
 
+// MaxModelBytes bounds Device.Model.
+const MaxModelBytes = 64
+
 // maxSlower bounds how much slower a device gets.
 const maxSlower = 1000
 
@@ -115,6 +118,8 @@ func (e Emulation) validate() error {
 
 func (d Device) validate() error {
 	switch {
+	case d.Model != "" && !plan.Printable(d.Model, MaxModelBytes):
+		return fmt.Errorf("model is %.80q: want at most %d bytes of printable text", d.Model, MaxModelBytes)
 	case d.Compute != "" && !slices.Contains([]string{ComputeReal, ComputeNone}, d.Compute):
 		return fmt.Errorf("compute is %q: want %s or %s", d.Compute, ComputeReal, ComputeNone)
 	case d.MatMul == 0:

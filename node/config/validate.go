@@ -92,6 +92,10 @@ func (c Config) validateAdapters() error {
 }
 
 func (c Config) validateCounts() error {
+	local := MaxLocal
+	if c.Cluster != "" {
+		local = MaxNodes // of plans; who starts nodes looks again
+	}
 	for _, f := range []struct {
 		key           string
 		value, lo, hi int
@@ -108,7 +112,7 @@ func (c Config) validateCounts() error {
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
 		{"context", c.Context, 0, maxContext},
 		{"min_nodes", c.MinNodes, 1, MaxNodes},
-		{"local", c.Local, 0, MaxLocal},
+		{"local", c.Local, 0, local},
 		{"threads", c.Threads, 0, MaxThreads},
 	} {
 		if f.value < f.lo || f.value > f.hi {
@@ -168,14 +172,14 @@ func (c Config) rules() (r plan.TrainSpec, err error) {
 	if r.Shard, err = plan.ParseShard(c.Shard); err != nil {
 		return refuse("shard", c.Shard, plan.ShardRules())
 	}
+	if r.Sync, err = syncRule(c); err != nil {
+		return plan.TrainSpec{}, err
+	}
 	if r.Optimizer, err = plan.ParseOptimizer(c.Optimizer); err != nil {
 		return refuse("optimizer", c.Optimizer, plan.OptimizerRules())
 	}
 	if r.Optimizer == plan.Muon {
-		if r.Shard == plan.ShardOn {
-			return plan.TrainSpec{}, c.invalid("shard", c.Shard, "auto or off with optimizer muon, which updates whole matrices")
-		}
-		r.Shard, r.Momentum = plan.ShardOff, c.Momentum
+		r.Momentum = c.Momentum
 	}
 	if c.PostValidation != postAuto && c.PostValidation != postOff {
 		return refuse("post_validation", c.PostValidation, []string{postAuto, postOff})

@@ -60,11 +60,26 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		{func(c *Config) { c.LoRAAlpha = 4 }, "config: --lora-alpha is 4: want 0 without --lora-rank"},
 		{func(c *Config) { c.LoRAAlpha = math.NaN() }, "config: --lora-alpha is NaN: want 0 to"},
 		{func(c *Config) { c.LoRATargets = "q_proj" }, "config: --lora-targets is q_proj: want none without --lora-rank"},
-		{func(c *Config) { c.Codec = "fp4" }, "config: --codec is fp4: want one of f32, bf16, int8, auto, auto:bf16"},
+		{func(c *Config) { c.Codec = "fp4" }, "config: --codec is fp4: want one of f32, bf16, int8, int4, auto, auto:bf16, auto:int4"},
 		{func(c *Config) { c.Storage = "f64" }, "config: --storage is f64: want one of auto, f32, bf16, f16"},
 		{func(c *Config) { c.StochasticRounding, c.Storage = true, "f32" }, "config: --stochastic-rounding is true: want false with storage f32"},
 		{func(c *Config) { c.Recompute = "all" }, "config: --recompute is all: want one of auto, none, outputs, block"},
 		{func(c *Config) { c.Shard = "maybe" }, "config: --shard is maybe: want one of auto, on, off"},
+		{func(c *Config) { c.Sync = "locally" }, "config: --sync is locally: want every-step, local, or local: and settings: h=50, "},
+		{func(c *Config) { c.Sync = "" }, "config: --sync is : want every-step, local, or local: and settings"},
+		{func(c *Config) { c.Sync = "local:k=5" }, `config: --sync is local:k=5: the setting "k=5": want h=50, codec=int8, `},
+		{func(c *Config) { c.Sync = "local:codec=fp8" }, `config: --sync is local:codec=fp8: codec for outer gradients is "fp8": want one of f32, bf16, int8, int4, topk`},
+		{func(c *Config) { c.Sync = "local:lr=0.7" }, "config: --sync is local:lr=0.7: want both lr and momentum, as in local:lr=0.7,momentum=0.5, or neither"},
+		{func(c *Config) { c.Sync = "local:lr=20,momentum=0" }, "config: --sync is local:lr=20,momentum=0: lr of outer steps is 20, want 1e-06 to 16"},
+		{func(c *Config) { c.Sync = "local:h=1" }, "config: --sync is local:h=1: want h of 2 or more steps between outer steps; every-step is better"},
+		{func(c *Config) { c.Sync, c.Steps = "local:h=601", 600 }, "config: --sync is local:h=601: want h of at most 600, the run's steps (--steps): replicas would meet at the end alone"},
+		{func(c *Config) { c.Sync = "local:warmup=600" }, "config: --sync is local:warmup=600: want warmup of less than 600, the run's steps (--steps), or --sync every-step"},
+		{func(c *Config) { c.Sync, c.Micros = "local", 1 }, "config: --micros is 1: want 2 or more with local steps (--sync local)"},
+		{func(c *Config) { c.Sync, c.Replicas = "local", 1 }, "config: --replicas is 1: want auto, or 2 or more with local steps (--sync local): one copy of the model has no other to meet"},
+		{func(c *Config) { c.Sync, c.Replicas, c.Micros = "local", 65, 65 }, "config: --replicas is 65: want auto, or 2 to 64 with local steps (--sync local): each sends to all others"},
+		{func(c *Config) { c.Sync, c.SumGroups = "local", 1 }, "config: --sum-groups is 1: want auto, or 2 or more with local steps (--sync local)"},
+		{func(c *Config) { c.Sync, c.Shard = "local:h=5", "on" }, "config: --shard is on: want auto or off with local steps (--sync local)"},
+		{func(c *Config) { c.Sync, c.Schedule = "local", "chimera" }, "config: --schedule is chimera: want auto, or a schedule of one copy of the model on each device, such as 1f1b or zb-h2, with local steps (--sync local)"},
 		{func(c *Config) { c.Data = []string{""} }, `config: --data is "": want paths`},
 	} {
 		c := Default()
@@ -75,6 +90,24 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		}
 		if _, err := c.RunSpec(nano(t), plan.DataSpec{}, "r"); !errors.Is(err, ErrInvalid) {
 			t.Errorf("RunSpec accepts what Validate refuses: %s", tt.want)
+		}
+	}
+}
+
+func TestSettingsOfLocalSteps(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Sync = "local" },
+		func(c *Config) { c.Sync = "local:h=600" },
+		func(c *Config) { c.Sync = "local:h=2,codec=topk,warmup=99%,lr=1,momentum=0.9" },
+		func(c *Config) { c.Sync, c.Shard, c.Schedule = "local", "off", "zb-h1" },
+		func(c *Config) { c.Sync, c.Schedule, c.Replicas, c.SumGroups = "local:warmup=599", "elastic", 2, 2 },
+		func(c *Config) { c.Sync, c.Optimizer, c.Dropout, c.UnevenShares = "local", "muon", 0.1, true },
+	} {
+		c := Default()
+		change(&c)
+		run, err := c.RunSpec(nano(t), plan.DataSpec{}, "r")
+		if err != nil || !run.Train.Sync.Local || run.Train.Sync.String() != c.Sync {
+			t.Errorf("%s: %v, a run with %v", c.Sync, err, run.Train.Sync)
 		}
 	}
 }

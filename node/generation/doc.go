@@ -10,6 +10,8 @@
 //   - Remains: what the workers have left in memory at a generation's end, until the next plan takes it over.
 //     It saves its part of a salvage, and replays the steps of members that are gone.
 //   - Restorer: computes layers again that nobody holds any more, for the newest checkpoint to have all of its layers.
+//   - Replicas with local steps each run as a plan of their own, plan.Alone, and make outer steps together as the log says: package outersteps. A
+//     generation needs the members of the replicas here alone then.
 //   - Parts: what all of these need of the node. Watch: who hears what happens.
 //
 // A generation ends when its steps are done, when the node has it stopped, or when it cannot go on: loss.go says why. Where the log
@@ -22,7 +24,7 @@
 //
 // All are the node's, in the group of Parts:
 //
-//   - One for each generation, and one for each of its workers. A worker has those of its step and of one save (pipeline/doc.go).
+//   - One for each generation, one for each of its workers, and one for each replica with local steps whose coordinator is here. A worker has those of its step and of one save (pipeline/doc.go).
 //   - One that has moments fetched while the first step goes on, until the generation ends.
 //   - One once all workers here have loaded their state: it has copies of that made.
 //   - One that closes the links of a generation that failed.

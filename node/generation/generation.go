@@ -9,6 +9,7 @@ import (
 
 	"pnode/node/checkpointer"
 	"pnode/node/hardware"
+	"pnode/node/outersteps"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/pipeline/replay"
@@ -23,19 +24,20 @@ type Generation struct {
 	state   consensus.State // whose plan it is
 	plan    plan.Plan
 	end     context.CancelCauseFunc
-	done    chan error           // one result, after the workers have returned
-	loaded  chan struct{}        // closed when every worker here has its state
-	loading atomic.Int32         // workers here that do not
-	held    []*pipeline.Retained // what is left once done has its result
-	from    []*pipeline.Retained // what the generation before has left, until workers here take it over
-	keeper  pipeline.Keeper      // of the workers here, for what is on its way; nil for the usual one
-	kept    int                  // layers here whose state stayed in memory; valid once loaded is closed
-	sent    *replay.Log          // what workers here send to other nodes
+	done    chan error              // one result, after the workers have returned
+	loaded  chan struct{}           // closed when every worker here has its state
+	loading atomic.Int32            // workers here that do not
+	held    []*pipeline.Retained    // what is left once done has its result
+	from    []*pipeline.Retained    // what the generation before has left, until workers here take it over
+	keeper  *checkpointer.PlanSaver // of the workers here, for what is on its way; nil for the usual one
+	kept    int                     // layers here whose state stayed in memory; valid once loaded is closed
+	sent    *replay.Log             // what workers here send to other nodes
 	cadence *checkpointer.Cadence
 	stepped chan struct{} // closed when a worker here has made its first step
 	newest  atomic.Uint64 // the newest step that a worker here has made
 	first   sync.Once     // closes stepped
 	session atomic.Pointer[link.Session]
+	rounds  map[plan.Replica]*outersteps.Rounds // of replicas here that make local steps
 	// substitutes receives who goes on in a lost member's place, once; replaced is set when it has, and is Follow's.
 	substitutes chan consensus.Substitute
 	replaced    bool
@@ -115,9 +117,10 @@ func (g *Generation) run(ctx context.Context) (err error) {
 			r.Close()
 		}
 	}()
+	g.meet(ctx)
 	if lacking := g.keep(); g.plan.Start > 0 {
 		keeper, moments := g.Checkpointer.For(g.plan).Fetch(ctx, lacking)
-		g.keeper = keeper
+		g.keeper = &keeper
 		g.Group.Go(func() error { moments(); return nil })
 	}
 	here := g.own(g.plan)
@@ -145,7 +148,7 @@ func (g *Generation) run(ctx context.Context) (err error) {
 	}
 	why := errors.Join(context.Cause(ctx), err)
 	g.dropPeers(session, why, err)
-	if err == nil || retains(why, g.Self) {
+	if g.plan.Local == nil && (err == nil || retains(why, g.Self)) { // moments of a replica with local steps are no other one's
 		g.held, err = retain(workers, err)
 		workers = nil
 	}
@@ -159,11 +162,23 @@ func (g *Generation) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// dropPeers gives up, before the session is closed, those peers that would hold that up: whoever is lost, and, where the steps failed, who
-// has given the generation up and reads nothing any more.
+// dropPeers gives up, before the session is closed, those peers that would hold that up: whoever is lost, who has no part in the plan's last outer step
+// and reads what it was sent for nothing, and, where the steps failed, who has given the generation up and reads nothing any more.
 func (g *Generation) dropPeers(session *link.Session, why, failed error) {
 	if lost := (LostPeerError{}); errors.As(why, &lost) {
 		session.Drop(lost.fault.Accused, link.ErrGone)
+	}
+	if m := g.Consensus.State().Merged; m != nil && m.Generation == g.plan.Generation && m.Last {
+		counts := g.plan
+		counts.Replicas = nil
+		for _, r := range m.Counted() {
+			counts.Replicas = append(counts.Replicas, g.plan.Replicas[r])
+		}
+		for _, p := range g.plan.Peers() {
+			if p != g.Self && !counts.Places(p) {
+				session.Drop(p, link.ErrGaveUp)
+			}
+		}
 	}
 	if failed != nil {
 		for _, p := range g.Heartbeats.Stalled(g.plan.Peers(), g.plan.Generation, time.Now()).By {

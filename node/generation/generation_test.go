@@ -222,7 +222,7 @@ func TestMomentsComeDuringTheFirstStep(t *testing.T) {
 	run.Train.Steps, run.Train.CheckpointEvery, run.Train.MicroBatch = 4, 2, 1
 	bytes := 0
 	for l := range run.Model.Layers() {
-		bytes += pipeline.LayerStateBytes(run.Model, l)
+		bytes += pipeline.LayerStateBytes(run, l)
 	}
 	const micro = 100 * time.Millisecond
 	// Two members have the state.

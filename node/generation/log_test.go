@@ -18,7 +18,23 @@ func (r *rig) apply(e consensus.Entry) {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.note(e, next)
 	r.set(next)
+}
+
+// note keeps the outer step that an entry completes; the caller holds mu.
+func (r *rig) note(e consensus.Entry, next consensus.State) {
+	if next.Merged == nil || r.state.Merged != nil && r.state.Merged.From == next.Merged.From && r.state.Plan.Generation == next.Plan.Generation {
+		return
+	}
+	made := outerStep{Merged: *next.Merged, plan: next.Plan}
+	for _, out := range r.state.Round.LeftOut {
+		made.out = append(made.out, out.Replica)
+	}
+	if out, last := e.(consensus.LeaveOut); last {
+		made.out = append(made.out, out.Replica)
+	}
+	r.made = append(r.made, made)
 }
 
 // set takes a state over; the caller holds mu.
@@ -68,6 +84,7 @@ func (l logOf) Propose(_ context.Context, e consensus.Entry) error {
 	}
 	next, err := consensus.Apply(l.state, e)
 	if err == nil {
+		l.note(e, next)
 		l.set(next)
 	}
 	return err

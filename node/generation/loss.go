@@ -52,9 +52,11 @@ func (g *Generation) Follow(state consensus.State) {
 }
 
 // loss returns why the generation cannot go on, or nil: the roster has lost a member of its plan, another member has given it up for
-// want of a link, or the log wants what it has left saved. It goes on where another member goes on in a lost one's place.
+// want of a link, or the log wants what it has left saved. It goes on where another member goes on in a lost one's place. Of replicas with local
+// steps those here alone are looked at: the log says who waits for the others.
 func (g *Generation) loss(state consensus.State) error {
-	for _, peer := range state.Plan.Peers() {
+	peers := needed(state.Plan, g.Self)
+	for _, peer := range peers {
 		if state.Substitute.Carrier(peer) != peer && peer != g.Self { // who is replaced itself has lost its part
 			continue
 		}
@@ -62,7 +64,7 @@ func (g *Generation) loss(state consensus.State) error {
 			return g.without(peer, "it is not there any more")
 		}
 	}
-	others := slices.DeleteFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return p == g.Self || state.Substitute.Carrier(p) != p })
+	others := slices.DeleteFunc(peers, func(p plan.PeerID) bool { return p == g.Self || state.Substitute.Carrier(p) != p })
 	for _, a := range g.Heartbeats.Stalled(others, state.Plan.Generation, time.Now()).Accusations {
 		switch s := g.session.Load(); {
 		case a.Kind != plan.LostLink:

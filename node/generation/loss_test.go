@@ -60,6 +60,31 @@ func TestWhyAGenerationCannotGoOn(t *testing.T) {
 	}
 }
 
+// TestOtherReplicasAreForTheLog: of replicas with local steps the members of one's own alone are needed.
+func TestOtherReplicasAreForTheLog(t *testing.T) {
+	for i, ends := range []bool{true, true, false, false} {
+		state := consensus.State{PlanEpoch: 5, Plan: plan.Plan{Generation: 1, Local: &plan.Local{}, Replicas: make([]plan.Pipeline, 2)}}
+		for i, peer := range []plan.PeerID{"a", "b", "c", "d"} {
+			pipe := &state.Plan.Replicas[i/2]
+			pipe.Stages = append(pipe.Stages, plan.Placement{Peer: peer})
+			state.Members = append(state.Members, consensus.Member{Peer: peer, State: consensus.Active, Since: 5})
+		}
+		g := &Generation{Parts: Parts{Self: "a", Heartbeats: gossip.NewTracker(), Newest: func() plan.Step { return 7 }}, plan: state.Plan}
+		if err := g.loss(state); err != nil {
+			t.Fatal(err)
+		}
+		peer := state.Members[i].Peer
+		g.Heartbeats.Note(gossip.Heartbeat{Peer: peer, Generation: 1, Stalled: 1, Fault: &plan.Fault{Accused: "b", Kind: plan.LostLink}}, time.Now())
+		if err := g.loss(state); (err != nil) != (i == 1) { // what it says itself it knows
+			t.Errorf("%s has lost a link: it ends with %v", peer, err)
+		}
+		state.Members[i].State = consensus.Gone
+		if err := g.loss(state); (err != nil) != ends {
+			t.Errorf("%s is gone: it ends with %v", peer, err)
+		}
+	}
+}
+
 // TestWhatIsGoodAfterAnError: the state of workers that ended since another peer was lost, or made no progress.
 func TestWhatIsGoodAfterAnError(t *testing.T) {
 	for _, c := range []struct {

@@ -13,6 +13,7 @@ import (
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/ledger"
+	"pnode/node/outersteps"
 	"pnode/node/replayer"
 	"pnode/pipeline"
 	"pnode/pipeline/collective"
@@ -38,6 +39,8 @@ type Parts struct {
 	Meter        *gossip.LinkMeter
 	Ledger       *ledger.Recorder
 	Data         pipeline.Data
+	// Words takes in what replicas with local steps here have handed in, for heartbeats.
+	Words *outersteps.Words
 	// Commits outlives generations: others ask for commits of the one before.
 	Commits *pipeline.Commits
 	// Next returns what gives the schedules of a plan's steps, see pipeline.Config.
@@ -61,7 +64,7 @@ func (p Parts) toldBy(peer plan.PeerID) *holders.Cadence {
 
 // Consensus gives the replicated state and its leader; *consensus.Node implements it.
 type Consensus interface {
-	State() consensus.State
+	outersteps.Log
 	// Leader returns the leader, empty while none is known, and whether that is this node.
 	Leader() (leader plan.PeerID, term plan.Term, self bool)
 }
@@ -72,6 +75,8 @@ type Hardware interface {
 	Device(name string) (kernels.Device, error)
 	// First returns the device that the node computes on when any will do.
 	First() kernels.Device
+	// Processor returns a device whose memory is the node's, whatever it computes on.
+	Processor() (kernels.Device, error)
 	// Host returns the memory for what stages keep off their devices.
 	Host() *host.Memory
 }
@@ -86,8 +91,10 @@ type Peers interface {
 
 // Watch hears what happens. Its methods may be called concurrently.
 type Watch interface {
-	// Step takes in a step of a worker of this node.
+	// Step takes in a step of a worker of this node. Where its replica makes it alone, it counts once it is in Counted.
 	Step(pipeline.StepResult)
+	// Counted takes in the run's steps of a round of local steps, of which a replica is coordinated here.
+	Counted([]pipeline.StepResult)
 	// Retained takes in what the workers here have left, which the others are to know at once.
 	Retained([]gossip.RetainedStage)
 	// Released says that the others need not know of it any more.
@@ -139,7 +146,10 @@ func (p Parts) record(of plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 	if r.Final {
 		return
 	}
-	w := ledger.Work{Generation: of.Generation, Worker: id, By: p.Self, Shares: r.Schedule.Micros}
+	w := ledger.Work{Generation: of.Generation, Worker: id, By: p.Self, Replica: r.Replica, Shares: r.Schedule.Micros}
+	if r.Replica != nil {
+		w.Shares = nil // of it alone
+	}
 	for i, s := range r.Stages {
 		w.Stages = append(w.Stages, ledger.StageWork{StageID: s.StageID, Layers: of.At(s.StageID).Layers, Micros: slices.Sorted(slices.Values(r.Added[i]))})
 	}

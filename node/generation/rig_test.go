@@ -23,6 +23,7 @@ import (
 	"pnode/node/gossip"
 	"pnode/node/hardware"
 	"pnode/node/ledger"
+	"pnode/node/outersteps"
 	"pnode/node/replayer"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
@@ -45,6 +46,29 @@ type rig struct {
 	changed chan struct{}
 	answers map[plan.PeerID]map[string]answer
 	losses  map[plan.Step]uint64 // by step, as bits
+	apart   map[apartStep]uint64 // of replicas with local steps
+	made    []outerStep
+	counted map[plan.PeerID][]countedStep // by who was told
+}
+
+// outerStep is one of the log, with the plan that it is of and who was left out.
+type outerStep struct {
+	plan.Merged
+	plan plan.Plan
+	out  []plan.Replica
+}
+
+// apartStep is an inner step of a replica.
+type apartStep struct {
+	plan.Generation
+	plan.Replica
+	plan.Step
+}
+
+// countedStep is one of the run, with the bits of its loss.
+type countedStep struct {
+	plan.Step
+	loss uint64
 }
 
 // member carries the log's plans out, as the loop of a node does.
@@ -54,6 +78,7 @@ type member struct {
 	endpoint *link.Endpoint
 	end      context.CancelFunc
 	results  chan error // of its generations
+	dir      string     // of its ledger
 
 	mu          sync.Mutex // guards the rest
 	newest      plan.Step
@@ -97,7 +122,7 @@ func rehearseRun(t *testing.T, run plan.RunSpec, members int, f func(r *rig)) {
 		t.Fatal(err)
 	}
 	defer net.Close()
-	r := &rig{T: t, run: run, net: net, changed: make(chan struct{}), answers: map[plan.PeerID]map[string]answer{}, losses: map[plan.Step]uint64{}}
+	r := &rig{T: t, run: run, net: net, changed: make(chan struct{}), answers: map[plan.PeerID]map[string]answer{}, losses: map[plan.Step]uint64{}, apart: map[apartStep]uint64{}, counted: map[plan.PeerID][]countedStep{}}
 	owner := net.Peers()[0]
 	r.apply(consensus.SetRun{Spec: r.run, Owner: owner})
 	r.apply(consensus.Lead{Peer: owner, Term: 1})
@@ -163,14 +188,15 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 		}
 		return store.Chunk(h)
 	})
-	records := ledger.New(r.TempDir(), ledger.Head{Run: r.run.Run, Peer: self}, log)
+	m.dir = r.TempDir()
+	records := ledger.New(m.dir, ledger.Head{Run: r.run.Run, Peer: self}, log)
 	m.parts = Parts{
 		Self: self, Group: &r.group, Consensus: author, Peers: author, Links: m.endpoint, Hardware: twoDevices{machine, second}, Replayer: keeps, Heartbeats: beats,
 		Checkpointer: checkpointer.New(checkpointer.Config{
 			Self: self, Store: store, Consensus: author, Peers: author, Log: log,
 			Fetcher: checkpointer.Fetcher{Self: self, Store: store, Fetch: m.endpoint.Fetch, Living: r.living},
 		}),
-		Meter: &gossip.LinkMeter{}, Ledger: records, Data: squares{r.run.Model.Context}, Commits: commits,
+		Meter: &gossip.LinkMeter{}, Ledger: records, Words: &outersteps.Words{}, Data: squares{r.run.Model.Context}, Commits: commits,
 		Next: func(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
 			return func(plan.Step) plan.ScheduleChoice { return p.ScheduleChoice() }
 		},
@@ -220,6 +246,7 @@ func (m *member) follow(ctx context.Context) {
 	var running *Generation
 	var left *Remains
 	var followed plan.Generation
+	book := outersteps.Book{Ledger: m.parts.Ledger}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -230,6 +257,7 @@ func (m *member) follow(ctx context.Context) {
 				left = running.Remains(err)
 			}
 			followed = state.Plan.Generation
+			m.parts.Ledger.Plan(state.Plan, nil)
 			held := left.HandOver(state.Plan)
 			running, left = nil, nil
 			if state.Plan.Places(m.parts.Self) {
@@ -242,6 +270,7 @@ func (m *member) follow(ctx context.Context) {
 			done = running.Done()
 		}
 		left = left.Follow(ctx, state)
+		book.Follow(state)
 		select {
 		case <-changed:
 		case <-tick.C:
@@ -369,10 +398,23 @@ func (m *member) Step(s pipeline.StepResult) {
 	m.rig.mu.Lock()
 	defer m.rig.mu.Unlock()
 	bits := math.Float64bits(s.Loss)
+	if p := m.state.Plan; p.Local != nil {
+		m.apart[apartStep{p.Generation, s.Stages[0].Replica, s.Step}] = bits
+		return
+	}
 	if before, there := m.losses[s.Step]; there && before != bits {
 		m.Errorf("step %d has losses %v and %v", s.Step, math.Float64frombits(before), s.Loss)
 	}
 	m.losses[s.Step] = bits
+}
+
+// Counted notes the run's steps.
+func (m *member) Counted(steps []pipeline.StepResult) {
+	m.rig.mu.Lock()
+	defer m.rig.mu.Unlock()
+	for _, s := range steps {
+		m.counted[m.parts.Self] = append(m.counted[m.parts.Self], countedStep{s.Step, math.Float64bits(s.Loss)})
+	}
 }
 
 // Retained, Released, Salvaging and Substituted note what a generation says.

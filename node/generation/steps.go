@@ -3,6 +3,7 @@ package generation
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,13 +40,14 @@ func (g *Generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 	}
 	var overdue <-chan time.Time
 	var missing, replaced plan.PeerID
+	with := needed(g.plan, g.Self)
 	for c.left > 0 && c.failed == nil {
 		select {
 		case err := <-c.ends:
 			c.ended(err)
 		case peer := <-session.Lost():
 			switch {
-			case peer == replaced:
+			case peer == replaced || !slices.Contains(with, peer):
 			case missing == "" && replaced == "" && g.replaceable(peer) && session.Ended(peer):
 				missing, overdue = peer, time.After(g.patience(peer))
 			default:
@@ -74,7 +76,7 @@ func (g *Generation) runSteps(saves context.Context, workers []*pipeline.Worker,
 	for {
 		select { // a worker may notice the broken link first
 		case peer := <-session.Lost():
-			if peer != replaced {
+			if peer != replaced && slices.Contains(with, peer) {
 				return g.lost(session, peer)
 			}
 		default:

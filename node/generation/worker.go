@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"pnode/node/checkpointer"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
@@ -20,9 +21,7 @@ func (g *Generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 	}
 	c := g.training(job{id, g.plan, device, g.sent.Keep(session)})
 	c.From, c.Commits, c.Late, c.Loaded = g.before(id), g.Commits, true, g.Ready
-	if g.keeper != nil {
-		c.Keeper = g.keeper
-	}
+	c.Keeper = g.saver()
 	c.OnStep = func(r pipeline.StepResult) { g.step(session, id, r) }
 	c.OnLoaded = func() {
 		if g.loading.Add(-1) == 0 {
@@ -30,7 +29,18 @@ func (g *Generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 			g.Group.Go(func() error { g.settle(ctx); return nil })
 		}
 	}
+	if err := g.local(&c); err != nil {
+		return nil, err
+	}
 	return pipeline.New(c)
+}
+
+// saver returns what saves and loads the state of the workers here.
+func (g *Generation) saver() checkpointer.PlanSaver {
+	if g.keeper != nil {
+		return *g.keeper
+	}
+	return g.Checkpointer.For(g.plan)
 }
 
 // training returns what workers have in common that make the generation's steps: this node's own, and those in a lost member's place.
@@ -47,9 +57,13 @@ func (g *Generation) stops() bool {
 	return now.StopWanted || now.Paused()
 }
 
-// due reports to the coordinator whether the state after a step is to be saved.
+// due reports to the coordinator whether the state after a step is to be saved. At the end of a warm-up before local steps it is: the next plan begins there or soon
+// after it.
 func (g *Generation) due(step plan.Step) bool {
 	state := g.Consensus.State()
+	if run := state.Run; run != nil && g.plan.Local == nil && run.Train.Sync.Local && step == run.Train.Sync.WarmupEnd(run.Train.Steps) {
+		return true
+	}
 	forgets, leftOut := g.sent.Full(state.Checkpoint.Step), []plan.Step(nil)
 	for _, p := range g.plan.Peers() {
 		if b, _ := g.Heartbeats.Last(p); b.Generation == g.plan.Generation {
@@ -90,9 +104,13 @@ func (g *Generation) settle(ctx context.Context) {
 }
 
 // keep frees what the generation before has left, but for state that the plan has on the same devices. It returns the layers
-// that stages here lack.
+// that stages here lack. Replicas with local steps begin with what is stored.
 func (g *Generation) keep() (lacking []int) {
 	kept := map[plan.StageID][]int{}
+	for g.plan.Local != nil && len(g.from) > 0 {
+		g.from[0].Close()
+		g.from = g.from[1:]
+	}
 	for _, r := range g.from {
 		maps.Copy(kept, r.Keep(g.plan))
 	}

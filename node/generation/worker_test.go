@@ -86,3 +86,20 @@ func TestWhoIsBelievedThatACheckpointIsLeftOut(t *testing.T) {
 		})
 	}
 }
+
+// TestTheEndOfAWarmupIsSaved, where the run has replicas make local steps after it. A plan with local steps is saved as its outer steps say.
+func TestTheEndOfAWarmupIsSaved(t *testing.T) {
+	run := plan.RunSpec{Train: plan.TrainSpec{Steps: 50, Sync: plan.SyncRule{Local: true, WarmupPercent: 10}}}
+	log := &still{state: consensus.State{Run: &run}}
+	saves := checkpointer.New(checkpointer.Config{Peers: log})
+	for step, saved := range map[plan.Step]bool{4: false, 5: true, 6: false} {
+		p := plan.Plan{Generation: 3}
+		g := &Generation{
+			Parts: Parts{Consensus: log, Heartbeats: gossip.NewTracker(), Checkpointer: saves}, plan: p, sent: replay.NewLogs("b").Begin(3, 0, 0),
+			cadence: saves.Cadence(p, func(plan.PeerID) *holders.Cadence { return nil }),
+		}
+		if g.due(step) != saved {
+			t.Errorf("step %d is saved: %t", step, !saved)
+		}
+	}
+}

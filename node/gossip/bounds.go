@@ -27,6 +27,13 @@ func (b *Heartbeat) times() (nanos, rates []*int64) {
 		l := &b.Links[i]
 		nanos, rates = append(nanos, &l.RTTNanos, &l.JitterNanos), append(rates, &l.BytesPerS)
 	}
+	for i := range b.Inner {
+		nanos = append(nanos, &b.Inner[i].Nanos)
+	}
+	for i := range b.Met {
+		m := &b.Met[i]
+		nanos = append(nanos, &m.RoundNanos, &m.WaitedNanos, &m.HiddenNanos)
+	}
 	if s := b.Spares; s != nil {
 		for i := range s.Members {
 			nanos = append(nanos, &s.Members[i].WithNanos, &s.Members[i].WithoutNanos)
@@ -67,7 +74,7 @@ func (b Heartbeat) check() error {
 			return fmt.Errorf("the text %.40q of %d bytes, want at most %d bytes of printable text", *text, len(*text), most[i])
 		}
 	}
-	if b.Step > maxStep || b.Slower > b.Step || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || max(b.NoRestore, b.LeftOut, b.Replayed) > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
+	if b.Step > maxStep || b.Slower > b.Newest() || b.Finished > maxStep || b.Extends > maxStep || b.Kept > maxStep || max(b.NoRestore, b.LeftOut, b.Replayed) > maxStep || b.Fault != nil && b.Fault.Step > maxStep {
 		return fmt.Errorf("step %d, slower by %d, finished at %d, messages kept from %d on, step %d not restored, %d not saved, %d replayed, want at most %d", b.Step, b.Slower, b.Finished, b.Kept, b.NoRestore, b.LeftOut, b.Replayed, maxStep)
 	}
 	if b.LacksLayer != nil && *b.LacksLayer < 0 {
@@ -91,6 +98,22 @@ func (b Heartbeat) check() error {
 	for _, r := range b.Retained {
 		if r.Replica < 0 || r.Stage < 0 || r.Step > maxStep || r.Pending != 0 && r.Pending != r.Step+1 {
 			return fmt.Errorf("replica %d stage %d at step %d with the gradients of step %d, want none below 0, at most step %d and the next step's gradients", r.Replica, r.Stage, r.Step, r.Pending, maxStep)
+		}
+	}
+	for _, s := range b.Inner {
+		if s.Replica < 0 || s.Replica >= plan.MaxLocalReplicas || s.Step > maxStep {
+			return fmt.Errorf("replica %d at step %d, want one below %d and at most step %d", s.Replica, s.Step, plan.MaxLocalReplicas, maxStep)
+		}
+		figures = append(figures, s.Loss)
+	}
+	for _, h := range b.HandedIn {
+		if err := h.check(); err != nil {
+			return err
+		}
+	}
+	for _, m := range b.Met {
+		if err := m.check(); err != nil {
+			return err
 		}
 	}
 	for _, x := range figures {
@@ -120,6 +143,21 @@ func (b Heartbeat) check() error {
 	return nil
 }
 
+// check returns why no replica can have ended a round so, if none can.
+func (h HandedIn) check() error {
+	least := plan.Replica(0)
+	for _, q := range h.Lacks {
+		if q < least || q >= plan.MaxLocalReplicas || q == h.Replica {
+			return fmt.Errorf("replica %d lacks %v, want others below %d in ascending order", h.Replica, h.Lacks, plan.MaxLocalReplicas)
+		}
+		least = q + 1
+	}
+	if h.Replica < 0 || h.Replica >= plan.MaxLocalReplicas || h.From > maxStep || h.Steps < 1 || h.Steps > plan.MaxEvery {
+		return fmt.Errorf("replica %d has %d steps after step %d, want one below %d, 1 to %d steps after step %d at most", h.Replica, h.Steps, h.From, plan.MaxLocalReplicas, plan.MaxEvery, maxStep)
+	}
+	return nil
+}
+
 // clamp keeps what was measured here within the bounds of check: a clock may go back.
 func (b *Heartbeat) clamp() {
 	b.UnixMillis = min(max(b.UnixMillis, 0), maxUnixMillis)
@@ -133,6 +171,9 @@ func (b *Heartbeat) clamp() {
 	figures := []*float64{&b.Loss, &b.TokensPerS}
 	for i := range b.Stages {
 		figures = append(figures, &b.Stages[i].RelError)
+	}
+	for i := range b.Inner {
+		figures = append(figures, &b.Inner[i].Loss)
 	}
 	for _, x := range figures {
 		*x = min(max(*x, 0), maxRate)

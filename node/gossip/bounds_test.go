@@ -3,9 +3,11 @@ package gossip
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
+	"pnode/pipeline/meeting"
 	"pnode/planner/plan"
 )
 
@@ -51,6 +53,38 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 		`"cadence":{"saving":18446744073709551615,"why":"replay"}`,
 		`"cadence":{"saving_nanos":-1,"why":"replay"}`,
 		`"cadence":{"late":18446744073709551615,"why":"replay"}`,
+		`"handed_in":[{"replica":64,"steps":1}]`,
+		`"handed_in":[{"replica":-1,"steps":1}]`,
+		`"handed_in":[{"replica":1}]`,
+		`"handed_in":[{"replica":1,"steps":1048577}]`,
+		`"handed_in":[{"replica":1,"steps":1,"from":1099511627777}]`,
+		`"handed_in":[{"replica":1,"steps":1,"lacks":[1]}]`,
+		`"handed_in":[{"replica":1,"steps":1,"lacks":[2,0]}]`,
+		`"inner":[{"replica":64}]`,
+		`"inner":[{"replica":-1}]`,
+		`"inner":[{"loss":-1}]`,
+		`"inner":[{"step":18446744073709551615}]`,
+		`"inner":[` + strings.Repeat(`{"step":1},`, plan.MaxLocalReplicas) + `{"step":1}]`,
+		`"inner":[{"step":1,"nanos":-1}]`,
+		`"met":[{"stages":1}]`,
+		`"met":[{"stages":0,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"replica":-1,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"replica":1,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"replica":64,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"sent_bytes":-1,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"waited_nanos":-1,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"squares":[1,1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"squares":[-1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"mean":-1,"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"mean":1e101,"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"mean":1e-320,"squares":[1],"dots":[1]}}]`,
+		`"met":[{"stages":1,"spread":{"mean":1,"squares":[1e-320],"dots":[5e-321]}}]`,
+		`"met":[{"stages":1,"spread":{"squares":[1],"dots":[-1e300]}}]`,
+		`"met":[{"stages":1,"spread":{"squares":[1` + strings.Repeat(`,1`, plan.MaxLocalReplicas) + `],"dots":[1` + strings.Repeat(`,1`, plan.MaxLocalReplicas) + `]}}]`,
+		`"met":[` + strings.Repeat(`{"stages":1,"spread":{"squares":[1],"dots":[1]}},`, maxApart) + `{"stages":1,"spread":{"squares":[1],"dots":[1]}}]`,
+		`"handed_in":[{"replica":1,"steps":1,"lacks":[2,2]}]`,
+		`"handed_in":[{"replica":1,"steps":1,"lacks":[64]}]`,
+		`"handed_in":[` + strings.Repeat(`{"steps":1},`, plan.MaxLocalReplicas) + `{"steps":1}]`,
 		`"fault":{"accused":"b","kind":"frame","step":18446744073709551615,"detail":""}`,
 	} {
 		if b, err := decodeHeartbeat([]byte(`{"peer":"a",` + fields + `}`)); !errors.Is(err, errBadMessage) {
@@ -63,6 +97,33 @@ func TestAbsurdHeartbeatsAreNotHeard(t *testing.T) {
 	}
 	if own.Stages[0].WaitNanos != -1 || own.Links[0].BytesPerS != -1 {
 		t.Errorf("what is sent was changed in place: %+v", own)
+	}
+}
+
+// TestManyReplicasOfAHeartbeat: as many are told of as there is room for, and they fit.
+func TestManyReplicasOfAHeartbeat(t *testing.T) {
+	var lacks []plan.Replica
+	for q := range plan.Replica(plan.MaxLocalReplicas - 1) {
+		lacks = append(lacks, q)
+	}
+	own := Heartbeat{Peer: "a"}
+	full := meeting.Spread{Mean: math.Pi * 1e-7}
+	for range plan.MaxLocalReplicas {
+		full.Squares, full.Dots = append(full.Squares, math.E*1e-30), append(full.Dots, -math.Pi*1e-30)
+	}
+	for range 2 * plan.MaxLocalReplicas {
+		own.Met = append(own.Met, Met{Generation: 1 << 40, From: maxStep, Replica: plan.MaxLocalReplicas - 1, Stages: 1, RoundNanos: 1 << 62, Spread: full})
+		own.Inner = append(own.Inner, InnerStep{Replica: plan.MaxLocalReplicas - 1, Step: maxStep, Loss: -3.5, Nanos: 1 << 62})
+		own.HandedIn = append(own.HandedIn, HandedIn{Generation: 1 << 40, From: maxStep, Replica: plan.MaxLocalReplicas - 1, Steps: plan.MaxEvery})
+	}
+	for _, most := range []int{plan.MaxLocalReplicas, 4} {
+		b, err := decodeHeartbeat(own.Encode())
+		if err != nil || len(b.Met) != 1 || b.Met[0].Spread.Dots[63] != full.Dots[63] || len(b.HandedIn) != most || len(b.Inner) != plan.MaxLocalReplicas || own.Inner[0].Loss >= 0 {
+			t.Errorf("%d replicas of %d, want %d: %v", len(b.HandedIn), len(own.HandedIn), most, err)
+		}
+		for i := range own.HandedIn {
+			own.HandedIn[i].Lacks = lacks
+		}
 	}
 }
 

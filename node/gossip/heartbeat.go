@@ -68,6 +68,14 @@ type Heartbeat struct {
 	Copying bool `json:"copying,omitempty"`
 	// LeftOut is the step of the newest checkpoint that the sender did not save, for want of room on its disk; 0 once it has saved a later one.
 	LeftOut plan.Step `json:"left_out,omitempty"`
+	// Inner has the newest step of each replica with local steps that the sender computes for, which has not counted before Step comes to it.
+	Inner []InnerStep `json:"inner,omitempty"`
+	// HandedIn says of the replicas with local steps that the sender coordinates what they have done in the round under way, once they have.
+	HandedIn []HandedIn `json:"handed_in,omitempty"`
+	// Found says what members of other replicas with local steps have sent to the sender that no honest one does, MaxFound of them at most.
+	Found []FoundFault `json:"found,omitempty"`
+	// Met has the newest outer step of each replica with local steps that the sender computes for.
+	Met []Met `json:"met,omitempty"`
 	// Cadence is how often the sender has checkpoints of Generation made; nil where it does not coordinate the steps.
 	Cadence *holders.Cadence `json:"cadence,omitempty"`
 	// Wish is the schedule that the leader wants; other members leave it nil.
@@ -76,6 +84,35 @@ type Heartbeat struct {
 	Spares *Spares `json:"spares,omitempty"`
 	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.
 	Whole *plan.WholeCopy `json:"whole,omitempty"`
+}
+
+// HandedIn says that a replica with local steps has ended its part of the round after step From: with so many inner steps, and without the messages of
+// the replicas that it lacks, in ascending order.
+type HandedIn struct {
+	Generation plan.Generation `json:"generation"`
+	From       plan.Step       `json:"from"`
+	Replica    plan.Replica    `json:"replica"`
+	Steps      plan.Step       `json:"steps"`
+	Lacks      []plan.Replica  `json:"lacks,omitempty"`
+}
+
+// FoundFault is a fault of a member of another replica in the round after step From, which does not end the generation.
+type FoundFault struct {
+	Generation plan.Generation `json:"generation"`
+	From       plan.Step       `json:"from"`
+	plan.Fault
+}
+
+// MaxFound bounds what a heartbeat says of other replicas' members.
+const MaxFound = 4
+
+// InnerStep is a step that a replica has made on its own, with the mean loss of its share of the micro-batches. Nanos is what such steps take on
+// average; 0 is unknown.
+type InnerStep struct {
+	Replica plan.Replica `json:"replica"`
+	Step    plan.Step    `json:"step"`
+	Loss    float64      `json:"loss"`
+	Nanos   int64        `json:"nanos,omitempty"`
 }
 
 // ScheduleWish names a schedule for the next steps of a generation, and why it is better.
@@ -137,6 +174,8 @@ const (
 	maxLineageBytes   = 32
 	maxStages         = 64
 	maxSpares         = 64
+	// maxLacks bounds what all replicas of a heartbeat lack. One that a whole plan lacks has a device for each of its replicas to itself.
+	maxLacks = 4 * plan.MaxLocalReplicas
 )
 
 // Measured returns the times of a heartbeat of one of a plan's members: its own stages, each once, and its links to
@@ -164,6 +203,15 @@ func (b Heartbeat) Measured(p plan.Plan) planner.Measured {
 
 var errBadMessage = errors.New("gossip: bad message")
 
+// Newest returns the newest step that the sender's stage times are of: with local steps one that may not count yet.
+func (b Heartbeat) Newest() plan.Step {
+	newest := b.Step
+	for _, i := range b.Inner {
+		newest = max(newest, i.Step)
+	}
+	return newest
+}
+
 // Encode returns the heartbeat as JSON. Texts and lists that are too long are cut, and so are numbers that are too
 // large; one that is not a number panics.
 func (b Heartbeat) Encode() []byte {
@@ -186,9 +234,15 @@ func (b Heartbeat) Encode() []byte {
 	}
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
 	b.Retained = b.Retained[:min(len(b.Retained), maxStages)]
+	b.HandedIn, b.Inner = b.HandedIn[:told(b.HandedIn)], slices.Clone(b.Inner[:min(len(b.Inner), plan.MaxLocalReplicas)])
+	b.Met = slices.Clone(b.Met[:metTold(b.Met)])
 	texts, most := b.texts()
 	for i, text := range texts {
 		*text = plan.Clip(*text, most[i])
+	}
+	b.Found = slices.Clone(b.Found[:min(len(b.Found), MaxFound)])
+	for i := range b.Found {
+		b.Found[i].Fault = b.Found[i].Told()
 	}
 	if b.Fault != nil {
 		told := b.Fault.Told()
@@ -216,6 +270,23 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	if b.Spares != nil && len(b.Spares.Members) > maxSpares {
 		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d members without a stage, at most %d", errBadMessage, len(b.Spares.Members), maxSpares)
 	}
+	if len(b.Inner) > plan.MaxLocalReplicas {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of steps of %d replicas, at most %d", errBadMessage, len(b.Inner), plan.MaxLocalReplicas)
+	}
+	if told(b.HandedIn) < len(b.HandedIn) {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d replicas that have ended a round, at most %d that lack %d", errBadMessage, len(b.HandedIn), plan.MaxLocalReplicas, maxLacks)
+	}
+	if metTold(b.Met) < len(b.Met) {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d outer steps, want at most %d replicas of them", errBadMessage, len(b.Met), maxApart)
+	}
+	if len(b.Found) > MaxFound {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d faults of other replicas, at most %d", errBadMessage, len(b.Found), MaxFound)
+	}
+	for _, f := range b.Found {
+		if err := f.Check(); err != nil {
+			return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
+		}
+	}
 	if b.Fault != nil {
 		if err := b.Fault.Check(); err != nil {
 			return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
@@ -225,6 +296,17 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 		return Heartbeat{}, fmt.Errorf("%w: heartbeat: %w", errBadMessage, err)
 	}
 	return b, nil
+}
+
+// told counts the replicas that a heartbeat has room for.
+func told(all []HandedIn) int {
+	lacks := 0
+	for i, h := range all {
+		if lacks += len(h.Lacks); i == plan.MaxLocalReplicas || lacks > maxLacks {
+			return i
+		}
+	}
+	return len(all)
 }
 
 // TimesOf returns a worker's stage times as a heartbeat reports them.

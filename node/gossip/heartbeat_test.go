@@ -1,11 +1,15 @@
 package gossip
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"pnode/pipeline/meeting"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
 )
@@ -83,6 +87,8 @@ func TestFaultsInHeartbeatsAreBounded(t *testing.T) {
 func FuzzDecodeHeartbeat(f *testing.F) {
 	f.Add(Heartbeat{Peer: "a", Phase: "training", Generation: 2, Step: 7, Loss: 3.5, Stages: []StageTimes{{Stage: 1}}}.Encode())
 	f.Add(Heartbeat{Peer: "a", Stalled: 2, Fault: &plan.Fault{Accused: "b", Kind: plan.BadTensor, Step: 7, Detail: "3 values of 64 are not finite"}}.Encode())
+	f.Add(Heartbeat{Peer: "a", Generation: 2, HandedIn: []HandedIn{{Generation: 2, From: 50, Replica: 1, Steps: 49, Lacks: []plan.Replica{0, 63}}}, Inner: []InnerStep{{Replica: 1, Step: 99, Loss: 3.5}}}.Encode())
+	f.Add(Heartbeat{Peer: "a", Generation: 2, Met: []Met{{Generation: 2, From: 50, Stages: 1, SentBytes: 7, RoundNanos: 9, WaitedNanos: 3, Spread: meeting.Spread{Mean: 2, Squares: []float64{4, 0}, Dots: []float64{-1, 0}}}}}.Encode())
 	f.Add([]byte(`{"peer":`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := decodeHeartbeat(data)
@@ -93,8 +99,49 @@ func FuzzDecodeHeartbeat(f *testing.F) {
 		if err != nil {
 			t.Fatalf("own encoding is refused: %v", err)
 		}
-		if again.Peer != b.Peer || again.Step != b.Step || len(again.Stages) != len(b.Stages) {
+		if again.Peer != b.Peer || again.Step != b.Step || len(again.Stages) != len(b.Stages) || len(again.HandedIn) != len(b.HandedIn) || len(again.Inner) != len(b.Inner) || len(again.Met) != len(b.Met) {
 			t.Fatalf("round trip changed %+v to %+v", b, again)
 		}
 	})
+}
+
+// TestFaultsOfOtherReplicas come to others cut to what is taken, and count where they are of the plan and of another one of its members.
+func TestFaultsOfOtherReplicas(t *testing.T) {
+	p := plan.Plan{Generation: 3, Local: &plan.Local{}, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a"}}}, {Stages: []plan.Placement{{Peer: "b"}}}}}
+	b := Heartbeat{Peer: "a", Generation: 3}
+	for range MaxFound + 2 {
+		b.Found = append(b.Found, FoundFault{Generation: 3, From: 8, Fault: plan.Fault{Accused: "b", Kind: plan.BadTensor, Detail: strings.Repeat("x", 1000)}})
+	}
+	b.Found[1].Accused, b.Found[2].Accused, b.Found[3].Generation = "a", "c", 2
+	got, err := decodeHeartbeat(b.Encode())
+	if err != nil || len(got.Found) != MaxFound || len(got.Found[0].Detail) != plan.MaxFaultBytes {
+		t.Fatalf("%+v, %v", got.Found, err)
+	}
+	tracker := NewTracker()
+	tracker.Note(got, time.Now())
+	if said := tracker.Found(p); len(said) != 1 || said[0].By != "a" || said[0].Accused != "b" {
+		t.Errorf("%+v", said)
+	}
+	other := got
+	other.Found = []FoundFault{{Generation: 3, Fault: plan.Fault{Accused: "b", Kind: plan.LostLink}}}
+	tracker.Note(other, time.Now())
+	if said := tracker.Found(p); len(said) != 0 {
+		t.Errorf("a line is no message: %+v", said)
+	}
+	other.Found = slices.Repeat([]FoundFault{{Generation: 3, Fault: plan.Fault{Accused: "b", Kind: plan.BadFrame}}}, 2)
+	tracker.Note(other, time.Now())
+	if said := tracker.Found(p); len(said) != 1 {
+		t.Errorf("one witness who says it twice is counted as %d", len(said))
+	}
+	if p.Local = nil; tracker.Found(p) != nil {
+		t.Error("of a plan without local steps")
+	}
+	b.Found = append(got.Found, got.Found[0])
+	raw, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decodeHeartbeat(raw); err == nil {
+		t.Error("too many are taken")
+	}
 }

@@ -120,10 +120,10 @@ func (d *SlowDowns) Note(g plan.Generation, r pipeline.StepResult, links []LinkR
 func (d *SlowDowns) Fill(b *Heartbeat) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b.Generation != d.generation || d.newest == 0 || d.newest > b.Step {
+	if b.Generation != d.generation || d.newest == 0 || d.newest > b.Newest() {
 		return
 	}
-	if b.Slower = d.newest; b.Slower != b.Step {
+	if b.Slower = d.newest; b.Slower != b.Newest() {
 		return
 	}
 	for i, s := range b.Stages {

@@ -103,3 +103,21 @@ func TestSlowDownsAreToldOnce(t *testing.T) {
 		t.Error("a heartbeat that was slower by a later step passes")
 	}
 }
+
+// TestSlowInnerSteps are told before an outer step counts them.
+func TestSlowInnerSteps(t *testing.T) {
+	d, replica := NewSlowDowns(), plan.Replica(1)
+	var last pipeline.StepResult
+	for step := plan.Step(11); step <= 20; step++ {
+		took := time.Second
+		if step > 17 {
+			took *= 3
+		}
+		last = pipeline.StepResult{Step: step, Replica: &replica, Total: took, Added: [][]plan.Micro{{0}}, Stages: []pipeline.StageTimes{{Backward: took}}}
+		d.Note(4, last, nil, Work{Micros: 1})
+	}
+	b := Heartbeat{Generation: 4, Step: 10, Inner: []InnerStep{{Replica: replica, Step: 20}}, Stages: []StageTimes{TimesOf(last.Stages[0])}}
+	if d.Fill(&b); b.Slower != 20 || b.check() != nil {
+		t.Errorf("slower by step %d: %v", b.Slower, b.check())
+	}
+}

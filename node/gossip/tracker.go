@@ -196,6 +196,30 @@ func (t *Tracker) Stalled(peers []plan.PeerID, g plan.Generation, now time.Time)
 	return s
 }
 
+// Found returns what members of a plan say of those of other replicas with local steps, each of each once: what was wrong with a message. One
+// who says it twice is one witness. Of lines and waits the log hears otherwise.
+func (t *Tracker) Found(p plan.Plan) (all []Accusation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.Local == nil {
+		return nil
+	}
+	for _, by := range p.Peers() {
+		b := t.heard[by].beat
+		if b.Generation != p.Generation {
+			continue
+		}
+		for i, f := range b.Found {
+			again := slices.ContainsFunc(b.Found[:i], func(other FoundFault) bool { return other.Generation == f.Generation && other.Accused == f.Accused })
+			wrong := f.Kind == plan.BadFrame || f.Kind == plan.BadTensor || f.Kind == plan.BadReport
+			if wrong && !again && f.Generation == p.Generation && f.Accused != by && p.Places(f.Accused) {
+				all = append(all, Accusation{by, f.Told()})
+			}
+		}
+	}
+	return all
+}
+
 // Finished returns the peers that say that the run was finished, with the step at which it was.
 func (t *Tracker) Finished() map[plan.PeerID]plan.Step {
 	t.mu.Lock()
@@ -332,7 +356,8 @@ func (t *Tracker) Seen(plan plan.Plan) (out planner.Measured, ok bool) {
 	var took []int64
 	for _, peer := range plan.Peers() {
 		b := t.heard[peer].beat
-		if b.Generation != plan.Generation || b.Schedule != "" && b.Schedule != schedule {
+		other := b.Schedule != "" && b.Schedule != schedule && plan.Local == nil // replicas with local steps name their own part of it
+		if b.Generation != plan.Generation || other {
 			return out, false
 		}
 		seen := b.Measured(plan)

@@ -48,29 +48,26 @@ func profileNow(ctx context.Context, o Options) (_ plan.Profile, err error) {
 
 func dryPeer(i int) plan.PeerID { return plan.PeerID(fmt.Sprintf("node-%d", i)) }
 
-// dryName bounds the bytes of a model's name that stands for a device's.
-const dryName = 64
-
 // dryDevice returns the profile of an emulated device, called by its model where it has one: what emulates it is of no
 // interest to who plans.
 func dryDevice(d config.Device) plan.DeviceProfile {
 	profile := deviceProfile(emulatedProfile(d))
-	if d.Model != "" && len(d.Model) <= dryName {
+	if d.Model != "" {
 		profile.Name = d.Model
 	}
 	return profile
 }
 
-// clusterMembers returns an emulated cluster's nodes, by number.
+// clusterMembers returns an emulated cluster's nodes, by number. Each knows its lines to all others, of many to as many as
+// a profile can have.
 func clusterMembers(c config.Cluster) []planner.Member {
 	nodes := c.Nodes()
 	members := make([]planner.Member, len(nodes))
+	known := knownOffsets(len(nodes))
 	for i, d := range nodes {
 		members[i] = planner.Member{Peer: dryPeer(i), Profile: plan.Profile{Devices: []plan.DeviceProfile{dryDevice(d)}}}
-		for j := range nodes {
-			if j == i {
-				continue
-			}
+		for _, offset := range known {
+			j := (i + offset) % len(nodes)
 			link := linkProfile(c, i, j)
 			link.Peer = dryPeer(j)
 			members[i].Profile.Links = append(members[i].Profile.Links, link)
@@ -78,6 +75,29 @@ func clusterMembers(c config.Cluster) []planner.Member {
 		members[i].Profile = members[i].Profile.Clamped()
 	}
 	return members
+}
+
+// knownOffsets returns how far the nodes are, in a circle of so many, to which each one knows its line: all of plan.MaxLinks+1
+// or fewer; of more the nearest plan.MaxLinks/4 on each side, which are of the same site in files that list sites one after the
+// other, and as many on each side that are spread over the rest. Who is known knows the line back.
+func knownOffsets(nodes int) (offsets []int) {
+	if nodes <= plan.MaxLinks+1 {
+		for d := 1; d < nodes; d++ {
+			offsets = append(offsets, d)
+		}
+		return offsets
+	}
+	const near = plan.MaxLinks / 4
+	for d := 1; d <= near; d++ {
+		offsets = append(offsets, d, nodes-d)
+	}
+	rest := (nodes-1)/2 - near // on each side
+	far := min(near, rest)
+	for k := 1; k <= far; k++ {
+		d := near + k*rest/far
+		offsets = append(offsets, d, nodes-d)
+	}
+	return offsets
 }
 
 // linkProfile returns the line from one node of a cluster to another as plans see it, without the peer.
@@ -95,9 +115,10 @@ func Fleet(cluster string) (f simulate.Fleet, err error) {
 	if err != nil {
 		return f, err
 	}
-	for i, d := range c.Nodes() {
+	nodes := c.Nodes()
+	for i, d := range nodes {
 		m := simulate.Machine{Device: deviceProfile(emulatedProfile(d))}
-		for j := range c.Nodes() {
+		for j := range nodes {
 			l := linkProfile(c, i, j)
 			m.To = append(m.To, simulate.Link{BytesPerS: l.BytesPerS, RTTNanos: l.RTTNanos, JitterNanos: l.JitterNanos})
 		}

@@ -62,3 +62,32 @@ func TestADryRunEmulatesWithoutMeasuring(t *testing.T) {
 		t.Errorf("members %+v, error %v", members, err)
 	}
 }
+
+// TestNodesOfLargeClustersKnowAsManyLinesAsProfilesHave: both ends of a line know it, and the planner takes the profiles.
+func TestNodesOfLargeClustersKnowAsManyLinesAsProfilesHave(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 2, 3, plan.MaxLinks, plan.MaxLinks + 1, plan.MaxLinks + 2, 300, 513, config.MaxNodes} {
+		known := knownOffsets(nodes)
+		if len(known) > plan.MaxLinks || len(known) < min(nodes-1, plan.MaxLinks-2) {
+			t.Errorf("%d nodes: each knows %d lines", nodes, len(known))
+		}
+		seen := map[int]bool{0: true}
+		for _, d := range known {
+			if d < 1 || d >= nodes || seen[d] {
+				t.Errorf("%d nodes: offset %d is of no other node, or stands twice", nodes, d)
+			}
+			seen[d] = true
+		}
+		for _, d := range known {
+			if !seen[nodes-d] {
+				t.Errorf("%d nodes: offset %d is known, the way back is not", nodes, d)
+			}
+		}
+	}
+	c := config.Cluster{Devices: []config.ClusterDevice{{Count: config.MaxNodes, Device: config.Device{MatMul: 1e12, Bandwidth: 1e11, Memory: 1 << 34}}}}
+	for _, m := range clusterMembers(c) {
+		if err := m.Profile.Validate(m.Peer); err != nil {
+			t.Fatalf("%s: %v", m.Peer, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -47,9 +48,10 @@ type Machine struct {
 	options Options
 	host    host.Memory // holds what stages keep off their devices
 
-	mu      sync.Mutex // guards what follows
-	set     *devices.Set
-	profile plan.Profile
+	mu        sync.Mutex // guards what follows
+	set       *devices.Set
+	processor *devices.Set // nil before it was asked for
+	profile   plan.Profile
 }
 
 // Open opens the devices that the options choose and limits their memory.
@@ -83,7 +85,30 @@ func openDevices(ctx context.Context, o Options) (*devices.Set, error) {
 }
 
 // Close closes the devices.
-func (m *Machine) Close() error { return m.inUse().Close() }
+func (m *Machine) Close() error {
+	m.mu.Lock()
+	processor := m.processor
+	m.mu.Unlock()
+	err := m.inUse().Close()
+	if processor != nil {
+		err = errors.Join(err, processor.Close())
+	}
+	return err
+}
+
+// Processor returns a device whose memory is the node's, whatever the machine computes on. It is not emulated.
+func (m *Machine) Processor() (kernels.Device, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.processor == nil {
+		set, err := devices.Open(context.Background(), devices.Options{Names: []string{devices.CPU}, Threads: m.options.Threads})
+		if err != nil {
+			return nil, err
+		}
+		m.processor = set
+	}
+	return m.processor.Devices[0].Device, nil
+}
 
 func (m *Machine) inUse() *devices.Set {
 	m.mu.Lock()

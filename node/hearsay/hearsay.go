@@ -180,8 +180,9 @@ func (h *Hearsay) lacks(s consensus.State) bool {
 	if h.at.Generation < begin.Generation && h.at.Step >= begin.Step {
 		h.at = begin // nothing lies between
 	}
+	h.at = h.behindOuterSteps(begin)
 	me, member := s.Member(h.cfg.Self)
-	if member && me.ProcessEpoch == h.cfg.Epoch && !s.Reborn(me) && s.Plan.Places(h.cfg.Self) {
+	if s.Plan.Local != nil || member && me.ProcessEpoch == h.cfg.Epoch && !s.Reborn(me) && s.Plan.Places(h.cfg.Self) { // the log has outer steps
 		if own := h.cfg.Ledger.End(); h.at.Generation == begin.Generation && own.Generation == begin.Generation {
 			h.at = own
 		}
@@ -189,6 +190,25 @@ func (h *Hearsay) lacks(s consensus.State) bool {
 	}
 	newest := ledger.Position{Generation: begin.Generation, Step: max(begin.Step, s.Checkpoint.Step, h.cfg.Newest(s.Plan))}
 	return h.at.Compare(newest) < 0
+}
+
+// behindOuterSteps returns where steps may lack that others tell of, up to the begin of a plan: behind those of local steps, whose outer steps the log has.
+func (h *Hearsay) behindOuterSteps(begin ledger.Position) ledger.Position {
+	at := h.at
+	for at.Generation < begin.Generation {
+		if p, known := h.cfg.Ledger.PlanOf(at.Generation); !known || p.Local == nil {
+			break
+		}
+		next, known := h.cfg.Ledger.PlanOf(at.Generation + 1)
+		switch at.Generation++; {
+		case at.Generation == begin.Generation:
+			return begin
+		case !known:
+			return at
+		}
+		at.Step = next.Start
+	}
+	return at
 }
 
 // round asks members one after the other until two have told of the next commits, or one of so many as can be had, and writes

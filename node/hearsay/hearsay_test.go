@@ -255,6 +255,38 @@ func TestStepsThatNobodyHas(t *testing.T) {
 	})
 }
 
+// TestOuterStepsAreInTheLog: a node asks nobody for what plans with local steps have done, and goes on with those after them.
+func TestOuterStepsAreInTheLog(t *testing.T) {
+	x := newTown(t)
+	x.enter("a", t.TempDir())
+	w := x.enter("w", t.TempDir())
+	local := func(g plan.Generation, start plan.Step) plan.Plan {
+		p := planOf(g, start, "a")
+		p.Local = &plan.Local{}
+		return p
+	}
+	for _, c := range []struct {
+		plan  plan.Plan
+		last  plan.Step // that workers commit
+		lacks bool
+	}{
+		{plan: planOf(1, 0, "a"), last: 4, lacks: true},
+		{plan: local(2, 4)},
+		{plan: local(3, 12)},
+		{plan: local(4, 20)},
+		{plan: planOf(5, 24, "a"), last: 30, lacks: true},
+	} {
+		x.begin(c.plan)
+		x.train(c.last)
+		if lacks := w.lacks(x.state); lacks != c.lacks {
+			t.Errorf("generation %d: lacks steps after %+v: %t", c.plan.Generation, w.at, lacks)
+		}
+		if w.look(t.Context(), true) {
+			t.Errorf("generation %d: steps lack that others tell of, after %+v", c.plan.Generation, w.at)
+		}
+	}
+}
+
 // TestAFloodIsBounded: a member that tells the same steps of one generation after the other fills no disk.
 func TestAFloodIsBounded(t *testing.T) {
 	x, dir := newTown(t), t.TempDir()

@@ -43,6 +43,15 @@ func (c Chunks) Chunk(ctx context.Context, h plan.Hash) ([]byte, error) {
 	return c.Store.Chunk(h)
 }
 
+// OpenStored opens a run's text where it lies.
+func OpenStored(source dataset.ChunkSource, run plan.RunSpec) (*dataset.Dataset, error) {
+	data, err := dataset.Open(source, run.Data, window(run))
+	if err != nil {
+		return nil, fmt.Errorf("ingest: the run's text: %w", err)
+	}
+	return data, nil
+}
+
 // OpenText opens the run's text. Every node keeps all of it, so that the run does not need the
 // node that brought it. A text of at most wholeTextBytes is fetched before the call returns; a
 // larger one is Mirror's.

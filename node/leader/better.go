@@ -62,13 +62,25 @@ func (l *Leader) rosterOf(m moment, out []consensus.Member) roster {
 }
 
 // look returns the change that is wanted. While a substitute computes two parts steps show nothing, and another plan follows
-// anyway.
+// anyway. Local steps keep their schedule.
 func (b *betterWatch) look(m moment) (w wish) {
-	if m.state.Substitute == nil {
+	switch {
+	case m.state.Substitute != nil:
+	case m.state.Plan.Local != nil:
+		w.Better = b.compare(m)
+	case warmedUp(m.state):
+		w.Better = fmt.Sprintf("the warm-up of %s has ended: from here on replicas make local steps", plan.Count(int(m.state.Run.Train.Sync.WarmupEnd(m.state.Run.Train.Steps)), "step"))
+	default:
 		w.Better = cmp.Or(b.compare(m), b.schedule.look(m.state, b.outlook(m.state, m.now, b.moves)))
 	}
 	w.Copying, w.CopiesFor = b.waitForCopies(m.state, w.Better, m.now)
 	return w
+}
+
+// warmedUp reports whether the plan has trained to the end of the warm-up before local steps, of which its replicas make none.
+func warmedUp(s consensus.State) bool {
+	end := s.Run.Train.Sync.WarmupEnd(s.Run.Train.Steps)
+	return s.Run.Train.Sync.Local && s.Plan.Generation != 0 && s.Plan.Local == nil && s.Plan.Start < end && s.Checkpoint.Step >= end
 }
 
 // compare returns why a plan with the present members is worth the change. It returns nothing
@@ -80,6 +92,9 @@ func (b *betterWatch) compare(m moment) string {
 	}
 	if slices.ContainsFunc(m.silent, func(s consensus.Member) bool { return m.state.Plan.Places(s.Peer) }) {
 		return "" // it is back soon, or gone
+	}
+	if m.state.Plan.Local != nil && len(withBlamed(m.state, nil)) > 0 {
+		return "" // the round ends without it, and the plan with the round
 	}
 	b.begin(m)
 	d, ok := b.better.get()

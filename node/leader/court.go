@@ -23,6 +23,8 @@ type charges struct {
 	Ended string
 	// Restarts is what is to be done about a member whose process is started again and again.
 	Restarts blame.Ruling
+	// Dispute is what is to be done about replicas with local steps that contradict each other.
+	Dispute blame.Ruling
 }
 
 // court follows who is at fault over the generations of a term, and has the log write down whom plans do without.
@@ -32,6 +34,8 @@ type court struct {
 	deaf     deafWatch
 	restarts blame.Restarts
 	losses   blame.Losses
+	// found is when this leader first heard that a member of one replica with local steps is at fault by another's word.
+	found seenPlan
 	// unruled is the generation whose ruling the log does not take.
 	unruled plan.Generation
 }
@@ -46,6 +50,7 @@ func (c *court) look(m moment, by carried) charges {
 	found.Jump, _ = c.losses.Look(m.state, c.Losses)
 	c.restarts.Look(m.state.Members, m.now)
 	found.Restarts = c.restarts.Often(m.state, m.now)
+	found.Dispute = c.dispute(m)
 	return found
 }
 
@@ -167,6 +172,46 @@ func (v view) jumped() (verdict, bool) {
 // restarted rules on a member that is started again and again, unless the generation ends anyway.
 func (v view) restarted() (verdict, bool) {
 	return verdict{Rule: v.Restarts}, v.Restarts != blame.Ruling{} && v.Ended == ""
+}
+
+// dispute returns what is to be done about replicas with local steps that contradict each other, or one of which has sent another what no honest one does.
+// Words of all are waited for as long as heartbeats take.
+func (c *court) dispute(m moment) blame.Ruling {
+	if r, ok := blame.Dispute(m.state, contradictions(m.state)); ok {
+		return r
+	}
+	said := c.Heartbeats.Found(m.state.Plan)
+	if len(said) == 0 {
+		return blame.Ruling{}
+	}
+	if c.found.generation != m.state.Plan.Generation {
+		c.found = seenPlan{m.state.Plan.Generation, m.now}
+	}
+	if m.now.Sub(c.found.at) < foundGrace {
+		return blame.Ruling{}
+	}
+	r, _ := blame.Judge(c.trial(m.state, nil, said))
+	r.Diverged, r.Back = false, 0 // of another's messages alone
+	return r
+}
+
+// foundGrace is for how long the words of others are waited for where a member says what another replica's has sent it.
+const foundGrace = 2 * gossip.Every
+
+// contradictions returns what replicas with local steps say against each other, in the round that the plan has ended with or in one that ends with nothing.
+func contradictions(s consensus.State) []plan.Contradiction {
+	switch {
+	case s.Round != nil:
+		return s.Round.Contradictions(s.Plan)
+	case s.Merged != nil:
+		return s.Merged.Contradictions
+	}
+	return nil
+}
+
+// disputed rules on replicas that contradict each other.
+func disputed(v view) (verdict, bool) {
+	return verdict{Rule: v.Dispute}, v.Dispute != blame.Ruling{} && !v.Ruled
 }
 
 // ruled plans after a ruling that ends the generation though its members carry it on.

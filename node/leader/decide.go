@@ -20,11 +20,12 @@ type verdict struct {
 	Salvage  *consensus.Salvage
 	Prepare  bool
 	Suspect  plan.PeerID
-	Pause    bool         // have the newest step saved, a new plan follows it
-	Rollback plan.Step    // give the newest checkpoint up for this one; 0 is no
-	Rule     blame.Ruling // write down whose fault it was; zero is no
-	Plan     bool         // make a new plan now
-	Again    bool         // the same as before
+	Pause    bool            // have the newest step saved, a new plan follows it
+	Rollback plan.Step       // give the newest checkpoint up for this one; 0 is no
+	Rule     blame.Ruling    // write down whose fault it was; zero is no
+	Propose  consensus.Entry // have the log take this; nil is nothing
+	Plan     bool            // make a new plan now
+	Again    bool            // the same as before
 	Why      string
 	// Blocked says why there is no plan and none can be made.
 	Blocked string
@@ -42,6 +43,7 @@ type rule struct {
 // rules are the cases of decide in their order, cheapest loss first: when the running plan cannot go on, what the living have
 // in memory is saved, the dead are marked, and a plan follows; otherwise the state is saved and a plan follows from there.
 var rules = []rule{
+	{"rounds", "who lives waits within an outer step until the log does without who is lost, also where the run ends", awaited},
 	{"over", "a run that ends needs no other plan, whoever is dead: at most its newest step is saved", view.over},
 	{"parted", "who is left out for a dead link can give others nothing: what is saved depends on it", view.parted},
 	{"salvage", "the next death may take what the living have in memory, whoever is dead already", view.salvaged},
@@ -51,11 +53,13 @@ var rules = []rule{
 	{"fault", "whoever is at fault may restart or leave to be forgotten: nothing is planned before the log has its name", view.fault},
 	{"jump", "a plan from weights that are no good would carry them on", view.jumped},
 	{"restarts", "a plan with a member that is started again and again would not last", view.restarted},
+	{"disputed", "a plan with whoever contradicts all others would end with its first round", disputed},
 	{"first", "a run without a plan has none that could break or change", view.first},
 	{"deserted", "without an active member nobody would carry a plan out: the checkpoint is the end of the run for now", view.deserted},
 	{"ruled", "a ruling of the log ends the generation: nothing of it is waited for", view.ruled},
 	{"salvaging", "a plan before the salvage is saved would start from an older step", view.salvaging},
 	{"starting", "who is back first could plan alone, load in vain, or give up what those have who are started with it", starting},
+	{"met", "what the living have learned since the newest checkpoint is lost unless their outer step is made and saved", met},
 	{"unheld", "any plan from a checkpoint that nobody has would wait for it in vain", view.unheld},
 	{"missed", "who is silent may be back at any time: a plan without it would cost its state, one with it would not get on", view.missed},
 	{"absent", "without all of its members a plan gets nowhere, so it is not asked what else is wrong with it", view.missing},

@@ -20,6 +20,7 @@
 //   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.
 //   - court: who is at fault, by the rules of package blame; deafWatch finds members that live and do not begin with a plan.
 //   - salvageWatch: what the members have left of a broken generation.
+//   - roundWatch: how the round of replicas with local steps goes, by package grace.
 //   - nextPlan: the plan of the next generation, searched for on a goroutine of its own; ahead: the same before anybody is lost.
 //   - growth: has the log say what steps show of the speeds that members claim. Plans count on that, see planner/claims.
 //
@@ -31,28 +32,31 @@
 // decide asks them one after the other; the first that applies has the last word. The list in decide.go says why each stands
 // where it does.
 //
-//  1. over: the run is stopping or finished, and nobody came back to it; before it stops, its newest step is saved from memory
-//  2. parted: a link is dead whose ends live; one of the two is left out
-//  3. salvage: members that live have newer steps in memory than the checkpoint
-//  4. dead: a process has ended, or is silent for longer than it ever is; a substitute goes on in its place, if there is one
-//  5. doubtful: a member of a plan that goes on is silent, and its host may yet say that its process has ended
-//  6. stopped: the run is stopping, though a member came back to it
-//  7. fault: a generation was given up for somebody's fault
-//  8. jump: the loss jumped
-//  9. restarts: a process is started again and again
-//  10. first: there is no plan
-//  11. deserted: no member is active
-//  12. ruled: a ruling ends the generation
-//  13. salvaging: a salvage is being saved, or members have yet to say what they have
-//  14. starting: the whole run is started again, and members of the plan, or holders of the checkpoint, are not all back
-//  15. unheld: who alone held a layer of the newest checkpoint is gone
-//  16. missed: members of a broken plan are silent, and may be back
-//  17. absent: members of the plan are gone, or were started again
-//  18. rolled back: the plan began with a checkpoint that was given up
-//  19. orphaned: who had the checkpoint left before others had it
-//  20. given up: members gave the generation up, nobody is known to be at fault
-//  21. change: a member leaves, a substitute computes twice, another plan is better, or the plan is paused
-//  22. suspected: a member is silent for longer than it ever is
+//  1. rounds: replicas with local steps wait for one that is late or lost, also where the run ends
+//  2. over: the run is stopping or finished, and nobody came back to it; before it stops, its newest step is saved from memory
+//  3. parted: a link is dead whose ends live; one of the two is left out
+//  4. salvage: members that live have newer steps in memory than the checkpoint
+//  5. dead: a process has ended, or is silent for longer than it ever is; a substitute goes on in its place, if there is one
+//  6. doubtful: a member of a plan that goes on is silent, and its host may yet say that its process has ended
+//  7. stopped: the run is stopping, though a member came back to it
+//  8. fault: a generation was given up for somebody's fault
+//  9. jump: the loss jumped
+//  10. restarts: a process is started again and again
+//  11. disputed: replicas with local steps contradict each other
+//  12. first: there is no plan
+//  13. deserted: no member is active
+//  14. ruled: a ruling ends the generation
+//  15. salvaging: a salvage is being saved, or members have yet to say what they have
+//  16. starting: the whole run is started again, and members of the plan, or holders of the checkpoint, are not all back
+//  17. met: replicas with local steps make an outer step without who is lost, or their plan has ended with one
+//  18. unheld: who alone held a layer of the newest checkpoint is gone
+//  19. missed: members of a broken plan are silent, and may be back
+//  20. absent: members of the plan are gone, or were started again
+//  21. rolled back: the plan began with a checkpoint that was given up
+//  22. orphaned: who had the checkpoint left before others had it
+//  23. given up: members gave the generation up, nobody is known to be at fault
+//  24. change: a member leaves, a substitute computes twice, another plan is better, or the plan is paused
+//  25. suspected: a member is silent for longer than it ever is
 //
 // # Goroutines
 //

@@ -6,6 +6,7 @@ import (
 	"pnode/node/dataset"
 	"pnode/planner"
 	"pnode/planner/plan"
+	"pnode/planner/rounds"
 	"pnode/swarm/consensus"
 )
 
@@ -32,6 +33,7 @@ func SettleSums(run *plan.RunSpec, roomBytes int64) (text string, err error) {
 func NextInput(state consensus.State) planner.Input {
 	in := FirstInput(*state.Run)
 	in.Start, in.Generation = state.Checkpoint.Step, state.Plan.Generation+1
+	in.Stream, in.Own = state.Checkpoint.Stream, ownStates(state)
 	if state.Plan.Generation != 0 {
 		previous := state.Plan
 		in.Previous = &previous
@@ -51,6 +53,34 @@ func NextInput(state consensus.State) planner.Input {
 		train.Replicas = 0
 	}
 	return in
+}
+
+// ownStates returns what replicas with local steps had for themselves at the newest checkpoint, where members that stay have all of it. What a member alone has that
+// leaves goes with it, since nobody has a copy: a plan that began with it could wait for it in vain. Where nobody stays who has any it counts all the same.
+func ownStates(s consensus.State) (all []rounds.Own) {
+	var leave []rounds.Own
+	for _, o := range s.Checkpoint.Own {
+		own, stays := rounds.Own{Replica: o.Replica, Holders: make([][]plan.PeerID, s.Run.Model.Layers())}, true
+		lost := slices.ContainsFunc(o.Layers, func(l consensus.LayerRef) bool {
+			own.Holders[l.Layer] = l.Holding(s)
+			stays = stays && slices.ContainsFunc(own.Holders[l.Layer], func(p plan.PeerID) bool {
+				m, _ := s.Member(p)
+				return m.State != consensus.Draining
+			})
+			return len(own.Holders[l.Layer]) == 0
+		})
+		switch {
+		case lost || !o.Whole(*s.Run):
+		case stays:
+			all = append(all, own)
+		default:
+			leave = append(leave, own)
+		}
+	}
+	if len(all) == 0 {
+		return leave
+	}
+	return all
 }
 
 // devicesAsked returns how many devices the replicas and stages take that the user asked for.

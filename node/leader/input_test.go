@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -55,5 +56,55 @@ func TestAnAskedCutYieldsToTheDevicesThereAre(t *testing.T) {
 				t.Error("the run's own specification was changed")
 			}
 		})
+	}
+}
+
+// TestReplicasBeginWithTheirOwnStates: the next plan begins with what replicas had for themselves, as far as members have all of it, and trains on what is left.
+func TestReplicasBeginWithTheirOwnStates(t *testing.T) {
+	run := plan.RunSpec{
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 2, Heads: 2, Channels: 32},
+		Train: plan.TrainSpec{Micros: 4, MicroBatch: 1, Steps: 1000, Sync: plan.SyncRule{Local: true}},
+	}
+	state := consensus.State{Run: &run}
+	own := func(r plan.Replica, holders ...plan.PeerID) (o consensus.OwnState) {
+		o.Replica = r
+		for l := range run.Model.Layers() {
+			o.Layers = append(o.Layers, consensus.LayerRef{Layer: l, Holders: holders})
+		}
+		return o
+	}
+	for i, peer := range []plan.PeerID{"a", "b", "c"} {
+		m := consensus.Member{Peer: peer, State: consensus.Active, Profile: withDevices(1)}
+		for j, other := range []plan.PeerID{"a", "b", "c"} {
+			if i != j {
+				m.Profile.Links = append(m.Profile.Links, plan.LinkProfile{Peer: other, BytesPerS: 1e9, RTTNanos: 1e5})
+			}
+		}
+		state.Members = append(state.Members, m)
+	}
+	state.Checkpoint = consensus.Checkpoint{Step: 40, Own: []consensus.OwnState{own(0, "a"), own(1, "b", "c"), own(2, "gone"), own(3, "c")}, Stream: plan.Stream{Given: []plan.MicroRange{{First: 9, End: 11}}, Fresh: 162}}
+	state.Checkpoint.Own[3].Layers = state.Checkpoint.Own[3].Layers[1:]
+	in := NextInput(state)
+	if len(in.Own) != 2 || in.Own[0].Replica != 0 || in.Own[1].Replica != 1 || in.Stream.Fresh != 162 {
+		t.Fatalf("own states %+v, stream %+v", in.Own, in.Stream)
+	}
+	in.Run.Train.Replicas, in.Run.Train.Sync.Every = 3, 10
+	p, _, err := planner.Make(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := 0
+	for _, pipe := range p.Replicas {
+		switch o := pipe.Own; {
+		case o == nil || o.Step != 40:
+			t.Fatalf("a replica on %s begins with %+v", pipe.Stages[0].Peer, o)
+		case o.Copied:
+			copied++
+		case o.Replica == 0 && pipe.Stages[0].Peer != "a" || o.Replica == 1 && pipe.Stages[0].Peer == "a":
+			t.Errorf("the state of replica %d goes on with %s", o.Replica, pipe.Stages[0].Peer)
+		}
+	}
+	if p.Local == nil || len(p.Replicas) != 3 || copied != 1 || p.Stream.Fresh != 162 {
+		t.Errorf("plan %s", p.Encode())
 	}
 }

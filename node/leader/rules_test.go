@@ -70,6 +70,24 @@ func TestTheOrderOfRulesCounts(t *testing.T) {
 
 // randomView returns any view at all, likely or not: few of its parts are as in a run that goes on.
 func randomView(r *rand.Rand) view {
+	v := randomRun(r)
+	switch r.IntN(32) {
+	case 0:
+		v.Propose = consensus.CloseRound{Generation: 3, From: 30}
+	case 1:
+		v.Meets = true
+	case 2:
+		v.Saving = true
+	case 3:
+		v.Over = "the plan has ended with the outer step of step 30"
+	case 4:
+		v.Lost = "the outer step of step 30 was not saved"
+	}
+	return v
+}
+
+// randomRun is randomView of a run whose replicas, if any, make every step together.
+func randomRun(r *rand.Rand) view {
 	one := func(in int) bool { return r.IntN(in) == 0 }
 	calm := 1 + 9*r.IntN(2)
 	odd := func(in int) bool { return one(in * calm) }
@@ -144,6 +162,9 @@ func randomView(r *rand.Rand) view {
 	}
 	if odd(8) {
 		v.Restarts = blame.Ruling{Blame: consensus.Blame{Kind: plan.NoProgress, Peer: "c"}, Out: true}
+	}
+	if odd(8) {
+		v.Dispute = blame.Ruling{Blame: consensus.Blame{Kind: plan.BadSum, Peer: "a"}, Out: true}
 	}
 	if odd(8) {
 		v.Ended = "the loss jumped"

@@ -164,9 +164,10 @@ func (v view) salvaging() (verdict, bool) {
 
 // salvage is the rule of what a broken generation has left: it has the newest step of the living saved before a plan
 // starts from there. It is not ok where there is no more to be had: then the newest checkpoint is where plans start.
-// A member that ends the generation late may have a newer step than the one that is saved by then.
+// A member that ends the generation late may have a newer step than the one that is saved by then. Replicas with local steps have no step in common but
+// outer ones, which are saved by themselves.
 func (v view) salvage() (verdict, bool) {
-	if !v.broken() || v.Finished || v.Ended != "" || v.spoilt() || v.Stall.Lacks {
+	if v.Plan.Local != nil || !v.broken() || v.Finished || v.Ended != "" || v.spoilt() || v.Stall.Lacks {
 		return verdict{}, false
 	}
 	why, saved := v.absence(), v.Salvage != nil && v.Checkpoint >= v.Salvage.Step

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/grace"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -25,6 +26,7 @@ type speeds struct {
 	planned map[plan.WorkerID]planner.Work // what its devices are to do in a step; nil where that is not known yet
 	newest  plan.Step
 	slower  slower
+	late    grace.Late
 	idle    map[plan.WorkerID]time.Time // since when devices that count with another speed have had no stage
 }
 
@@ -41,6 +43,7 @@ func (s *speeds) look(state consensus.State, now time.Time) bool {
 		}
 	}
 	s.follow(state.Plan)
+	s.late.Look(state, s.beats, now)
 	if work, step, news := s.work(); news && state.Substitute == nil && !state.Paused() {
 		s.take(state, rates, work, step)
 	}
@@ -59,7 +62,7 @@ func (s *speeds) look(state consensus.State, now time.Time) bool {
 func (s *speeds) follow(p plan.Plan) {
 	running, _ := s.beats.Running(p)
 	if s.running.Generation != p.Generation {
-		s.newest, s.slower = p.Start+1, slower{generation: p.Generation} // the first step warms up
+		s.newest, s.slower, s.late = p.Start+1, slower{generation: p.Generation}, grace.Late{} // the first step warms up
 	} else if s.running.ScheduleChoice().String() == running.ScheduleChoice().String() {
 		return
 	}
@@ -67,16 +70,17 @@ func (s *speeds) follow(p plan.Plan) {
 }
 
 // work returns what members say of their newest steps on the schedule that runs, and the step that most of them have reached. It is news
-// where that is a new one, or where a member has become slower since.
+// where that is a new one, or where a member has become slower since. Replicas with local steps each have their own newest step.
 func (s *speeds) work() (work []planner.Work, step plan.Step, news bool) {
 	schedule, said := s.running.ScheduleChoice().String(), s.beats.Slower(s.running)
 	var reached []plan.Step
 	for _, peer := range s.running.Peers() {
 		b, _ := s.beats.Last(peer)
-		if b.Generation != s.running.Generation || b.Step <= s.running.Start+1 || b.Schedule != "" && b.Schedule != schedule {
+		newest, other := b.Newest(), b.Schedule != "" && b.Schedule != schedule && s.running.Local == nil // which has it in its own words
+		if b.Generation != s.running.Generation || newest <= s.running.Start+1 || other {
 			continue
 		}
-		reached = append(reached, b.Step)
+		reached = append(reached, newest)
 		for w, nanos := range planner.Computed(s.running, b.Measured(s.running).Stages) {
 			if w.Peer == peer && nanos > 0 {
 				work = append(work, planner.Work{Worker: w, ReportedNanos: nanos, Slower: said[peer] > s.slower.by[peer]})
@@ -87,8 +91,28 @@ func (s *speeds) work() (work []planner.Work, step plan.Step, news bool) {
 		return nil, 0, false
 	}
 	slices.Sort(reached)
-	step = reached[(len(reached)-1)/2]
+	step, work = reached[(len(reached)-1)/2], s.withLate(work)
 	return work, step, step > s.newest || slices.ContainsFunc(work, func(w planner.Work) bool { return w.Slower })
+}
+
+// withLate adds what the devices of replicas have shown for which others have waited. Of one that has not ended its inner step that is how long it has taken.
+func (s *speeds) withLate(work []planner.Work) []planner.Work {
+	for r, underWay := range s.late.Due {
+		for _, at := range s.running.Replicas[r].Stages {
+			i := slices.IndexFunc(work, func(w planner.Work) bool { return w.Worker == at.Worker() })
+			if i < 0 && underWay == 0 {
+				continue
+			}
+			least := underWay.Nanoseconds()
+			if i < 0 {
+				work, i = append(work, planner.Work{Worker: at.Worker()}), len(work)
+			} else if b, _ := s.beats.Last(at.Peer); b.StepNanos > 0 { // the others of its replica wait, too
+				least = int64(float64(work[i].ReportedNanos) * float64(underWay) / float64(b.StepNanos))
+			}
+			work[i].ReportedNanos, work[i].Slower = max(work[i].ReportedNanos, least), true
+		}
+	}
+	return work
 }
 
 // take compares a step with what the plan's devices were to do in it.
@@ -108,7 +132,7 @@ func (s *speeds) take(state consensus.State, rates map[plan.WorkerID]planner.Wor
 		work[i].Rate, work[i].Believed, work[i].PlannedNanos = planned.Rate, planned.Believed, planned.PlannedNanos
 	}
 	s.seen.Note(step, work)
-	s.newest, s.slower.by = max(s.newest, step), s.beats.Slower(s.running)
+	s.newest, s.slower.by, s.late.Due = max(s.newest, step), s.beats.Slower(s.running), nil
 }
 
 // forget counts on the profiles of devices that are gone, and of those that have had no stage for long.

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type term struct {
 	next     nextPlan
 	growth   growth
 	steps    stepWatch
+	rounds   roundWatch
 }
 
 // newTerm begins a leader's term. The plans for losses were looked for before.
@@ -41,6 +43,7 @@ func newTerm(l *Leader, number plan.Term, search spawn, losses *ahead) *term {
 		next:     nextPlan{search: search, ahead: losses, schedule: schedule, now: l.Now, log: l.Log},
 		growth:   growth{Leader: l, spawn: search},
 		steps:    stepWatch{beats: l.Heartbeats},
+		rounds:   roundWatch{beats: l.Heartbeats},
 	}
 }
 
@@ -96,6 +99,7 @@ func (t *term) view(m moment) view {
 	v.charges = t.court.look(m, v.Carried)
 	v.remains = t.salvages.look(m, v.Newest, v.broken())
 	v.Absent = t.salvages.absent(m, t.Self, t.AwaitHolders)
+	v.meeting = t.rounds.look(m, unableOf(v))
 	return v
 }
 
@@ -111,6 +115,9 @@ func (t *term) carryOut(ctx context.Context, m moment, v verdict) error {
 	switch {
 	case v.Doubt:
 		return nil // it is being asked, and its host: it may be the link that is down, which comes back
+	case v.Propose != nil:
+		t.Log.Info("a round of local steps does not end as planned", "entry", fmt.Sprintf("%+v", v.Propose))
+		return t.Consensus.Propose(ctx, v.Propose)
 	case v.Gone != "":
 		return t.markGone(ctx, m.state, v)
 	case v.Rule != blame.Ruling{}:
@@ -194,7 +201,7 @@ func (t *term) rollBack(ctx context.Context, state consensus.State, v verdict) e
 // planAgain commits the plan of before as the next generation.
 func (t *term) planAgain(ctx context.Context, state consensus.State, why string) error {
 	again := state.Plan
-	again.Generation, again.Start = state.Plan.Generation+1, state.Checkpoint.Step
+	again.Generation++
 	same := made{lines: []string{"the same plan as before: all of its members are back, and have their state in memory"}}
 	return t.commitPlan(ctx, state, consensus.SetPlan{Plan: again, Term: t.number, Epoch: state.Epoch, Reasons: same.reasons(why)})
 }
@@ -214,12 +221,14 @@ func (t *term) proposePlan(ctx context.Context, m moment, why string) error {
 		return nil
 	}
 	t.blocked.Store("")
-	next.plan.Start = m.state.Checkpoint.Step // a search ahead knew an older one
 	return t.commitPlan(ctx, m.state, consensus.SetPlan{Plan: next.plan, Term: t.number, Epoch: m.state.Epoch, Reasons: next.reasons(why)})
 }
 
-// commitPlan has the log take a plan.
+// commitPlan has the log take a plan, from the newest checkpoint on.
 func (t *term) commitPlan(ctx context.Context, state consensus.State, e consensus.SetPlan) error {
+	e.Plan = together(state, e.Plan)
+	e.Reasons = slices.Concat(e.Reasons, ownWords(state, e.Plan))
+	e.Reasons = e.Reasons[:min(len(e.Reasons), maxReasons)]
 	err := t.Consensus.Propose(ctx, e)
 	if err == nil {
 		t.attempts.plans++
@@ -240,7 +249,7 @@ func unlessStale(err error) error {
 
 // grow writes down what steps have shown of members' claims.
 func (t *term) grow(ctx context.Context, state consensus.State) error {
-	if state.Substitute != nil {
+	if state.Substitute != nil || state.Plan.Local != nil { // inner steps are not compared with what was predicted
 		return nil
 	}
 	e, ok := t.growth.look(state, func() planner.Input { return NextInput(without(state, leftOut(state, t.Now()))) })

@@ -38,6 +38,7 @@ type view struct {
 	pause
 	charges
 	remains
+	meeting
 }
 
 // memberView describes a member to decide.

@@ -50,7 +50,9 @@ type audit struct {
 	plans   map[plan.Generation]Planned
 	reports map[Position][]report
 	told    map[Position][]hearsay
-	steps   map[plan.Generation][]plan.Step // with reports, or told of, ascending
+	steps   map[plan.Generation][]plan.Step // with reports, or told of, or counted by an outer step, ascending
+	rounds  map[plan.Generation][]Outer     // ascending
+	whose   map[Position]string             // who has an outer step, by the step after which its round began
 	checked map[string]tally                // by the works of a step
 	// lineages are of the nodes that plans are from.
 	lineages map[plan.Generation]plan.Partings
@@ -62,26 +64,29 @@ func Audit(size Size, nodes []Node) Report {
 	a := audit{
 		size: size, names: map[plan.PeerID]string{}, plans: map[plan.Generation]Planned{}, reports: map[Position][]report{}, told: map[Position][]hearsay{},
 		steps: map[plan.Generation][]plan.Step{}, checked: map[string]tally{}, lineages: map[plan.Generation]plan.Partings{},
+		rounds: map[plan.Generation][]Outer{}, whose: map[Position]string{},
 	}
 	nodes = a.settle(nodes)
 	for _, n := range nodes {
 		a.gather(n)
 	}
 	for where := range a.reports {
-		if a.recorded(where) {
+		if a.recorded(where) && !a.local(where.Generation) {
 			a.steps[where.Generation] = append(a.steps[where.Generation], where.Step)
 		}
 	}
 	for where := range a.told {
-		if !a.recorded(where) {
+		if !a.recorded(where) && !a.local(where.Generation) {
 			a.steps[where.Generation] = append(a.steps[where.Generation], where.Step)
 		}
 	}
+	a.meet()
 	for _, steps := range a.steps {
 		slices.Sort(steps)
 	}
 	counted := a.lineage()
 	a.count(counted)
+	a.streams()
 	a.ends(nodes, counted)
 	a.compare()
 	a.judge()
@@ -124,6 +129,9 @@ func (a *audit) gather(n Node) {
 	for _, e := range n.Entries {
 		where := Position{e.Work.Generation, e.Step}
 		a.reports[where] = append(a.reports[where], report{e, n})
+	}
+	for _, o := range n.Outer {
+		a.outer(o, n)
 	}
 	for _, t := range n.Told {
 		a.told[t.Position()] = append(a.told[t.Position()], hearsay{t, n})
@@ -207,12 +215,14 @@ func (a *audit) count(counted map[plan.Step]plan.Generation) {
 		}
 		before = s
 		where := Position{g, s}
-		if tellers := a.tellers(where); !a.recorded(where) {
+		p := a.plans[g].Plan
+		active := a.active(p, s)
+		if tellers := a.tellers(where); !a.local(g) && !a.recorded(where) {
 			a.Told++
 			a.ToldByOne += count(tellers == 1)
 		}
-		t := a.tally(a.plans[g].Plan, a.reports[where])
-		a.Samples += a.size.Micros * a.size.MicroBatch
+		t := a.tally(p, active, a.reports[where])
+		a.Samples += a.micros(p, active) * a.size.MicroBatch
 		a.Recorded += t.recorded * a.size.MicroBatch
 		a.Lost += t.lost * a.size.MicroBatch
 		a.Doubled += t.doubled * a.size.MicroBatch
@@ -236,10 +246,10 @@ func (a *audit) tellers(where Position) int {
 }
 
 // tally counts micro-batches that did not enter some layer's gradient, or entered one twice. A worker of the plan without a
-// report is vouched for by the commit: it had its replica's share of the step.
-func (a *audit) tally(p plan.Plan, reports []report) tally {
+// report is vouched for by the commit: it had its replica's share of the step. With local steps those of replicas that are not active do not count.
+func (a *audit) tally(p plan.Plan, active map[plan.Replica]bool, reports []report) tally {
 	works := map[plan.WorkerID]*Work{}
-	key := fmt.Sprint(p.Generation)
+	key := fmt.Sprint(p.Generation, active)
 	for _, r := range reports {
 		if !r.Work.Replayed() {
 			works[r.Work.Worker] = r.Work
@@ -270,6 +280,10 @@ func (a *audit) tally(p plan.Plan, reports []report) tally {
 		}
 	}
 	for _, id := range workers {
+		if active != nil && !active[p.StagesOf(id)[0].Replica] {
+			delete(works, id)
+			continue
+		}
 		if w := works[id]; w != nil {
 			for _, s := range w.Stages {
 				for _, m := range s.Micros {
@@ -288,6 +302,10 @@ func (a *audit) tally(p plan.Plan, reports []report) tally {
 	}
 	t.doubled += len(works) // of workers that the plan does not have
 	for m := range a.size.Micros {
+		if active != nil && !a.has(p, active, m) {
+			t.doubled += count(slices.Max(entered[m*a.size.Layers:][:a.size.Layers]) > 0) // by who had no part in it
+			continue
+		}
 		layers := entered[m*a.size.Layers:][:a.size.Layers]
 		t.lost += count(slices.Contains(layers, 0))
 		t.doubled += count(slices.Max(layers) > 1)
@@ -304,19 +322,26 @@ func count(is bool) int {
 	return 0
 }
 
-// statement is a commit with who says so.
+// statement is a commit with who says so, and which replica made it on its own.
 type statement struct {
 	Committed
-	by string
+	by      string
+	replica *plan.Replica
+}
+
+// about says what statements are of that should be the same: of local steps, and where rounds may have ended otherwise, those of one generation.
+type about struct {
+	Position
+	replica plan.Replica // from 1; 0: of all
 }
 
 // statements returns what is said of a step of a generation: by those who took the commit, then by those who were told of it.
 func (a *audit) statements(where Position) (all []statement) {
 	for _, r := range a.reports[where] {
-		all = append(all, statement{Committed{where.Generation, r.Commit}, r.node.name()})
+		all = append(all, statement{Committed{where.Generation, r.Commit}, r.node.name(), r.Work.Replica})
 	}
 	for _, w := range a.told[where] {
-		all = append(all, statement{w.Committed, fmt.Sprintf("%s, told by %s", w.node.name(), a.called(w.By))})
+		all = append(all, statement{w.Committed, fmt.Sprintf("%s, told by %s", w.node.name(), a.called(w.By)), nil})
 	}
 	return all
 }
@@ -333,14 +358,21 @@ func (a *audit) compare() {
 	for where := range a.told {
 		places[where] = true
 	}
-	first := map[plan.Step]statement{}
+	first := map[about]statement{}
 	for _, where := range slices.SortedFunc(maps.Keys(places), func(x, y Position) int {
 		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(x.Generation, y.Generation))
 	}) {
 		for _, s := range a.statements(where) {
-			one, known := first[where.Step]
+			of := about{Position: Position{Step: where.Step}}
+			if len(a.rounds) > 0 {
+				of.Generation = where.Generation
+			}
+			if s.replica != nil {
+				of.Generation, of.replica = where.Generation, 1+*s.replica
+			}
+			one, known := first[of]
 			if !known {
-				first[where.Step] = s
+				first[of] = s
 			} else if one.Commit != s.Commit {
 				a.Differences = append(a.Differences, Difference{
 					where.Step, one.Generation, one.by, fmt.Sprint(one.Loss()), s.Generation, s.by, fmt.Sprint(s.Loss()),

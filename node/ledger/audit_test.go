@@ -244,6 +244,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendEntry(appendRecord(b, kindTeller, teller), keyOf(teller), CommitOf(1, 2, 3)))
 	lineage := appendJSON(appendEntry(b, 7, CommitOf(1, 2, 3)), kindLineage, Lineage{plan.Partings{{Recovery: "r"}}})
 	f.Add(appendJSON(lineage, kindLineage, Lineage{}))
+	local := apart(1, 0, plan.Stream{})
+	f.Add(appendJSON(appendJSON(nil, kindPlan, Planned{Plan: local}), kindOuter, round(local, 0, plan.Stream{}, 4, 3)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := Decode(b)
 		if c.DamagedBytes > int64(len(b)) {

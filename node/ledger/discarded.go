@@ -19,7 +19,7 @@ func (a *audit) settle(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		n := &nodes[i]
-		n.Steps = Steps{slices.Clip(n.Plans), slices.Clip(n.Entries), slices.Clip(n.Told)}
+		n.Steps = Steps{slices.Clip(n.Plans), slices.Clip(n.Entries), slices.Clip(n.Told), slices.Clip(n.Outer)}
 		for _, s := range n.GivenUp {
 			over := map[plan.Generation]*Discarded{}
 			for _, p := range s.Plans {
@@ -39,6 +39,11 @@ func (a *audit) settle(nodes []Node) []Node {
 			for _, t := range s.Told {
 				if over[t.Generation] == nil {
 					n.Told = append(n.Told, t)
+				}
+			}
+			for _, o := range s.Outer {
+				if over[o.Generation] == nil {
+					n.Outer = append(n.Outer, o)
 				}
 			}
 			for _, g := range slices.Sorted(maps.Keys(over)) {

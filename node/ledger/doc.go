@@ -8,6 +8,7 @@
 //   - Planned: a plan that the node learned from the log, and the leader's reasons.
 //   - Work: which micro-batches a worker added to the gradient of which layers. It is written when it changes.
 //   - Entry: a committed step of one worker: its Work, and the loss and the gradient norm of the commit, in bits.
+//   - Outer: an outer step of the log, which says what counts of the local steps of a round, and which samples were left before it.
 //   - Lineage: the node follows another log of the run than before, which a recovery parted from that one.
 //   - Told: a committed step in which this node had no part, by the word of a member that had.
 //   - Word: what a node answers those who ask for commits that its own workers took.
@@ -26,6 +27,13 @@
 // proves that all of them computed it. Work says which micro-batches each really added; a worker whose
 // records are gone with its folder is vouched for by the commit and the plan. The samples of a micro-batch are a pure
 // function of its step and number (package dataset), so nothing else needs to be kept.
+//
+// # Local steps
+//
+// Where replicas make steps on their own, these count as far as an Outer says, whichever workers wrote them down. Replicas take
+// blocks of the samples that are left (plan.Stream), and those of a replica that did not count come back. An audit lays what all
+// steps took side by side: each sample is there once, or left for later steps. Every node has outer steps from the log, so that nobody
+// asks for them. A node that was away lacks some: of these it can prove nothing, but what they left.
 //
 // A ledger that was cut has whole records only. Reached says how far its node came by what else is in its folder; what lies between is
 // lost, unless the other ledgers prove it.

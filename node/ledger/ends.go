@@ -16,7 +16,12 @@ type Reached struct {
 func (c Contents) end() (end Position) {
 	m := newMemory()
 	for _, e := range c.Entries {
-		m.heard(Committed{e.Work.Generation, e.Commit})
+		if e.Work.Replica == nil {
+			m.heard(Committed{e.Work.Generation, e.Commit})
+		}
+	}
+	for _, o := range c.Outer {
+		m.merged(o)
 	}
 	for _, t := range c.Told {
 		m.heard(t.Committed)
@@ -74,6 +79,9 @@ func (a *audit) ends(nodes []Node, counted map[plan.Step]plan.Generation) {
 // part returns the newest commit that another node wrote down of a plan in which a member had a part that nobody took over.
 func (a *audit) part(peer plan.PeerID) (newest Position) {
 	for where, reports := range a.reports {
+		if a.plans[where.Generation].Plan.Local != nil {
+			continue // whoever is left out makes steps that do not count
+		}
 		if where.Compare(newest) <= 0 || peer == "" || !a.plans[where.Generation].Plan.Places(peer) {
 			continue
 		}

@@ -77,6 +77,9 @@ func recall(dir string) memory {
 	for _, t := range c.Told {
 		m.heard(t.Committed)
 	}
+	for _, o := range c.Outer {
+		m.merged(o)
+	}
 	m.lineage = c.Lineage
 	return m
 }
@@ -119,10 +122,10 @@ func dropOldest[V any](of map[plan.Generation]V) {
 	}
 }
 
-// took takes in a commit of this node's own workers. Those of replays were others'.
+// took takes in a commit of this node's own workers. Those of replays were others', and those of local steps do not count yet.
 func (m *memory) took(w Work, c Commit) {
 	at := Committed{w.Generation, c}
-	if n := len(m.commits); w.Replayed() || n > 0 && m.commits[n-1].Position().Compare(at.Position()) >= 0 {
+	if n := len(m.commits); w.Replayed() || w.Replica != nil || n > 0 && m.commits[n-1].Position().Compare(at.Position()) >= 0 {
 		return
 	}
 	m.commits = append(m.commits, at)
@@ -131,6 +134,9 @@ func (m *memory) took(w Work, c Commit) {
 	}
 	m.heard(at)
 }
+
+// merged takes in an outer step.
+func (m *memory) merged(o Outer) { m.heard(Committed{o.Generation, Commit{Step: o.To}}) }
 
 // heard takes in a commit of anybody's.
 func (m *memory) heard(c Committed) {

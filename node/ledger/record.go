@@ -23,6 +23,7 @@ const (
 	kindEntry
 	kindTeller
 	kindLineage
+	kindOuter
 )
 
 const (
@@ -34,6 +35,7 @@ const (
 	maxRecordBytes = plan.MaxPlanBytes + 1<<18
 	maxStages      = 1 << 12
 	maxMicros      = 1 << 20
+	maxStep        = 1 << 40
 )
 
 var (
@@ -86,6 +88,8 @@ type Work struct {
 	Worker     plan.WorkerID   `json:"worker"`
 	// By is the node that did it, another one than the worker's where the worker was lost and its steps were replayed.
 	By plan.PeerID `json:"by"`
+	// Replica made the step on its own, with local steps: it counts as far as an Outer says. Nil: all replicas together.
+	Replica *plan.Replica `json:"replica,omitempty"`
 	// Shares counts the micro-batches of each replica in the step, where there are several.
 	Shares []int       `json:"shares,omitempty"`
 	Stages []StageWork `json:"stages"`
@@ -130,6 +134,32 @@ type Told struct {
 // Loss returns the mean loss of the step in nats a token.
 func (c Commit) Loss() float64 { return math.Float64frombits(c.LossBits) }
 
+// Outer is an outer step of the log, which says what counts of the local steps of a round.
+type Outer struct {
+	plan.Merged
+	// End is the step at which the round was to end: replicas had blocks of samples for the steps up to it.
+	End plan.Step `json:"end"`
+	// Before has the samples that were left before the round, in full; nil where the node has not seen them.
+	Before *plan.Stream `json:"before,omitempty"`
+}
+
+func (o Outer) check() error {
+	if o.To <= o.From || o.End < o.To || o.End > maxStep || o.End-o.From > plan.MaxEvery || len(o.Parts) > plan.MaxLocalReplicas || len(o.Disputed) > plan.MaxLocalReplicas || len(o.Contradictions) > plan.MaxContradictions {
+		return fmt.Errorf("%w: an outer step of %d replicas from step %d to %d of %d", errRecord, len(o.Parts), o.From, o.To, o.End)
+	}
+	for _, part := range o.Parts {
+		if part.Steps > o.To-o.From {
+			return fmt.Errorf("%w: %d steps of a replica in a round from step %d to %d", errRecord, part.Steps, o.From, o.To)
+		}
+	}
+	if o.Before != nil {
+		if err := o.Before.Validate(); err != nil {
+			return err
+		}
+	}
+	return o.Stream.Validate()
+}
+
 // Entry is a committed step of one worker.
 type Entry struct {
 	Commit
@@ -141,6 +171,7 @@ type Steps struct {
 	Plans   []Planned
 	Entries []Entry
 	Told    []Told
+	Outer   []Outer
 }
 
 // after moves the records of the generations after one out of s.
@@ -159,6 +190,9 @@ func (s *Steps) after(g plan.Generation) (moved Steps) {
 	})
 	s.Told = slices.DeleteFunc(s.Told, func(t Told) bool {
 		return move(t.Generation, func() { moved.Told = append(moved.Told, t) })
+	})
+	s.Outer = slices.DeleteFunc(s.Outer, func(o Outer) bool {
+		return move(o.Generation, func() { moved.Outer = append(moved.Outer, o) })
 	})
 	return moved
 }
@@ -310,11 +344,20 @@ func (c *Contents) add(kind byte, payload []byte, known sources) error {
 			return fmt.Errorf("%w: %d recoveries, at most %d", errRecord, len(l.Partings), plan.MaxPartings)
 		}
 		if shared, parted := c.Lineage.Since(l.Partings); parted {
-			if s := c.after(shared); len(s.Plans)+len(s.Entries)+len(s.Told) > 0 {
+			if s := c.after(shared); len(s.Plans)+len(s.Entries)+len(s.Told)+len(s.Outer) > 0 {
 				c.GivenUp = append(c.GivenUp, s)
 			}
 		}
 		c.Lineage = l.Partings
+	case kindOuter:
+		var o Outer
+		if err := strict.Decode(payload, &o); err != nil {
+			return err
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		c.Outer = append(c.Outer, o)
 	case kindTeller:
 		var t Teller
 		if err := strict.Decode(payload, &t); err != nil {

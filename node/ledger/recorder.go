@@ -88,6 +88,17 @@ func (r *Recorder) Step(w Work, c Commit) {
 	r.append(appendEntry(b, key, c))
 }
 
+// Outer records an outer step of the log, once.
+func (r *Recorder) Outer(o Outer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.memory.reached[o.Generation] >= o.To {
+		return
+	}
+	r.memory.merged(o)
+	r.append(appendJSON(nil, kindOuter, o))
+}
+
 // append writes records in one call of the system; the caller holds mu.
 func (r *Recorder) append(b []byte) {
 	if err := r.write(b); err != nil {

@@ -30,7 +30,9 @@ type Report struct {
 	Told      int `json:"told"`
 	ToldByOne int `json:"told_by_one"`
 	Lost      int `json:"lost"`
-	Doubled   int `json:"doubled"`
+	// Given are samples that came back from replicas whose local steps did not count, and have not been taken again so far.
+	Given   int `json:"given,omitempty"`
+	Doubled int `json:"doubled"`
 	// Redone are steps that were committed and then computed again by a later generation.
 	Redone []Redone `json:"redone"`
 	// Discarded are steps that do not count since the run was recovered without them.
@@ -146,6 +148,9 @@ func (r Report) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "samples: %d counted (%d by the records of all who computed them, %d by commits), %d lost, %d doubled\n",
 		r.Samples, r.Recorded, r.Samples-r.Recorded, r.Lost, r.Doubled)
+	if r.Given > 0 {
+		fmt.Fprintf(&b, "samples given back by replicas whose steps did not count: %d, which come later\n", r.Given)
+	}
 	if r.Told > 0 {
 		fmt.Fprintf(&b, "steps without a record of who computed them: %d, counted by what members of their plans told others (%d by the word of one alone)\n", r.Told, r.ToldByOne)
 	}

@@ -29,6 +29,10 @@ func args(t *testing.T, dir string) []string {
 
 func TestCommandLinesAndRunFile(t *testing.T) {
 	t.Parallel()
+	cluster := config.Config{Cluster: "many.yaml"}
+	if _, err := New(Options{Nodes: config.MaxLocal + 1, Config: cluster}); err == nil || !strings.Contains(err.Error(), "cluster many.yaml has 65 devices: want 1 to 64") {
+		t.Errorf("a cluster of too many nodes: %v", err)
+	}
 	s, _ := supervise(t, "short", 2, func(o *Options) {
 		o.Config.Steps, o.Config.Local, o.Config.JSON, o.Config.Dir, o.Config.Threads = 77, 2, true, "/elsewhere", 5
 		o.Config.Devices, o.Config.Memory, o.Config.Name = "opencl:0,cpu", "opencl:0=8GiB", "desk"

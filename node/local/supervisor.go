@@ -79,6 +79,10 @@ type Supervisor struct {
 
 // New checks the options.
 func New(o Options) (*Supervisor, error) {
+	if o.Nodes > config.MaxLocal && o.Config.Cluster != "" {
+		return nil, fmt.Errorf("%w: cluster %s has %d devices: want 1 to %d to start a node for each; `pnode plan` and `pnode simulate` take up to %d",
+			config.ErrInvalid, o.Config.Cluster, o.Nodes, config.MaxLocal, config.MaxNodes)
+	}
 	if o.Nodes < 1 || o.Nodes > config.MaxLocal {
 		return nil, fmt.Errorf("%w: --local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
 	}

@@ -21,6 +21,9 @@ func cadenceOf(state consensus.State, beats *gossip.Tracker) (*api.Cadence, *api
 		return nil, describeLeftOut(describeSaving(state, holders.Cadence{}), state, beats)
 	}
 	said := describeCadence(b, state.Run.Train.CheckpointEvery)
+	if local := state.Plan.Local; local != nil && said != nil {
+		said = atOuterSteps(*said, local.Every)
+	}
 	if b.Cadence == nil {
 		return said, describeLeftOut(describeSaving(state, holders.Cadence{}), state, beats)
 	}
@@ -68,6 +71,16 @@ func describeLeftOut(s *api.Saving, state consensus.State, beats *gossip.Tracker
 		}
 	}
 	return s
+}
+
+// atOuterSteps returns how often checkpoints are made that are due as often as said: at the next outer step, so many steps after the one before.
+func atOuterSteps(said api.Cadence, every plan.Step) *api.Cadence {
+	steps := (max(said.EverySteps, 1) + every - 1) / every * every
+	if said.EverySteps > 0 {
+		said.EveryS *= float64(steps) / float64(said.EverySteps)
+	}
+	said.EverySteps, said.Text = steps, "one every "+plan.Count(int(steps), "step")+", with an outer step"
+	return &said
 }
 
 // describeCadence returns how often checkpoints are made by the heartbeat of the node that coordinates the steps, where so many

@@ -1,9 +1,11 @@
 package monitor
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
@@ -38,6 +40,16 @@ func TestDescribeCadence(t *testing.T) {
 			}
 		case got == nil || got.Text != c.want || got.EverySteps != c.steps:
 			t.Errorf("%s: %+v, want %d steps: %q", c.name, got, c.steps, c.want)
+		}
+	}
+}
+
+// TestCheckpointsOfLocalSteps are made at outer steps.
+func TestCheckpointsOfLocalSteps(t *testing.T) {
+	for _, c := range []struct{ due, every, want plan.Step }{{0, 20, 20}, {1, 20, 20}, {20, 20, 20}, {21, 20, 40}} {
+		got := atOuterSteps(api.Cadence{EverySteps: c.due, EveryS: float64(c.due), TookS: 3}, c.every)
+		if got.EverySteps != c.want || c.due > 0 && got.EveryS != float64(c.want) || got.Text != fmt.Sprintf("one every %d steps, with an outer step", c.want) {
+			t.Errorf("due every %d steps: %+v", c.due, got)
 		}
 	}
 }

@@ -71,6 +71,9 @@ func (v planView) workers() (seats []api.SeatStatus) {
 			StepMS: milliseconds(v.seen.StepNanos),
 		}
 		for _, h := range held[worker] {
+			if took := v.alone[h.Replica]; took > 0 {
+				s.StepMS = milliseconds(took)
+			}
 			layers := v.plan.At(h).Layers
 			s.Holds = append(s.Holds, api.Held{Replica: h.Replica, Stage: h.Stage, Layers: layers})
 			for l := layers.First; l < layers.End; l++ {

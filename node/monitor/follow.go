@@ -47,7 +47,7 @@ func decodeSteps(data []byte) ([]api.Event, error) {
 		switch n := len(events); {
 		case n == maxLogged:
 			return nil, fmt.Errorf("%w: more than %d", errBadSteps, maxLogged)
-		case e.Kind != api.KindStep || e.Message != "":
+		case e.Kind != api.KindStep || e.Message != "" || e.Interruption != nil || e.Outer != nil:
 			return nil, fmt.Errorf("%w: an event of another kind", errBadSteps)
 		case n > 0 && positionOf(events[n-1]).compare(positionOf(e)) >= 0:
 			return nil, fmt.Errorf("%w: step %d of generation %d is out of order", errBadSteps, e.Step, e.Generation)
@@ -126,7 +126,7 @@ func (m *Monitor) lacksSteps(state consensus.State) bool {
 	if news && !inTime {
 		m.steps.with(func(l *stepLog) { l.beginLate(newest) })
 	}
-	ours := inTime && state.Plan.Places(m.Self) // to be reported by this node's own workers
+	ours := inTime && state.Plan.Places(m.Self) && state.Plan.Local == nil // to be reported by this node's own workers, all of which take commits
 	have := m.steps.logged()
 	return have.owed != 0 || news && have.begun && !ours && have.end.compare(newest) < 0
 }

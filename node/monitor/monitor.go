@@ -75,6 +75,7 @@ type Monitor struct {
 	Config
 	api.Hub // of what happens on this node
 	steps   steps
+	outer   outerWatch
 	slow    *gossip.SlowDowns
 	// Interruption follows the way from one plan to the next.
 	Interruption Interruption
@@ -215,6 +216,11 @@ func (m *Monitor) Step(r pipeline.StepResult) {
 		text += ": " + why
 	}
 	m.Publish(api.Event{Kind: api.KindSchedule, Generation: state.Plan.Generation, Step: r.Step, Message: text})
+}
+
+// Counted takes in the run's steps of a round of local steps, which have counted.
+func (m *Monitor) Counted(steps []pipeline.StepResult) {
+	m.steps.count(steps, tokensPerStep(*m.Consensus.State().Run), time.Now())
 }
 
 // otherSchedule names a schedule that takes the place of another one, whose text is given.

@@ -42,6 +42,8 @@ type planView struct {
 	seen    planner.Measured
 	figures figures
 	line    schedule.Timeline
+	// alone is by replica what its inner steps take, in nanoseconds; empty without local steps.
+	alone map[plan.Replica]int64
 	// exposed is by worker how long a message was under way that it stood still for.
 	exposed []schedule.Nanos
 	seats   []api.SeatStatus
@@ -88,6 +90,7 @@ func (m *Monitor) planView(state consensus.State) (planView, error) {
 	if err := v.simulate(state); err != nil && v.line.Makespan == 0 {
 		return planView{}, err
 	}
+	v.alone = roundView{state, m.Beats, now}.alone()
 	v.seats, v.links = v.workers(), v.lines()
 	v.until = now.Add(max(leastShown, shownShare*time.Since(now)))
 	return *v, nil

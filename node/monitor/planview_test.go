@@ -281,3 +281,36 @@ func BenchmarkPlanView(b *testing.B) {
 		})
 	}
 }
+
+// TestSeatsOfReplicasWithLocalSteps: each replica's time is that of its own inner steps, whose schedule its node names for itself.
+func TestSeatsOfReplicasWithLocalSteps(t *testing.T) {
+	state, m := planned(t, plan.ScheduleName, 3), watcher()
+	p := plan.Plan{Generation: 1, Schedule: plan.ScheduleName, Local: &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1}, Codec: "int8"}}
+	for r, member := range state.Members {
+		p.Replicas = append(p.Replicas, plan.Pipeline{
+			FirstMicro: plan.Micro(r), Micros: 1, Warmups: []int{0},
+			Stages: []plan.Placement{{Peer: member.Peer, Device: "cpu", Layers: plan.LayerRange{End: state.Run.Model.Layers()}}},
+		})
+	}
+	state.Plan = p
+	for r, member := range state.Members {
+		_, alone := plan.Alone(*state.Run, p, plan.Replica(r))
+		m.Beats.Note(gossip.Heartbeat{
+			Peer: member.Peer, Generation: 1, StepNanos: 100e6, Schedule: alone.ScheduleChoice().String(),
+			Inner:  []gossip.InnerStep{{Replica: plan.Replica(r), Step: 3, Nanos: int64(r+1) * 40e6}},
+			Stages: []gossip.StageTimes{{Replica: plan.Replica(r), ForwardNanos: int64(r+1) * 10e6, BackwardNanos: int64(r+1) * 20e6}},
+		}, time.Now())
+	}
+	v, err := m.planView(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, s := range v.seats {
+		if n := float64(r + 1); s.StepMS != 40*n || s.BusyMS != 30*n {
+			t.Errorf("replica %d is busy for %v of %v ms", r, s.BusyMS, s.StepMS)
+		}
+	}
+	if len(v.seats) != 3 {
+		t.Errorf("%d seats", len(v.seats))
+	}
+}

@@ -112,6 +112,9 @@ func (m *Monitor) RosterChanged(state consensus.State) {
 // comes later shows those of before in its status alone.
 func (m *Monitor) Follow(state consensus.State) {
 	m.steps.follow(state.Partings)
+	if o := m.outer.follow(state, m.Beats, m.Self, time.Now()); o != nil {
+		m.Publish(outerEvent(*o))
+	}
 	for _, b := range newRulings(m.rulings, state.Blames) {
 		m.Publish(api.Event{Kind: api.KindError, Generation: b.Generation, Step: b.Step, Message: rulingText(state, b)})
 	}

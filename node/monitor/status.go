@@ -88,6 +88,8 @@ func (m *Monitor) Status() api.Status {
 		optimistic, rolledBack := m.steps.postValidation()
 		s.PostValidation = describePostValidation(optimistic, rolledBack)
 	}
+	view := roundView{state, m.Beats, now}
+	s.Replicas, s.Round, s.Outer = view.replicas(), view.round(), m.outer.status(m.Beats, m.Self)
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)
 	return s

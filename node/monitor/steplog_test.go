@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -126,7 +127,22 @@ func TestAStepLogIsBounded(t *testing.T) {
 	}
 }
 
+// TestOnlyStepsAreRead of another node's log: people see what they say.
+func TestOnlyStepsAreRead(t *testing.T) {
+	for _, list := range []string{
+		`[{"kind":"outer","step":2,"outer":{"text":"of a liar"}}]`,
+		`[{"kind":"step","step":2,"outer":{"text":"of a liar"}}]`,
+		`[{"kind":"step","step":2,"message":"of a liar"}]`,
+		`[{"kind":"step","step":2,"interruption":{}}]`,
+	} {
+		if events, err := decodeSteps([]byte(list)); !errors.Is(err, errBadSteps) {
+			t.Errorf("%s: %+v, %v", list, events, err)
+		}
+	}
+}
+
 func FuzzSteps(f *testing.F) {
+	f.Add([]byte(`[{"kind":"step","generation":1,"step":2,"loss":3.5,"outer":{"from":1,"replicas":[{"norm":1}]}}]`))
 	f.Add([]byte(`[{"kind":"step","generation":1,"step":2,"loss":3.5},{"kind":"step","generation":2,"step":1,"loss":null,"heldout":2.5}]`))
 	f.Add([]byte(`[{"kind":"done"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"pnode/node/api"
 	"pnode/node/config"
@@ -60,7 +61,12 @@ func summarize(p plan.Plan, reason string) string {
 }
 
 // Done publishes the end of a run, with a summary.
-func (m *Monitor) Done(state consensus.State) { m.Publish(m.doneEvent(state)) }
+func (m *Monitor) Done(state consensus.State) {
+	if o := m.outer.show(m.Beats, m.Self, time.Now(), true); o != nil {
+		m.Publish(outerEvent(*o))
+	}
+	m.Publish(m.doneEvent(state))
+}
 
 func (m *Monitor) doneEvent(state consensus.State) api.Event {
 	e := m.steps.finish()

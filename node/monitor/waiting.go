@@ -26,6 +26,9 @@ const (
 	// come.
 	showAfter = 2 * time.Second
 	showAgain = 10 * time.Second
+	// roundPatience is how long replicas here with local steps may stand still until people are told for whom. What their newest outer step took,
+	// and half of that, is usual.
+	roundPatience = 10 * time.Second
 	// mostTried are how many of the members that are tried are named.
 	mostTried = 3
 )
@@ -69,6 +72,8 @@ type waitView struct {
 	NotUsed      string // why plans do without this node
 	Diverged     string // why the run has stopped
 	Stopped      string // whom a stopped run waits for
+	Round        string // whom replicas with local steps here wait for
+	Ends         string // what is done once all steps are made
 	// Trying names whom a node that comes back looks for, until Deadline.
 	Trying   string
 	Deadline Deadline
@@ -175,6 +180,10 @@ func (v waitView) cause() string {
 		return v.Replay
 	case v.Stalled != 0:
 		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, plain.Text(v.StallWhy))
+	case v.Ends != "":
+		return v.Ends
+	case v.Training:
+		return v.Round
 	}
 	return ""
 }
@@ -255,6 +264,9 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 		v.NotUsed = notUsed(state, me, now)
 	}
 	v.Diverged = DivergenceText(state)
+	if still, view := m.steps.still(now), (roundView{state, m.Beats, now}); still > roundPatience {
+		v.Ends, v.Round = view.ends(max(v.Reached, m.Beats.Newest(state.Plan, now))), view.standsStill(m.Self, still)
+	}
 	v.Replay, done = replayText(state, m.Beats)
 	if !v.Quorum.LostSince.IsZero() {
 		v.Leaderless = now.Sub(v.Quorum.LostSince)
@@ -313,12 +325,18 @@ func StoppedText(state consensus.State, self plan.PeerID) string {
 	return fmt.Sprintf("the run was stopped: it goes on when its owner, %s, resumes it (`pnode train --resume` there)", strings.Join(owners, " or "))
 }
 
-// ShowWaiting publishes why nothing moves, after that has been so for showAfter, and then how far it has come, where that is told, and what each member would add that waits without a
-// stage. Only one goroutine calls it.
+// ShowWaiting publishes why nothing moves, after that has been so for showAfter, and then how far it has come, where that is told, what each member would add that waits without a
+// stage, and the newest outer step. Only one goroutine calls it.
 func (m *Monitor) ShowWaiting(now time.Time) {
 	state, _ := m.Known()
 	if why, done := m.waiting(state, now); m.shown.due(why, done, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why + done})
+	}
+	// The run loop may be busy with the end of a plan, and its next state be of another one.
+	for _, o := range []*api.OuterStep{m.outer.follow(m.Consensus.State(), m.Beats, m.Self, now), m.outer.show(m.Beats, m.Self, now, false)} {
+		if o != nil {
+			m.Publish(outerEvent(*o))
+		}
 	}
 	leader, _, _ := m.Consensus.Leader()
 	for _, text := range m.spares.news(state, m.Beats.Spares(leader, state.Plan.Generation), m.Self) {

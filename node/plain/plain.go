@@ -8,9 +8,9 @@ import (
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
 	"admission", "api", "bench", "chaos", "checkpoint", "checkpointer", "collective", "comparison", "config", "conform", "consensus", "cpu",
-	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "generate", "generation", "gossip", "hardware", "hearsay",
-	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "listening", "local", "meeting", "model", "monitor", "mux", "netlab",
-	"node", "nvml", "opencl", "outer", "partition", "pipeline", "planner", "progress", "raft", "replay", "replayer", "safetensors", "schedule",
+	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "gather", "generate", "generation", "gossip", "hardware", "hearsay",
+	"huggingface", "infer", "ingest", "kernels", "leader", "ledger", "link", "listening", "local", "losses", "meeting", "model", "monitor", "mux", "nanogpt", "netlab",
+	"node", "nvml", "opencl", "outer", "outersteps", "partition", "pipeline", "planner", "progress", "raft", "recompute", "replay", "replayer", "safetensors", "schedule",
 	"shard", "simulate", "slowlines", "source", "swarm", "tokenizer", "websocket", "weights", "wire",
 }
 

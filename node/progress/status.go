@@ -53,6 +53,13 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	if st.Waiting != "" {
 		p.f("WAITING\t%s\n", clean(st.Waiting))
 	}
+	if st.Round != nil {
+		p.f("round\t%s\n", clean(st.Round.Text))
+	}
+	if o := st.Outer; o != nil {
+		p.f("outer step\t%s\n", clean(o.Text))
+		p.f("between\t%s\n", betweenReplicas(*o))
+	}
 	switch c := st.Checkpoint; {
 	case c.Step == 0:
 		p.f("checkpoint\tnone yet\n")
@@ -80,7 +87,72 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	p.f("\n")
 	writeRoster(p, st, now)
 	p.f("\n")
+	writeReplicas(p, st)
 	writePlan(p, st)
+}
+
+// betweenReplicas says what local steps spare the lines between replicas.
+func betweenReplicas(o api.OuterStep) string {
+	text := fmt.Sprintf("replicas send %s bytes a token", threeDigits(o.BytesPerToken))
+	if o.BytesPerToken > 0 {
+		text += fmt.Sprintf(", sums in every step would be %s, %s times as many", threeDigits(o.EveryStepBytesPerToken), threeDigits(o.EveryStepBytesPerToken/o.BytesPerToken))
+	}
+	if o.HiddenS > 0 {
+		text += fmt.Sprintf("; messages came for up to %s while inner steps were made", plan.Duration(time.Duration(o.HiddenS*float64(time.Second))))
+	}
+	return text
+}
+
+// threeDigits returns a number with three digits that say something.
+func threeDigits(x float64) string {
+	if x >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// writeReplicas writes a row for each replica with local steps: where it is in the round, and how its newest outer gradient was.
+func writeReplicas(p printer, st api.Status) {
+	if len(st.Replicas) == 0 {
+		return
+	}
+	p.f("REPLICA\tNODE\tROUND\tSTEP\tLOSS\tTOKENS/S\tWAITED\tNORM\tCOSINE\t\n")
+	for _, r := range st.Replicas {
+		step, loss, speed := "-", "-", "-"
+		if r.Step > 0 {
+			step, loss = fmt.Sprint(r.Step), fmt.Sprintf("%.4f", r.Loss)
+		}
+		if r.TokensPerS > 0 {
+			speed = fmt.Sprintf("%.0f", r.TokensPerS)
+		}
+		p.f("%d\t%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\n", r.Replica, name(st, r.Peer), r.Made, r.Of, step, loss, speed, outerCells(st, r.Replica), clean(r.Text))
+	}
+	if st.Rest != nil && st.Rest.Replicas > 0 {
+		p.f("%d more\tpnode status --all shows each\n", st.Rest.Replicas)
+	}
+	p.f("\n")
+}
+
+// outerCells returns for how much of its round a replica stood still, and how its outer gradient was, in cells.
+func outerCells(st api.Status, r plan.Replica) string {
+	waited, norm, cosine := "-", "-", "-"
+	if st.Outer != nil && st.Outer.Generation == st.Generation { // plans number replicas anew
+		for _, part := range st.Outer.Replicas {
+			if part.Replica != r {
+				continue
+			}
+			if part.RoundS > 0 {
+				waited = fmt.Sprintf("%.1f%%", 100*part.WaitedS/part.RoundS)
+			}
+			if part.Norm != nil && part.Cosine != nil {
+				norm, cosine = threeDigits(*part.Norm), fmt.Sprintf("%.2f", *part.Cosine)
+			}
+			if part.Far != "" {
+				cosine += " FAR"
+			}
+		}
+	}
+	return waited + "\t" + norm + "\t" + cosine
 }
 
 // writeRoster writes a row for each member, then why plans do without some, and what those would add that have no stage.

@@ -76,6 +76,8 @@ func Describe(e api.Event) string {
 		return "state: " + text
 	case api.KindPlan:
 		return "plan: " + text
+	case api.KindOuter:
+		return "outer step: " + text
 	case api.KindCheckpoint:
 		return fmt.Sprintf("checkpoint: step %d", e.Step)
 	case api.KindError:

@@ -12,8 +12,12 @@ import (
 	"pnode/planner/plan"
 )
 
-// textEvery is the time between two lines of text where there is no terminal.
-const textEvery = 5 * time.Second
+const (
+	// textEvery is the time between two lines of text where there is no terminal.
+	textEvery = 5 * time.Second
+	// outerEvery is the time between two lines about outer steps that are like most.
+	outerEvery = 30 * time.Second
+)
 
 // Options say where a Writer writes.
 type Options struct {
@@ -39,6 +43,10 @@ type Writer struct {
 	mu    sync.Mutex // guards what follows
 	shown int        // characters of the updating line on the terminal
 	last  time.Time  // when the last line of a step was written
+	outer time.Time  // and of an outer step
+	// apart is the generation whose newest outer step was told: its steps come many at once, and held has the line of the newest, for the next outer step.
+	apart plan.Generation
+	held  string
 	pace  pace
 	err   error // the first failed write
 }
@@ -68,6 +76,18 @@ func (w *Writer) Event(e api.Event) {
 			text = clean(text)
 		}
 		w.write(w.options.Sample, text+"\n")
+	case api.KindOuter:
+		now := w.options.Now()
+		if w.held != "" && now.Sub(w.last) >= textEvery {
+			w.line(w.held)
+			w.last = now
+		}
+		w.apart, w.held = e.Generation, ""
+		if quiet := e.Outer != nil && e.Outer.Quiet(); quiet && !w.outer.IsZero() && now.Sub(w.outer) < outerEvery {
+			break
+		}
+		w.line(Describe(e))
+		w.outer = now
 	case api.KindMember: // the plan that follows says it
 	default:
 		w.line(Describe(e))
@@ -119,9 +139,11 @@ func (w *Writer) step(e api.Event) {
 		if lasting {
 			w.endLine()
 		}
+	case !lasting && w.apart == e.Generation && w.apart != 0:
+		w.held = text
 	case lasting || w.last.IsZero() || now.Sub(w.last) >= textEvery:
 		w.line(text)
-		w.last = now
+		w.last, w.held = now, ""
 	}
 	if text := api.PrecisionText(e.HeldOut, e.HeldOutF32, 4); text != "" {
 		w.line("  held-out in " + text)

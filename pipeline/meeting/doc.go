@@ -17,6 +17,5 @@
 // Messages come from members that are not trusted: their sizes follow from codec and layer, and their elements are bounded
 // before any replica says that it has them.
 //
-// It sends nothing, waits for nobody and starts no goroutine. Caller: package pipeline, whose workers carry the messages, as soon as runs
-// may have local steps.
+// It sends nothing, waits for nobody and starts no goroutine. Caller: package gather, which carries the messages.
 package meeting

@@ -59,6 +59,7 @@ type Meeting struct {
 	params, gradient kernels.View
 	decoded          []float32
 	tied             []float32 // the mean outer gradient of the embedding
+	spread           Spread    // of the layers that are merged in this round
 	buffers          []kernels.Buffer
 }
 
@@ -183,7 +184,7 @@ func (m *Meeting) State(number int) (State, error) {
 
 // Begin begins the round after an inner step: messages of the one before are gone.
 func (m *Meeting) Begin(from plan.Step) {
-	m.from, m.tied = from, nil
+	m.from, m.tied, m.spread = from, nil, Spread{}
 	for _, l := range m.layers {
 		clear(l.messages)
 	}
@@ -273,11 +274,12 @@ func (m *Meeting) Hashes(of plan.Replica) (hashes []plan.Hash, ok bool) {
 	return hashes, true
 }
 
-// Sum returns plan.Part.Sum of the hashes of a replica's messages, of all layers of the model in order.
-func Sum(hashes []plan.Hash) plan.Hash {
+// Sum returns plan.Part.Sum of a replica's report of its inner steps, as it is sent, and of the hashes of its messages, of all layers of the model in order.
+func Sum(report []byte, hashes []plan.Hash) plan.Hash {
 	h := sha256.New()
 	for _, sum := range hashes {
 		h.Write(sum[:])
 	}
+	h.Write(report) // all that comes before has one length
 	return plan.Hash(h.Sum(nil))
 }

@@ -50,6 +50,7 @@ type trial struct {
 	// The plain loops' vectors, by layer, and by replica and layer.
 	reference, momentum [][]float32
 	missed              [][][]float32
+	spread              Spread // of the round
 	rng                 *rand.Rand
 }
 
@@ -136,6 +137,7 @@ func (x *trial) plain(from plan.Step) (messages [][][]byte) {
 	for layer := range means {
 		means[layer] = make([]float32, len(x.reference[layer]))
 	}
+	said := make([][]float32, len(x.replicas)) // by replica, all elements of its messages, those of the mean last
 	for r, of := range x.replicas {
 		messages = append(messages, make([][]byte, cfg.Layers()))
 		for layer, reference := range x.reference {
@@ -149,6 +151,11 @@ func (x *trial) plain(from plan.Step) (messages [][][]byte) {
 				}
 				place := compress.Place{Step: from, Replica: plan.Replica(r), Layer: layer, Tensor: i}
 				b, err := x.cfg.Codec.Append(nil, x.missed[r][layer][first:][:len(d)], d, wire.ReducePart.Bound(), place.Noise(x.cfg.Seed))
+				one := make([]float32, len(d))
+				if err == nil {
+					err = x.cfg.Codec.Add(one, 1, b, wire.RoundedUp(wire.ReducePart.Bound()))
+					said[r] = append(said[r], one...)
+				}
 				if err == nil && x.weights[r] > 0 {
 					err = x.cfg.Codec.Add(means[layer][first:][:len(d)], x.weights[r], b, wire.RoundedUp(wire.ReducePart.Bound()))
 				}
@@ -160,6 +167,7 @@ func (x *trial) plain(from plan.Step) (messages [][][]byte) {
 		}
 	}
 	last, tied := cfg.Layers()-1, cfg.TiedGradLen()
+	x.spread = spreadOf(x.weights, said, slices.Concat(means...)) // the head's copy of a tied embedding is 0 so far
 	copy(means[last][len(means[last])-tied:], means[0][:tied])
 	for layer, mean := range means {
 		for i, d := range mean {
@@ -224,7 +232,7 @@ func (x *trial) meet(from plan.Step) {
 				}
 				hashes = append(hashes, h...)
 			}
-			sums[Sum(hashes)] = true
+			sums[Sum(nil, hashes)] = true
 		}
 		if len(sums) != 1 {
 			t.Fatalf("replicas have %d sums of the messages of replica %d", len(sums), q)
@@ -237,6 +245,7 @@ func (x *trial) meet(from plan.Step) {
 			}
 			continue
 		}
+		var spread Spread
 		for _, m := range of.stages {
 			for _, layer := range m.Layers() {
 				var tied []float32
@@ -263,7 +272,67 @@ func (x *trial) meet(from plan.Step) {
 					t.Fatalf("replica %d layer %d after step %d: other numbers than of whole models", r, layer, from)
 				}
 			}
+			spread.Add(m.Spread())
 		}
+		if !spread.like(x.spread) {
+			t.Fatalf("replica %d after step %d: spread %+v, of whole models %+v", r, from, spread, x.spread)
+		}
+	}
+}
+
+// spreadOf returns the spread of outer gradients by its definition. The mean may have zeros between their elements.
+func spreadOf(weights []float32, said [][]float32, mean []float32) Spread {
+	s := Spread{Squares: make([]float64, len(said)), Dots: make([]float64, len(said))}
+	for _, x := range mean {
+		s.Mean += float64(x) * float64(x)
+	}
+	for r, d := range said {
+		for q, weight := range weights { // the mean is the sum of all, weighed
+			for i := range d {
+				s.Dots[r] += float64(weight) * float64(d[i]) * float64(said[q][i])
+			}
+		}
+		for _, x := range d {
+			s.Squares[r] += float64(x) * float64(x)
+		}
+		if weights[r] == 0 {
+			s.Dots[r], s.Squares[r] = 0, 0
+		}
+	}
+	return s
+}
+
+// like reports whether two spreads are the same but for rounding.
+func (s Spread) like(other Spread) bool {
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*(math.Abs(a)+s.Mean) }
+	return near(s.Mean, other.Mean) && slices.EqualFunc(s.Squares, other.Squares, near) && slices.EqualFunc(s.Dots, other.Dots, near)
+}
+
+// TestSpread: what is said of outer gradients, by hand.
+func TestSpread(t *testing.T) {
+	half := []float32{0.5, 0.5}
+	for name, c := range map[string]struct {
+		a, b          []float32
+		drift, cosine float64
+	}{
+		"alike":        {[]float32{1, 2}, []float32{1, 2}, 0, 1},
+		"at an angle":  {[]float32{3, 0}, []float32{0, 3}, 1, 0},
+		"one is twice": {[]float32{1, 0}, []float32{2, 0}, 1. / 3, 1},
+		"opposed":      {[]float32{2, 0}, []float32{-1, 0}, 3, -1},
+		"nothing":      {[]float32{0, 0}, []float32{0, 1}, 1, 0},
+		"both nothing": {[]float32{0, 0}, []float32{0, 0}, 0, 0},
+	} {
+		mean := []float32{(c.a[0] + c.b[0]) / 2, (c.a[1] + c.b[1]) / 2}
+		s := spreadOf(half, [][]float32{c.a, c.b}, mean)
+		if d, x := s.Drift(half), s.Cosine(0, 0.5); math.Abs(d-c.drift) > 1e-12 || math.Abs(x-c.cosine) > 1e-12 || s.Cosine(1, 0.5) != x {
+			t.Errorf("%s: drift %v, cosine %v, want %v and %v", name, d, x, c.drift, c.cosine)
+		}
+	}
+	var s Spread
+	s.Add(Spread{Mean: 1, Squares: []float64{9, 4}, Dots: []float64{1, 2}})
+	s.Add(Spread{Mean: 2, Squares: []float64{16, 0}, Dots: []float64{1, 0}})
+	if s.Mean != 3 || s.Norm(0) != 5 || s.Norm(1) != 2 || !slices.Equal(s.Dots, []float64{2, 2}) {
+		t.Errorf("together %+v", s)
 	}
 }
 
@@ -412,12 +481,13 @@ func FuzzTake(f *testing.F) {
 	for codec := compress.F32; codec.Valid(); codec++ {
 		f.Add(byte(codec), make([]byte, MessageBytes(untiedModel, codec, 3)))
 	}
+	device := newDevice(f)
 	f.Fuzz(func(t *testing.T, codec byte, message []byte) {
 		cfg := Config{Model: untiedModel, Layers: plan.LayerRange{First: 3, End: 4}, Replicas: 2, Codec: compress.Codec(codec), Optimizer: outer.Optimizer{LR: 1}}
 		if !cfg.Codec.Valid() {
 			return
 		}
-		m, err := New(newDevice(t), cfg)
+		m, err := New(device, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -435,6 +505,48 @@ func FuzzTake(f *testing.F) {
 		}
 		if err := wire.CheckElements(kernels.Float32Bytes(params), wire.RoundedUp(wire.ReducePart.Bound())); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkMerge makes the outer step of a layer of 7 M parameters with two replicas, with and without what is said of how far these are apart.
+func BenchmarkMerge(b *testing.B) {
+	cfg := Config{
+		Model: model.Config{Vocab: 64, Context: 16, Blocks: 1, Heads: 12, Channels: 768}, Layers: plan.LayerRange{First: 1, End: 2},
+		Replicas: 2, Codec: compress.Int8, Optimizer: outer.Optimizer{LR: 0.7, Momentum: 0.5},
+	}
+	m, err := New(newDevice(b), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	m.Begin(0)
+	params := make([]float32, cfg.Model.TrainedLen(1))
+	for i := range params {
+		params[i] = float32(i%101) / 100
+	}
+	message, err := m.Offer(1, params)
+	if err == nil {
+		err = m.Take(1, 1, message)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	weights := []float32{0.5, 0.5}
+	b.Run("all", func(b *testing.B) {
+		b.SetBytes(int64(4 * len(params)))
+		for b.Loop() {
+			if _, err := m.Merge(1, weights, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("spread", func(b *testing.B) {
+		b.SetBytes(int64(4 * len(params)))
+		for b.Loop() {
+			if err := m.note(m.layers[0], weights, params); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }

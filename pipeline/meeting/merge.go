@@ -48,6 +48,9 @@ func (m *Meeting) Merge(number int, weights, tied []float32) ([]float32, error) 
 			return nil, fmt.Errorf("%w: from replica %d for layer %d: %w", ErrMessage, r, number, err)
 		}
 	}
+	if err := m.note(l, weights, mean); err != nil {
+		return nil, fmt.Errorf("layer %d: %w", number, err)
+	}
 	copy(mean[l.len-copied:], tied)
 	if number == 0 {
 		m.tied = slices.Clone(mean[:m.cfg.Model.TiedGradLen()])

@@ -42,6 +42,7 @@ func TestValidateNamesFieldValueAndRemedy(t *testing.T) {
 func TestPresets(t *testing.T) {
 	params := map[string][2]int64{ // accepted range
 		"nano":       {1_000_000, 3_000_000},
+		"small-5m":   {4_950_000, 5_050_000},
 		"small-10m":  {10_500_000, 11_000_000},
 		"gpt2-124m":  {124_439_808, 124_439_808},
 		"llama-160m": {162_417_408, 162_417_408},

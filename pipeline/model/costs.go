@@ -31,6 +31,8 @@ type LayerCost struct {
 	// ParamBytes is the size of the parameters, FrozenBytes of those that are not trained;
 	// gradients and each moment add as much as is trained.
 	ParamBytes, FrozenBytes int64
+	// OneMomentBytes of the trained parameters have one moment. Config.Costs, which knows no optimizer, has none.
+	OneMomentBytes int64
 	// CopyBytes is the size of the parameters' copy in halves, where the storage has one.
 	CopyBytes int64
 	// SavedBytes is what a slot keeps from forward to backward, the layer's output

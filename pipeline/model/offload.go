@@ -40,7 +40,7 @@ func (s *State) Windows() [][]kernels.View { return s.windows }
 func (s *State) takeWindows(room *arena, tied int) {
 	elements := int64(-tied)
 	for l := s.cfg.First; l < s.cfg.End; l++ {
-		elements += int64(s.shareLen(l))
+		elements += int64(Total(s.Owned(l, 0)))
 	}
 	if !s.cfg.Offload || s.cfg.Moments == 0 || elements == 0 {
 		return

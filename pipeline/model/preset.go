@@ -16,6 +16,8 @@ type preset struct {
 var presets = []preset{
 	// 1.85 M parameters: minutes on two CPU cores.
 	{"nano", Config{Vocab: 256, Context: 128, Blocks: 4, Heads: 6, Channels: 192}},
+	// 5.0 M parameters: deep for its size, for pipelines of 8 stages. Llama's layers.
+	{"small-5m", llama(Config{Vocab: 256, Context: 256, Blocks: 8, Heads: 7, Channels: 224, MLP: 608})},
 	// 10.8 M parameters: the usual character-level shape.
 	{"small-10m", Config{Vocab: 256, Context: 256, Blocks: 6, Heads: 6, Channels: 384}},
 	// 124 M parameters: the smallest GPT-2 (Radford et al. 2019, table 2).

@@ -55,28 +55,3 @@ func (s Share) Has(i, n int) bool {
 	of, first, end := s.quanta()
 	return i*of >= first*n && i*of < end*n
 }
-
-// ShareRanges are the elements of a layer's trained vector [TrainedLen] that belong to a
-// share, in order: those of all shares cover it once. The two ends of a tied embedding are
-// cut alike, so that who has a part of one has the same part of the other.
-func (c Config) ShareRanges(layer int, s Share) []Range {
-	n, tied, cut := c.TrainedLen(layer), c.TiedGradLen(), 0
-	switch {
-	case layer == 0:
-		cut = tied
-	case layer == c.Layers()-1:
-		cut = n - tied
-	}
-	var ranges []Range
-	for _, whole := range []Range{{0, cut}, {cut, n}} {
-		own := s.Of(whole)
-		switch last := len(ranges) - 1; {
-		case own.Len() == 0:
-		case last >= 0 && ranges[last].End == own.First:
-			ranges[last].End = own.End
-		default:
-			ranges = append(ranges, own)
-		}
-	}
-	return ranges
-}

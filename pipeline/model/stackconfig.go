@@ -44,6 +44,8 @@ type StackConfig struct {
 	// of them that the stack has; nil: the whole.
 	Moments int
 	Shares  []Share
+	// WholeMatrices is the StateLayout's. It cannot be with Offload.
+	WholeMatrices bool
 	// Offload keeps that state in Host, with Windows on the device to bring it there.
 	Offload bool
 	Host    *host.Memory
@@ -117,6 +119,9 @@ func (c StackConfig) validate() error {
 	}
 	if c.Segments > 1 && !c.SplitBackward {
 		return bad("segments is %d without a split backward: set SplitBackward", c.Segments)
+	}
+	if c.WholeMatrices && c.Offload {
+		return bad("moments are in host memory, from where matrices that are updated as a whole do not pass through windows: keep them on the device")
 	}
 	return errors.Join(c.Model.CheckSegments(c.Segments), c.validateRecompute(), c.validateShares())
 }

@@ -14,7 +14,7 @@ type State struct {
 	params, grads []kernels.View   // by local layer, [LayerLen] and [TrainedLen]
 	copies        []kernels.View   // by local layer, [LayerLen] in halves; none with F32 storage
 	partials      [][]kernels.View // by number and local layer, [TrainedLen]
-	moments       [][]kernels.View // by moment and local layer, [ShareLen]
+	moments       [][]kernels.View // by moment and local layer, as long as Owned
 	windows       [][]kernels.View // by number and moment
 	scratch       kernels.View     // [Scratch]
 	previous      [][]kernels.View // by local layer, the trained parameters and the moments before an update
@@ -41,7 +41,7 @@ func newState(cfg StackConfig, mem *memory) State {
 		kept = &mem.hosted
 	}
 	for i := range cfg.Moments {
-		s.moments = append(s.moments, s.vectors(kept, i, s.shareLen, tied.Len()))
+		s.moments = append(s.moments, s.vectors(kept, i, func(layer int) int { return Total(s.Owned(layer, i)) }, tied.Len()))
 	}
 	s.takeWindows(&mem.windows, tied.Len())
 	s.scratch = mem.scratch.take(cfg.Scratch)
@@ -96,20 +96,12 @@ func (s *State) Grads(layer int) kernels.View { return s.grads[s.local(layer)] }
 // while Grads takes others.
 func (s *State) Partial(layer, i int) kernels.View { return s.partials[i][s.local(layer)] }
 
-// Owned returns the elements of a layer's gradient for which moments are held.
-func (s *State) Owned(layer int) []Range {
-	return s.cfg.Model.ShareRanges(layer, s.cfg.share(s.local(layer)))
+// Owned returns the elements of a layer's gradient for which moment i is held.
+func (s *State) Owned(layer, i int) []Range {
+	return StateLayout{s.cfg.Model, s.cfg.WholeMatrices}.Owned(layer, i, s.cfg.share(s.local(layer)))
 }
 
-func (s *State) shareLen(layer int) int {
-	n := 0
-	for _, r := range s.Owned(layer) {
-		n += r.Len()
-	}
-	return n
-}
-
-// Moment is vector i of a layer's optimizer state [ShareLen], zero at first: the Owned elements of
+// Moment is vector i of a layer's optimizer state, zero at first: the Owned elements of
 // Grads one after the other. It is on the device or, with Offload, in the host's memory, where
 // host.Read and host.Write work on it as on any other.
 func (s *State) Moment(layer, i int) kernels.View { return s.moments[i][s.local(layer)] }

@@ -65,6 +65,15 @@ func (c Config) Matrices(layer int) (all []Tensor) {
 	return all
 }
 
+// trainedMatrices returns the places of a layer's Matrices in its trained vector [TrainedLen].
+func (c Config) trainedMatrices(layer int) (all []Range) {
+	frozen := c.FrozenLen(layer)
+	for _, m := range c.Matrices(layer) {
+		all = append(all, Range{m.Off - frozen, m.Off - frozen + m.Len()})
+	}
+	return all
+}
+
 // LayerLen is the number of elements of a layer's flat vector.
 func (c Config) LayerLen(layer int) int {
 	l := tensorList{listed: c.LoRA.On()} // adapters are made to the tensors in the list

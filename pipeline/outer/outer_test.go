@@ -10,40 +10,13 @@ import (
 	"testing"
 
 	"pnode/kernels"
-	"pnode/kernels/cpu"
+	"pnode/kernels/cpu/cputest"
 	"pnode/planner/plan"
 )
 
-func newDevice(t testing.TB) (kernels.Device, kernels.Queue) {
-	t.Helper()
-	d, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	q, err := d.NewQueue()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, q
-}
-
-func newView(t testing.TB, d kernels.Device, n int) kernels.View {
-	t.Helper()
-	b, err := d.Alloc(kernels.F32, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Free)
-	return kernels.Whole(b)
-}
-
 func newVectors(t testing.TB, d kernels.Device, n int) Vectors {
-	return Vectors{Params: newView(t, d, n), Reference: newView(t, d, n), Momentum: newView(t, d, n), Gradient: newView(t, d, n)}
+	return Vectors{Params: cputest.View(t, d, n), Reference: cputest.View(t, d, n), Momentum: cputest.View(t, d, n), Gradient: cputest.View(t, d, n)}
 }
-
-// floats returns the elements of a view of the processor, as they are.
-func floats(v kernels.View) []float32 { return v.Buf.(kernels.HostVisible).Floats(v.Off, v.Len) }
 
 // mean fills a replica's gradient with the weighted mean of what the replicas bring, in their order.
 func mean(into []float32, weights []float32, parts [][]float32) {
@@ -117,7 +90,7 @@ func TestTorchftFixtures(t *testing.T) {
 	}
 	for _, f := range fixtures {
 		t.Run(f.name, func(t *testing.T) {
-			d, q := newDevice(t)
+			d, q := cputest.New(t)
 			rounds := plan.Rounds{Every: 6, Fragments: 2, Delay: f.delay}
 			optimizer := Optimizer{LR: 2, Alpha: f.alpha}
 			if err := errors.Join(rounds.Validate(), optimizer.Validate()); err != nil {
@@ -128,7 +101,7 @@ func TestTorchftFixtures(t *testing.T) {
 				q.Do(kernels.Fill(v.Reference, 2, 1))
 			}
 			replicas, sent := [2]Vectors{newVectors(t, d, 2), newVectors(t, d, 2)}, [2]Vectors{}
-			update := newView(t, d, 2)
+			update := cputest.View(t, d, 2)
 			q.Do(kernels.Fill(update, 2, -2))
 			for _, v := range replicas {
 				begin(v)
@@ -149,7 +122,7 @@ func TestTorchftFixtures(t *testing.T) {
 				}{"parameters": {f.params[r], replicas[r].Params}, "reference": {f.reference[r], replicas[r].Reference}} {
 					if want, known := compared.want[local[r]]; known {
 						checked++
-						if got := [2]float32(floats(compared.got)); got != want {
+						if got := [2]float32(cputest.Floats(compared.got)); got != want {
 							t.Fatalf("replica %d after %d inner steps: %s %v, want %v", r, local[r], what, got, want)
 						}
 					}
@@ -179,9 +152,9 @@ func TestTorchftFixtures(t *testing.T) {
 					if err := q.Sync(); err != nil {
 						t.Fatal(err)
 					}
-					parts := [][]float32{slices.Clone(floats(sent[0].Gradient)), slices.Clone(floats(sent[1].Gradient))}
+					parts := [][]float32{slices.Clone(cputest.Floats(sent[0].Gradient)), slices.Clone(cputest.Floats(sent[1].Gradient))}
 					for _, v := range sent {
-						mean(floats(v.Gradient), Weights([]int64{5, 5}), parts)
+						mean(cputest.Floats(v.Gradient), Weights([]int64{5, 5}), parts)
 						optimizer.Step(q, v)
 					}
 				}
@@ -208,7 +181,7 @@ func TestTorchftFixtures(t *testing.T) {
 // magnitudes so mixed that another order of operations shows.
 func TestStepByTheDefinition(t *testing.T) {
 	const n = 1000
-	d, q := newDevice(t)
+	d, q := cputest.New(t)
 	v := newVectors(t, d, n)
 	o := Optimizer{LR: 0.7, Momentum: 0.9, Alpha: 0.25}
 	params, reference, u := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -219,12 +192,12 @@ func TestStepByTheDefinition(t *testing.T) {
 		params[i] = noise(0, i)
 		reference[i] = params[i]
 	}
-	copy(floats(v.Params), params)
-	copy(floats(v.Reference), reference)
+	copy(cputest.Floats(v.Params), params)
+	copy(cputest.Floats(v.Reference), reference)
 	for step := 1; step <= 5; step++ {
 		for i := range n {
 			params[i] += noise(step, i)
-			floats(v.Params)[i] = params[i]
+			cputest.Floats(v.Params)[i] = params[i]
 		}
 		v.Slice(0, 300).Subtract(q) // stretches of any length give the same
 		v.Slice(300, n-300).Subtract(q)
@@ -232,11 +205,11 @@ func TestStepByTheDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			if got, want := floats(v.Gradient)[i], reference[i]-params[i]; got != want {
+			if got, want := cputest.Floats(v.Gradient)[i], reference[i]-params[i]; got != want {
 				t.Fatalf("step %d: d[%d] is %v, want %v", step, i, got, want)
 			}
 		}
-		for i, g := range floats(v.Gradient) {
+		for i, g := range cputest.Floats(v.Gradient) {
 			u[i] = float32(o.Momentum*u[i]) + g
 			reference[i] += float32(-o.LR * (g + float32(o.Momentum*u[i])))
 			params[i] = float32(o.Alpha*params[i]) + float32((1-o.Alpha)*reference[i])
@@ -247,9 +220,9 @@ func TestStepByTheDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			if floats(v.Reference)[i] != reference[i] || floats(v.Params)[i] != params[i] || floats(v.Momentum)[i] != o.Momentum*u[i] {
+			if cputest.Floats(v.Reference)[i] != reference[i] || cputest.Floats(v.Params)[i] != params[i] || cputest.Floats(v.Momentum)[i] != o.Momentum*u[i] {
 				t.Fatalf("step %d element %d: reference %v, parameters %v, momentum %v, want %v, %v, %v", step, i,
-					floats(v.Reference)[i], floats(v.Params)[i], floats(v.Momentum)[i], reference[i], params[i], o.Momentum*u[i])
+					cputest.Floats(v.Reference)[i], cputest.Floats(v.Params)[i], cputest.Floats(v.Momentum)[i], reference[i], params[i], o.Momentum*u[i])
 			}
 		}
 	}
@@ -260,17 +233,17 @@ func TestStepByTheDefinition(t *testing.T) {
 func TestInnerStepsAreKept(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		for delay := range plan.Step(5) {
-			d, q := newDevice(t)
-			v, inner := newVectors(t, d, 4), newView(t, d, 4)
+			d, q := cputest.New(t)
+			v, inner := newVectors(t, d, 4), cputest.View(t, d, 4)
 			if keep {
-				v.Left = newView(t, d, 4)
+				v.Left = cputest.View(t, d, 4)
 			}
 			rounds, o := plan.Rounds{Every: 10, Fragments: 2, Delay: delay}, Optimizer{LR: 1}
 			want := [4]float32{}
 			for step := plan.Step(1); step <= 30; step++ {
 				for i := range want {
-					floats(inner)[i] = float32(step) * float32(i+1)
-					want[i] += floats(inner)[i]
+					cputest.Floats(inner)[i] = float32(step) * float32(i+1)
+					want[i] += cputest.Floats(inner)[i]
 				}
 				q.Do(kernels.Add(v.Params, v.Params, inner, 4))
 				leaves, merged := rounds.After(step)
@@ -284,7 +257,7 @@ func TestInnerStepsAreKept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := [4]float32(floats(v.Params)); (got == want) != (keep || delay == 0) {
+			if got := [4]float32(cputest.Floats(v.Params)); (got == want) != (keep || delay == 0) {
 				t.Errorf("kept: %v, %d steps late: %v, plain training is at %v", keep, delay, got, want)
 			}
 		}

@@ -149,14 +149,15 @@ func (a *anyOrder) exists(r *splitRun) bool {
 	if done {
 		return true
 	}
-	key := r.counts()
+	key := fmt.Sprint(r.counts, r.restored)
 	if slices.ContainsFunc(a.seen[key], func(o *splitRun) bool { return o.dominates(r) }) {
 		return false
 	}
 	a.seen[key] = append(a.seen[key], r)
 	for s := range r.free {
 		for _, n := range r.ready(a.p, s, nil) {
-			child := r.clone()
+			child := newSplitRun(a.p)
+			child.follows(r)
 			child.begin(a.p, s, n)
 			if a.exists(child) {
 				return true
@@ -197,9 +198,9 @@ func TestSplitIsNearWiderSearches(t *testing.T) {
 		equal, worst, cells := 0, Nanos(0), max(4, *splitCells/3)
 		for cell := range cells {
 			p := splitCell(rand.New(rand.NewPCG(11, uint64(cell))), size.stages, size.micros)
-			got, _ := p.quickest()
+			got, _ := p.quickest(new(unusedRuns))
 			p.Width *= 16
-			wide, ok := p.quickest()
+			wide, ok := p.quickest(new(unusedRuns))
 			if !ok || wide.Makespan > got.Makespan {
 				t.Fatalf("%v: %+v in a wide search, %+v in a narrow one", p, wide, got)
 			}

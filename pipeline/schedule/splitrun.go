@@ -1,33 +1,61 @@
 package schedule
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // splitRun is a step with split backwards under way. Simulate times the same programs.
 type splitRun struct {
-	// parent is the run before the newest pass, which is one of a stage; nil at the start.
-	parent *splitRun
+	past   *pastPass // the passes before the newest one, which is one of a stage; nil at the start
 	op     Op
 	stage  int
-	// By stage: passes begun, and when the last of them ends.
-	forwards, inputs, weights []int
-	free                      []Nanos
+	micros int
+	// By stage: passes begun, each kind a part of counts, and when the last of them ends.
+	forwards, inputs, weights, counts []int
+	free                              []Nanos
 	// restored holds by stage whether its next input gradient has been recomputed for: nothing else comes before that.
 	restored []bool
 	// sent holds when each directed link is free: forth from each stage, then back to each.
 	sent []Nanos
-	// activations, gradients hold by stage when the tensors arrive that are on their way or wait, in order.
-	activations, gradients [][]Nanos
-	least, idle            Nanos // bound, and how long stages have stood still
+	// arrivals holds by stage and micro-batch when activations arrive, then when gradients do, as far as they were sent and are not taken.
+	arrivals    []Nanos
+	least, idle Nanos // bound, and how long stages have stood still
+	turn        int   // among the runs that extend has made
+}
+
+// pastPass is a pass that runs have in common, and those before it.
+type pastPass struct {
+	before *pastPass
+	op     Op
+	stage  int
 }
 
 func newSplitRun(p Split) *splitRun {
 	n := len(p.Costs.Stages)
-	r := &splitRun{
-		forwards: make([]int, n), inputs: make([]int, n), weights: make([]int, n), free: make([]Nanos, n), restored: make([]bool, n),
-		sent: make([]Nanos, 2*n), activations: make([][]Nanos, n), gradients: make([][]Nanos, n),
+	counts, times := make([]int, 3*n), make([]Nanos, 3*n+2*n*p.Micros)
+	return &splitRun{
+		micros: p.Micros, counts: counts, forwards: counts[:n], inputs: counts[n : 2*n], weights: counts[2*n:],
+		free: times[:n], sent: times[n : 3*n], arrivals: times[3*n:], restored: make([]bool, n),
 	}
-	r.activations[0] = make([]Nanos, p.Micros)
-	return r
+}
+
+// activations returns when the tensors arrive, in order, that the next forwards of a stage take and that are sent. The first stage has its own.
+func (r *splitRun) activations(s int) []Nanos {
+	sent := r.micros
+	if s > 0 {
+		sent = r.forwards[s-1]
+	}
+	return r.arrivals[s*r.micros:][r.forwards[s]:sent]
+}
+
+// gradients is the same of a stage's input gradients. The last stage makes its own.
+func (r *splitRun) gradients(s int) []Nanos {
+	sent := r.forwards[s]
+	if s < len(r.free)-1 {
+		sent = r.inputs[s+1]
+	}
+	return r.arrivals[(len(r.free)+s)*r.micros:][r.inputs[s]:sent]
 }
 
 // pass is one that a stage may begin.
@@ -43,15 +71,15 @@ func (r *splitRun) ready(p Split, stage int, all []pass) []pass {
 		if r.inputs[stage] < r.forwards[stage] { // it waits for no gradient
 			all = append(all, pass{Recompute, free, free + t.Recompute})
 		}
-	} else if len(r.gradients[stage]) > 0 {
-		start := max(free, r.gradients[stage][0])
+	} else if waiting := r.gradients(stage); len(waiting) > 0 {
+		start := max(free, waiting[0])
 		all = append(all, pass{BackwardInput, start, start + t.Input})
 	}
 	if r.restored[stage] {
 		return all
 	}
-	if len(r.activations[stage]) > 0 && (p.Caps == nil || r.forwards[stage]-r.weights[stage] < p.Caps[stage]) {
-		start := max(free, r.activations[stage][0])
+	if waiting := r.activations(stage); len(waiting) > 0 && (p.Caps == nil || r.forwards[stage]-r.weights[stage] < p.Caps[stage]) {
+		start := max(free, waiting[0])
 		all = append(all, pass{Forward, start, start + t.Forward})
 	}
 	if r.weights[stage] < r.inputs[stage] {
@@ -61,16 +89,16 @@ func (r *splitRun) ready(p Split, stage int, all []pass) []pass {
 }
 
 // extend appends the run with each pass that may come next in an active order and end before a time.
-func (r *splitRun) extend(p Split, below Nanos, children []*splitRun) []*splitRun {
+func (r *splitRun) extend(p Split, below Nanos, children []*splitRun, unused *unusedRuns) []*splitRun {
 	var buffer [3]pass
 	stage, first := -1, Nanos(0)
 	for s := range r.free {
 		for _, n := range r.ready(p, s, buffer[:0]) {
 			if n.op == Recompute {
-				if len(r.gradients[s]) == 0 {
+				if len(r.gradients(s)) == 0 {
 					continue
 				}
-				n.end = max(n.end, r.gradients[s][0]) + p.Costs.Stages[s].Input
+				n.end = max(n.end, r.gradients(s)[0]) + p.Costs.Stages[s].Input
 			}
 			if stage < 0 || n.end < first {
 				stage, first = s, n.end
@@ -85,36 +113,41 @@ func (r *splitRun) extend(p Split, below Nanos, children []*splitRun) []*splitRu
 			if stage >= 0 && n.start >= first && n.end > first {
 				continue
 			}
-			child := r.clone()
+			child := unused.take(p)
+			child.follows(r)
 			child.begin(p, s, n)
 			if child.least = child.bound(p); child.least < below {
+				child.turn = len(children)
 				children = append(children, child)
+			} else {
+				unused.put(child)
 			}
 		}
 	}
 	return children
 }
 
-// clone returns the run to go on from, with everything its own that begin changes in place.
-func (r *splitRun) clone() *splitRun {
-	c, n := *r, len(r.free)
-	c.parent = r
-	counts, times, tensors := make([]int, 0, 3*n), make([]Nanos, 0, 3*n), make([][]Nanos, 0, 2*n)
-	counts = append(append(append(counts, r.forwards...), r.inputs...), r.weights...)
-	times = append(append(times, r.free...), r.sent...)
-	tensors = append(append(tensors, r.activations...), r.gradients...)
-	c.forwards, c.inputs, c.weights = counts[:n], counts[n:2*n], counts[2*n:]
-	c.free, c.sent = times[:n], times[n:]
-	c.activations, c.gradients = tensors[:n], tensors[n:]
-	return &c
+// follows makes the run one that goes on from another of the same step.
+func (r *splitRun) follows(o *splitRun) {
+	r.past, r.idle = o.past, o.idle
+	copy(r.counts, o.counts)
+	copy(r.free, o.free)
+	copy(r.sent, o.sent)
+	copy(r.restored, o.restored)
+	for s := range r.free {
+		if s > 0 { // on the first stage all are there from the start
+			copy(r.activations(s), o.activations(s))
+		}
+		copy(r.gradients(s), o.gradients(s))
+	}
 }
 
 // orders returns by stage the passes of the run.
 func (r *splitRun) orders() []StageOrder {
 	letters := make([][]byte, len(r.free))
-	for ; r.parent != nil; r = r.parent {
-		if at := slices.Index(orderedOps, r.op); at >= 0 {
-			letters[r.stage] = append(letters[r.stage], orderOps[at])
+	for past := r.past; past != nil; past = past.before {
+		if at := slices.Index(orderedOps, past.op); at >= 0 {
+			letters[past.stage] = append(letters[past.stage], orderOps[at])
 		}
 	}
 	orders := make([]StageOrder, len(letters))
@@ -125,37 +158,28 @@ func (r *splitRun) orders() []StageOrder {
 	return orders
 }
 
-// restore notes whether a stage has recomputed for its next input gradient.
-func (r *splitRun) restore(stage int, done bool) {
-	if r.restored[stage] != done {
-		r.restored = slices.Clone(r.restored)
-		r.restored[stage] = done
-	}
-}
-
 // begin has a stage do a pass.
 func (r *splitRun) begin(p Split, stage int, n pass) {
 	r.idle += n.start - r.free[stage]
 	r.free[stage], r.op, r.stage = n.end, n.op, stage
 	switch n.op {
 	case Recompute:
-		r.restore(stage, true)
+		r.restored[stage] = true
 	case Forward:
+		micro := r.forwards[stage]
 		r.forwards[stage]++
-		r.activations[stage] = r.activations[stage][1:]
 		if last := len(r.free) - 1; stage == last {
-			r.gradients[stage] = append(slices.Clip(r.gradients[stage]), n.end)
+			r.arrivals[(len(r.free)+stage)*r.micros+micro] = n.end
 		} else {
-			at := r.send(stage, p.Costs.Boundaries[stage].Activation, n.end)
-			r.activations[stage+1] = append(slices.Clip(r.activations[stage+1]), at)
+			r.arrivals[(stage+1)*r.micros+micro] = r.send(stage, p.Costs.Boundaries[stage].Activation, n.end)
 		}
 	case BackwardInput:
-		r.restore(stage, false)
+		micro := r.inputs[stage]
+		r.restored[stage] = false
 		r.inputs[stage]++
-		r.gradients[stage] = r.gradients[stage][1:]
 		if stage > 0 {
-			at := r.send(len(r.free)+stage-1, p.Costs.Boundaries[stage-1].Gradient, n.end)
-			r.gradients[stage-1] = append(slices.Clip(r.gradients[stage-1]), at)
+			back := len(r.free) + stage - 1
+			r.arrivals[back*r.micros+micro] = r.send(back, p.Costs.Boundaries[stage-1].Gradient, n.end)
 		}
 	default:
 		r.weights[stage]++
@@ -168,18 +192,23 @@ func (r *splitRun) send(link int, hop Hop, at Nanos) Nanos {
 	return r.sent[link] + hop.Latency
 }
 
-// counts names how far each stage is.
-func (r *splitRun) counts() string {
-	key := make([]byte, 0, 6*len(r.free))
-	for s := range r.free {
-		for _, n := range []int{r.forwards[s], r.inputs[s], r.weights[s]} {
-			key = append(key, byte(n), byte(n>>8))
-		}
-		if r.restored[s] {
-			key = append(key, 'R')
+// hash is of how far each stage is.
+func (r *splitRun) hash() uint64 {
+	h := uint64(14695981039346656037) // FNV-1a, of whole numbers
+	for _, n := range r.counts {
+		h = (h ^ uint64(n)) * 1099511628211
+	}
+	for _, restored := range r.restored {
+		if h *= 1099511628211; restored {
+			h ^= 1
 		}
 	}
-	return string(key)
+	return h
+}
+
+// asFar reports whether each stage is as far as in another run.
+func (r *splitRun) asFar(o *splitRun) bool {
+	return slices.Equal(r.counts, o.counts) && slices.Equal(r.restored, o.restored)
 }
 
 // dominates reports whether a run with the same counts is nowhere earlier.
@@ -196,11 +225,22 @@ func (r *splitRun) dominates(o *splitRun) bool {
 		return false
 	}
 	for s := range r.free {
-		if !noLater(r.activations[s], o.activations[s]) || !noLater(r.gradients[s], o.gradients[s]) {
+		if !noLater(r.activations(s), o.activations(s)) || !noLater(r.gradients(s), o.gradients(s)) {
 			return false
 		}
 	}
 	return true
+}
+
+// compare orders runs by their bounds, then by how long stages have stood still, then as they were made.
+func (r *splitRun) compare(o *splitRun) int {
+	switch {
+	case r.least != o.least:
+		return cmp.Compare(r.least, o.least)
+	case r.idle != o.idle:
+		return cmp.Compare(r.idle, o.idle)
+	}
+	return r.turn - o.turn
 }
 
 // bound returns a time that the run cannot end before: each stage has the rest of its passes to do, and the last
@@ -219,8 +259,8 @@ func (r *splitRun) bound(p Split) (bound Nanos) {
 			continue
 		}
 		begin[s] = r.free[s]
-		if len(r.activations[s]) > 0 {
-			begin[s] = max(begin[s], r.activations[s][0])
+		if len(r.activations(s)) > 0 {
+			begin[s] = max(begin[s], r.activations(s)[0])
 		} else {
 			hop := p.Costs.Boundaries[s-1].Activation
 			begin[s] = max(begin[s], begin[s-1]+p.Costs.Stages[s-1].Forward+hop.Transfer+hop.Latency)
@@ -255,8 +295,8 @@ func (r *splitRun) bound(p Split) (bound Nanos) {
 			final = max(final, end[s]+t.Recompute+t.Input)
 		}
 		switch {
-		case len(r.gradients[s]) > 0:
-			first = max(first, r.gradients[s][0])
+		case len(r.gradients(s)) > 0:
+			first = max(first, r.gradients(s)[0])
 		case s == n-1:
 			first = max(first, begin[s]+t.Forward+t.Recompute)
 		default:
@@ -273,3 +313,17 @@ func (r *splitRun) bound(p Split) (bound Nanos) {
 	}
 	return bound
 }
+
+// unusedRuns holds runs of one size that are over, for others to be made in their memory: a search drops most that it makes.
+type unusedRuns []*splitRun
+
+func (u *unusedRuns) take(p Split) *splitRun {
+	if n := len(*u); n > 0 {
+		r := (*u)[n-1]
+		*u = (*u)[:n-1]
+		return r
+	}
+	return newSplitRun(p)
+}
+
+func (u *unusedRuns) put(runs ...*splitRun) { *u = append(*u, runs...) }

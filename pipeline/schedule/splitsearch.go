@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -56,7 +55,8 @@ func (p Split) Choose() (Orders, error) {
 	if err := p.check(); err != nil {
 		return Orders{}, err
 	}
-	best, ok := p.quickest()
+	var unused unusedRuns
+	best, ok := p.quickest(&unused)
 	if !ok {
 		return Orders{}, ErrNoOrder
 	}
@@ -65,7 +65,7 @@ func (p Split) Choose() (Orders, error) {
 	for r := range p.Caps {
 		for low := 1; low < best.Peak[r]; {
 			p.Caps[r] = (low + best.Peak[r]) / 2
-			if less, ok := p.search(max(1, p.Width/leanPart), p.Most+1); ok {
+			if less, ok := p.search(max(1, p.Width/leanPart), p.Most+1, &unused); ok {
 				best = less
 			} else {
 				low = p.Caps[r] + 1
@@ -92,7 +92,7 @@ func (p Split) check() error {
 }
 
 // quickest returns the orders that end first. What a narrow search finds bounds a wide one.
-func (p Split) quickest() (best Orders, ok bool) {
+func (p Split) quickest(unused *unusedRuns) (best Orders, ok bool) {
 	below := Nanos(math.MaxInt64)
 	if p.Most > 0 {
 		below = p.Most + 1
@@ -106,7 +106,7 @@ func (p Split) quickest() (best Orders, ok bool) {
 		best.Peak = append(best.Peak, order.peak())
 	}
 	for width := 1; ; width = min(8*width, p.Width) {
-		found, better := p.search(width, below)
+		found, better := p.search(width, below, unused)
 		if better {
 			best, ok, below = found, true, found.Makespan
 		}
@@ -159,32 +159,45 @@ func (p Split) Bound() Nanos { return newSplitRun(p).bound(p) }
 
 // search returns orders that end before a time, false where it finds none. Proven reports that there are no better
 // ones.
-func (p Split) search(width int, below Nanos) (best Orders, ok bool) {
+func (p Split) search(width int, below Nanos, unused *unusedRuns) (best Orders, ok bool) {
 	level, proven := []*splitRun{newSplitRun(p)}, true
+	var next []*splitRun
+	hashes := make([]uint64, 0, width) // of level
 	for range p.passes() {
-		var next []*splitRun
+		next = next[:0]
 		for _, run := range level {
-			next = run.extend(p, below, next)
+			next = run.extend(p, below, next, unused)
 		}
-		slices.SortStableFunc(next, func(a, b *splitRun) int { return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.idle, b.idle)) })
-		level = level[:0]
-		same := map[string][]*splitRun{}
-		for _, run := range next {
-			key := run.counts()
-			if slices.ContainsFunc(same[key], func(o *splitRun) bool { return o.dominates(run) }) {
+		unused.put(level...)
+		slices.SortFunc(next, (*splitRun).compare)
+		past := make([]pastPass, min(width, len(next)))
+		level, hashes = level[:0], hashes[:0]
+		for i, run := range next {
+			hash := run.hash()
+			dominated := false
+			for k := 0; k < len(level) && !dominated; k++ {
+				dominated = hashes[k] == hash && level[k].asFar(run) && level[k].dominates(run)
+			}
+			if dominated {
+				unused.put(run)
 				continue
 			}
 			if len(level) == width {
 				proven = false
+				unused.put(next[i:]...)
 				break
 			}
-			level, same[key] = append(level, run), append(same[key], run)
+			step := &past[len(level)]
+			*step = pastPass{run.past, run.op, run.stage}
+			run.past = step
+			level, hashes = append(level, run), append(hashes, hash)
 		}
 	}
 	best.Proven = proven
 	if len(level) == 0 {
 		return best, false
 	}
+	unused.put(level...)
 	end := level[0]
 	best.Makespan = slices.Max(end.free)
 	best.Stages = end.orders()

@@ -23,6 +23,9 @@ const (
 	vectorBound     = 0x1p42 // all others
 )
 
+// GradientGrowth is by how many bits gradients may grow on their way back, up to their bound: senders farther behind have a limit that is so much lower.
+const GradientGrowth = 12
+
 // Bound returns the magnitude that elements of a tensor kind stay below where they come from one stage. Who
 // sends what others had a part in multiplies it by their number.
 func (k Kind) Bound() float32 {

@@ -21,6 +21,9 @@ const (
 	// rounded up or down by chance so that the mean is right (Gupta et al. 2015, "Deep
 	// Learning with Limited Numerical Precision", section 3).
 	Int8 = plan.CodecInt8
+	// Int4 keeps 4 bits an element and a float32 scale for each plan.CodecInt4Tile of them, after a rotation that spreads the large ones.
+	// Gradients are rounded by chance, activations to the nearest.
+	Int4 = plan.CodecInt4
 )
 
 // ParseCodec reads a codec's name.
@@ -41,8 +44,9 @@ func TensorBytes(c Codec, n int) int { return int(c.Bytes(int64(n))) }
 // maxError bounds the relative error of a codec that is used: the root of the summed squares of the
 // errors, divided by that of the elements. BF16 has less than 2^-8 for all but subnormal numbers, Int8
 // about 0.009 where the elements are spread like a normal distribution; a group in which
-// one element outweighs the others is what takes it past the bound.
-var maxError = [...]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03}
+// one element outweighs the others is what takes it past the bound. Int4 has about 0.12 to the nearest and 0.18 by chance,
+// wherever large elements stand; a tile whose elements rotate into a few large ones takes it past the bound.
+var maxError = [...]float64{F32: math.Inf(1), BF16: 1.0 / 256, Int8: 0.03, Int4: 0.25}
 
 // Encoded says how a tensor was written.
 type Encoded struct {
@@ -57,6 +61,16 @@ type Encoded struct {
 // is taken. That depends on xs, c and n alone: whoever computes the same tensor again, after
 // a resend, in another generation or on another machine, writes the same bytes.
 func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) {
+	return appendTensor(dst, c, xs, n, true)
+}
+
+// AppendActivation is AppendTensor but that Int4 rounds to the nearest, and takes larger elements: an error of activations costs what its
+// square is, while gradients are summed, and have to be right in the mean.
+func AppendActivation(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) {
+	return appendTensor(dst, c, xs, n, false)
+}
+
+func appendTensor(dst []byte, c Codec, xs []float32, n Noise, back bool) ([]byte, Encoded) {
 	start := len(dst)
 	var e Encoded
 	for e.Codec = c; ; e.Codec-- {
@@ -66,6 +80,8 @@ func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) 
 			dst, e.RelError = appendBF16(dst, xs)
 		case Int8:
 			dst, e.RelError = appendInt8(dst, xs, n)
+		case Int4:
+			dst, e.RelError = appendInt4(dst, xs, n, back)
 		case F32:
 			dst, e.RelError = AppendF32(dst, xs), 0
 		default:
@@ -106,6 +122,8 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 		decodeBF16(dst, b)
 	case Int8:
 		quant.Unpack(dst, b)
+	case Int4:
+		return c, decodeInt4(dst, b)
 	default:
 		return c, DecodeF32(dst, b)
 	}

@@ -20,6 +20,7 @@ const (
 	flagStop
 	flagHeldOut
 	flagHeldOutF32
+	flagMerge
 	flagsEnd
 )
 
@@ -40,6 +41,8 @@ type Commit struct {
 	HeldOutF32 *float64
 	// Save asks every worker to store its state after the update, Stop to end the run.
 	Save, Stop bool
+	// Merge ends the round of a replica with local steps: an outer step follows.
+	Merge bool
 	// Next is the text of the plan.ScheduleChoice that all workers take from the next step on;
 	// empty leaves them on theirs.
 	Next string
@@ -62,6 +65,9 @@ func AppendCommit(dst []byte, c Commit) []byte {
 	if c.Stop {
 		flags |= flagStop
 	}
+	if c.Merge {
+		flags |= flagMerge
+	}
 	if c.HeldOut != nil && c.HeldOutF32 != nil {
 		dst = le.AppendUint64(append(dst, flags|flagHeldOutF32), math.Float64bits(*c.HeldOutF32))
 	} else {
@@ -83,7 +89,7 @@ func DecodeCommit(b []byte) (Commit, error) {
 	c := Commit{
 		Step: plan.Step(word(0)),
 		Loss: math.Float64frombits(word(1)), Norm: math.Float64frombits(word(2)), GradScale: math.Float64frombits(word(3)),
-		Save: flags&flagSave != 0, Stop: flags&flagStop != 0,
+		Save: flags&flagSave != 0, Stop: flags&flagStop != 0, Merge: flags&flagMerge != 0,
 	}
 	rest := b[commitBytes:]
 	if flags&flagHeldOutF32 != 0 {
@@ -110,3 +116,6 @@ func DecodeCommit(b []byte) (Commit, error) {
 	}
 	return c, nil
 }
+
+// MaxLoss bounds the losses that members say. It is far above that of a model that says anything: log(vocabulary) is about 10 nats a token.
+const MaxLoss = 1e6

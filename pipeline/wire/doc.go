@@ -11,7 +11,8 @@
 //   - Piece: a part of a frame on one stream.
 //   - Open: the first bytes of a stream, with the process epoch of the endpoint that opens it.
 //   - Codec: the form of a boundary tensor's elements; Noise: the numbers that round them.
-//   - Report, Commit: the two payloads of the agreement on a step.
+//   - Report, Commit: the two payloads of the agreement on a step; OuterReport and a list of hashes: those of a round of replicas with
+//     local steps.
 //
 // Everything is little-endian and has exactly one encoding. The checksum of a frame is a
 // CRC-32C (Castagnoli) over header and payload. Every decoder checks a length against its

@@ -37,11 +37,11 @@ type Tag struct {
 	Generation plan.Generation
 	Step       plan.Step
 	// Replica and Stage are the receiver's; for ReducePart, GatherPart and KindReport the
-	// sender's; for StatePart and StateTaken the owner's of the part.
+	// sender's; for StatePart and StateTaken the owner's of the part; for messages of a round the sender's.
 	Replica plan.Replica
 	Stage   plan.Stage
 	// Index is the micro-batch of Activation and Gradient, what the collective package
-	// chooses for parts of vectors, and 0 for the rest.
+	// chooses for parts of vectors, or the gather package for messages of a round, and 0 for the rest.
 	Index int32
 }
 

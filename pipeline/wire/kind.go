@@ -33,12 +33,19 @@ const (
 	StatePart
 	// StateTaken carries nothing: such a part has come.
 	StateTaken
+	// OuterGrad is a piece of what a replica with local steps has learned of a layer in a round, as package compress writes it, for
+	// another replica; or of the mean of all, from one end of a tied embedding to the other.
+	OuterGrad
+	// KindOuterReport carries the losses of a replica's steps of a round, for another replica.
+	KindOuterReport
+	// OuterHave carries the hashes of a replica's messages of a round that a stage of a replica has, for that one's coordinator.
+	OuterHave
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{
 	"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding",
-	"state-part", "state-taken",
+	"state-part", "state-taken", "outer-grad", "outer-report", "outer-have",
 }
 
 // Valid reports whether k is one of the kinds.
@@ -58,7 +65,7 @@ func (k Kind) Class() Class {
 		return Activations
 	case Gradient:
 		return Gradients
-	case ReducePart, GatherPart, TiedGrad, StatePart:
+	case ReducePart, GatherPart, TiedGrad, StatePart, OuterGrad:
 		return Reductions
 	default:
 		return Control
@@ -72,6 +79,10 @@ func (k Kind) maxPayload(maxTensorBytes int) int {
 		return MaxReportBytes
 	case KindCommit:
 		return MaxCommitBytes
+	case KindOuterReport:
+		return MaxOuterReportBytes
+	case OuterHave:
+		return MaxOuterHaveBytes
 	case Heartbeat, StateTaken:
 		return 0
 	case Padding:

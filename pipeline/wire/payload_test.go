@@ -132,6 +132,29 @@ func TestChunkRefusals(t *testing.T) {
 	}
 }
 
+func TestOuterRefusals(t *testing.T) {
+	for _, n := range []int{0, 7, 8, 10, MaxOuterReportBytes + 8} {
+		if _, err := DecodeOuterReport(make([]byte, n)); !errors.Is(err, ErrLength) {
+			t.Errorf("losses in %d bytes: %v", n, err)
+		}
+	}
+	for _, n := range []int{1, 31, 33, MaxOuterHaveBytes + 32} {
+		if _, err := DecodeOuterHave(make([]byte, n)); !errors.Is(err, ErrLength) {
+			t.Errorf("hashes in %d bytes: %v", n, err)
+		}
+	}
+	for name, b := range map[string][]byte{"unknown flags": {1}, "a second held-out loss alone": append([]byte{flagHeldOutF32}, make([]byte, 8)...), "no held-out loss": {flagHeldOut}} {
+		if _, err := DecodeOuterReport(b); err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	r, err := DecodeOuterReport(make([]byte, 1+3*8))
+	hashes, failed := DecodeOuterHave(make([]byte, OuterHaveBytes(5)))
+	if err != nil || failed != nil || r.Steps() != 3 || len(hashes) != 5 {
+		t.Errorf("losses of %d steps, %v, and %d hashes, %v", r.Steps(), err, len(hashes), failed)
+	}
+}
+
 func TestF32KeepsEveryBit(t *testing.T) {
 	want := []float32{0, float32(math.Copysign(0, -1)), 1.5, math.MaxFloat32, math.SmallestNonzeroFloat32, float32(math.Inf(-1)), math.Float32frombits(0x7fc12345)}
 	b := AppendF32([]byte{9}, want)
@@ -155,7 +178,18 @@ func TestF32KeepsEveryBit(t *testing.T) {
 func FuzzDecodeReport(f *testing.F) {
 	f.Add(AppendReport(nil, Report{}))
 	f.Add(AppendReport(nil, sampleReport()))
+	f.Add(AppendOuterReport(nil, OuterReport{Losses: []float64{5.5, 2.25}}))
+	one, two := 3.25, 3.125
+	f.Add(AppendOuterReport(nil, OuterReport{Losses: []float64{5.5, 2.25}, HeldOut: &one}))
+	f.Add(AppendOuterReport(nil, OuterReport{Losses: []float64{5.5}, HeldOut: &one, HeldOutF32: &two}))
+	f.Add(AppendOuterHave(nil, []plan.Hash{{1}, {2}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := DecodeOuterReport(b); err == nil && !bytes.Equal(AppendOuterReport(nil, r), b) {
+			t.Fatalf("%x decodes to %+v, which encodes otherwise", b, r)
+		}
+		if hashes, err := DecodeOuterHave(b); err == nil && !bytes.Equal(AppendOuterHave(nil, hashes), b) {
+			t.Fatalf("%x decodes to %v, which encodes otherwise", b, hashes)
+		}
 		if r, err := DecodeReport(b); err == nil && !bytes.Equal(AppendReport(nil, r), b) {
 			t.Fatalf("%x decodes to %+v, which encodes otherwise", b, r)
 		}
@@ -166,6 +200,7 @@ func FuzzDecodeCommit(f *testing.F) {
 	heldOut := 1.5
 	f.Add(AppendCommit(nil, Commit{Step: 3, Loss: 5, HeldOut: &heldOut, Save: true, Stop: true}))
 	f.Add(AppendCommit(nil, Commit{}))
+	f.Add(AppendCommit(nil, Commit{Step: 50, Loss: 5, Merge: true}))
 	f.Add(AppendCommit(nil, Commit{HeldOut: &heldOut, HeldOutF32: &heldOut, Next: "1f1b 1,0 1,0"}))
 	f.Add(AppendCommit(nil, Commit{Next: "1f1b 1,0 1,0"}))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -9,6 +9,13 @@ import (
 // messages that were sent and are not acknowledged yet, and in those that came and are not added up yet.
 const exchangeCopies = 3
 
+// outerScratch are the bytes for each element of the longest layer through which outer steps pass: parameters, what is learned, and what is looked at.
+const outerScratch = 12
+
+// OuterPerParam returns what outer steps of so many replicas take for each parameter of a layer: the reference, the outer momentum, what messages lacked, and
+// the messages of all, of so many bytes.
+func OuterPerParam(replicas int, message int64) int64 { return 12 + int64(replicas)*message }
+
 // exchange has what layers take of a node's memory while their gradients, or the parameters that replicas updated in parts, are exchanged. A stage
 // exchanges plan.ExchangedBytes at a time, and a larger layer alone.
 type exchange struct {
@@ -16,6 +23,7 @@ type exchange struct {
 	// window is what a stage has under way at most without the model's first and last layer, which may be far larger than others: first and
 	// last are what these take beyond that.
 	window, first, last int64
+	longest             int64 // elements of a layer
 }
 
 func newExchange(costs []model.LayerCost) exchange {
@@ -24,6 +32,7 @@ func newExchange(costs []model.LayerCost) exchange {
 	grads := func(layer int) int64 { return costs[layer].ParamBytes - costs[layer].FrozenBytes }
 	for l := range n {
 		e.sums[l+1] = e.sums[l] + grads(l)
+		e.longest = max(e.longest, grads(l)/4)
 		if l > 0 && l < n-1 {
 			e.window = max(e.window, grads(l))
 		}
@@ -46,16 +55,42 @@ func (e exchange) of(first, end int) int64 {
 	return min(most, e.sums[end]-e.sums[first])
 }
 
+// Trained returns how many parameters of layers [first,end) replicas have something to say of: the embedding's other end learns what that does.
+func (b *MemoryModel) Trained(first, end int) int64 {
+	elements := (b.exchange.sums[end] - b.exchange.sums[first]) / 4
+	if end == b.Layers() {
+		elements -= int64(b.model.TiedGrad)
+	}
+	return max(0, elements)
+}
+
+// Outer returns the bytes of a node's memory that outer steps of layers [first,end) of one stage take.
+func (b *MemoryModel) Outer(first, end int) int64 {
+	if b.parts.Outer == 0 {
+		return 0
+	}
+	return b.parts.Outer*((b.exchange.sums[end]-b.exchange.sums[first])/4) + outerScratch*b.exchange.longest
+}
+
 // vectors counts how many times a layer's gradient is in memory for exchanges.
 func (b *MemoryModel) vectors() int64 { return exchangeCopies * int64(b.parts.Exchanged) }
 
-// Exchange returns the bytes of a node's memory that the exchange between replicas of layers [first,end) of one stage takes.
-func (b *MemoryModel) Exchange(first, end int) int64 { return b.vectors() * b.exchange.of(first, end) }
+// Exchange returns the bytes of a node's memory that the exchange between replicas of layers [first,end) of one stage takes: of gradients, or in outer
+// steps.
+func (b *MemoryModel) Exchange(first, end int) int64 {
+	return b.vectors()*b.exchange.of(first, end) + b.Outer(first, end)
+}
 
 // ExchangeFor returns about the same for any stage in a pipeline of so many, and never less: bytes, and what its layers add, as prefixes. Where stages
 // are small all of their layers do; else the first and the last one, what they take beyond others.
 func (b *MemoryModel) ExchangeFor(stages int) (bytes int64, sums []int64) {
 	sums = make([]int64, len(b.exchange.sums))
+	if b.parts.Outer > 0 { // then no gradients
+		for l, sum := range b.exchange.sums {
+			sums[l] = b.parts.Outer * (sum / 4)
+		}
+		return outerScratch * b.exchange.longest, sums
+	}
 	if n := len(sums) - 1; b.exchange.sums[n]/int64(stages) <= b.exchange.window {
 		for l, sum := range b.exchange.sums {
 			sums[l] = b.vectors() * sum

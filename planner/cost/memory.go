@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"pnode/pipeline/model"
+	"pnode/pipeline/schedule"
 	"pnode/planner/plan"
 )
 
@@ -30,6 +31,8 @@ type Training struct {
 	Tied, TiedGrad int
 	// MaskBytes say where the documents of a micro-batch begin; 0 where nobody asks.
 	MaskBytes int64
+	// ShareBytes returns the most that one of so many replicas has of a layer's optimizer state, where none cuts a matrix; nil: equal parts.
+	ShareBytes func(layer, replicas int) int64
 	// Scratch are the bytes that an update needs besides what it changes.
 	Scratch int64
 	// NodeBytes is the memory of a node's process besides its stages.
@@ -45,6 +48,8 @@ type Parts struct {
 	Partials int
 	// Exchanged counts the vectors of gradients that a stage has to exchange with other replicas; 0 of one replica.
 	Exchanged int
+	// Outer are the bytes of the node's memory that outer steps take for each parameter; 0 where there are none.
+	Outer int64
 	// Undo reports that stages keep the state before an update, which may be undone (plan.Plan.PostValidation).
 	Undo bool
 }
@@ -61,18 +66,18 @@ func (p Parts) of(layer int) int {
 type MemoryModel struct {
 	model Training
 	parts Parts
-	// params and moments are prefixes over layers in bytes.
-	params, moments []int64
-	activation      int64
-	exchange        exchange
-	devices         []*DeviceMemory // by storage, nil where nobody has opened it
+	// params, moments and single are prefixes over layers in bytes: single of the parameters that have one moment.
+	params, moments, single []int64
+	activation              int64
+	exchange                exchange
+	devices                 []*DeviceMemory // by storage, nil where nobody has opened it
 }
 
 // NewMemory returns the memory of a model that has nothing in parts.
 func NewMemory(m Training) *MemoryModel {
-	b := &MemoryModel{model: m, params: make([]int64, len(m.Costs)+1), devices: make([]*DeviceMemory, len(model.StorageNames()))}
+	b := &MemoryModel{model: m, params: make([]int64, len(m.Costs)+1), single: make([]int64, len(m.Costs)+1), devices: make([]*DeviceMemory, len(model.StorageNames()))}
 	for l, k := range m.Costs {
-		b.params[l+1] = b.params[l] + k.ParamBytes
+		b.params[l+1], b.single[l+1] = b.params[l]+k.ParamBytes, b.single[l]+k.OneMomentBytes
 		b.activation = max(b.activation, k.BoundaryBytes)
 	}
 	b.exchange = newExchange(m.Costs)
@@ -154,12 +159,18 @@ func (b *MemoryModel) Previous(first, end int) int64 {
 	if !b.parts.Undo {
 		return 0
 	}
-	return b.Moments(first, end) / plan.MomentVectors * (1 + plan.MomentVectors)
+	return b.Moments(first, end) + b.firstMoments(first, end)
+}
+
+// firstMoments returns the bytes of the first vector of Moments, which is as long as what is trained.
+func (b *MemoryModel) firstMoments(first, end int) int64 {
+	single := (plan.MomentVectors - 1) * (b.single[end] - b.single[first])
+	return (b.Moments(first, end) + single) / plan.MomentVectors
 }
 
 // Window returns the bytes of a device through which a stage's offloaded optimizer state passes.
 func (b *MemoryModel) Window(first, end int) int64 {
-	return model.WindowBytes(plan.MomentVectors, b.Moments(first, end)/(4*plan.MomentVectors))
+	return model.WindowBytes(plan.MomentVectors, b.firstMoments(first, end)/4)
 }
 
 // sumMoments adds up the optimizer's state.
@@ -175,10 +186,26 @@ func (b *MemoryModel) momentBytes(layer int) int64 {
 	k := b.model.Costs[layer]
 	trained, shares := k.ParamBytes-k.FrozenBytes, int64(b.parts.of(layer))
 	if shares == 1 || trained == 0 {
-		return plan.MomentVectors * trained
+		return plan.MomentBytes(k)
 	}
 	const aligned = 64
+	if b.model.ShareBytes != nil {
+		return b.model.ShareBytes(layer, int(shares)) + plan.MomentVectors*2*aligned
+	}
 	return plan.MomentVectors * (trained/shares + 2*aligned)
+}
+
+// shared returns what of the time of an update of layers [first,end), which replicas have in parts, the largest part takes.
+func (b *MemoryModel) shared(whole schedule.Nanos, first, end int) schedule.Nanos {
+	if b.model.ShareBytes == nil {
+		return whole / schedule.Nanos(b.parts.Replicas)
+	}
+	all := int64(0)
+	for _, k := range b.model.Costs[first:end] {
+		all += plan.MomentBytes(k)
+	}
+	const digits = 1 << 10
+	return whole / digits * schedule.Nanos(((b.moments[end]-b.moments[first])*digits+all-1)/max(1, all))
 }
 
 // alone returns prefixes for a pipeline of so many stages. One stage alone has both ends of a tied

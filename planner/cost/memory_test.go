@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/pipeline/model"
+	"pnode/planner/plan"
 )
 
 const microBatch = 2
@@ -165,5 +166,20 @@ func checkAhead(t *testing.T, tr training, level model.Recompute, ahead int) {
 	}
 	if got += pass; got < m.Total() {
 		t.Errorf("%v of which %d layers ahead: planned %d bytes, a stack allocates %d: %+v", level, ahead, got, m.Total(), m)
+	}
+}
+
+// TestUnequalSharesOfUpdates: of an update that replicas share in unequal parts the largest one counts.
+func TestUnequalSharesOfUpdates(t *testing.T) {
+	costs := []model.LayerCost{{ParamBytes: 3 << 20, OneMomentBytes: 3 << 20}, {ParamBytes: 3 << 20, OneMomentBytes: 3 << 20}}
+	whole := Training{Costs: costs}
+	parts := Training{Costs: costs, ShareBytes: func(_, _ int) int64 { return 2 << 20 }}
+	in := Parts{Replicas: 2, Layers: plan.LayerRanges{{First: 0, End: 2}}}
+	const took = 3 << 30
+	if got := NewMemory(whole).InParts(in).shared(took, 0, 2); got != took/2 {
+		t.Errorf("equal parts take %d of %d ns, want half", got, took)
+	}
+	if got := NewMemory(parts).InParts(in).shared(took, 0, 2); got < 2<<30 || got > 2<<30+took/500 {
+		t.Errorf("unequal parts take %d of %d ns, want two thirds", got, took)
 	}
 }

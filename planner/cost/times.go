@@ -85,7 +85,7 @@ func (m *Model) Update(device, first, end int) schedule.Nanos {
 	for _, r := range parts.Layers {
 		if from, to := max(first, r.First), min(end, r.End); from < to {
 			part := d.Time(from, to).Update
-			sum -= part - part/schedule.Nanos(parts.Replicas)
+			sum -= part - m.Memory.shared(part, from, to)
 		}
 	}
 	if m.Offloads(device) {
@@ -124,6 +124,55 @@ func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) sche
 	}
 	var slowest, latency schedule.Nanos
 	sums := make([]schedule.Nanos, len(m.Devices))
+	m.meet(rows, func(r, from, to, first, end int) {
+		bytes := Among(m.Memory, first, end, layers)
+		if vectors != nil {
+			bytes *= int64(vectors[r])
+		}
+		if bytes > 0 {
+			hop := m.Link(from, to).Hop(bytes / int64(len(rows)))
+			sums[from] += hop.Transfer
+			latency = max(latency, hop.Latency)
+		}
+		slowest = max(slowest, sums[from])
+	})
+	return min(slowest+latency, Longest/2)
+}
+
+// Nanoseconds that a node takes for each parameter in an outer step: to write its own message, to read another replica's twice, to look at it and
+// to add it up, and to make the step.
+const (
+	writeNanos = 10
+	readNanos  = 6
+	outerNanos = 4
+)
+
+// OuterStep returns the time of an outer step: each stage sends what it has learned of its layers to those that hold them in the other replicas, so many bytes
+// for some parameters, and reads theirs. What a device sends follows one another, and so does what it gets.
+func (m *Model) OuterStep(rows Rows, bytes func(params int64) int64) schedule.Nanos {
+	var slowest, latency schedule.Nanos
+	out, in, host := make([]schedule.Nanos, len(m.Devices)), make([]schedule.Nanos, len(m.Devices)), make([]schedule.Nanos, len(m.Devices))
+	m.meet(rows, func(_, from, to, first, end int) {
+		params := m.Memory.Trained(first, end)
+		if hop := m.Link(from, to).Hop(bytes(params)); params > 0 {
+			out[from], in[to], latency = out[from]+hop.Transfer, in[to]+hop.Transfer, max(latency, hop.Latency)
+		}
+		host[to] += readNanos * schedule.Nanos(params)
+	})
+	for _, row := range rows {
+		for _, s := range row {
+			host[s.Device] += (writeNanos + outerNanos) * schedule.Nanos(m.Memory.Trained(s.First, s.End))
+		}
+	}
+	for d := range out {
+		slowest = max(slowest, min(max(out[d], in[d]), Longest/4)+min(host[d], Longest/4))
+	}
+	return slowest + latency
+}
+
+// meet calls visit for each range of layers that a device of replica r holds whole, and one of another replica, in the order of replicas, stages and
+// other replicas.
+func (m *Model) meet(rows Rows, visit func(r, from, to, first, end int)) {
 	at := make([]int, len(rows)) // by replica the stage that holds a layer
 	for r := range rows {
 		clear(at)
@@ -137,24 +186,14 @@ func (m *Model) Exchange(rows Rows, layers plan.LayerRanges, vectors []int) sche
 					at[r2]++
 				}
 				s2 := at[r2]
-				for from := s.First; from < s.End; s2++ {
-					to := min(s.End, other[s2].End)
-					bytes := Among(m.Memory, from, to, layers)
-					if vectors != nil {
-						bytes *= int64(vectors[r])
-					}
-					if bytes > 0 {
-						hop := m.Link(s.Device, other[s2].Device).Hop(bytes / int64(len(rows)))
-						sums[s.Device] += hop.Transfer
-						latency = max(latency, hop.Latency)
-					}
-					from = to
+				for first := s.First; first < s.End; s2++ {
+					end := min(s.End, other[s2].End)
+					visit(r, s.Device, other[s2].Device, first, end)
+					first = end
 				}
 			}
-			slowest = max(slowest, sums[s.Device])
 		}
 	}
-	return min(slowest+latency, Longest/2)
 }
 
 // Among returns the bytes of parameters of the layers [first,end) that are among layers.

@@ -23,6 +23,9 @@ const (
 // that is asked for in any case. Each replica has so many copies of the model.
 func SumGroups(t plan.TrainSpec, copies int, whole cost.Training, roomBytes int64) (groups int, why string) {
 	sums := func(groups int) string {
+		if t.Sync.Local {
+			return fmt.Sprintf("a step's micro-batches are in %s, of which each replica takes whole ones: up to %s", plan.Count(groups, "group"), plan.Count(groups/copies, "replica"))
+		}
 		return fmt.Sprintf("gradients are added in %s of micro-batches: up to %s, with the same losses however many",
 			plan.Count(groups, "group"), plan.Count(groups/copies, "replica"))
 	}

@@ -9,10 +9,10 @@ import (
 	"pnode/planner/plan"
 )
 
-// Bounds of a ratio, in thousandths: a device is counted on with no less than an eighth of its profile and no more than eight
+// Bounds of a ratio, in thousandths: a device is counted on with no less than a 64th of its profile, and with no more than eight
 // times.
 const (
-	LeastRatio, WholeRatio, MostRatio = 125, 1000, 8000
+	LeastRatio, WholeRatio, MostRatio = 125, 1000, 64_000
 
 	// averageOf is how many steps the average of a device's ratios is of, roughly.
 	averageOf = 4
@@ -26,7 +26,7 @@ const (
 )
 
 // ratios lists the values that plans count on: two an octave, so that what changes a little is not searched for anew.
-var ratios = [...]int64{LeastRatio, 177, 250, 354, 500, 707, WholeRatio, 1414, 2000, 2828, 4000, 5657, MostRatio}
+var ratios = [...]int64{LeastRatio, 177, 250, 354, 500, 707, WholeRatio, 1414, 2000, 2828, 4000, 5657, 8000, 11_314, 16_000, 22_627, 32_000, 45_255, MostRatio}
 
 // Ratio says how long a device computes, in thousandths of what its profile says.
 type Ratio struct {

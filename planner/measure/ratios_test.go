@@ -105,7 +105,7 @@ func TestRatioOfALiar(t *testing.T) {
 		t.Errorf("says that it is slow: counts %d, %d, %d", f.of(0), f.of(1), f.of(2))
 	}
 	var all fleet // all others lie that they are slow
-	all.steps(50, owner(1000), slower(stranger(9000)), slower(stranger(9000)))
+	all.steps(50, owner(1000), slower(stranger(90_000)), slower(stranger(90_000)))
 	if all.of(0) != 1000 || all.of(1) != MostRatio {
 		t.Errorf("others say that they are slow: an owner counts %d", all.of(0))
 	}

@@ -20,6 +20,8 @@ type Devices struct {
 	// Bytes returns what a tensor of so many bytes takes on a link at least, Message is the least that crosses any boundary.
 	Bytes   func(tensor int64) int64
 	Message int64
+	// Apart reports that replicas have local steps: within a step they exchange nothing, and each has its own commit.
+	Apart bool
 }
 
 // Lower bounds step times with one chunk on each device from below, by what no plan can do better on a pool of devices whose workers wait
@@ -33,6 +35,7 @@ type Devices struct {
 //   - What replicas send each other of gradients and parameters leaves each device at its best rate. It may go on beside passes.
 type Lower struct {
 	micros   int
+	apart    bool
 	first    schedule.Nanos
 	layer    schedule.Nanos
 	rateSum  []int64          // by number of devices, fastest first: micro-batches in 2^rateBits ns
@@ -48,7 +51,7 @@ const rateBits = 40
 func NewLower(d Devices) Lower {
 	n, layers := len(d.Pool), d.Model.Memory.Layers()
 	b := Lower{
-		micros: d.Micros, params: d.Model.Memory.Params(0, layers),
+		micros: d.Micros, apart: d.Apart, params: d.Model.Memory.Params(0, layers),
 		rateSum: make([]int64, n+1), hopSum: make([]schedule.Nanos, n+1), transfer: make([]schedule.Nanos, n+1), sendSum: make([]int64, n+1),
 	}
 	micro := newWork(d, func(t schedule.StageTime) schedule.Nanos { return t.Micro() })
@@ -100,7 +103,7 @@ func (b Lower) passes(replicas, stages int) schedule.Nanos {
 
 // exchange bounds from below what replicas send each other of gradients and parameters.
 func (b Lower) exchange(replicas, stages int) schedule.Nanos {
-	if replicas == 1 {
+	if replicas == 1 || b.apart {
 		return 0
 	}
 	sent := min(b.params, math.MaxInt64/int64(replicas)) * int64(replicas-1)

@@ -222,7 +222,7 @@ func (s *Search[P]) among(p prefix, first, end int) prefix {
 // follow its passes, updated ones do not where the replicas have the optimizer state in parts.
 func (s *Search[P]) exchange(first, end int) schedule.Nanos {
 	m, replicas := s.shape.Model, int64(s.shape.Replicas)
-	if replicas == 1 {
+	if replicas == 1 || s.on.Apart {
 		return 0
 	}
 	sent := m.Memory.Params(first, end)/replicas*(replicas-1) - int64(end-first)*(replicas-1)       // messages are rounded down
@@ -235,6 +235,9 @@ func (s *Search[P]) exchange(first, end int) schedule.Nanos {
 
 // way returns the time from a device to the last one of the first replica and back: it decides on the commit.
 func (s *Search[P]) way(d int) schedule.Nanos {
+	if s.on.Apart && len(s.placed) > 0 { // of another replica, which waits for nobody's commit but its own
+		return 0
+	}
 	m := s.shape.Model
 	return m.Link(d, s.last).Hop(0).Latency + m.Link(s.last, d).Hop(0).Latency
 }

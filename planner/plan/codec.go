@@ -22,11 +22,16 @@ const (
 	CodecBF16
 	// CodecInt8 sends a quarter, and a float32 scale for each CodecInt8Group elements.
 	CodecInt8
+	// CodecInt4 sends an eighth: of each CodecInt4Tile elements, rotated, 4 bits each and a float32 scale.
+	CodecInt4
 	codecEnd
 )
 
 // CodecInt8Group counts the elements of CodecInt8 that share a scale: 4 bytes for 128 elements are 3%.
 const CodecInt8Group = quant.Group
+
+// CodecInt4Tile counts the elements of a tile in CodecInt4: 4 bytes for 256 elements are 3% of their 128. The last tile is filled up with zeros.
+const CodecInt4Tile = 256
 
 // CodecFront counts the bytes that precede a tensor's elements and say how they are written.
 const CodecFront = 4
@@ -37,7 +42,7 @@ const MaxMessageBytes = 256 << 20
 // ErrBadCodec is wrapped by errors about names of codecs.
 var ErrBadCodec = errors.New("planner: unknown codec")
 
-var codecNames = []string{"f32", "bf16", "int8"}
+var codecNames = []string{"f32", "bf16", "int8", "int4"}
 
 // CodecNames returns the names of all codecs, the most exact first.
 func CodecNames() []string { return slices.Clone(codecNames) }
@@ -68,6 +73,8 @@ func (c Codec) Bytes(elements int64) int64 {
 		return CodecFront + 2*elements
 	case CodecInt8:
 		return CodecFront + elements + 4*((elements+CodecInt8Group-1)/CodecInt8Group)
+	case CodecInt4:
+		return CodecFront + (4+CodecInt4Tile/2)*((elements+CodecInt4Tile-1)/CodecInt4Tile)
 	default:
 		return CodecFront + 4*elements
 	}
@@ -83,16 +90,17 @@ type CodecRule struct {
 
 // CodecRules returns the texts of the rules, the default first.
 func CodecRules() []string {
-	names := CodecNames()
-	rules := append(names, auto)
-	for _, name := range names[1 : len(names)-1] {
-		rules = append(rules, auto+":"+name)
+	rules := append(CodecNames(), auto)
+	for _, name := range codecNames[1:] {
+		if name != CodecInt8.String() { // which auto goes to
+			rules = append(rules, auto+":"+name)
+		}
 	}
 	return rules
 }
 
-// ParseCodecRule reads a rule: a codec for all boundaries, `auto`, or `auto:bf16` for a
-// choice that goes no further than to that one. The error wraps ErrBadInput.
+// ParseCodecRule reads a rule: a codec for all boundaries, `auto` for a choice that goes no further
+// than to int8, or `auto:bf16` and `auto:int4` for one that goes no further than to these. The error wraps ErrBadInput.
 func ParseCodecRule(text string) (CodecRule, error) {
 	name, choice := strings.CutPrefix(text, auto)
 	if choice && name == "" {
@@ -136,7 +144,7 @@ func (r CodecRule) String() string {
 	switch {
 	case widest == narrowest:
 		return widest.String()
-	case narrowest == CodecInt8:
+	case narrowest == CodecInt8: // Auto
 		return auto
 	}
 	return auto + ":" + narrowest.String()

@@ -29,7 +29,7 @@ func TestCodecRules(t *testing.T) {
 }
 
 func TestAPlanWithAnUnknownCodec(t *testing.T) {
-	for codec, good := range map[string]bool{"": true, "f32": true, "int8": true, "fp4": false, "auto": false} {
+	for codec, good := range map[string]bool{"": true, "f32": true, "int8": true, "int4": true, "fp4": false, "auto": false} {
 		p := Plan{Generation: 1, Schedule: "1f1b", Replicas: []Pipeline{{Micros: 1, Warmups: []int{0, 0}, Stages: []Placement{
 			{Layers: LayerRange{First: 0, End: 1}, Codec: codec}, {Layers: LayerRange{First: 1, End: 2}},
 		}}}}

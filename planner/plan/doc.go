@@ -1,7 +1,7 @@
 // Package plan declares the nouns of the whole program, each a defined type: who takes part
 // (PeerID, Profile), what is trained (RunSpec, Step, Micro), how it is cut (Plan, Pipeline,
 // Placement, LayerRange, Codec) and why (Reason). Replicas sum their gradients in every step, or make
-// local steps (SyncRule, Local, Own, Rounds), which no run has yet, on the samples that a Stream says. It holds values and the rules they obey on
+// local steps (SyncRule, Local, Own, Rounds), on the samples that a Stream says. It holds values and the rules they obey on
 // their own: validation, canonical bytes, the action lists that a plan stands for. It decides
 // nothing; package planner does.
 //

@@ -26,13 +26,14 @@ const (
 const (
 	FalseWord FaultKind = "word" // accusations that nobody else confirms
 	LossJump  FaultKind = "jump" // a loss far above those before
+	BadSum    FaultKind = "sum"  // messages or losses of a round that others have otherwise than their sender says
 )
 
 var workerKinds = []FaultKind{BadFrame, BadTensor, BadReport, BadCommit, BadParameters, NoProgress, LostLink}
 
 // Valid reports whether k is one of the kinds.
 func (k FaultKind) Valid() bool {
-	return slices.Contains(workerKinds, k) || k == FalseWord || k == LossJump
+	return slices.Contains(workerKinds, k) || k == FalseWord || k == LossJump || k == BadSum
 }
 
 const (

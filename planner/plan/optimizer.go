@@ -63,6 +63,28 @@ func (s RunSpec) Matrices(layer int) []model.Tensor {
 	return s.Model.Matrices(layer)
 }
 
+// StateLayout returns which optimizer state the layers have, and how replicas share it.
+func (s RunSpec) StateLayout() model.StateLayout {
+	return model.StateLayout{Model: s.Model, WholeMatrices: s.Train.Optimizer == Muon}
+}
+
+// ShareBytes returns the most that one of so many replicas has of a layer's optimizer state, where they have it in parts.
+func (s RunSpec) ShareBytes(layer, replicas int) (most int64) {
+	for r := range replicas {
+		elements := 0
+		for i := range MomentVectors {
+			elements += model.Total(s.StateLayout().Owned(layer, i, model.Share{Index: r, Count: replicas}))
+		}
+		most = max(most, 4*int64(elements))
+	}
+	return most
+}
+
+// MomentBytes returns the size of a layer's optimizer state.
+func MomentBytes(k model.LayerCost) int64 {
+	return MomentVectors*(k.ParamBytes-k.FrozenBytes) - (MomentVectors-1)*k.OneMomentBytes
+}
+
 // Scratch returns how many elements an update of some layers needs besides what it changes: the most that one matrix does, and
 // a norm for each.
 func (s RunSpec) Scratch(layers LayerRange) int {
@@ -81,6 +103,7 @@ func (s RunSpec) Costs(as model.Storage) []model.LayerCost {
 	for l := range costs {
 		for _, m := range s.Matrices(l) {
 			costs[l].UpdateFLOPs += muon.FLOPs(m.Shape[0], m.Shape[1])
+			costs[l].OneMomentBytes += 4 * int64(m.Len())
 		}
 	}
 	return costs

@@ -5,7 +5,7 @@ package plan
 type Part struct {
 	// Steps counts the inner steps.
 	Steps Step `json:"steps"`
-	// Sum is a hash over the messages of all layers, in order: it does not depend on how replicas are cut.
+	// Sum is a hash over the messages of all layers, in order, and over the losses of the steps: it does not depend on how replicas are cut.
 	Sum Hash `json:"sum"`
 }
 
@@ -21,6 +21,16 @@ type Gathered struct {
 	Due bool `json:"due,omitempty"`
 }
 
+// Contradiction says that replica By has other messages or losses of replica Of than that says that it has sent. Nobody can tell by it which of the two is
+// wrong.
+type Contradiction struct {
+	By Replica `json:"by"`
+	Of Replica `json:"of"`
+}
+
+// MaxContradictions bounds those of a round that are kept: as many as two replicas of the most have with all others.
+const MaxContradictions = 4 * MaxLocalReplicas
+
 // Merged is the commit of an outer step, as the log has it: the same for all replicas.
 type Merged struct {
 	Generation Generation `json:"generation"`
@@ -31,6 +41,8 @@ type Merged struct {
 	Parts []Part `json:"parts"`
 	// Disputed are replicas that have other messages of some of the rest than these say that they sent, or the other way round.
 	Disputed []Replica `json:"disputed,omitempty"`
+	// Contradictions are what brought them there, MaxContradictions of them at most.
+	Contradictions []Contradiction `json:"contradictions,omitempty"`
 	// Save makes a checkpoint of the state after the outer step. Last ends the plan there.
 	Save bool `json:"save,omitempty"`
 	Last bool `json:"last,omitempty"`

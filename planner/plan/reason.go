@@ -17,6 +17,10 @@ const (
 	ReasonStepTime ReasonKind = "step"
 	// ReasonBound says what a step spends its time on.
 	ReasonBound ReasonKind = "bound"
+	// ReasonRounds says how often replicas with local steps make outer steps, and what these take.
+	ReasonRounds ReasonKind = "rounds"
+	// ReasonReplicas says why there are fewer replicas than were asked for.
+	ReasonReplicas ReasonKind = "replicas"
 	// ReasonPostValidation says that steps are applied before their commit.
 	ReasonPostValidation ReasonKind = "post-validation"
 	// ReasonGroups says why each device holds several stages, which micro-batches go through in groups.

@@ -135,7 +135,7 @@ const (
 // VoterRules lists the rules that there are.
 func VoterRules() []VoterRule { return []VoterRule{VotersAuto, VotersOwners, VotersAny} }
 
-// MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter.
+// MomentVectors counts the vectors of optimizer state that AdamW keeps for each parameter. Muon keeps the first alone.
 const MomentVectors = 2
 
 // ExchangedBytes bounds the layers of a stage that replicas exchange at a time; a larger one goes alone. A stage waits for a few latencies of
@@ -160,7 +160,8 @@ func (s RunSpec) Stack(p Placement, shares []model.Share, partials int, use sche
 		Partials: partials,
 		Model:    s.Model, First: p.Layers.First, End: p.Layers.End, MicroBatch: s.Train.MicroBatch,
 		Slots: use.Slots, SplitBackward: use.Split, Segments: use.Segments, Moments: MomentVectors, Shares: shares,
-		DocumentMask: s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
+		WholeMatrices: s.Train.Optimizer == Muon,
+		DocumentMask:  s.Train.DocumentMask, Recompute: s.Train.Recompute.Of(p), Ahead: p.Ahead,
 		Storage: s.Train.Storage.Of(p), Offload: p.Offload,
 		Scratch:   s.Scratch(p.Layers),
 		ScaleBits: model.LossScaleBits(s.Train.Micros * s.Train.MicroBatch * s.Model.Context),

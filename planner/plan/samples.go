@@ -70,6 +70,12 @@ func (s Stream) At(place int64) int64 {
 	return s.Fresh + place
 }
 
+// Sample returns which micro-batch of which step the one in a place of a full stream is numbered as, in a run of so many micro-batches a step.
+func (s Stream) Sample(place int64, micros int) (Step, Micro) {
+	n := s.At(place)
+	return Step(n/int64(micros)) + 1, Micro(n % int64(micros))
+}
+
 // Without returns the stream without what is in some places: ranges in order that do not overlap. Where more than MaxGiven ranges
 // remain, the last of them are dropped: nobody trains on these.
 func (s Stream) Without(taken []MicroRange) Stream {

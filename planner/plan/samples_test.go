@@ -120,3 +120,17 @@ func TestStreamsInBrief(t *testing.T) {
 		}
 	}
 }
+
+// TestSamples: places of a full stream are numbered as steps take them.
+func TestSamples(t *testing.T) {
+	s := Stream{}.Full(3, 4)
+	if step, micro := s.Sample(0, 4); step != 4 || micro != 0 {
+		t.Errorf("the first micro-batch after step 3 is %d of step %d", micro, step)
+	}
+	s.Given = []MicroRange{{First: 2, End: 3}, {First: 7, End: 9}}
+	for place, want := range [][2]int{{1, 2}, {2, 3}, {3, 0}, {4, 0}, {4, 1}} {
+		if step, micro := s.Sample(int64(place), 4); int(step) != want[0] || int(micro) != want[1] {
+			t.Errorf("place %d is micro-batch %d of step %d, want %v", place, micro, step, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ type SyncRule struct {
 	// not zero.
 	Warmup        Step
 	WarmupPercent int
-	// LR and Momentum are of the outer optimizer; LR 0: as OuterOptimizer says.
+	// LR and Momentum are of the outer optimizer; LR 0: as TrainSpec.OuterOptimizer says.
 	LR, Momentum float64
 }
 
@@ -38,37 +39,55 @@ const (
 	MaxOuterMomentum       = 0.999
 )
 
-var outerCodecs = []string{"f32", "bf16", "int8", "int4", "topk"}
+var (
+	outerCodecs = []string{"f32", "bf16", "int8", "int4", "topk"}
+	// outerBits are by codec the thousandths of bits that an element takes in a large tensor.
+	outerBits = []int64{32_000, 16_000, 8250, 4250, 219}
+)
 
 // OuterCodecs returns the names of the codecs for outer gradients, the most exact first. Package pipeline/compress writes and reads them.
 func OuterCodecs() []string { return slices.Clone(outerCodecs) }
 
+// OuterBytes returns about what outer gradients of so many elements take in a codec, at least: each tensor may take some bytes more.
+func OuterBytes(codec string, elements int64) int64 {
+	i := max(0, slices.Index(outerCodecs, codec))
+	return elements/8000*outerBits[i] + elements%8000*outerBits[i]/8000
+}
+
 // ParseSync reads a rule: `every-step`, `local`, or `local:` and settings with commas between them. The error wraps ErrBadInput.
 func ParseSync(text string) (SyncRule, error) {
+	r, err := readSync(text)
+	if err != nil {
+		return SyncRule{}, fmt.Errorf("%w: sync: %w", ErrBadInput, err)
+	}
+	return r, nil
+}
+
+func readSync(text string) (SyncRule, error) {
 	if text == everyStep {
 		return SyncRule{}, nil
 	}
 	name, settings, more := strings.Cut(text, ":")
 	r, seen := SyncRule{Local: true}, map[string]bool{}
 	if name != localSteps {
-		return SyncRule{}, fmt.Errorf("%w: sync is %.40q: want %s, %s, or %[4]s: and settings such as %[5]s", ErrBadInput, text, everyStep, localSteps, localSteps, syncSettings)
+		return SyncRule{}, fmt.Errorf("want %s, %s, or %[2]s: and settings: %[3]s", everyStep, localSteps, syncSettings)
 	}
 	for more {
 		var setting string
 		setting, settings, more = strings.Cut(settings, ",")
 		key, value, _ := strings.Cut(setting, "=")
 		if seen[key] {
-			return SyncRule{}, fmt.Errorf("%w: sync has %.20q twice", ErrBadInput, key)
+			return SyncRule{}, fmt.Errorf("want %.20q once", key)
 		}
 		seen[key] = true
 		if !r.set(key, value) {
-			return SyncRule{}, fmt.Errorf("%w: sync has the setting %.40q: want %s", ErrBadInput, setting, syncSettings)
+			return SyncRule{}, fmt.Errorf("the setting %.40q: want %s", setting, syncSettings)
 		}
 	}
 	if seen["lr"] != seen["momentum"] {
-		return SyncRule{}, fmt.Errorf("%w: sync has only one of lr and momentum: give both, as in %s:lr=0.7,momentum=0.5", ErrBadInput, localSteps)
+		return SyncRule{}, fmt.Errorf("want both lr and momentum, as in %s:lr=0.7,momentum=0.5, or neither", localSteps)
 	}
-	return r, r.Validate()
+	return r, r.check()
 }
 
 // set reads one setting; not ok for keys that there are none of, and values that are no numbers.
@@ -104,21 +123,28 @@ func (r *SyncRule) set(key, value string) (ok bool) {
 
 // Validate returns an error that names a setting out of bounds. It wraps ErrBadInput.
 func (r SyncRule) Validate() error {
+	if err := r.check(); err != nil {
+		return fmt.Errorf("%w: sync: %w", ErrBadInput, err)
+	}
+	return nil
+}
+
+func (r SyncRule) check() error {
 	switch {
 	case !r.Local && r != SyncRule{}:
-		return fmt.Errorf("%w: settings of local steps, and the replicas' gradients are summed in every step", ErrBadInput)
+		return errors.New("settings of local steps, and the replicas' gradients are summed in every step")
 	case r.Every > MaxEvery:
-		return fmt.Errorf("%w: h is %d, want 1 to %d inner steps between outer steps", ErrBadInput, r.Every, MaxEvery)
+		return fmt.Errorf("h is %d, want 1 to %d inner steps between outer steps", r.Every, MaxEvery)
 	case r.Codec != "" && !slices.Contains(outerCodecs, r.Codec):
-		return fmt.Errorf("%w: codec for outer gradients is %.20q: want one of %s", ErrBadInput, r.Codec, strings.Join(outerCodecs, ", "))
+		return fmt.Errorf("codec for outer gradients is %.20q: want one of %s", r.Codec, strings.Join(outerCodecs, ", "))
 	case r.WarmupPercent < 0 || r.WarmupPercent > 99:
-		return fmt.Errorf("%w: a warm-up of %d%% of the steps, want 0%% to 99%%", ErrBadInput, r.WarmupPercent)
+		return fmt.Errorf("warmup is %d%% of the steps, want 0%% to 99%%", r.WarmupPercent)
 	case r.Warmup != 0 && r.WarmupPercent != 0:
-		return fmt.Errorf("%w: a warm-up of %d steps and of %d%%, want one of them", ErrBadInput, r.Warmup, r.WarmupPercent)
+		return fmt.Errorf("warmup is %d steps and %d%%, want one of them", r.Warmup, r.WarmupPercent)
 	case r.LR != 0 && !(r.LR >= MinOuterLR && r.LR <= MaxOuterLR):
-		return fmt.Errorf("%w: outer learning rate %v, want %v to %v", ErrBadInput, r.LR, MinOuterLR, MaxOuterLR)
+		return fmt.Errorf("lr of outer steps is %v, want %v to %v", r.LR, MinOuterLR, MaxOuterLR)
 	case !(r.Momentum >= 0 && r.Momentum <= MaxOuterMomentum) || r.LR == 0 && r.Momentum != 0:
-		return fmt.Errorf("%w: outer momentum %v with learning rate %v, want 0 to %v, with a learning rate", ErrBadInput, r.Momentum, r.LR, MaxOuterMomentum)
+		return fmt.Errorf("momentum of outer steps is %v with lr %v, want 0 to %v, with an lr", r.Momentum, r.LR, MaxOuterMomentum)
 	}
 	return nil
 }
@@ -161,13 +187,17 @@ func (r *SyncRule) UnmarshalText(text []byte) (err error) {
 }
 
 // OuterOptimizer returns the learning rate and the Nesterov momentum of outer steps whose gradients are in a codec. Where the rule has none they
-// are 0.7 and 0.5, and 1 without momentum for topk, whose error feedback takes its place (Sarfi et al. 2025, "SparseLoCo", arXiv 2508.15706).
-func (r SyncRule) OuterOptimizer(codec string) (lr, momentum float64) {
+// are 0.7 and 0.5 after inner steps of AdamW: less momentum than DiLoCo's 0.9, under which runs of some hundred outer steps or fewer came out
+// worse. After those of Muon they are 0.7 and 0.6 (Thérien et al. 2025, "MuLoCo", arXiv 2505.23725). For topk they are 1 without momentum, whose
+// place its error feedback takes (Sarfi et al. 2025, "SparseLoCo", arXiv 2508.15706).
+func (t TrainSpec) OuterOptimizer(codec string) (lr, momentum float64) {
 	switch {
-	case r.LR != 0:
-		return r.LR, r.Momentum
+	case t.Sync.LR != 0:
+		return t.Sync.LR, t.Sync.Momentum
 	case codec == "topk":
 		return 1, 0
+	case t.Optimizer == Muon:
+		return 0.7, 0.6
 	}
 	return 0.7, 0.5
 }

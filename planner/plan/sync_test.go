@@ -71,18 +71,22 @@ func FuzzParseSync(f *testing.F) {
 func TestOuterOptimizer(t *testing.T) {
 	for _, c := range []struct {
 		rule, codec  string
+		inner        OptimizerRule
 		lr, momentum float64
 	}{
-		{"local", "int8", 0.7, 0.5},
-		{"local", "topk", 1, 0},
-		{"local:lr=0.9,momentum=0", "int8", 0.9, 0},
-		{"local:lr=0.7,momentum=0.9", "topk", 0.7, 0.9},
+		{"local", "int8", AdamW, 0.7, 0.5},
+		{"local", "topk", AdamW, 1, 0},
+		{"local", "int8", Muon, 0.7, 0.6},
+		{"local", "topk", Muon, 1, 0},
+		{"local:lr=0.9,momentum=0", "int8", AdamW, 0.9, 0},
+		{"local:lr=0.7,momentum=0.9", "topk", AdamW, 0.7, 0.9},
+		{"local:lr=1,momentum=0.8", "bf16", Muon, 1, 0.8},
 	} {
 		rule, err := ParseSync(c.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lr, momentum := rule.OuterOptimizer(c.codec); lr != c.lr || momentum != c.momentum {
+		if lr, momentum := (TrainSpec{Sync: rule, Optimizer: c.inner}).OuterOptimizer(c.codec); lr != c.lr || momentum != c.momentum {
 			t.Errorf("%s with %s: %v and %v, want %v and %v", c.rule, c.codec, lr, momentum, c.lr, c.momentum)
 		}
 	}

@@ -187,46 +187,20 @@ func (r Report) briefNotes() (out []string) {
 	return out
 }
 
-// briefLeftOut counts the nodes of one model that have nothing to do for reasons that differ in their steps alone.
+// briefLeftOut counts the nodes of each line of LeftOut, the most first.
 func (r Report) briefLeftOut() (lines [][]string) {
-	type key struct{ model, why string }
-	type group struct {
-		nodes []string
-		with  span
-	}
-	var order []key
-	groups := map[key]*group{}
-	for _, l := range r.LeftOut {
-		k := key{l.Model, l.Why}
-		if l.WithNanos > r.StepNanos {
-			k.why = ""
-		}
-		g := groups[k]
-		if g == nil {
-			g = &group{}
-			groups[k], order = g, append(order, k)
-		}
-		g.with.add(l.WithNanos, len(g.nodes) == 0)
-		g.nodes = append(g.nodes, l.Nodes...)
-	}
-	slices.SortStableFunc(order, func(a, b key) int { return cmp.Compare(len(groups[b].nodes), len(groups[a].nodes)) })
 	more := 0
-	for i, k := range order {
-		g := groups[k]
+	left := slices.SortedStableFunc(slices.Values(r.LeftOut), func(a, b LeftOut) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
+	for i, l := range left {
 		if i >= briefGroups {
-			more += len(g.nodes)
+			more += len(l.Nodes)
 			continue
 		}
-		why := k.why
-		if why == "" {
-			percent := span{(g.with.least - r.StepNanos) * 1000 / max(r.StepNanos, 1), (g.with.most - r.StepNanos) * 1000 / max(r.StepNanos, 1)}
-			why = "a step with one takes " + g.with.text(func(n int64) string { return plan.Time(schedule.Nanos(n)) }) + " at best, " + percent.text(plan.Permille) + " longer"
+		who := "  " + plan.Count(len(l.Nodes), "node")
+		if l.Model != "" {
+			who += " (" + clip(l.Model, mostModel) + ")"
 		}
-		who := "  " + plan.Count(len(g.nodes), "node")
-		if k.model != "" {
-			who += " (" + clip(k.model, mostModel) + ")"
-		}
-		lines = append(lines, []string{who, why + ": " + briefly(g.nodes)})
+		lines = append(lines, []string{who, l.Why + ": " + briefly(l.Nodes)})
 	}
 	if more > 0 {
 		lines = append(lines, []string{"  " + fmt.Sprint(more, " more"), "pnode plan --all shows each"})

@@ -2,6 +2,8 @@ package report
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,8 @@ type Report struct {
 	Schedule string `json:"schedule"`
 	Used     int    `json:"devices_used"`
 	All      int    `json:"devices_all"`
+	// Every counts the steps after which replicas with local steps meet; 0 for those that come together in each.
+	Every int64 `json:"every,omitempty"`
 	// StepNanos is the predicted time of a step of StepTokens: Micros micro-batches of MicroBatch sequences of Context
 	// tokens.
 	StepNanos  int64   `json:"step_ns"`
@@ -123,6 +127,9 @@ func New(model string, in planner.Input, d planner.Details, more ...string) Repo
 	for _, device := range d.Devices {
 		r.Devices = append(r.Devices, row(device))
 	}
+	if d.Plan.Local != nil {
+		r.Every = int64(d.Plan.Local.Every)
+	}
 	r.LeftOut = leftOut(d)
 	for _, o := range d.Others {
 		if len(r.Next) < mostNext && (o.Step-d.Step)*100 <= d.Step*nextPercent {
@@ -137,6 +144,25 @@ func New(model string, in planner.Input, d planner.Details, more ...string) Repo
 		r.Notes = append(r.Notes, n.say(names(n.nodes)))
 	}
 	return r
+}
+
+// AfterWarmup says which plan a run with local steps has once its warm-up is over; empty for runs without one. plan makes it.
+func AfterWarmup(ctx context.Context, run plan.RunSpec, make Planner) (string, error) {
+	end := run.Train.Sync.WarmupEnd(run.Train.Steps)
+	if end == 0 {
+		return "", nil
+	}
+	run.Train.Sync.Warmup, run.Train.Sync.WarmupPercent = 0, 0
+	d, err := make(ctx, run)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("the first %s add gradients in each, to warm up; then the plan has %s of %s with %s tokens/s",
+		plan.Count(int(end), "step"), plan.Count(d.Replicas, "replica"), plan.Count(d.Stages, "stage"), rate(tokensPerS(run, d.Step)))
+	if l := d.Plan.Local; l != nil {
+		text += fmt.Sprintf(", which meet every %s and send %s", plan.Count(int(l.Every), "step"), l.Codec)
+	}
+	return text, nil
 }
 
 // tokens returns how many of them a step of a run trains on.
@@ -185,37 +211,49 @@ func row(d planner.DeviceDetails) Device {
 	return out
 }
 
-// leftOut joins devices of one model that have nothing to do for one reason.
+// leftOut joins devices of one model that have nothing to do for one reason. Each of like devices would do: the shortest step with
+// one of them counts, though the search has seen it with that one alone.
 func leftOut(d planner.Details) (out []LeftOut) {
-	type group struct {
-		model, why string
-		with       schedule.Nanos
-	}
+	type group struct{ model, why string }
 	groups := map[group]int{}
 	for _, u := range d.Unused {
-		key := group{u.Model, u.Why, u.With}
-		switch {
-		case u.Why != "":
-		case u.With == 0:
-			key.why = "no plan with it comes close"
-		case (u.With-d.Step)*1000 < d.Step:
-			key.why, key.with = "a step with it is no shorter", d.Step
-		default:
-			key.why = "a step with it takes " + plan.Time(u.With) + " at best, " + slower(u.With, d.Step)
-		}
+		key := group{u.Model, u.Why}
 		at, ok := groups[key]
 		if !ok {
 			at = len(out)
 			groups[key] = at
-			out = append(out, LeftOut{Model: u.Model, WithNanos: int64(key.with), Why: key.why})
+			out = append(out, LeftOut{Model: u.Model, Why: u.Why})
 		}
 		out[at].Nodes = append(out[at].Nodes, u.Node)
+		if with := int64(u.With); u.Why == "" && with != 0 && (out[at].WithNanos == 0 || with < out[at].WithNanos) {
+			out[at].WithNanos = with
+		}
 	}
 	for i := range out {
 		slices.SortFunc(out[i].Nodes, byNumber)
+		out[i].Why = cmp.Or(out[i].Why, whyIdle(schedule.Nanos(out[i].WithNanos), d.Step, len(out[i].Nodes)))
+		if (schedule.Nanos(out[i].WithNanos)-d.Step)*1000 < d.Step && out[i].WithNanos != 0 {
+			out[i].WithNanos = int64(d.Step)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b LeftOut) int { return byNumber(a.Nodes[0], b.Nodes[0]) })
 	return out
+}
+
+// whyIdle says why so many like devices have nothing to do, where the shortest step with one of them takes as long as with, or none
+// comes close: 0.
+func whyIdle(with, step schedule.Nanos, nodes int) string {
+	them := "it"
+	if nodes > 1 {
+		them = "one"
+	}
+	switch {
+	case with == 0:
+		return "no plan with " + them + " comes close"
+	case (with-step)*1000 < step:
+		return "a step with " + them + " is no shorter"
+	}
+	return "a step with " + them + " takes " + plan.Time(with) + " at best, " + slower(with, step)
 }
 
 // slower says by how much a step is longer than another one.

@@ -134,7 +134,13 @@ func TestTextIsGolden(t *testing.T) {
 	alone := made()
 	alone.Devices, alone.Replicas, alone.Stages, alone.All, alone.Unused, alone.Others = alone.Devices[:1], 1, 1, 1, nil, nil
 	small := New("nano", planner.Input{Run: run(t)}, alone)
-	for name, r := range map[string]Report{"full": full, "idle": idle, "alone": small, "many": New("nano", planner.Input{Run: run(t)}, many(1000), "sums are in 125 groups")} {
+	together := made()
+	together.Plan.Local = &plan.Local{Rounds: plan.Rounds{Every: 30, Fragments: 1}, Codec: "int8"}
+	together.Reasons = plan.Reasons{{Kind: plan.ReasonRounds, Text: "replicas take 30 steps on their own"}}
+	local := New("nano", planner.Input{Run: run(t)}, together)
+	local.Variants = []Variant{{Flags: "--sync every-step", TokensPerS: 27_000, Factor: 0.98, Devices: 4, BatchFactor: 1}}
+	full.Variants = append(full.Variants, Variant{Flags: "--sync local", TokensPerS: 52_000, Factor: 1.92, Devices: 8, BatchFactor: 1, Lossy: true, Every: 30})
+	for name, r := range map[string]Report{"full": full, "idle": idle, "local": local, "alone": small, "many": New("nano", planner.Input{Run: run(t)}, many(1000), "sums are in 125 groups")} {
 		var b bytes.Buffer
 		if err := r.Brief(&b); err != nil {
 			t.Fatal(err)
@@ -163,8 +169,10 @@ func TestTextIsGolden(t *testing.T) {
 
 // TestJSONHasStableNames of the fields that docs/planning.md lists, and what they hold.
 func TestJSONHasStableNames(t *testing.T) {
-	r := New("nano", planner.Input{Run: run(t)}, made())
-	r.Variants = []Variant{{Flags: "--micros 16"}}
+	d := made()
+	d.Plan.Local = &plan.Local{Rounds: plan.Rounds{Every: 30}}
+	r := New("nano", planner.Input{Run: run(t)}, d)
+	r.Variants = []Variant{{Flags: "--sync local", Every: 30}}
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,12 @@ func (r Report) Text(w io.Writer) error {
 // write puts a text together: with a table of devices, lines of those left out, and notes.
 func (r Report) write(w io.Writer, table func(*strings.Builder), leftOut [][]string, notes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s of %s on %d of %s, schedule %s\n\n", r.Model,
+	fmt.Fprintf(&b, "%s: %s of %s on %d of %s, schedule %s", r.Model,
 		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Used, plan.Count(r.All, "device"), shortly(r.Schedule))
+	if r.Every > 0 {
+		fmt.Fprintf(&b, ", local steps: replicas meet every %d", r.Every)
+	}
+	b.WriteString("\n\n")
 	table(&b)
 	b.WriteString("\n")
 	r.summary(&b)
@@ -142,7 +146,7 @@ func (r Report) sections(b *strings.Builder, leftOut [][]string) {
 		head = "What would be faster (planned, not guessed)"
 	}
 	if len(lines) == 0 && r.Tried > 0 {
-		lines = [][]string{{"  nothing", fmt.Sprintf("of %s: other micro-batches, codecs and sums", plan.Count(r.Tried, "setting"))}}
+		lines = [][]string{{"  nothing", fmt.Sprintf("of %s: other micro-batches, codecs, sums and --sync", plan.Count(r.Tried, "setting"))}}
 	}
 	section(b, head, lines)
 	lines = nil

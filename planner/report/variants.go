@@ -21,8 +21,10 @@ type Variant struct {
 	Devices    int     `json:"devices"`
 	// BatchFactor is how many times the tokens a step has.
 	BatchFactor int `json:"batch_factor"`
-	// Lossy reports that losses change a little, because messages are rounded.
+	// Lossy reports that losses change a little, because messages are rounded or replicas make local steps.
 	Lossy bool `json:"lossy"`
+	// Every counts the steps after which replicas with local steps meet; 0 for those that come together in each.
+	Every int64 `json:"every,omitempty"`
 }
 
 // Planner makes the plan of a run with other settings on the same members.
@@ -62,8 +64,8 @@ func (c change) and(d change) change {
 
 // Variants plans a run with other settings and returns the ones that use more devices than its plan does, or as many
 // where it has all, and train on clearly more tokens a second. Of several like that it takes the one that changes
-// least, the quickest, and one in between. How many it tried depends on the run and the number of devices alone. The
-// error is ctx's.
+// least, the quickest, and one in between, and says in any case what local steps would bring: see otherSync. How many it tried depends
+// on the run and the number of devices alone. The error is ctx's.
 func Variants(ctx context.Context, run plan.RunSpec, base planner.Details, again Planner) (best []Variant, tried int, err error) {
 	now, used := tokensPerS(run, base.Step), len(base.Devices)
 	var found []Variant
@@ -82,7 +84,50 @@ func Variants(ctx context.Context, run plan.RunSpec, base planner.Details, again
 		v.Factor = v.TokensPerS / now
 		found = append(found, v)
 	}
-	return fewest(found), len(all), nil
+	best, tried = fewest(found), len(all)
+	other, ok, err := otherSync(ctx, run, base, again)
+	if err != nil || !ok {
+		return best, tried, err
+	}
+	if other.Flags != "" {
+		best = append(best, other)
+	}
+	return best, tried + 1, nil
+}
+
+// everyStepPercent is how much of the tokens a second of local steps every-step has to reach to be worth a word: its losses are better.
+const everyStepPercent = 97
+
+// otherSync plans a run that adds gradients in every step with local steps, and one with local steps without, where there may be several
+// replicas. The variant has no flags where that is not worth a word: local steps have to be clearly quicker.
+func otherSync(ctx context.Context, run plan.RunSpec, base planner.Details, again Planner) (v Variant, tried bool, err error) {
+	t := &run.Train
+	now, local := tokensPerS(run, base.Step), !t.Sync.Local
+	switch {
+	case local && (t.Shard == plan.ShardOn || t.Replicas == 1 || t.Sums().Groups < 2 || base.All < 2):
+		return v, false, nil
+	case !local && base.Plan.Local == nil:
+		return v, false, nil
+	}
+	rule := plan.SyncRule{Local: local}
+	t.Sync = rule
+	d, err := again(ctx, run)
+	if ctx.Err() != nil {
+		return v, false, fmt.Errorf("try --sync %v: %w", rule, context.Cause(ctx))
+	}
+	least := float64(100 + gainPercent)
+	if !local {
+		least = everyStepPercent
+	}
+	if err != nil || local && d.Plan.Local == nil || tokensPerS(run, d.Step)*100 < now*least {
+		return v, true, nil
+	}
+	v = Variant{Flags: "--sync " + rule.String(), TokensPerS: tokensPerS(run, d.Step), Devices: len(d.Devices), BatchFactor: 1, Lossy: local}
+	v.Factor = v.TokensPerS / now
+	if local {
+		v.Every = int64(d.Plan.Local.Every)
+	}
+	return v, true, nil
 }
 
 // Fitting returns the flags under which a run fits that does not fit as it is, empty where no change that is tried
@@ -217,8 +262,14 @@ func (v Variant) text() string {
 	if v.BatchFactor > 1 {
 		text += fmt.Sprintf("; %d times the batch", v.BatchFactor)
 	}
-	if v.Lossy {
+	if v.Every > 0 {
+		text += fmt.Sprintf(", whose replicas meet every %s", plan.Count(int(v.Every), "step"))
+	}
+	switch {
+	case v.Lossy:
 		text += "; losses change a little"
+	case v.Flags == "--sync "+plan.SyncRule{}.String():
+		text += "; losses are those of one machine"
 	}
 	return text
 }

@@ -91,6 +91,71 @@ func TestVariantsUseMoreDevices(t *testing.T) {
 	}
 }
 
+// TestTheOtherSyncIsNamed where it is worth a word: local steps that are clearly quicker, and every-step where it is as fast.
+func TestTheOtherSyncIsNamed(t *testing.T) {
+	const local, together = "--sync local", "--sync every-step"
+	for _, c := range []struct {
+		name   string
+		change func(*plan.TrainSpec)
+		all    int
+		ms     int64 // of a step with the other rule; 100 now
+		alone  bool  // the plan with local steps has one replica
+		want   string
+		tried  bool
+	}{
+		{name: "local is quicker", all: 4, ms: 50, want: local, tried: true},
+		{name: "local is hardly quicker", all: 4, ms: 97, tried: true},
+		{name: "one replica is best", all: 4, ms: 50, alone: true, tried: true},
+		{name: "one device", all: 1, ms: 50},
+		{name: "one replica is asked for", change: func(t *plan.TrainSpec) { t.Replicas = 1 }, all: 4, ms: 50},
+		{name: "parts are asked for", change: func(t *plan.TrainSpec) { t.Shard = plan.ShardOn }, all: 4, ms: 50},
+		{name: "one micro-batch", change: func(t *plan.TrainSpec) { t.Micros = 1 }, all: 4, ms: 50},
+		{name: "every-step is as fast", change: func(t *plan.TrainSpec) { t.Sync.Local = true }, all: 4, ms: 102, want: together, tried: true},
+		{name: "every-step is slower", change: func(t *plan.TrainSpec) { t.Sync.Local = true }, all: 4, ms: 110, tried: true},
+		{name: "one replica has no local steps", change: func(t *plan.TrainSpec) { t.Sync.Local = true }, alone: true, all: 4, ms: 100},
+	} {
+		spec, now := run(t), base(4)
+		if c.change != nil {
+			c.change(&spec.Train)
+		}
+		rounds := &plan.Local{Rounds: plan.Rounds{Every: 20}}
+		if now.All = c.all; spec.Train.Sync.Local && !c.alone {
+			now.Plan.Local = rounds
+		}
+		v, tried, err := otherSync(t.Context(), spec, now, func(_ context.Context, other plan.RunSpec) (d planner.Details, err error) {
+			if other.Train.Sync.Local == spec.Train.Sync.Local {
+				t.Errorf("%s: %v is tried", c.name, other.Train.Sync)
+			}
+			if d.Step = schedule.Nanos(c.ms * 1e6); other.Train.Sync.Local && !c.alone {
+				d.Plan.Local = rounds
+			}
+			return d, nil
+		})
+		if err != nil || v.Flags != c.want || tried != c.tried || v.Lossy != (c.want == local) || (v.Every == 20) != (c.want == local) {
+			t.Errorf("%s: %+v, tried: %t (%v)", c.name, v, tried, err)
+		}
+	}
+}
+
+func TestAfterWarmup(t *testing.T) {
+	spec := run(t)
+	spec.Train.Steps, spec.Train.Sync = 600, plan.SyncRule{Local: true, WarmupPercent: 10}
+	make := func(_ context.Context, run plan.RunSpec) (planner.Details, error) {
+		if run.Train.Sync != (plan.SyncRule{Local: true}) {
+			t.Errorf("planned with %v", run.Train.Sync)
+		}
+		return planner.Details{Plan: plan.Plan{Local: &plan.Local{Rounds: plan.Rounds{Every: 20}, Codec: "int8"}}, Replicas: 2, Stages: 1, Step: 100e6}, nil
+	}
+	got, err := AfterWarmup(t.Context(), spec, make)
+	if want := "the first 60 steps add gradients in each, to warm up; then the plan has 2 replicas of 1 stage with "; err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " tokens/s, which meet every 20 steps and send int8") {
+		t.Errorf("%q, %v", got, err)
+	}
+	spec.Train.Sync.WarmupPercent = 0
+	if got, err := AfterWarmup(t.Context(), spec, make); err != nil || got != "" {
+		t.Errorf("without one: %q, %v", got, err)
+	}
+}
+
 // TestTriesAreBounded by count: fewer of many devices. They differ from each other, and leave out what the run has.
 func TestTriesAreBounded(t *testing.T) {
 	for _, c := range []struct{ devices, most int }{{1, 9}, {4, 9}, {16, 8}, {64, leastTries}, {1000, leastTries}} {

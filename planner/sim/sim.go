@@ -26,6 +26,8 @@ type Job struct {
 	// follow one another in an estimate, and in a job without a Tail.
 	Reduce, Tied, Commit, Update, Gather schedule.Nanos
 	Tail                                 *Tail
+	// Outer is by how much outer steps lengthen one on average.
+	Outer schedule.Nanos
 	// PostValidation has workers apply a step, and begin with the forwards of the next one, before its commit. It is for one pipeline with a Tail.
 	PostValidation bool
 }
@@ -38,7 +40,7 @@ type Result struct {
 	Slowest   int
 	// Passes are by replica and stage.
 	Passes [][]schedule.Interval
-	// Exchange is by how much what replicas and the ends of the model exchange lengthens the step, then Commit and Update.
+	// Exchange is by how much what replicas and the ends of the model exchange lengthens the step, outer steps included, then Commit and Update.
 	Exchange, Commit, Update schedule.Nanos
 	// Saved is by how much the step is shorter since workers do not wait for its commit. Nothing of it is Commit or Update then.
 	Saved schedule.Nanos
@@ -62,14 +64,15 @@ func Run(j Job) (Result, error) {
 		out.Step = out.Pipelines[out.Slowest]
 	}
 	if j.Tail == nil {
-		out.Exchange, out.Commit, out.Update = j.Reduce+j.Tied+j.Gather, j.Commit, j.Update
-		out.Step += j.Serial()
+		out.Exchange, out.Commit, out.Update = j.Reduce+j.Tied+j.Gather+j.Outer, j.Commit, j.Update
+		out.Step += j.Serial() + j.Outer
 		return out, nil
 	}
 	passes := out.Step
 	out.Step = j.Tail.After(all)
 	agreed, alone := j.Tail.without(false).After(all), j.Tail.without(true).After(all)
-	out.Commit, out.Update, out.Exchange = agreed-passes, alone-agreed, out.Step-alone
+	out.Commit, out.Update, out.Exchange = agreed-passes, alone-agreed, out.Step-alone+j.Outer
+	out.Step += j.Outer
 	if j.PostValidation {
 		if step := j.Tail.PostValidated(all[0]); step < out.Step {
 			out.Saved, out.Step = out.Step-step, step

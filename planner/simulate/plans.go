@@ -175,7 +175,7 @@ func (p *plans) keeping(out *planned, made plan.Plan, who map[plan.PeerID]member
 func (p *plans) stateBytes(layers layerSet) (bytes int64) {
 	for l, k := range p.input.Costs {
 		if layers.has(l) {
-			bytes += k.ParamBytes + plan.MomentVectors*(k.ParamBytes-k.FrozenBytes)
+			bytes += k.ParamBytes + plan.MomentBytes(k)
 		}
 	}
 	return bytes

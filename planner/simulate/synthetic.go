@@ -26,11 +26,13 @@ type Synthetic struct {
 func (s Synthetic) Trace() (Trace, error) {
 	switch {
 	case s.Nodes < 1 || s.Nodes > MaxMachines:
-		return Trace{}, fmt.Errorf("%w: %d nodes, want 1 to %d", ErrOptions, s.Nodes, MaxMachines)
+		return Trace{}, fmt.Errorf("%w: nodes are %d: want 1 to %d", ErrOptions, s.Nodes, MaxMachines)
 	case s.SpanNanos < second || s.SpanNanos > maxTraceMillis*milli:
-		return Trace{}, fmt.Errorf("%w: a span of %d s, want 1 s to 366 days", ErrOptions, s.SpanNanos/second)
-	case s.EveryNanos < milli || s.EveryNanos > maxTraceMillis*milli || s.BackNanos < 0 || s.BackNanos > maxTraceMillis*milli:
-		return Trace{}, fmt.Errorf("%w: a loss every %d ms and a return after %d, want 1 ms to 366 days (returns: 0 for never)", ErrOptions, s.EveryNanos/milli, s.BackNanos/milli)
+		return Trace{}, fmt.Errorf("%w: span is %g s: want 1s to 8784h, 366 days", ErrOptions, float64(s.SpanNanos)/float64(second))
+	case s.EveryNanos < milli || s.EveryNanos > maxTraceMillis*milli:
+		return Trace{}, fmt.Errorf("%w: every is %g s, the time from one loss to the next: want 1ms to 8784h", ErrOptions, float64(s.EveryNanos)/float64(second))
+	case s.BackNanos < 0 || s.BackNanos > maxTraceMillis*milli:
+		return Trace{}, fmt.Errorf("%w: back is %g s, the time until another machine comes: want 0s for never, to 8784h", ErrOptions, float64(s.BackNanos)/float64(second))
 	case s.SpanNanos/s.EveryNanos > maxTraceEvents/4:
 		return Trace{}, fmt.Errorf("%w: about %d losses, at most %d: lose machines less often or for a shorter time", ErrOptions, s.SpanNanos/s.EveryNanos, maxTraceEvents/4)
 	}

@@ -18,7 +18,7 @@ func Apply(s State, e Entry) (State, error) {
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	return succeeded(next), nil
+	return succeeded(merged(next)), nil
 }
 
 func (e SetRun) apply(s State) (State, error) {
@@ -38,8 +38,8 @@ func (e SetRun) apply(s State) (State, error) {
 	if rule := e.Spec.Train.Voters; rule != "" && !slices.Contains(plan.VoterRules(), rule) {
 		return s, fmt.Errorf("set run %q: voters %q, want one of %v", e.Spec.Run, wire.Clip(string(rule), maxName), plan.VoterRules())
 	}
-	if e.Spec.Train.Sync.Local {
-		return s, fmt.Errorf("set run %q: replicas with local steps, which no plan has so far", e.Spec.Run)
+	if err := checkLocal(e.Spec.Train); err != nil {
+		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
 	}
 	if err := checkInit(e.Spec); err != nil {
 		return s, fmt.Errorf("set run %q: %w", e.Spec.Run, err)
@@ -50,6 +50,14 @@ func (e SetRun) apply(s State) (State, error) {
 		s.Owners = []plan.PeerID{e.Owner}
 	}
 	return s, nil
+}
+
+// checkLocal bounds a run whose replicas make local steps: its micro-batches have numbers of less than 57 bits, see plan.Stream.
+func checkLocal(t plan.TrainSpec) error {
+	if t.Sync.Local && (t.Micros > maxLocalMicros || t.Steps > maxSteps) {
+		return fmt.Errorf("%d steps of %d micro-batches with local steps, at most %d of %d", t.Steps, t.Micros, maxSteps, maxLocalMicros)
+	}
+	return t.Sync.Validate()
 }
 
 // checkInit bounds the weights that a run starts from.
@@ -222,6 +230,9 @@ func (e Extend) apply(s State) (State, error) {
 		return s, fmt.Errorf("extend to step %d: the run goes on to step %d: stop its nodes first", e.Steps, s.Run.Train.Steps)
 	}
 	spec := *s.Run
+	if sync := &spec.Train.Sync; sync.WarmupPercent != 0 { // a warm-up ends where it has ended
+		sync.Warmup, sync.WarmupPercent = sync.WarmupEnd(spec.Train.Steps), 0
+	}
 	spec.Train.DecaySteps, spec.Train.Steps = spec.Train.DecayEnd(), e.Steps
 	s.Run, s.Finished, s.Sample = &spec, false, ""
 	s.Epoch++

@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline/wire"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/rounds"
 )
 
 func (e StageSaved) apply(s State) (State, error) {
@@ -54,6 +55,8 @@ func (e StageSaved) fences(s State) error {
 		return fmt.Errorf("step %d is committed: %w", s.Checkpoint.Step, ErrStale)
 	case e.Step > s.Run.Train.Steps:
 		return fmt.Errorf("the run ends at step %d", s.Run.Train.Steps)
+	case s.Plan.Local != nil && !slices.ContainsFunc(s.Pending, e.of):
+		return fmt.Errorf("replicas with local steps save what an outer step says, none that is pending says step %d: %w", e.Step, ErrStale)
 	}
 	return nil
 }
@@ -67,7 +70,7 @@ func (s State) collect(e StageSaved) (State, error) {
 	if !found && i == 0 && len(s.Pending) == MaxPending {
 		return s, fmt.Errorf("%d later steps are being saved: %w", MaxPending, ErrStale)
 	}
-	piece := Checkpoint{Step: e.Step, Generation: e.Generation, Last: e.Last}
+	piece := Checkpoint{Step: e.Step, Generation: e.Generation, Last: e.Last, Stream: rounds.Rest(*s.Run, s.Plan, e.Step)}
 	if found {
 		piece = s.Pending[i]
 		piece.Last = piece.Last && e.Last
@@ -82,7 +85,7 @@ func (s State) collect(e StageSaved) (State, error) {
 	} else {
 		s.Pending = slices.Insert(s.Pending, i, piece)
 	}
-	if len(piece.Layers) == s.Run.Model.Layers() {
+	if piece.complete(*s.Run) {
 		piece.AtMillis = s.Departures.Clock.ReadMillis
 		if s.Checkpoint.Step > 0 {
 			s.Older = slices.Insert(slices.Clone(s.Older), 0, s.Checkpoint)
@@ -112,6 +115,9 @@ func (e Salvage) apply(s State) (State, error) {
 // check refuses what belongs to another plan or to a step that is committed, and parts that are not the plan's or leave
 // layers out.
 func (e Salvage) check(s State) error {
+	if s.Plan.Local != nil {
+		return errors.New("replicas with local steps have no step in common but outer ones")
+	}
 	if err := (StageSaved{Step: e.Step, Generation: e.Generation}).fences(s); err != nil {
 		return err
 	}
@@ -175,6 +181,7 @@ func (e Rollback) apply(s State) (State, error) {
 
 // back makes the checkpoint of a step the newest, and gives up those after it.
 func (s State) back(to plan.Step) (State, error) {
+	s.Round, s.Merged = nil, nil
 	if s.Checkpoint.Step == to {
 		return s, nil
 	}
@@ -187,24 +194,73 @@ func (s State) back(to plan.Step) (State, error) {
 	return s, nil
 }
 
-// merge adds layers to a checkpoint. A layer that it has must be the same bytes; its
+// merge adds layers to a checkpoint, or to what a replica of it has for itself.
+func (c Checkpoint) merge(s State, e StageSaved) (_ Checkpoint, err error) {
+	if e.Own == nil {
+		c.Layers, err = e.join(s, c.Layers)
+	} else {
+		i := slices.IndexFunc(c.Own, func(o OwnState) bool { return o.Replica == *e.Own })
+		if i < 0 {
+			return c, fmt.Errorf("replica %d has no state of its own there, as its outer step has not counted it", *e.Own)
+		}
+		c.Own = slices.Clone(c.Own)
+		c.Own[i].Layers, err = e.join(s, c.Own[i].Layers)
+	}
+	if err != nil {
+		return c, err
+	}
+	chunks := 0
+	for _, o := range append([]OwnState{{Layers: c.Layers}}, c.Own...) {
+		for _, l := range o.Layers {
+			chunks += len(l.Chunks)
+		}
+	}
+	if chunks > MaxCheckpointChunks {
+		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", chunks, MaxCheckpointChunks)
+	}
+	return c, nil
+}
+
+// complete reports whether a checkpoint has every layer, and the own state of one replica where replicas have such.
+func (c Checkpoint) complete(run plan.RunSpec) bool {
+	return len(c.Layers) == run.Model.Layers() &&
+		(len(c.Own) == 0 || slices.ContainsFunc(c.Own, func(o OwnState) bool { return c.hasOwn(run, o.Replica) }))
+}
+
+// hasOwn reports whether a checkpoint has all of what a replica had for itself.
+func (c Checkpoint) hasOwn(run plan.RunSpec, r plan.Replica) bool {
+	return slices.ContainsFunc(c.Own, func(o OwnState) bool { return o.Replica == r && o.Whole(run) })
+}
+
+// Whole reports whether the state has every layer of which anything is trained.
+func (o OwnState) Whole(run plan.RunSpec) bool {
+	trained := 0
+	for layer := range run.Model.Layers() {
+		if run.Model.TrainedLen(layer) > 0 {
+			trained++
+		}
+	}
+	return len(o.Layers) == trained
+}
+
+// join adds layers to others. A layer that is there must be the same bytes; its
 // holders are joined in the order of their first appearance, up to MaxHolders. Who has stored a layer has it stored from then on.
-func (c Checkpoint) merge(s State, e StageSaved) (Checkpoint, error) {
-	c.Layers = slices.Clone(c.Layers)
+func (e StageSaved) join(s State, layers []LayerRef) ([]LayerRef, error) {
+	layers = slices.Clone(layers)
 	for _, l := range e.Layers {
-		i, found := slices.BinarySearchFunc(c.Layers, l.Layer, func(have LayerRef, layer int) int {
+		i, found := slices.BinarySearchFunc(layers, l.Layer, func(have LayerRef, layer int) int {
 			return cmp.Compare(have.Layer, layer)
 		})
 		if !found {
 			if e.Unstored != 0 {
 				l.Unstored = []Process{{l.Holders[0], e.Unstored}}
 			}
-			c.Layers = slices.Insert(c.Layers, i, l)
+			layers = slices.Insert(layers, i, l)
 			continue
 		}
-		have := &c.Layers[i]
+		have := &layers[i]
 		if have.SizeBytes != l.SizeBytes || !slices.Equal(have.Chunks, l.Chunks) {
-			return c, fmt.Errorf("layer %d was saved with other contents", l.Layer)
+			return layers, fmt.Errorf("layer %d of %q is not that of %q, and both should be the same", l.Layer, s.NameOf(l.Holders[0]), s.NameOf(have.Holders[0]))
 		}
 		own, copies := have.parts()
 		unstored := slices.Clone(have.Unstored)
@@ -225,14 +281,7 @@ func (c Checkpoint) merge(s State, e StageSaved) (Checkpoint, error) {
 		have.Unstored = unstored
 		have.hold(s, own, copies)
 	}
-	chunks := 0
-	for _, l := range c.Layers {
-		chunks += len(l.Chunks)
-	}
-	if chunks > MaxCheckpointChunks {
-		return c, fmt.Errorf("%d chunks in one checkpoint, at most %d", chunks, MaxCheckpointChunks)
-	}
-	return c, nil
+	return layers, nil
 }
 
 // parts returns the holders that have the layer for itself, and those that have it as part of a whole copy alone.
@@ -283,18 +332,16 @@ func (e KeptWhole) apply(s State) (State, error) {
 	found := e.Step == 0
 	keep := func(c Checkpoint) Checkpoint {
 		has := c.Step == e.Step && c.Generation == e.Generation
+		if e.Own == nil {
+			has = has && len(c.Own) == 0
+		} else {
+			has = has && c.hasOwn(*s.Run, *e.Own)
+		}
 		found = found || has
-		c.Layers = slices.Clone(c.Layers)
-		for i := range c.Layers {
-			own, copies := c.Layers[i].parts()
-			copies = slices.DeleteFunc(copies, func(p plan.PeerID) bool { return p == e.Peer })
-			if has && !slices.Contains(own, e.Peer) {
-				copies = append(copies, e.Peer)
-			}
-			if has {
-				c.Layers[i].Unstored = slices.DeleteFunc(slices.Clone(c.Layers[i].Unstored), func(u Process) bool { return u.Peer == e.Peer })
-			}
-			c.Layers[i].hold(s, own, copies)
+		c.Layers = e.keep(s, c.Layers, has)
+		c.Own = slices.Clone(c.Own)
+		for i, o := range c.Own {
+			c.Own[i].Layers = e.keep(s, o.Layers, has && o.Replica == *e.Own)
 		}
 		return c
 	}
@@ -308,6 +355,23 @@ func (e KeptWhole) apply(s State) (State, error) {
 		return s, fmt.Errorf("kept whole, step %d: it is no checkpoint of generation %d: %w", e.Step, e.Generation, ErrStale)
 	}
 	return next, nil
+}
+
+// keep returns layers with the peer among the holders of whole copies, or not.
+func (e KeptWhole) keep(s State, layers []LayerRef, has bool) []LayerRef {
+	layers = slices.Clone(layers)
+	for i := range layers {
+		own, copies := layers[i].parts()
+		copies = slices.DeleteFunc(copies, func(p plan.PeerID) bool { return p == e.Peer })
+		if has && !slices.Contains(own, e.Peer) {
+			copies = append(copies, e.Peer)
+		}
+		if has {
+			layers[i].Unstored = slices.DeleteFunc(slices.Clone(layers[i].Unstored), func(u Process) bool { return u.Peer == e.Peer })
+		}
+		layers[i].hold(s, own, copies)
+	}
+	return layers
 }
 
 func (e CopyFailed) apply(s State) (State, error) {
@@ -348,6 +412,9 @@ func (e StageSaved) check(s State) error {
 	for _, l := range e.Layers {
 		if l.Layer <= previous || l.Layer >= s.Run.Model.Layers() {
 			return fmt.Errorf("layer %d after %d, want ascending and below %d", l.Layer, previous, s.Run.Model.Layers())
+		}
+		if e.Own != nil && s.Run.Model.TrainedLen(l.Layer) == 0 {
+			return fmt.Errorf("layer %d: nothing of it is trained, so no replica has anything of it for itself", l.Layer)
 		}
 		previous = l.Layer
 		if l.SizeBytes < 1 || len(l.Chunks) > MaxCheckpointChunks || l.SizeBytes > int64(len(l.Chunks))*maxChunkBytes {

@@ -9,6 +9,7 @@ import (
 	"pnode/pipeline/wire"
 	"pnode/planner/claims"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/rounds"
 )
 
 var errNoRun = errors.New("no run is set")
@@ -27,7 +28,7 @@ func (e SetPlan) apply(s State) (State, error) {
 	if err := errors.Join(e.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums()), e.Plan.CheckTied(s.Run.Model)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
-	if err := errors.Join(e.checkPlacements(s), e.checkSettled(s)); err != nil {
+	if err := errors.Join(e.checkPlacements(s), e.checkSettled(s), e.checkSync(s)); err != nil {
 		return s, fmt.Errorf("set plan %d: %w", e.Plan.Generation, err)
 	}
 	if len(e.Reasons) > maxReasons || slices.ContainsFunc(e.Reasons, func(r string) bool { return len(r) > maxText }) {
@@ -38,6 +39,7 @@ func (e SetPlan) apply(s State) (State, error) {
 		s.Reasons[i] = plan.Clip(r, maxText)
 	}
 	s.PlanPauses, s.Pending, s.Salvage, s.Substitute, s.Successors = s.PauseWanted, nil, nil, nil, nil
+	s.Round, s.Merged = rounds.First(*s.Run, s.Plan), nil
 	return s, nil
 }
 
@@ -90,8 +92,6 @@ func (e SetPlan) checkSettled(s State) error {
 		return err
 	}
 	switch {
-	case !train.Sync.Local && plan.FollowsLocal(e.Plan):
-		return errors.New("its replicas make local steps, or it goes on from such, and the run sums gradients in every step")
 	case train.Storage.Auto && was.Generation != 0 && e.Plan.Storage() != was.Storage():
 		return fmt.Errorf("its stages store %v, those of the plan before %v, and a run keeps one storage", e.Plan.Storage(), was.Storage())
 	case !train.Codec.Auto():
@@ -101,6 +101,127 @@ func (e SetPlan) checkSettled(s State) error {
 		return errors.New("it names no codec for the boundaries between its workers")
 	}
 	return nil
+}
+
+// checkSync wants local steps where the run has them, as it has them, and the samples that the checkpoint has left.
+func (e SetPlan) checkSync(s State) error {
+	sync, local, stream := s.Run.Train.Sync, e.Plan.Local, s.Checkpoint.Stream
+	switch {
+	case !sync.Local && plan.FollowsLocal(e.Plan):
+		return errors.New("its replicas make local steps, or it goes on from such, and the run sums gradients in every step")
+	case e.Plan.Stream.Fresh != stream.Fresh || !slices.Equal(e.Plan.Stream.Given, stream.Given):
+		return fmt.Errorf("its samples are not those that the checkpoint of step %d has left: %w", s.Checkpoint.Step, ErrStale)
+	case local == nil:
+	case e.Plan.Start < sync.WarmupEnd(s.Run.Train.Steps):
+		return fmt.Errorf("local steps from step %d on, in a warm-up up to step %d", e.Plan.Start, sync.WarmupEnd(s.Run.Train.Steps))
+	case sync.Every != 0 && local.Every != sync.Every:
+		return fmt.Errorf("%d inner steps between outer steps, the run has %d", local.Every, sync.Every)
+	case sync.Codec != "" && local.Codec != sync.Codec:
+		return fmt.Errorf("outer gradients in %s, the run has them in %s", local.Codec, sync.Codec)
+	}
+	return e.checkOwn(s)
+}
+
+// checkOwn wants replicas to begin with own states that checkpoints have, and with some where the newest one has such.
+func (e SetPlan) checkOwn(s State) error {
+	for r, pipe := range e.Plan.Replicas {
+		own := pipe.Own
+		switch {
+		case own == nil && len(s.Checkpoint.Own) > 0:
+			return fmt.Errorf("replica %d begins with no replica's state, and the checkpoint of step %d has what all have in common alone", r, s.Checkpoint.Step)
+		case own == nil:
+		case len(s.Checkpoint.Own) == 0:
+			return fmt.Errorf("replica %d begins with the state of replica %d, and replicas had no state of their own at step %d", r, own.Replica, s.Checkpoint.Step)
+		case !slices.ContainsFunc(Checkpoints(s), func(c Checkpoint) bool { return c.Step == own.Step && c.hasOwn(*s.Run, own.Replica) }):
+			return fmt.Errorf("replica %d begins with the state of replica %d at step %d, which no checkpoint has whole", r, own.Replica, own.Step)
+		}
+	}
+	return nil
+}
+
+func (e Gathered) apply(s State) (State, error) {
+	next, err := inRound(s, e.Generation, e.From, func(r rounds.Round) (rounds.Round, error) { return r.Gather(plan.Gathered(e)) })
+	if err != nil {
+		return s, fmt.Errorf("gathered for replica %d by %q: %w", e.Replica, s.NameOf(e.by(s)), err)
+	}
+	return next, nil
+}
+
+// by returns the peer that says what a replica has: the coordinator of its steps. It is empty where the plan has no such replica.
+func (e Gathered) by(s State) plan.PeerID {
+	if e.Generation != s.Plan.Generation || e.Replica < 0 || int(e.Replica) >= len(s.Plan.Replicas) {
+		return ""
+	}
+	return s.Substitute.Carrier(plan.CoordinatorOf(s.Plan, e.Replica).Peer)
+}
+
+func (e CloseRound) apply(s State) (State, error) {
+	next, err := inRound(s, e.Generation, e.From, func(r rounds.Round) (rounds.Round, error) { return r.Close(), nil })
+	if err != nil {
+		return s, fmt.Errorf("close round: %w", err)
+	}
+	return next, nil
+}
+
+func (e LeaveOut) apply(s State) (State, error) {
+	if len(e.Reason) > maxText {
+		return s, fmt.Errorf("leave out replica %d: reason of %d bytes, at most %d", e.Replica, len(e.Reason), maxText)
+	}
+	out := rounds.LeftOut{Replica: e.Replica, Reason: plan.Clip(e.Reason, maxText)}
+	next, err := inRound(s, e.Generation, e.From, func(r rounds.Round) (rounds.Round, error) { return r.LeaveOut(s.Plan, out) })
+	if err != nil {
+		return s, fmt.Errorf("leave out replica %d: %w", e.Replica, err)
+	}
+	return next, nil
+}
+
+// inRound returns the state with the round changed that is under way. What comes late for the round that was merged last changes nothing.
+func inRound(s State, g plan.Generation, from plan.Step, change func(rounds.Round) (rounds.Round, error)) (State, error) {
+	switch {
+	case s.Run == nil:
+		return s, errNoRun
+	case g != s.Plan.Generation || g == 0:
+		return s, fmt.Errorf("generation %d, the current one is %d: %w", g, s.Plan.Generation, ErrStale)
+	case s.Plan.Local == nil:
+		return s, fmt.Errorf("the replicas of generation %d make no local steps", g)
+	case s.Merged != nil && s.Merged.From == from:
+		return s, nil
+	case s.Round == nil || s.wentBack():
+		return s, fmt.Errorf("generation %d has no round any more: %w", g, ErrStale)
+	case s.Round.From != from:
+		return s, fmt.Errorf("the round after step %d, the one under way is after step %d: %w", from, s.Round.From, ErrStale)
+	}
+	next, err := change(*s.Round)
+	if errors.Is(err, rounds.ErrStale) {
+		return s, fmt.Errorf("%w: %w", err, ErrStale)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Round = &next
+	return s, nil
+}
+
+// merged returns the state with the round's outer step, and the next round, where all that it waits for is there. The checkpoint that the
+// outer step asks for is pending from then on.
+func merged(s State) State {
+	if s.Round == nil || s.wentBack() {
+		return s
+	}
+	m, ok := s.Round.Merge(*s.Run, s.Plan, s.Paused() || s.StopWanted)
+	if !ok {
+		return s
+	}
+	s.Merged, s.Round = &m, rounds.After(*s.Run, s.Plan, m)
+	if m.Save {
+		c := Checkpoint{Step: m.To, Generation: m.Generation, Last: m.Last, Stream: m.Stream}
+		for _, r := range m.Counted() {
+			c.Own = append(c.Own, OwnState{Replica: r})
+		}
+		s.Pending = append(slices.Clone(s.Pending), c)
+		s.Pending = s.Pending[max(0, len(s.Pending)-MaxPending):]
+	}
+	return s
 }
 
 // apply marks the lost member gone as SetMemberState does.

@@ -52,6 +52,9 @@ func TestApply(t *testing.T) {
 			if s, err = DecodeState(bytes.NewReader(encoded)); err != nil {
 				t.Fatal(err)
 			}
+			if run, ok := e.(SetRun); ok && strings.Contains(line, "sync=") {
+				s = withLocalSteps(t, run.Spec, line)
+			}
 			return describe(s)
 		}
 	})
@@ -101,7 +104,7 @@ func parseEntry(t *testing.T, line string) Entry {
 	case "saved":
 		return parseSaved(t, p)
 	case "whole":
-		return KeptWhole{Peer: plan.PeerID(words[1]), Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"]))}
+		return KeptWhole{Peer: plan.PeerID(words[1]), Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Own: parseOwn(t, p)}
 	case "copy-failed":
 		return CopyFailed{Peer: plan.PeerID(words[1]), Holder: plan.PeerID(p["to"])}
 	case "salvage":
@@ -148,6 +151,15 @@ func parseEntry(t *testing.T, line string) Entry {
 		}
 	case "vouch":
 		return Vouch{made(number(t, words[1]), 1, p["from"], p["voters"], p["signed"])}
+	case "gathered":
+		return Gathered{
+			Generation: plan.Generation(number(t, p["generation"])), From: plan.Step(number(t, p["from"])), Replica: plan.Replica(number(t, words[1])),
+			Parts: parseParts(t, p["parts"]), Due: p["due"] != "",
+		}
+	case "close-round":
+		return CloseRound{Generation: plan.Generation(number(t, p["generation"])), From: plan.Step(number(t, p["from"]))}
+	case "leave-out":
+		return LeaveOut{Generation: plan.Generation(number(t, p["generation"])), From: plan.Step(number(t, p["from"])), Replica: plan.Replica(number(t, words[1])), Reason: p["reason"]}
 	case "rollback":
 		return Rollback{From: plan.Step(number(t, p["from"])), To: plan.Step(number(t, p["to"])), Term: plan.Term(number(t, p["term"]))}
 	}
@@ -176,10 +188,21 @@ func parsePlan(t *testing.T, p map[string]string) Entry {
 		Run: plan.RunID(p["run"]), Generation: plan.Generation(number(t, p["generation"])),
 		Start: plan.Step(number(t, p["start"])), Schedule: "1f1b",
 	}
-	replicas := strings.Split(p["stages"], ";")
+	if p["h"] != "" {
+		pl.Local = &plan.Local{Rounds: plan.Rounds{Every: plan.Step(number(t, p["h"])), Fragments: 1}, Codec: cmp.Or(p["codec"], "int8")}
+	}
+	pl.Stream.Fresh = int64(number(t, p["fresh"]))
+	for _, given := range list(p["given"]) {
+		first, end, _ := strings.Cut(given, "-")
+		pl.Stream.Given = append(pl.Stream.Given, plan.MicroRange{First: int64(number(t, first)), End: int64(number(t, end))})
+	}
+	replicas, owns := strings.Split(p["stages"], ";"), list(p["own"])
 	for r, stages := range replicas {
 		share := int(number(t, p["micros"])) / len(replicas)
 		pl.Replicas = append(pl.Replicas, parsePipeline(t, plan.Pipeline{FirstMicro: plan.Micro(r * share), Micros: share}, stages, p["holder"]))
+		if len(owns) > 0 {
+			pl.Replicas[r].Own = parseBegin(t, owns[r])
+		}
 	}
 	return SetPlan{Plan: pl, Term: plan.Term(number(t, p["term"])), Epoch: number(t, p["epoch"]), Reasons: list(p["reasons"])}
 }
@@ -200,7 +223,10 @@ func parsePipeline(t *testing.T, pipe plan.Pipeline, stages, holder string) plan
 
 // parseSaved reads layers=0,1 with one chunk each, made of the word chunk.
 func parseSaved(t *testing.T, p map[string]string) Entry {
-	e := StageSaved{Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Last: p["last"] != "", Unstored: number(t, p["unstored"])}
+	e := StageSaved{
+		Step: plan.Step(number(t, p["step"])), Generation: plan.Generation(number(t, p["generation"])), Last: p["last"] != "", Unstored: number(t, p["unstored"]),
+		Own: parseOwn(t, p),
+	}
 	size := int64(1000)
 	if p["size"] != "" {
 		size = int64(number(t, p["size"]))
@@ -297,6 +323,7 @@ func describe(s State) string {
 	if s.Checkpoint.Step > 0 {
 		fmt.Fprintf(&b, "; checkpoint %s", pieces(s.Checkpoint))
 	}
+	b.WriteString(describeRounds(s))
 	if s.Salvage != nil {
 		fmt.Fprintf(&b, "; salvage of step %d", s.Salvage.Step)
 		for _, part := range s.Salvage.Parts {
@@ -342,8 +369,16 @@ func describe(s State) string {
 
 func pieces(c Checkpoint) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d", c.Step)
-	for _, l := range c.Layers {
+	fmt.Fprintf(&b, "%d%s", c.Step, layers(c.Layers))
+	for _, o := range c.Own {
+		fmt.Fprintf(&b, " own %d%s", o.Replica, layers(o.Layers))
+	}
+	return b.String()
+}
+
+func layers(all []LayerRef) string {
+	var b strings.Builder
+	for _, l := range all {
 		own, copies := l.parts()
 		for i, p := range own {
 			for _, u := range l.Unstored {

@@ -29,17 +29,19 @@ type Author struct {
 //	SetPlan, Rollback,
 //	WantPause, Salvage,
 //	Substitute, Blame,
-//	Shown                  the leader
+//	Shown, CloseRound,
+//	LeaveOut               the leader
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
 //	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
+//	Gathered               the coordinator of the replica's steps: who lies harms its own replica, or is in a dispute
 //	KeptWhole              an owner's node, of itself: who lies about a copy takes what protects others' layers
 //	CopyFailed             the peer whose copies they are: who keeps them then is for the rule to say
 //	Invite, Revoke         an owner
 //	Redeem                 any member, who lets the newcomer in that has signed it
 //	Extend                 an owner
 //	WantStop, Resume       an owner; where no owner is active, any member
-//	Finish                 the plan's coordinator or its substitute, once the last step is stored
+//	Finish                 the Finisher, once the last step is stored
 //
 // Who was removed from the run proposes nothing.
 func Authorize(s State, by Author, e Entry) error {
@@ -66,7 +68,7 @@ func Authorize(s State, by Author, e Entry) error {
 		allowed, who = leads || by.Peer == e.Peer, "the peer itself or the leader"
 	case SetMemberState:
 		allowed, who = by.Peer == e.Peer || leads && e.State == Gone, "the peer itself, or the leader when it is gone"
-	case SetPlan, Rollback, WantPause, Salvage, Substitute, Blame, Shown:
+	case SetPlan, Rollback, WantPause, Salvage, Substitute, Blame, Shown, CloseRound, LeaveOut:
 		allowed, who = leads, "the leader of the term"
 	case Vouch:
 		allowed, who = leads && e.Voucher.Term <= by.Term, "the leader of the term, up to that term,"
@@ -80,6 +82,11 @@ func Authorize(s State, by Author, e Entry) error {
 		if !allowed && e.alone(by.Peer).savedBy(s, by.Peer) { // members come and go while a copy is made
 			return fmt.Errorf("step %d is saved by %s, and its copy is with a node that is not the holder any more", e.Step, s.NameOf(by.Peer))
 		}
+	case Gathered:
+		if e.Generation < s.Plan.Generation { // a coordinator of the plan before may be late
+			return fmt.Errorf("%T by %s, generation %d, the current one is %d: %w", e, s.NameOf(by.Peer), e.Generation, s.Plan.Generation, ErrStale)
+		}
+		allowed, who = e.by(s) == by.Peer, "the coordinator of the replica"
 	case KeptWhole:
 		allowed, who = s.Owner(by.Peer) && by.Peer == e.Peer, "an owner's node, of itself,"
 	case CopyFailed:
@@ -96,13 +103,22 @@ func Authorize(s State, by Author, e Entry) error {
 	case Finish:
 		inMemory := func(l LayerRef) bool { return !slices.ContainsFunc(l.Holders, l.StoredBy) }
 		saved := s.Run != nil && s.Checkpoint.Step == s.Run.Train.Steps && !slices.ContainsFunc(s.Checkpoint.Layers, inMemory)
-		allowed = saved && s.Plan.Generation != 0 && s.Substitute.Coordinator(s.Plan) == by.Peer
-		who = "the coordinator of the plan, once the last step is stored"
+		allowed = saved && s.Plan.Generation != 0 && Finisher(s) == by.Peer
+		who = "the coordinator of the plan, or of the replica that evaluates the model, once the last step is stored"
 	}
 	if !allowed {
 		return by.refused(s, e, who)
 	}
 	return nil
+}
+
+// Finisher returns who ends the run once its last step is stored: who coordinates the plan, or with local steps the first replica that has that step, which
+// evaluates the model.
+func Finisher(s State) plan.PeerID {
+	if m := s.Merged; m != nil && m.To == s.Run.Train.Steps {
+		return s.Substitute.Carrier(plan.CoordinatorOf(s.Plan, m.Counted()[0]).Peer)
+	}
+	return s.Substitute.Coordinator(s.Plan)
 }
 
 // ruling reports whether a peer may propose an entry as the leader, and not else.
@@ -128,7 +144,8 @@ func (e StageSaved) alone(peer plan.PeerID) StageSaved {
 
 // savedBy reports whether a worker of peer in the plan computes each of the layers, and whether they are said
 // to be with no others than that peer and the stage's holder: by the plan, now, or as one of its last two successors. A substitute is the worker
-// in whose place it is. Whom a salvage names, who restores a layer, or who had it in memory, has it alone. Of what is in memory each speaks for itself.
+// in whose place it is. Whom a salvage names, who restores a layer, or who had it in memory, has it alone. Of what is in memory each speaks for itself,
+// and of what a replica has for itself its workers alone do.
 func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 	for _, l := range e.Layers {
 		if e.Unstored != 0 && !slices.Equal(l.Holders, []plan.PeerID{peer}) {
@@ -138,6 +155,10 @@ func (e StageSaved) savedBy(s State, peer plan.PeerID) bool {
 		for r, pipe := range s.Plan.Replicas {
 			for st, place := range pipe.Stages {
 				if s.Substitute.Carrier(place.Peer) != peer || !place.Layers.Contains(l.Layer) {
+					continue
+				}
+				if e.Own != nil {
+					mine = mine || plan.Replica(r) == *e.Own && e.Generation == s.Plan.Generation && slices.Equal(l.Holders, []plan.PeerID{peer})
 					continue
 				}
 				at := plan.StageID{Replica: plan.Replica(r), Stage: plan.Stage(st)}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pnode/planner/plan"
@@ -33,12 +34,28 @@ var testKeys sync.Map
 
 func (k testKey) Sign(message []byte) ([]byte, error) { return ed25519.Sign(k.private, message), nil }
 
+// Verify checks the same signature once for all nodes of a process.
 func (testKey) Verify(peer plan.PeerID, message, signature []byte) error {
-	if !ed25519.Verify(keyOf(peer).private.Public().(ed25519.PublicKey), message, signature) {
+	public := keyOf(peer).private.Public().(ed25519.PublicKey)
+	digest := sha256.New()
+	digest.Write(public)
+	fmt.Fprintf(digest, "%d ", len(signature))
+	digest.Write(signature)
+	digest.Write(message)
+	sum := [sha256.Size]byte(digest.Sum(nil))
+	good, known := testVerdicts.Load(sum)
+	if !known {
+		good = ed25519.Verify(public, message, signature)
+		testVerdicts.Store(sum, good)
+	}
+	if !good.(bool) {
 		return errors.New("the signature is not the peer's")
 	}
 	return nil
 }
+
+// testVerdicts holds verdicts on signatures, by a digest of key, signature and message.
+var testVerdicts sync.Map
 
 // signed returns an entry as this node proposes it.
 func (n *Node) signed(t *testing.T, e Entry) []byte {
@@ -100,6 +117,9 @@ func TestMemberProposesWhatOnlyOthersMay(t *testing.T) {
 			"substitute":        Substitute{Generation: 1, Lost: "a", ProcessEpoch: victim.ProcessEpoch, By: liar.self},
 			"salvage":           Salvage{Generation: 1, Step: 1},
 			"stop":              WantStop{},
+			"gathered":          Gathered{Generation: 1, Parts: make([]plan.Part, 2)},
+			"close":             CloseRound{Generation: 1},
+			"leave out":         LeaveOut{Generation: 1},
 			"shown":             Shown{Generation: 1, Members: []ShownMember{{Peer: liar.self, FLOPS: 1e15, Held: true}}},
 			"blame":             Blame{Peer: "a", Kind: plan.BadTensor, Generation: 1, Until: 60},
 			"run":               SetRun{Owner: "a", Spec: testRun().Spec},
@@ -210,8 +230,8 @@ func TestCountersOutOfOrder(t *testing.T) {
 		{4936, false},
 		{4937, false},
 	} {
-		next, err := s.count(proposal{author: "a", counter: step.counter, entry: WantStop{}})
-		if (err == nil) != step.ok {
+		next, err := s.carryOut(proposal{author: "a", counter: step.counter, entry: WantStop{}}, 1, time.Time{})
+		if errors.Is(err, ErrForbidden) == step.ok { // else it is refused since there is no run, and counted
 			t.Errorf("counter %d: %v", step.counter, err)
 		}
 		s = next
@@ -465,6 +485,68 @@ func TestFloodWithKeysOfItsOwn(t *testing.T) {
 		}
 		if taken > proposalsBurst+proposalsPerS*20 || taken == 2*proposalsBurst {
 			t.Errorf("%d of %d are taken", taken, 2*proposalsBurst)
+		}
+	})
+}
+
+// countingKey counts the signatures that it checks.
+type countingKey struct {
+	Signer
+	checked int
+}
+
+func (k *countingKey) Verify(peer plan.PeerID, message, signature []byte) error {
+	k.checked++
+	return k.Signer.Verify(peer, message, signature)
+}
+
+// The leader checks the signature of what a member proposes once, and of what is beyond the member's quota never. What does not hold
+// is not remembered.
+func TestSignaturesAreCheckedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the quota fills with time
+		key := &countingKey{Signer: keyOf("a")}
+		leader, member := &author{Signer: key, self: "a", run: "run"}, &author{Signer: keyOf("b"), self: "b", run: "run"}
+		s := State{Members: []Member{{Peer: "a"}, {Peer: "b"}, {Peer: "c"}}}
+		var q quotas
+		signed := func() []byte {
+			t.Helper()
+			p, err := member.sign(s, WantStop{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.encode()
+		}
+		for range proposalsBurst {
+			b := signed()
+			if _, err := q.open(leader, s, "b", b); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := leader.open(b); err != nil { // as it is committed
+				t.Fatal(err)
+			}
+		}
+		if key.checked != proposalsBurst {
+			t.Errorf("%d signatures are checked for %d proposals", key.checked, proposalsBurst)
+		}
+		b := signed()
+		if _, err := q.open(leader, s, "c", b); !errors.Is(err, errRetry) || key.checked != proposalsBurst {
+			t.Errorf("beyond the quota: %v, and %d signatures are checked", err, key.checked-proposalsBurst)
+		}
+		time.Sleep(time.Second)
+		b[2+len("b")+16] ^= 1 // in the signature
+		for range 2 {
+			before := key.checked
+			if _, err := q.open(leader, s, "c", b); !errors.Is(err, ErrRejected) || key.checked == before {
+				t.Errorf("a forged one: %v, %d signatures are checked", err, key.checked-before)
+			}
+		}
+		for range 3 * len(leader.held.order) {
+			if _, err := leader.open(signed()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(leader.held.of); n != len(leader.held.order) {
+			t.Errorf("%d are remembered, want %d", n, len(leader.held.order))
 		}
 	})
 }

@@ -24,7 +24,7 @@ func entries() []Entry {
 		Update{Peer: "a", ProcessEpoch: 1},
 		SetMemberState{Peer: "a", ProcessEpoch: 1, State: Active, Reason: "measured"},
 		SetPlan{Term: 3, Epoch: 2, Reasons: []string{"one node"}, Plan: plan.Plan{Run: "run", Generation: 1, Schedule: "1f1b"}},
-		StageSaved{Step: 10, Generation: 1, Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []plan.Hash{chunk}, Holders: []plan.PeerID{"a"}}}},
+		StageSaved{Step: 10, Generation: 1, Own: new(plan.Replica), Layers: []LayerRef{{Layer: 0, SizeBytes: 5, Chunks: []plan.Hash{chunk}, Holders: []plan.PeerID{"a"}}}},
 		WantPause{Count: 1},
 		WantStop{},
 		Resume{Incarnation: 2},
@@ -42,13 +42,16 @@ func entries() []Entry {
 		Recover{testRecovery("c", 7, "a,b,c", "a,b", "c")},
 		Substitute{Generation: 1, Lost: "a", ProcessEpoch: 1, By: "b", Reason: "its process has ended"},
 		Substitute{Generation: 1, Lost: "a", ProcessEpoch: 1, By: "b", Replays: true, From: 10},
-		KeptWhole{Peer: "a", Step: 10, Generation: 1},
+		KeptWhole{Peer: "a", Step: 10, Generation: 1, Own: new(plan.Replica)},
 		CopyFailed{Peer: "a", Holder: "b"},
+		Gathered{Generation: 1, From: 20, Replica: 1, Parts: []plan.Part{{Steps: 9, Sum: chunk}, {Steps: 10, Sum: chunk}}, Due: true},
+		CloseRound{Generation: 1, From: 20},
+		LeaveOut{Generation: 1, From: 20, Replica: 1, Reason: "its process has ended"},
 	}
 }
 
 // numbers are the kinds of entries, in this order.
-var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 24, 25, 26}
+var numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 24, 25, 26, 27, 28, 29}
 
 func encoded(t testing.TB, e Entry) []byte {
 	b, err := EncodeEntry(e)
@@ -183,7 +186,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	for _, e := range entries() {
 		f.Add(encoded(f, e))
 	}
-	start := planned(f)
+	start, local := planned(f), inRounds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := DecodeEntry(b)
 		if err != nil {
@@ -193,7 +196,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		if err != nil || !bytes.Equal(encoded(t, again), encoded(t, e)) {
 			t.Fatalf("%#v encodes to %#v, %v", e, again, err)
 		}
-		for _, s := range []State{{}, start} {
+		for _, s := range []State{{}, start, local} {
 			next, err := Apply(s, e)
 			if err != nil {
 				continue
@@ -213,7 +216,7 @@ func FuzzDecodeState(f *testing.F) {
 	nobody.Checkpoint = checkpointOf(20, 2, nil, nil, nil)
 	many.Checkpoint = checkpointOf(20, 2, by("defghijkl"), by("b"), by("c"))
 	lost.Plan, nobody.Plan, many.Plan = plan.Plan{}, plan.Plan{}, plan.Plan{}
-	for _, s := range []State{planned(f), lost, nobody, many} {
+	for _, s := range []State{planned(f), lost, nobody, many, inRounds(f)} {
 		b, err := EncodeState(s)
 		if err != nil {
 			f.Fatal(err)
@@ -230,10 +233,21 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		Restore(s)
 		RecoveryLine(s)
+		NewestWhole(s)
+		if s.Round != nil {
+			for q := range s.Plan.Replicas {
+				parts := slices.Repeat([]plan.Part{{Steps: 1}}, len(s.Plan.Replicas))
+				next, _ := Apply(s, Gathered{Generation: s.Plan.Generation, From: s.Round.From, Replica: plan.Replica(q), Parts: parts})
+				_, _ = Apply(next, LeaveOut{Generation: s.Plan.Generation, From: s.Round.From, Replica: plan.Replica(q)})
+			}
+		}
 		for _, m := range s.Members {
 			for _, c := range append([]Checkpoint{s.Checkpoint}, s.Older...) {
 				_, _ = Apply(s, KeptWhole{Peer: m.Peer, Step: c.Step, Generation: c.Generation})
 				_, _ = Apply(s, StageSaved{Step: c.Step, Generation: c.Generation, Layers: c.Layers})
+				for _, o := range c.Own {
+					_, _ = Apply(s, StageSaved{Step: c.Step, Generation: c.Generation, Layers: o.Layers, Own: &o.Replica})
+				}
 			}
 		}
 	})

@@ -23,6 +23,10 @@
 //     asks it for every entry. A refusal names the author. What a member may propose in a second is bounded.
 //   - Every entry may be applied twice with the same effect as once, because a proposal
 //     whose answer was lost is sent again.
+//   - Replicas with local steps come together by the log: each says which messages it has ([Gathered]), and Apply makes the outer step of all once
+//     nobody is waited for (package rounds). The leader ends rounds early and leaves out who is gone. Their checkpoints are those that outer steps ask for:
+//     what all have in common, and what at least one replica has for itself ([OwnState]). The next plan says which own state each replica begins with. No run has
+//     such steps so far.
 //   - Voters are 1 below three nodes, 3 from three, 5 from five, 7 from a hundred; two voters are only
 //     passed through. All other nodes receive the log from voters (package feed), so that each knows
 //     the whole state and the leader's work does not grow with them. A run has at most [MaxMembers] nodes.

@@ -11,6 +11,7 @@ import (
 
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/rounds"
 	"pnode/swarm/version"
 )
 
@@ -37,7 +38,7 @@ var (
 
 // Entry is one change of the state: SetRun, Join, Update, SetMemberState, SetPlan,
 // StageSaved, KeptWhole, CopyFailed, Salvage, Substitute, WantPause, WantStop, Resume, Finish, Rollback, Lead, Invite, Redeem, Revoke, Blame,
-// Vouch, Shown or Recover.
+// Vouch, Shown, Recover, Gathered, CloseRound or LeaveOut.
 type Entry interface {
 	// apply gives the next state, or the reason why there is none. It shares what does
 	// not change with the receiver's state and leaves that one as it was.
@@ -106,6 +107,8 @@ type StageSaved struct {
 	Layers []LayerRef `json:"layers"`
 	// Unstored is the process of the one holder of the layers, by its epoch, where that has them in memory alone; 0 says that they are stored.
 	Unstored uint64 `json:"unstored,omitempty"`
+	// Own is the replica whose own state the layers are, see OwnState; nil: they are the model's, or what replicas with local steps have in common.
+	Own *plan.Replica `json:"own,omitempty"`
 }
 
 // KeptWhole says that an owner's node has all layers of a complete checkpoint, and those of others no more but as a worker or its holder.
@@ -114,6 +117,8 @@ type KeptWhole struct {
 	Peer       plan.PeerID     `json:"peer"`
 	Step       plan.Step       `json:"step,omitempty"`
 	Generation plan.Generation `json:"generation,omitempty"`
+	// Own is the replica whose own state is part of the copy, where the checkpoint has such.
+	Own *plan.Replica `json:"own,omitempty"`
 }
 
 // CopyFailed says that copies of what a member computes have not got to their holder for some time. As long as the log remembers it another
@@ -192,6 +197,23 @@ type Rollback struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
+// Gathered says which messages of the other replicas a replica with local steps has in a round.
+type Gathered plan.Gathered
+
+// CloseRound has each replica end the round that began after step From with its next inner step.
+type CloseRound struct {
+	Generation plan.Generation `json:"generation"`
+	From       plan.Step       `json:"from"`
+}
+
+// LeaveOut has nobody wait for a replica in the round that began after step From. The plan ends with that round.
+type LeaveOut struct {
+	Generation plan.Generation `json:"generation"`
+	From       plan.Step       `json:"from"`
+	Replica    plan.Replica    `json:"replica"`
+	Reason     string          `json:"reason,omitempty"`
+}
+
 // kinds holds the types of entries by their numbers in the log. Numbers are never reused; 12 was one.
 var kinds = [...]reflect.Type{
 	1: reflect.TypeFor[SetRun](), 2: reflect.TypeFor[Join](), 3: reflect.TypeFor[Update](), 4: reflect.TypeFor[SetMemberState](),
@@ -199,6 +221,7 @@ var kinds = [...]reflect.Type{
 	9: reflect.TypeFor[Resume](), 10: reflect.TypeFor[Finish](), 11: reflect.TypeFor[Rollback](),
 	13: reflect.TypeFor[Lead](), 14: reflect.TypeFor[Invite](), 15: reflect.TypeFor[Redeem](), 16: reflect.TypeFor[Blame](), 17: reflect.TypeFor[Shown](), 19: reflect.TypeFor[Revoke](), 20: reflect.TypeFor[Vouch](), 21: reflect.TypeFor[Salvage](), 22: reflect.TypeFor[Extend](),
 	23: reflect.TypeFor[Recover](), 24: reflect.TypeFor[Substitute](), 25: reflect.TypeFor[KeptWhole](), 26: reflect.TypeFor[CopyFailed](),
+	27: reflect.TypeFor[Gathered](), 28: reflect.TypeFor[CloseRound](), 29: reflect.TypeFor[LeaveOut](),
 }
 
 // kindOf returns the number of an entry's type, which is 1 at least.
@@ -206,7 +229,7 @@ func kindOf(e Entry) int { return slices.Index(kinds[:], reflect.TypeOf(e)) }
 
 // maxBytes bounds the encoded entries of some kinds, by their numbers; the others are bounded by maxSmallBytes.
 var maxBytes = [len(kinds)]int{
-	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes, 17: maxShownBytes, 20: maxVoucherBytes, 21: maxSalvageBytes, 23: maxRecoveryBytes,
+	1: MaxEntryBytes, 2: maxProfileBytes, 3: maxProfileBytes, 5: MaxEntryBytes, 6: MaxEntryBytes, 10: 8 * MaxSampleBytes, 17: maxShownBytes, 20: maxVoucherBytes, 21: maxSalvageBytes, 23: maxRecoveryBytes, 27: maxGatheredBytes,
 }
 
 const (
@@ -214,6 +237,8 @@ const (
 	maxShownBytes   = 256 << 10
 	maxSalvageBytes = 256 << 10 // parts for as many layers as there may be
 	maxSmallBytes   = 4 << 10
+
+	maxGatheredBytes = 8 << 10 // parts of plan.MaxLocalReplicas
 )
 
 // checkSize returns an error for an entry of a kind that is too long.
@@ -305,12 +330,27 @@ func DecodeState(r io.Reader) (State, error) {
 		bad := func(l LayerRef) bool {
 			return l.Whole < 0 || l.Whole >= len(l.Holders) || len(l.Holders) > MaxHolders || len(l.Unstored) > len(l.Holders)
 		}
-		if err == nil && slices.ContainsFunc(c.Layers, bad) {
+		if err == nil && slices.ContainsFunc(append([]OwnState{{Layers: c.Layers}}, c.Own...), func(o OwnState) bool { return slices.ContainsFunc(o.Layers, bad) }) {
 			err = fmt.Errorf("checkpoint of step %d: a layer with no holder but whole copies, or more than %d holders", c.Step, MaxHolders)
+		}
+		for i, o := range c.Own {
+			if err == nil && (s.Run == nil || o.Replica < 0 || o.Replica >= plan.MaxLocalReplicas || i > 0 && o.Replica <= c.Own[i-1].Replica) {
+				err = fmt.Errorf("checkpoint of step %d: the own state of replica %d is number %d", c.Step, o.Replica, i)
+			}
+		}
+		if err == nil {
+			err = c.Stream.Validate()
 		}
 	}
 	if err == nil && s.Run != nil && s.Plan.Generation != 0 {
 		err = s.Plan.Validate(s.Run.Model.Layers(), s.Run.Train.Sums())
+	}
+	switch {
+	case err != nil || s.Round == nil && s.Merged == nil:
+	case s.Run == nil || s.Plan.Generation == 0:
+		err = errors.New("a round without a plan")
+	default:
+		err = rounds.Validate(*s.Run, s.Plan, s.Round, s.Merged)
 	}
 	if err != nil {
 		return State{}, fmt.Errorf("%w state: %w", ErrMalformed, err)

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -67,6 +68,16 @@ func (p proposal) encode() []byte {
 
 // decodeProposal reads what encode wrote. The signature is not checked.
 func decodeProposal(b []byte) (proposal, error) {
+	p, err := decodeHeader(b)
+	if err != nil {
+		return p, err
+	}
+	p.entry, err = DecodeEntry(p.body)
+	return p, err
+}
+
+// decodeHeader reads a proposal but for its entry, which stays encoded.
+func decodeHeader(b []byte) (proposal, error) {
 	var p proposal
 	if len(b) < 2 || len(b) > MaxEntryBytes+maxProposalHeader {
 		return p, fmt.Errorf("%w entry: %d bytes", ErrMalformed, len(b))
@@ -81,9 +92,7 @@ func decodeProposal(b []byte) (proposal, error) {
 	p.author, b = plan.PeerID(b[:n]), b[n:]
 	p.incarnation, p.counter = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	p.signature, p.body = b[16:16+SignatureBytes], b[16+SignatureBytes:]
-	var err error
-	p.entry, err = DecodeEntry(p.body)
-	return p, err
+	return p, nil
 }
 
 const maxProposalHeader = 2 + maxName + 16 + SignatureBytes
@@ -97,8 +106,27 @@ type author struct {
 	owner func(peer plan.PeerID, proof []byte) error
 	proof []byte
 
-	mu   sync.Mutex // guards last
+	mu   sync.Mutex // guards last and held
 	last uint64     // counter of the newest proposal, or the process epoch
+	held signatures
+}
+
+// signatures remembers the newest proposals whose signatures held, by the hash of their bytes: who takes a proposal sees it again
+// when it is committed. The zero value is ready.
+type signatures struct {
+	order [512][sha256.Size]byte // a ring
+	next  int
+	of    map[[sha256.Size]byte]struct{}
+}
+
+// add remembers one in place of the oldest.
+func (s *signatures) add(hash [sha256.Size]byte) {
+	if s.of == nil {
+		s.of = make(map[[sha256.Size]byte]struct{}, len(s.order))
+	}
+	delete(s.of, s.order[s.next])
+	s.order[s.next], s.of[hash] = hash, struct{}{}
+	s.next = (s.next + 1) % len(s.order)
 }
 
 // sign returns an entry signed for the state's incarnation. The counter begins with the epoch of the process, which is
@@ -129,7 +157,7 @@ func (a *author) open(b []byte) (proposal, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := a.Verify(p.author, p.message(a.run), p.signature); err != nil {
+	if err := a.verify(p, b); err != nil {
 		return p, fmt.Errorf("%w: %T that %s is said to propose: %w", ErrForbidden, p.entry, plan.PeerID(p.author).Short(), err)
 	}
 	switch e := p.entry.(type) {
@@ -141,14 +169,44 @@ func (a *author) open(b []byte) (proposal, error) {
 	return p, nil
 }
 
+// fresh reads a proposal, and returns why it can never be carried out: its signature does not hold, or it is spent here.
+func (a *author) fresh(s State, body []byte) (proposal, error) {
+	p, err := a.open(body)
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	return p, s.spent(p)
+}
+
+// verify checks the signature of a proposal's author, once for the same bytes.
+func (a *author) verify(p proposal, b []byte) error {
+	hash := sha256.Sum256(b)
+	a.mu.Lock()
+	_, held := a.held.of[hash]
+	a.mu.Unlock()
+	if held {
+		return nil
+	}
+	if err := a.Verify(p.author, p.message(a.run), p.signature); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, held := a.held.of[hash]; !held { // else two would leave the ring for one
+		a.held.add(hash)
+	}
+	return nil
+}
+
 // window is how many proposals of one author may overtake one another on their way to the leader.
 const window = 64
 
-// count notes a proposal's counter with its author, who may be new, and refuses one that was there before.
-func (s State) count(p proposal) (State, error) {
+// counted returns a proposal's author with the proposal's counter noted, and refuses one that was there before. Whoever is no member has
+// no counter: it returns none.
+func (s State) counted(p proposal) (Member, error) {
 	m, ok := s.Member(p.author)
 	if !ok {
-		return s, nil
+		return Member{}, nil
 	}
 	switch {
 	case p.counter > m.Counter:
@@ -159,11 +217,11 @@ func (s State) count(p proposal) (State, error) {
 		}
 		m.Counter = p.counter
 	case m.Counter-p.counter >= window || m.Window>>(m.Counter-p.counter)&1 != 0:
-		return s, fmt.Errorf("%w: %w: %T of %s was proposed before (number %d, the newest is %d)", ErrRejected, ErrForbidden, p.entry, p.author.Short(), p.counter, m.Counter)
+		return Member{}, fmt.Errorf("%w: %w: %T of %s was proposed before (number %d, the newest is %d)", ErrRejected, ErrForbidden, p.entry, p.author.Short(), p.counter, m.Counter)
 	default:
 		m.Window |= 1 << (m.Counter - p.counter)
 	}
-	return s.withMember(m), nil
+	return m, nil
 }
 
 // spent returns why a proposal cannot be carried out any more, whoever brings it: it was proposed before, or for an
@@ -172,7 +230,7 @@ func (s State) spent(p proposal) error {
 	if p.incarnation < s.Incarnation && !first(p.entry) {
 		return fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
 	}
-	_, err := s.count(p)
+	_, err := s.counted(p)
 	return err
 }
 
@@ -193,19 +251,27 @@ func (s State) carryOut(p proposal, term plan.Term, at time.Time) (State, error)
 	if p.incarnation > s.Incarnation || p.incarnation < s.Incarnation && !first(p.entry) {
 		return s, fmt.Errorf("%w: %d, it is at %d", errIncarnation, p.incarnation, s.Incarnation)
 	}
-	s, err := s.count(p)
-	if err != nil {
+	if _, err := s.counted(p); err != nil {
 		return s, err
 	}
-	if err := Authorize(s, Author{p.author, term}, p.entry); err != nil {
-		return s, fmt.Errorf("%w: %w", ErrRejected, err)
+	next, err := s, Authorize(s, Author{p.author, term}, p.entry)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrRejected, err)
+	} else {
+		next, err = Apply(s, p.entry)
 	}
-	_, known := s.Member(p.author)
-	next, err := Apply(s, p.entry)
-	if err == nil && !known {
-		return next.count(p) // it has just joined
+	m, twice := next.counted(p) // as the entry leaves the author, who may have joined by it
+	switch i, member := next.find(p.author); {
+	case twice != nil:
+		return next, twice
+	case !member:
+		return next, err
+	case len(s.Members) > 0 && &next.Members[0] == &s.Members[0]:
+		return next.withMember(m), err
+	default: // the entry has made a roster, which nobody else has so far
+		next.Members[i] = m
+		return next, err
 	}
-	return next, err
 }
 
 // What one member may propose through another node: an entry a second in the long run and a report of a stage now
@@ -231,6 +297,34 @@ type quotas struct {
 
 type quota struct{ proposals, bytes, joins *rate.Limiter }
 
+// open reads a proposal that a peer has sent to this node, the leader, and takes it on the debtor's account. What is said to be by a member
+// whose account is empty is refused unread: the signature and the entry are most of what it costs.
+func (q *quotas) open(a *author, s State, from plan.PeerID, body []byte) (proposal, error) {
+	if said, err := decodeHeader(body); err == nil {
+		if _, member := s.Member(said.author); member {
+			if err := q.left(said.author, len(body), time.Now()); err != nil {
+				return said, err
+			}
+		}
+	}
+	p, refusal := a.fresh(s, body)
+	by, joins := debtor(s, from, p, refusal)
+	if err := q.take(by, len(body), joins, time.Now()); err != nil {
+		return p, err
+	}
+	return p, refusal
+}
+
+// debtor returns on whose account the leader takes a proposal, and whether that one joins: the member's that has signed it,
+// through whomever it comes, and else the sender's. Anybody can make keys, and send again what another has signed.
+func debtor(s State, from plan.PeerID, p proposal, refusal error) (by plan.PeerID, joins bool) {
+	if _, member := s.Member(p.author); !member || refusal != nil {
+		return from, false
+	}
+	_, joins = p.entry.(Join)
+	return p.author, joins
+}
+
 // take counts a proposal of a peer, and returns why it is too early for another; it is to be sent again later.
 func (q *quotas) take(peer plan.PeerID, bytes int, joins bool, now time.Time) error {
 	q.mu.Lock()
@@ -248,9 +342,24 @@ func (q *quotas) take(peer plan.PeerID, bytes int, joins bool, now time.Time) er
 		return fmt.Errorf("%w: %s joins too often: once in %s is taken", errRetry, peer.Short(), plan.Duration(joinEvery))
 	}
 	if !one.proposals.AllowN(now, 1) || !one.bytes.AllowN(now, bytes) {
-		return fmt.Errorf("%w: too much is proposed by %s: at most %d entries and %d KiB a second are taken", errRetry, peer.Short(), proposalsPerS, proposalBytesPerS>>10)
+		return tooMuch(peer)
 	}
 	return nil
+}
+
+// left returns why it is too early for another proposal of a peer, and counts nothing.
+func (q *quotas) left(peer plan.PeerID, bytes int, now time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.of[peer]
+	if one != nil && (one.proposals.TokensAt(now) < 1 || one.bytes.TokensAt(now) < float64(bytes)) {
+		return tooMuch(peer)
+	}
+	return nil
+}
+
+func tooMuch(peer plan.PeerID) error {
+	return fmt.Errorf("%w: too much is proposed by %s: at most %d entries and %d KiB a second are taken", errRetry, peer.Short(), proposalsPerS, proposalBytesPerS>>10)
 }
 
 // prune forgets the peers that have used nothing lately.

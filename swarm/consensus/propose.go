@@ -124,11 +124,21 @@ func (n *Node) contacts() []plan.PeerID {
 	return contacts
 }
 
-// commit has raft commit an entry on this node, the leader, and returns its outcome. When ctx ends before there is one,
-// it stays open whether the entry is committed.
+// commit reads a proposal and has raft commit it on this node, the leader.
 func (n *Node) commit(ctx context.Context, body []byte) error {
 	p, err := n.author.open(body)
-	if _, leads := p.entry.(Lead); err == nil && leads && p.author != n.self {
+	if err != nil {
+		n.config.Logger.Warn("consensus: a proposal is refused", "said to be by", p.author, "cause", err)
+		return fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	return n.enter(ctx, p, body)
+}
+
+// enter has raft commit a proposal that open has returned for these bytes, on this node, the leader, and returns its outcome. When ctx ends
+// before there is one, it stays open whether the entry is committed.
+func (n *Node) enter(ctx context.Context, p proposal, body []byte) error {
+	var err error
+	if _, leads := p.entry.(Lead); leads && p.author != n.self {
 		err = Author{Peer: p.author}.refused(n.State(), p.entry, "the leader")
 	}
 	if redeem, ok := p.entry.(Redeem); err == nil && ok {
@@ -460,25 +470,6 @@ func (n *Node) respond(ctx context.Context, peer plan.PeerID, s Stream, e *engin
 	return nil, err
 }
 
-// debtor returns on whose account the leader takes a proposal, and whether that one joins: the member's that has signed it,
-// through whomever it comes, and else the sender's. Anybody can make keys, and send again what another has signed.
-func debtor(s State, from plan.PeerID, p proposal, refusal error) (by plan.PeerID, joins bool) {
-	if _, member := s.Member(p.author); !member || refusal != nil {
-		return from, false
-	}
-	_, joins = p.entry.(Join)
-	return p.author, joins
-}
-
-// opened reads a proposal, and returns why it can never be carried out: its signature does not hold, or it is spent here.
-func (n *Node) opened(s State, body []byte) (proposal, error) {
-	p, err := n.author.open(body)
-	if err != nil {
-		return p, fmt.Errorf("%w: %w", ErrRejected, err)
-	}
-	return p, s.spent(p)
-}
-
 // handle carries out a peer's request. A proposal that has a hop left is passed on to the leader, if it may count there:
 // the leader would charge this node for another.
 func (n *Node) handle(ctx context.Context, from plan.PeerID, q request) response {
@@ -503,19 +494,18 @@ func (n *Node) handle(ctx context.Context, from plan.PeerID, q request) response
 	}
 	leads := n.engine.Load().raft.State() == raft.Leader
 	s := n.State()
-	p, refusal := n.opened(s, q.body)
-	by, joins := from, false
 	if leads {
-		by, joins = debtor(s, from, p, refusal)
+		p, err := n.quotas.open(n.author, s, from, q.body)
+		if err != nil {
+			return answer(err)
+		}
+		return answer(n.enter(ctx, p, q.body))
 	}
-	if err := n.quotas.take(by, len(q.body), joins, time.Now()); err != nil {
+	if err := n.quotas.take(from, len(q.body), false, time.Now()); err != nil {
 		return answer(err)
 	}
-	if refusal != nil {
-		return answer(refusal)
-	}
-	if leads {
-		return answer(n.commit(ctx, q.body))
+	if _, err := n.author.fresh(s, q.body); err != nil {
+		return answer(err)
 	}
 	leader, _, _ := n.Leader()
 	if q.hops == 0 || leader == "" || leader == n.self {

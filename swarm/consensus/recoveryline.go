@@ -131,10 +131,24 @@ func (c Checkpoint) Lost(s State) (layers []int) {
 	return layers
 }
 
-// NewestWhole returns the newest checkpoint of which members that are not gone hold each layer; not ok where the log keeps none.
+// OwnStates returns the own states of replicas that a plan from a checkpoint can begin with, as members that are not gone hold all of them: the checkpoint's,
+// and those of older ones as copies. None are wanted where the checkpoint has none.
+func OwnStates(s State, from Checkpoint) (all []plan.Own) {
+	for _, c := range Checkpoints(s) {
+		for _, o := range c.Own {
+			lost := slices.ContainsFunc(o.Layers, func(l LayerRef) bool { return len(l.Holding(s)) == 0 })
+			if len(from.Own) > 0 && c.Step <= from.Step && !lost && c.hasOwn(*s.Run, o.Replica) {
+				all = append(all, plan.Own{Replica: o.Replica, Step: c.Step, Copied: c.Step < from.Step})
+			}
+		}
+	}
+	return all
+}
+
+// NewestWhole returns the newest checkpoint of which members that are not gone hold each layer, and a replica's own state where it takes one; not ok where the log keeps none.
 func NewestWhole(s State) (_ Checkpoint, ok bool) {
 	for _, c := range Checkpoints(s) {
-		if len(c.Lost(s)) == 0 {
+		if len(c.Lost(s)) == 0 && (len(c.Own) == 0 || len(OwnStates(s, c)) > 0) {
 			return c, true
 		}
 	}
@@ -153,13 +167,16 @@ type Restoration struct {
 // Restore returns what is computed again for the newest checkpoint to have all of its layers; zero where nothing is lost, or too much. Layers
 // are computed again by the plan that made their checkpoint, from the newest one before with all layers of its members that are gone, whose
 // workers run again. Where that plan began without them, the checkpoint that it began with is restored first. It follows from the log, so that
-// all nodes name the same.
+// all nodes name the same. Nobody makes local steps again.
 func Restore(s State) Restoration {
 	r := Restoration{Of: s.Checkpoint, Layers: s.Checkpoint.Lost(s)}
 	if len(r.Layers) == 0 || s.Finished {
 		return Restoration{}
 	}
 	for _, older := range s.Older {
+		if len(r.Of.Own) > 0 || len(older.Own) > 0 {
+			break
+		}
 		lost := older.Lost(s)
 		wanted := func(l int) bool { return older.Generation == r.Of.Generation || r.Of.orphaned(s, l) } // who made it by the same plan is gone
 		if !slices.ContainsFunc(lost, wanted) {
@@ -213,10 +230,14 @@ func (e StageSaved) restores(s State, layer int, peer plan.PeerID) bool {
 
 // stores reports whether a peer stores a layer of a checkpoint that it is known to have, such as in memory.
 func (e StageSaved) stores(s State, layer int, peer plan.PeerID) bool {
+	has := func(l LayerRef) bool {
+		return l.Layer == layer && slices.Contains(l.Holders[:len(l.Holders)-l.Whole], peer)
+	}
 	return e.Unstored == 0 && slices.ContainsFunc(Checkpoints(s), func(c Checkpoint) bool {
-		return e.of(c) && slices.ContainsFunc(c.Layers, func(l LayerRef) bool {
-			return l.Layer == layer && slices.Contains(l.Holders[:len(l.Holders)-l.Whole], peer)
-		})
+		if e.Own != nil {
+			return e.of(c) && slices.ContainsFunc(c.Own, func(o OwnState) bool { return o.Replica == *e.Own && slices.ContainsFunc(o.Layers, has) })
+		}
+		return e.of(c) && slices.ContainsFunc(c.Layers, has)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"pnode/planner/departures"
 	"pnode/planner/holders"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus/rounds"
 	"pnode/swarm/places"
 )
 
@@ -39,6 +40,8 @@ const (
 
 	// maxSteps bounds a run: far above sense.
 	maxSteps = 1_000_000_000
+	// maxLocalMicros bounds the micro-batches of a step where replicas make local steps.
+	maxLocalMicros = 1 << 24
 
 	maxAddrs      = 32
 	maxReasons    = 64
@@ -113,6 +116,13 @@ type Process struct {
 	ProcessEpoch uint64      `json:"boot"`
 }
 
+// OwnState has what one of several replicas with local steps has for itself after an outer step: its optimizer's moments, and what its messages
+// lacked. It is whole with every layer of which anything is trained.
+type OwnState struct {
+	Replica plan.Replica `json:"replica"`
+	Layers  []LayerRef   `json:"layers,omitempty"`
+}
+
 // Checkpoint is the saved state of the model after a step, layers in ascending order. A
 // committed one has every layer; the zero Checkpoint stands for the initial model.
 type Checkpoint struct {
@@ -123,6 +133,11 @@ type Checkpoint struct {
 	// AtMillis is when its last layer was reported, in Unix time by the clock of the leader; 0 for an incomplete one.
 	AtMillis int64      `json:"at_ms,omitempty"`
 	Layers   []LayerRef `json:"layers,omitempty"`
+	// Own has an entry for each replica that the outer step of this checkpoint counts, in their order; none where replicas make every step
+	// together. Layers have what all replicas have in common then. A committed one has the state of one of them whole; those of others come later.
+	Own []OwnState `json:"own,omitempty"`
+	// Stream has the micro-batches that are left, in brief: with local steps some of those before may not have been counted.
+	Stream plan.Stream `json:"stream,omitzero"`
 }
 
 // Time returns when the checkpoint was committed, by the clock of the leader of then; zero where that is not known.
@@ -181,6 +196,10 @@ type State struct {
 	Salvage *Salvage `json:"salvage,omitempty"`
 	// Substitute says who goes on in the place of a lost member of the current plan; nil while nobody does.
 	Substitute *Substitute `json:"substitute,omitempty"`
+	// Round is under way where the replicas of the current plan make local steps; nil where they do not, and once the plan ends. Merged is the
+	// plan's newest outer step.
+	Round  *rounds.Round `json:"round,omitempty"`
+	Merged *plan.Merged  `json:"merged,omitempty"`
 	// CopyFailures say which members do not get copies of what they compute to which others.
 	CopyFailures holders.Failures `json:"copy_failures,omitempty"`
 	// Successors keep the copies of the current plan's stages whose holders were away or out of reach since it began.

@@ -143,6 +143,15 @@ func TestScriptsParse(t *testing.T) {
 // nodesSection returns the text of the nodes' section for a status, written as JavaScript, where Node.js is there.
 func nodesSection(t *testing.T, status string) string {
 	t.Helper()
+	return scripted(t, `
+		const { showSeats } = await import('./seats.js');
+		showSeats(`+status+`);
+		console.log(elements.seats.text, elements.others.text);`)
+}
+
+// scripted returns what a script prints that calls the page's, where Node.js is there. Elements keep their text.
+func scripted(t *testing.T, script string) string {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no Node.js")
@@ -161,14 +170,11 @@ func nodesSection(t *testing.T, status string) string {
 			get text() { return this.children.map((child) => child.text ?? child).join(''); }
 		}
 		const elements = {};
-		globalThis.document = { createElement: () => new Element(), getElementById: (id) => elements[id] ??= new Element() };
-		const { showSeats } = await import('./seats.js');
+		globalThis.document = { createElement: () => new Element(), createElementNS: () => new Element(), getElementById: (id) => elements[id] ??= new Element() };
 		const seat = (peer, first) => ({ peer, device: 'cpu', model: '', holds: [{ replica: 0, stage: first, layers: { first, end: first + 1 } }],
 			parameters: 1, memory_bytes: 1, free_bytes: 2 });
 		const member = (peer, name, more) => ({ peer, name, state: 'active', device: 'cpu', ...more });
-		showSeats(` + status + `);
-		console.log(elements.seats.text, elements.others.text);
-	`
+	` + script
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -211,6 +217,52 @@ func TestManyMembersAreCounted(t *testing.T) {
 	out := nodesSection(t, `{ peer: 'p', leader: 'q', seats: [seat('p', 0)], roster: [member('p', 'desk', { placed: true }), member('q', 'lab', { placed: true }), member('r', 'spot')],
 		rest: { devices: 387, links: 773, members: [{ state: 'active', device: 'cpu', placed: true, count: 386 }, { state: 'silent', device: 'gpu', count: 600 }, { state: 'gone', device: 'gpu', count: 3 }] } }`)
 	for _, want := range []string{"The plan has 387 devices and 773 links more", "Without a part in the plan: spot (active; cpu), 600 nodes more (silent; gpu)."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the page does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestReplicasWithLocalSteps: each has a card with how far it is and what is special about it, and the newest outer step its figures. Without local steps
+// nothing of it is there.
+func TestReplicasWithLocalSteps(t *testing.T) {
+	out := scripted(t, `
+		const { showRounds } = await import('./rounds.js');
+		const status = { peer: 'p', generation: 3, roster: [member('p', 'desk'), member('q', 'spot')],
+			round: { from: 8, end: 12, text: 'steps 9 to 12: replica 0 (desk) waits for replica 1 (spot), at 2 of 4 inner steps' },
+			replicas: [
+				{ replica: 0, peer: 'p', step: 12, loss: 3.5, made: 4, of: 4, tokens_per_s: 1200, state: 'ended', text: 'has ended its part' },
+				{ replica: 1, peer: 'q', step: 10, loss: 3.25, made: 2, of: 4, state: 'computes', text: 'makes <b>inner</b> steps' },
+				{ replica: 2, peer: 'r', step: 0, loss: 0, made: 0, of: 4, state: 'silent', text: 'not heard of for 1 min' }],
+			outer: { generation: 3, from: 4, to: 8, drift: 0.0823, bytes: 1, bytes_per_token: 0.4125, every_step_bytes_per_token: 25.1, exchange_s: 4.1, waited_share: 0.0204, hidden_s: 1.5,
+				sent_bytes: 31e6, text: 'steps 5 to 8 of 2 of 3 replicas', replicas: [
+					{ replica: 0, steps: 4, norm: 0.5, cosine: 0.75, round_s: 40, waited_s: 6 },
+					{ replica: 1, steps: 4, norm: 4, cosine: -0.1, round_s: 40, waited_s: 4, far: 'what it learned is 8.0 times as large as what most did' },
+					{ replica: 2, steps: 0, why: 'it was silent' }] } };
+		const drift = [{ step: 4, mean: 0.5 }, { step: 8, mean: 0.0823 }];
+		showRounds(status, drift);
+		console.log(elements.apart.hidden, elements.rounds.text);
+		showRounds({ ...status, generation: 4, outer: undefined }, []);
+		console.log(elements.rounds.text);
+		showRounds({ ...status, generation: 4 }, []);
+		console.log(elements.rounds.text.includes('norm'));
+		showRounds({ peer: 'p', roster: [] }, []);
+		console.log(elements.apart.hidden);
+		const { Past, showPast } = await import('./happened.js');
+		const past = new Past({});
+		const event = (step, generation, why) => past.add({ kind: 'outer', generation, step, message: 'to ' + step, outer: { replicas: [{ steps: why ? 0 : 4, why }] } });
+		event(4, 1); event(8, 1, 'it was silent'); event(12, 2); event(16, 2);
+		showPast(past);
+		console.log(elements.happened.text);`)
+	for _, want := range []string{
+		"false Round: steps 9 to 12: replica 0 (desk) waits for replica 1 (spot), at 2 of 4 inner steps.Newest outer step: steps 5 to 8 of 2 of 3 replicas.",
+		"drift0.0823 0: all learned the same", "stood still2.0% of the round", "exchange4.10 s messages came for 1.50 s during inner steps", "between replicas0.412 bytes a token; every step: 25.1", "sent from here31 MB in the round",
+		"drift by step, from 0",
+		"replica 0deskthis nodewaitshas ended its partround4 of 4time15% stillnowstep 12, loss 3.5000, 1,200 tokens/slearnednorm 0.5, cosine 0.75 with the others",
+		"replica 1spotfar from the othersmakes <b>inner</b> stepsround2 of 4time10% stillnowstep 10, loss 3.2500learnednorm 4, cosine -0.10 with the otherswhat it learned is 8.0 times as large as what most did",
+		"replica 2rsilentnot heard of for 1 minround0 of 4nowno step yetdid not count in the newest outer step: it was silent",
+		"No outer step yet.", "\nfalse\ntrue\njust nowouter stepto 16just nowouter stepto 8\n",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q:\n%s", want, out)
 		}

@@ -16,5 +16,5 @@
 // A replica that says something untrue harms itself, or is in a dispute with one other: then one of both is not counted, and the log has what
 // they said. The package is pure: no clock, no network, integers only. It looks at nobody's authority; package consensus does.
 //
-// Caller: package consensus, which keeps a Round in its State and applies entries to it, as soon as runs may have local steps.
+// Caller: package consensus, which keeps a Round in its State and applies entries to it.
 package rounds

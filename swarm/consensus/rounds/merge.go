@@ -9,14 +9,11 @@ import (
 // Merge returns the outer step that ends the round; not ok while a replica is waited for, and where disputes leave no quorum: then
 // the run goes on from its newest checkpoint. A run that pauses or stops is ending: the plan ends with this outer step.
 func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged, ok bool) {
-	awaited := r.Awaited()
-	for _, q := range awaited {
-		if r.Gathered[q] == nil {
-			return m, false
-		}
+	if len(r.Missing()) > 0 {
+		return m, false
 	}
-	rest, disputed := r.agree(p, awaited)
-	m = plan.Merged{Generation: p.Generation, From: r.From, To: r.From, Parts: make([]plan.Part, len(p.Replicas)), Disputed: disputed}
+	rest, disputed, why := r.agree(p, r.Awaited())
+	m = plan.Merged{Generation: p.Generation, From: r.From, To: r.From, Parts: make([]plan.Part, len(p.Replicas)), Disputed: disputed, Contradictions: why}
 	var taken []plan.MicroRange
 	for q, pipe := range p.Replicas {
 		part := r.Gathered[rest[0]][q]
@@ -38,30 +35,45 @@ func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged,
 	return m, true
 }
 
-// agree returns the replicas of some, in order, that have what each other of them says to have sent, and the rest, which are in a dispute. It
-// takes out, one after the other, whoever disagrees with the most micro-batches' worth of others, the last of equals. Where liars have fewer than
-// half of the micro-batches, one who disagrees with all honest ones goes before any of these.
-func (r Round) agree(p plan.Plan, some []plan.Replica) (rest, disputed []plan.Replica) {
-	disagree := func(a, b plan.Replica) bool {
-		return r.Gathered[a][b] != r.Gathered[b][b] || r.Gathered[b][a] != r.Gathered[a][a]
+// Contradictions returns what the replicas of a round say against each other, once all that are awaited have said what they have.
+func (r Round) Contradictions(p plan.Plan) []plan.Contradiction {
+	if len(r.Missing()) > 0 {
+		return nil
 	}
+	_, _, why := r.agree(p, r.Awaited())
+	return why
+}
+
+// agree returns the replicas of some, in order, that have what each other of them says to have sent, and the rest, which are in a dispute, with what brought
+// each there. It takes out, one after the other, whoever disagrees with the most micro-batches' worth of others, of equals with the most others, and of these
+// the last. Where liars have fewer than half of the micro-batches, one who disagrees with all honest ones goes before any of these.
+func (r Round) agree(p plan.Plan, some []plan.Replica) (rest, disputed []plan.Replica, why []plan.Contradiction) {
+	against := func(by, of plan.Replica) bool { return r.Gathered[by][of] != r.Gathered[of][of] }
+	disagree := func(a, b plan.Replica) bool { return against(a, b) || against(b, a) }
 	rest = slices.Clone(some)
 	for {
-		worst, most := -1, 0
+		worst, most, others := -1, 0, 0
 		for i, a := range rest {
-			against := 0
+			micros, with := 0, 0
 			for _, b := range rest {
 				if disagree(a, b) {
-					against += p.Replicas[b].Micros
+					micros, with = micros+p.Replicas[b].Micros, with+1
 				}
 			}
-			if against > 0 && against >= most {
-				worst, most = i, against
+			if with > 0 && (micros > most || micros == most && with >= others) {
+				worst, most, others = i, micros, with
 			}
 		}
 		if worst < 0 {
 			slices.Sort(disputed)
-			return rest, disputed
+			return rest, disputed, why[:min(len(why), plan.MaxContradictions)]
+		}
+		for _, b := range rest {
+			for _, c := range []plan.Contradiction{{By: b, Of: rest[worst]}, {By: rest[worst], Of: b}} {
+				if against(c.By, c.Of) {
+					why = append(why, c)
+				}
+			}
 		}
 		disputed = append(disputed, rest[worst])
 		rest = slices.Delete(rest, worst, worst+1)

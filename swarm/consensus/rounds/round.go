@@ -121,6 +121,12 @@ func (r Round) Awaited() (awaited []plan.Replica) {
 	return awaited
 }
 
+// Missing returns the awaited replicas that have not said what they have, in order. None is left in a round that can never be merged: those who are
+// not in a dispute are no quorum.
+func (r Round) Missing() []plan.Replica {
+	return slices.DeleteFunc(r.Awaited(), func(q plan.Replica) bool { return r.Gathered[q] != nil })
+}
+
 func (r Round) isOut(replica plan.Replica) bool {
 	return slices.ContainsFunc(r.LeftOut, func(out LeftOut) bool { return out.Replica == replica })
 }

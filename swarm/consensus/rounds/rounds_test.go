@@ -186,3 +186,38 @@ func TestRoundsFollowEachOther(t *testing.T) {
 		t.Error("a plan that sums gradients in every step has rounds")
 	}
 }
+
+// TestContradictionsAreKept of who was taken out, with whom and which way.
+func TestContradictionsAreKept(t *testing.T) {
+	run := plan.RunSpec{Train: plan.TrainSpec{Micros: 4, Steps: 100}}
+	p := plan.Plan{Generation: 1, Local: &plan.Local{Rounds: plan.Rounds{Every: 4, Fragments: 1}}}
+	for q, micros := range []int{2, 1, 1} {
+		p.Replicas = append(p.Replicas, plan.Pipeline{FirstMicro: plan.Micro(q + min(q, 1)), Micros: micros})
+	}
+	r := *First(run, p)
+	for q := range p.Replicas {
+		g := plan.Gathered{Generation: 1, Replica: plan.Replica(q), Parts: []plan.Part{{Steps: 4, Sum: plan.Hash{1}}, {Steps: 4, Sum: plan.Hash{2}}, {Steps: 4, Sum: plan.Hash{3}}}}
+		if q == 0 { // who has half of the micro-batches and lies of both others
+			g.Parts[1].Sum[0], g.Parts[2].Sum[0] = 9, 9
+		}
+		if r.Contradictions(p) != nil {
+			t.Fatal("contradictions before all have said what they have")
+		}
+		var err error
+		if r, err = r.Gather(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, ok := r.Merge(run, p, false)
+	want := []plan.Contradiction{{By: 0, Of: 1}, {By: 0, Of: 2}}
+	if !ok || !slices.Equal(m.Disputed, []plan.Replica{0}) || !slices.Equal(m.Contradictions, want) || !slices.Equal(r.Contradictions(p), want) {
+		t.Fatalf("%t, %+v", ok, m)
+	}
+	if err := Validate(run, p, nil, &m); err != nil {
+		t.Error(err)
+	}
+	m.Contradictions[0].By = 3
+	if Validate(run, p, nil, &m) == nil {
+		t.Error("a contradiction of a replica that there is not")
+	}
+}

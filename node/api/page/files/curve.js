@@ -17,7 +17,16 @@ export class Curves {
   constructor(history) {
     this.train = history.train.points ?? [];
     this.heldOut = history.held_out.points ?? [];
+    this.drift = history.drift?.points ?? []; // of outer steps
     this.fresh = 0;
+  }
+
+  // addOuter takes in an outer step.
+  addOuter({ step, outer }) {
+    back(this.drift, step);
+    if (outer?.drift !== undefined) {
+      this.drift.push(point(step, outer.drift));
+    }
   }
 
   // add takes in a step; one that comes again takes the place of those before.
@@ -32,6 +41,17 @@ export class Curves {
       this.heldOut.push(point(event.step, event.heldout));
     }
   }
+}
+
+// spark draws points in little room.
+export function spark(points, label) {
+  const [width, tall] = [220, 44];
+  const [first, last] = [points[0].step, points[points.length - 1].step];
+  const high = points.reduce((most, p) => Math.max(most, p.mean), 0) || 1;
+  const picture = shape('svg', { class: 'spark', viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: 'img', 'aria-label': label });
+  const scale = { x: (step) => 2 + ((width - 4) * (step - first)) / Math.max(1, last - first), y: (value) => tall - 2 - ((tall - 4) * value) / high };
+  picture.append(line(points, scale, 'train'));
+  return picture;
 }
 
 function point(step, value) {

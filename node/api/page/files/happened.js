@@ -7,7 +7,7 @@ const most = 256;
 
 // kinds of events: the mark in front, and what stands there where there is no message.
 const marks = {
-  plan: 'plan', schedule: 'schedule', checkpoint: 'saved', member: 'roster', state: 'this node',
+  plan: 'plan', outer: 'outer step', schedule: 'schedule', checkpoint: 'saved', member: 'roster', state: 'this node',
   waiting: 'waiting', substitute: 'substitute', interruption: 'back', recovery: 'recovered', error: 'error', done: 'done', sample: 'sample',
 };
 
@@ -18,6 +18,9 @@ export class Past {
   }
 
   add(event) {
+    if (event.kind === 'outer') { // of many that are like most, the newest of a plan is enough
+      this.list = this.list.filter((old) => old.event.kind !== 'outer' || old.event.generation !== event.generation || !quiet(old.event));
+    }
     this.list.push({ time: Date.now(), event });
     this.list.splice(0, this.list.length - most);
   }
@@ -27,6 +30,11 @@ export class Past {
     const last = this.list.findLast(({ event }) => event.kind === 'done');
     return last?.event.message ?? '';
   }
+}
+
+// quiet is an outer step in which all replicas counted, and none was far from the others.
+function quiet(event) {
+  return (event.outer?.replicas ?? []).every((part) => part.steps > 0 && !part.far);
 }
 
 export function showPast(past) {

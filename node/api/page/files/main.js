@@ -5,6 +5,7 @@ import { at } from './dom.js';
 import { Curves, mostNew, showCurves } from './curve.js';
 import { Past, showPast } from './happened.js';
 import { Refused, follow, remembered, status, takeKey } from './node.js';
+import { showRounds } from './rounds.js';
 import { showRun, showState, stateOf } from './run.js';
 import { showSchedule } from './schedule.js';
 import { showSeats } from './seats.js';
@@ -12,7 +13,7 @@ import { showSeats } from './seats.js';
 const every = 1000; // milliseconds between two looks
 const hiddenEvery = 10000; // where nobody sees the page
 
-let curves = new Curves({ train: {}, held_out: {} });
+let curves = new Curves({ train: {}, held_out: {}, drift: {} });
 let past = new Past({});
 let changed = true; // the curves or the past
 let drawnAt = 0;
@@ -34,6 +35,7 @@ async function look() {
     notice(now.waiting ?? '');
     document.body.classList.remove('gone');
     showRun(now, curves.heldOut.at(-1));
+    showRounds(now, curves.drift);
     showSeats(now);
     await showSchedule(now);
   } catch (failure) {
@@ -78,6 +80,9 @@ function take(event) {
   changed = true;
   if (event.kind !== 'step') {
     past.add(event);
+    if (event.kind === 'outer') {
+      curves.addOuter(event);
+    }
     return;
   }
   curves.add(event);

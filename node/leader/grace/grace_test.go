@@ -1,0 +1,240 @@
+package grace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pnode/node/gossip"
+	"pnode/planner/plan"
+	"pnode/swarm/consensus"
+	"pnode/swarm/consensus/rounds"
+)
+
+// shares returns a run and a local plan of replicas with so many micro-batches, in rounds of 10 steps.
+func shares(micros ...int) (plan.RunSpec, plan.Plan) {
+	p, next := plan.Plan{Generation: 3, Local: &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1}}}, 0
+	for _, n := range micros {
+		p.Replicas = append(p.Replicas, plan.Pipeline{FirstMicro: plan.Micro(next), Micros: n})
+		next += n
+	}
+	return plan.RunSpec{Train: plan.TrainSpec{Micros: next, Steps: 100}}, p
+}
+
+// member tells when a replica does what, in seconds; a negative time is never.
+type member struct {
+	hands  int // it has done its steps, and its messages come to the others
+	closes int // how long after a close it does
+	unable int
+	apart  bool // no messages get from it to any other one, nor to it
+}
+
+// play has a round go on in virtual time, and returns what the leader does, by the second, and how the round ends. The run pauses at a time, unless that is
+// negative; others are words that somebody says all the time.
+func play(t *testing.T, micros []int, members []member, ending int, others ...gossip.HandedIn) string {
+	run, p := shares(micros...)
+	r, w, closedAt := *rounds.First(run, p), &Watch{}, -1
+	if ending >= 0 {
+		closedAt = ending
+	}
+	began := time.Unix(0, 0)
+	var log []string
+	for s := range 10000 {
+		handed := func(q int) bool {
+			m := members[q]
+			dead := m.unable >= 0 && s >= m.unable && (m.hands < 0 || m.hands >= m.unable)
+			return !dead && (m.hands >= 0 && s >= m.hands || closedAt >= 0 && s >= closedAt && m.closes >= 0 && s >= closedAt+m.closes)
+		}
+		unable, said := map[plan.Replica]string{}, append([]gossip.HandedIn(nil), others...)
+		for q, m := range members {
+			if m.unable >= 0 && s >= m.unable {
+				unable[plan.Replica(q)] = "its process has ended"
+				continue
+			}
+			parts := make([]plan.Part, len(members))
+			for other := range members {
+				if handed(other) && (other == q || !m.apart && !members[other].apart) {
+					parts[other] = plan.Part{Steps: 10, Sum: plan.Hash{byte(other)}}
+				}
+			}
+			if !handed(q) {
+				continue
+			}
+			word := gossip.HandedIn{Generation: p.Generation, Replica: plan.Replica(q), Steps: 10}
+			for other, part := range parts {
+				if part.Steps == 0 {
+					word.Lacks = append(word.Lacks, plan.Replica(other))
+				}
+			}
+			said = append(said, word)
+			if next, err := r.Gather(plan.Gathered{From: r.From, Replica: plan.Replica(q), Parts: parts}); err == nil {
+				r = next
+			}
+		}
+		if m, ok := r.Merge(run, p, ending >= 0 && s >= ending); ok {
+			return strings.Join(append(log, fmt.Sprintf("%d merged %v", s, m.Counted())), ", ")
+		}
+		e, lost := w.Next(View{Now: began.Add(time.Duration(s) * time.Second), Plan: p, Round: r, Ending: ending >= 0 && s >= ending, Unable: unable, Said: said, Takes: 200 * time.Second, Exchange: 10 * time.Second, Patience: 10 * time.Minute})
+		if lost {
+			return strings.Join(append(log, fmt.Sprintf("%d lost", s)), ", ")
+		}
+		switch e := e.(type) {
+		case consensus.CloseRound:
+			log, closedAt, r = append(log, fmt.Sprintf("%d closes", s)), s, r.Close()
+		case consensus.LeaveOut:
+			next, err := r.LeaveOut(p, rounds.LeftOut{Replica: e.Replica, Reason: e.Reason})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, r = append(log, fmt.Sprintf("%d without %d", s, e.Replica)), next
+		}
+	}
+	return strings.Join(append(log, "waits"), ", ")
+}
+
+func TestRoundsEnd(t *testing.T) {
+	const never = -1
+	well, dead := member{hands: 200, closes: 1, unable: never}, member{never, never, never, false}
+	for _, c := range []struct {
+		name    string
+		micros  []int
+		members []member
+		want    string
+	}{
+		{"nobody comes", []int{2, 2}, []member{dead, dead}, "1040 closes, 1081 without 1, 1681 lost"},
+		{"the larger one never comes", []int{2, 3}, []member{well, {never, never, never, false}}, "220 closes, 861 lost"},
+		{"all", []int{2, 2}, []member{well, well}, "200 merged [0 1]"},
+		{"a bit later", []int{2, 2}, []member{well, {219, 1, never, false}}, "219 merged [0 1]"},
+		{"slow", []int{2, 2}, []member{well, {900, 30, never, false}}, "220 closes, 250 merged [0 1]"},
+		{"too slow", []int{2, 2}, []member{well, {900, 300, never, false}}, "220 closes, 261 without 1, 262 merged [0]"},
+		{"the larger one is too slow", []int{2, 3}, []member{well, {900, 300, never, false}}, "220 closes, 520 merged [0 1]"},
+		{"dead", []int{2, 2}, []member{well, {never, never, 50, false}}, "50 without 1, 200 merged [0]"},
+		{"dead after its messages came", []int{2, 2}, []member{{210, 1, never, false}, {200, 1, 205, false}}, "205 without 1, 210 merged [0 1]"},
+		{"the larger one dies", []int{2, 3}, []member{well, {never, never, 50, false}}, "50 lost"},
+		{"two of three die", []int{2, 2, 2}, []member{well, {never, never, 50, false}, {never, never, 60, false}}, "50 without 1, 60 lost"},
+		{"they do not reach each other", []int{2, 2}, []member{{200, 1, never, true}, {200, 1, never, true}}, "220 closes, 261 without 1, 262 merged [0]"},
+		{"nor one of three the rest", []int{2, 2, 2}, []member{well, {200, 1, never, true}, well}, "220 closes, 261 without 1, 262 merged [0 2]"},
+	} {
+		if got := play(t, c.micros, c.members, never); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWordsOfOthers end nothing: those of another round or plan, of a replica that nobody waits for or that there is not, nor those that cannot be true.
+func TestWordsOfOthers(t *testing.T) {
+	const never = -1
+	slow := member{hands: 900, closes: 30, unable: never}
+	for _, c := range []struct {
+		name string
+		said gossip.HandedIn
+		want string
+	}{
+		{"of this round", gossip.HandedIn{Generation: 3, Replica: 1, Steps: 10}, "120 closes, 150 merged [0 1]"}, // once it may be true
+		{"of the round before", gossip.HandedIn{Generation: 3, From: 20, Replica: 1, Steps: 10}, "900 merged [0 1]"},
+		{"of the plan before", gossip.HandedIn{Generation: 2, Replica: 1, Steps: 10}, "900 merged [0 1]"},
+		{"of none of the plan", gossip.HandedIn{Generation: 3, Replica: 2, Steps: 10}, "900 merged [0 1]"},
+		{"of fewer steps", gossip.HandedIn{Generation: 3, Replica: 1, Steps: 9}, "900 merged [0 1]"},
+		{"of more steps", gossip.HandedIn{Generation: 3, Replica: 1, Steps: 11}, "900 merged [0 1]"},
+	} {
+		if got := play(t, []int{2, 2}, []member{slow, slow}, never, c.said); got != c.want {
+			t.Errorf("a word %s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	// Of who is left out.
+	if got, want := play(t, []int{2, 2, 2}, []member{slow, slow, {never, never, 10, false}}, never, gossip.HandedIn{Generation: 3, Replica: 2, Steps: 10}), "10 without 2, 900 merged [0 1]"; got != want {
+		t.Errorf("a word of who is left out: %s, want %s", got, want)
+	}
+	// That the other lacks who is left out.
+	if got, want := play(t, []int{2, 2, 2}, []member{{900, 30, never, false}, slow, {never, never, 10, false}}, never, gossip.HandedIn{Generation: 3, Replica: 0, Steps: 10, Lacks: []plan.Replica{2}}), "10 without 2, 120 closes, 150 merged [0 1]"; got != want {
+		t.Errorf("a word on who is left out: %s, want %s", got, want)
+	}
+}
+
+// TestWhoHasAllIsAskedOnceMore: when one replica is left out at the end of the grace, the others that lacked its messages alone have time to say what they have.
+func TestWhoHasAllIsAskedOnceMore(t *testing.T) {
+	run, p := shares(4, 2, 2)
+	r := rounds.First(run, p).Close()
+	said := []gossip.HandedIn{{Generation: 3, Replica: 0, Steps: 10, Lacks: []plan.Replica{2}}, {Generation: 3, Replica: 1, Steps: 10, Lacks: []plan.Replica{2}}}
+	var w Watch
+	var got []string
+	for s := range 100 {
+		e, _ := w.Next(View{Now: time.Unix(int64(s), 0), Plan: p, Round: r, Said: said, Exchange: 10 * time.Second})
+		if out, ok := e.(consensus.LeaveOut); ok {
+			got = append(got, fmt.Sprintf("%d without %d", s, out.Replica))
+			next, err := r.LeaveOut(p, rounds.LeftOut{Replica: out.Replica, Reason: out.Reason})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = next
+		}
+		if s == 28 { // one of them says so
+			next, err := r.Gather(plan.Gathered{From: r.From, Replica: 0, Parts: []plan.Part{{Steps: 10}, {Steps: 10}, {}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = next
+		}
+	}
+	if want := []string{"25 without 2", "31 without 1"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestAPauseClosesARound without a word in the log: who does not come then is left out as soon as after a close.
+func TestAPauseClosesARound(t *testing.T) {
+	const never = -1
+	well := member{hands: 200, closes: 1, unable: never}
+	for _, c := range []struct {
+		members []member
+		want    string
+	}{
+		{[]member{well, {900, 30, never, false}}, "80 merged [0 1]"},
+		{[]member{well, {900, never, never, false}}, "90 without 1, 91 merged [0]"},
+	} {
+		if got := play(t, []int{2, 2}, c.members, 50); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// TestDisputesWithoutAQuorum lose the round at once.
+func TestDisputesWithoutAQuorum(t *testing.T) {
+	run, p := shares(2, 2, 2)
+	r := *rounds.First(run, p)
+	for q := range 3 {
+		parts := slices.Repeat([]plan.Part{{Steps: 5, Sum: plan.Hash{byte(q)}}}, 3)
+		next, err := r.Gather(plan.Gathered{Replica: plan.Replica(q), Parts: parts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = next
+	}
+	if e, lost := new(Watch).Next(View{Plan: p, Round: r}); e != nil || !lost {
+		t.Errorf("%v, lost: %t", e, lost)
+	}
+}
+
+// TestAnotherRoundBeginsAnew with its graces.
+func TestAnotherRoundBeginsAnew(t *testing.T) {
+	run, p := shares(2, 2)
+	r := *rounds.First(run, p)
+	r, err := r.Gather(plan.Gathered{Replica: 0, Parts: slices.Repeat([]plan.Part{{Steps: 5}}, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w Watch
+	at := func(s int) View { return View{Now: time.Unix(int64(s), 0), Plan: p, Round: r, Takes: time.Minute} }
+	if e, _ := w.Next(at(0)); e != nil {
+		t.Errorf("at once: %v", e)
+	}
+	r.From = 10
+	if e, _ := w.Next(at(6)); e != nil {
+		t.Errorf("the next round: %v", e)
+	}
+	if e, _ := w.Next(at(12)); e != (consensus.CloseRound{Generation: 3, From: 10}) {
+		t.Errorf("6 s later: %v", e)
+	}
+}

@@ -1,0 +1,242 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pnode/kernels"
+	"pnode/pipeline/gather"
+	"pnode/pipeline/meeting"
+	"pnode/pipeline/wire"
+	"pnode/planner/plan"
+)
+
+// Local has what a replica with local steps needs besides a plan of its own. Config.Replica says which one it is.
+type Local struct {
+	// Run and Plan are of all replicas.
+	Run  plan.RunSpec
+	Plan plan.Plan
+	// Rounds is the log.
+	Rounds gather.Rounds
+	// Processor makes the outer steps: its memory is the node's.
+	Processor kernels.Device
+	// OnOuterStep is called after each of them.
+	OnOuterStep func(gather.Outcome)
+}
+
+// localSteps is a worker's part in outer steps. Its methods take nil: all replicas make every step together.
+type localSteps struct {
+	*Local
+	worker   *Worker
+	gatherer *gather.Gatherer
+	stream   plan.Stream               // of the round under way
+	raw      bool                      // the parameters are those of an inner step, which no other replica has
+	report   wire.OuterReport          // of the inner steps of the round so far
+	merges   bool                      // the round ends with the newest inner step
+	first    plan.Replica              // that has the newest outer step's parameters
+	loaded   bool                      // the gatherer has the state of the plan's start, or of a later step
+	kept     map[int]bool              // layers whose state the gatherer has from Config.From
+	unread   map[*StageRuntime]*unread // of the gatherer's state, by the save in progress
+}
+
+// newLocalSteps allocates what a worker's outer steps need; nil where its replica makes none.
+func newLocalSteps(w *Worker, from *Retained) (*localSteps, error) {
+	l := w.cfg.Local
+	switch {
+	case l == nil:
+		return nil, nil
+	case w.plan.Replicas[0].Own != nil && w.plan.Start == 0:
+		return nil, fmt.Errorf("%w: replica %d begins with the state of a replica, which none has before the first step", ErrBadConfig, w.cfg.Replica)
+	case w.cfg.Replay != nil || w.cfg.Taken.Step != 0 || w.cfg.Committed != nil:
+		return nil, fmt.Errorf("%w: replica %d makes local steps, of which nobody repeats any", ErrBadConfig, w.cfg.Replica)
+	}
+	raw, _, _ := plain(w.cfg.Exchange)
+	if n, ok := raw.(numbered); ok {
+		raw = n.Exchange
+	}
+	g, err := gather.New(gather.Config{
+		Run: l.Run, Plan: l.Plan, Replica: w.cfg.Replica, Worker: w.worker,
+		Processor: l.Processor, Exchange: raw, Rounds: l.Rounds,
+	})
+	if err != nil {
+		return nil, err
+	}
+	made := &localSteps{Local: l, worker: w, gatherer: g, kept: map[int]bool{}, unread: map[*StageRuntime]*unread{}}
+	made.takeOver(from)
+	return made, nil
+}
+
+// meet begins the first round of a plan: its outer steps begin with the parameters that all replicas have, and with what outer steps before have left.
+func (l *localSteps) meet(ctx context.Context) error {
+	if l == nil || l.worker.plan.Start >= l.worker.spec.Train.Steps {
+		return nil
+	}
+	if err := l.gatherer.Load(func(layer int, s meeting.State) error { return l.load(ctx, layer, s) }); err != nil {
+		return err
+	}
+	l.loaded, l.worker.from = true, l.worker.plan.Start-1
+	l.begin(ctx, l.worker.plan.Start, l.Plan.Stream)
+	return nil
+}
+
+// begin begins the round after an outer step, with the samples that this has left.
+func (l *localSteps) begin(ctx context.Context, from plan.Step, stream plan.Stream) {
+	w := l.worker
+	w.before, w.from, l.stream = w.from, from, stream.Full(from, l.Run.Train.Micros)
+	l.gatherer.Begin(ctx, from)
+}
+
+// samples says which micro-batches of the run a worker's micro-batches of a step are: its own, or some in the places of a stream where replicas with local
+// steps train on blocks of what is left, or have left something.
+type samples struct {
+	step   plan.Step
+	first  plan.Micro
+	moved  bool // the stream says which
+	stream plan.Stream
+	place  int64 // in the stream, of the first one
+	micros int   // of a step of the run
+}
+
+func samplesOf(w *Worker, step plan.Step) samples {
+	out := samples{step: step, first: w.cfg.First, stream: w.plan.Stream, micros: w.spec.Train.Micros}
+	out.moved = out.stream.Fresh != 0
+	out.place = int64(step-w.plan.Start-1) * int64(out.micros)
+	if l := w.local; l != nil {
+		pipe := l.Plan.Replicas[w.cfg.Replica]
+		block := pipe.Block(l.Plan.Local.RoundEnd(w.from, l.Run.Train.Steps) - w.from)
+		out.moved, out.stream, out.micros, out.place = true, l.stream, l.Run.Train.Micros, block.First+int64(step-w.from-1)*int64(pipe.Micros)
+	}
+	return out
+}
+
+// of returns which micro-batch of the run one of the worker's is.
+func (s samples) of(micro plan.Micro) (plan.Step, plan.Micro) {
+	if !s.moved {
+		return s.step, s.first + micro
+	}
+	return s.stream.Sample(s.place+int64(micro), s.micros)
+}
+
+// settled takes in an inner step.
+func (l *localSteps) settled(c wire.Commit) {
+	if l != nil {
+		if c.HeldOut != nil {
+			l.report.HeldOut, l.report.HeldOutF32 = c.HeldOut, c.HeldOutF32
+		}
+		l.raw, l.report.Losses, l.merges = true, append(l.report.Losses, c.Loss), c.Merge
+	}
+}
+
+// evaluator returns which replica evaluates the finished model: the first one that has it.
+func (l *localSteps) evaluator() plan.Replica {
+	if l == nil {
+		return 0
+	}
+	return l.first
+}
+
+// apart reports whether the parameters are not those of a step of the run.
+func (l *localSteps) apart() bool { return l != nil && l.raw }
+
+// end ends a round under way.
+func (l *localSteps) end() {
+	if l != nil {
+		l.gatherer.End()
+	}
+}
+
+// close frees the memory.
+func (l *localSteps) close() {
+	if l != nil {
+		l.gatherer.Close()
+	}
+}
+
+// merge makes the outer step that follows an inner one, where one does, and returns the step that the worker is at: other replicas may have made more
+// inner steps. It reports whether the plan ends there.
+func (l *localSteps) merge(ctx, saves context.Context, step plan.Step) (at plan.Step, stop bool, err error) {
+	if l == nil || !l.merges {
+		return step, false, nil
+	}
+	w := l.worker
+	w.progress.rest() // the log says who is waited for
+	begin := time.Now()
+	for _, save := range l.unread {
+		if err := save.wait(ctx); err != nil {
+			return step, false, err
+		}
+	}
+	if err := l.gatherer.Offer(l.read); err != nil {
+		return step, false, err
+	}
+	for _, h := range w.stages {
+		if err := h.isRead(ctx); err != nil {
+			return step, false, err
+		}
+	}
+	due := w.cfg.Replica == 0 && w.cfg.Due != nil && w.cfg.Due(step)
+	made, err := l.gatherer.Merge(ctx, l.report, due, l.write)
+	if err != nil {
+		return step, false, err
+	}
+	if _, p, ok := plain(w.cfg.Exchange); ok {
+		p.waited(begin)
+	}
+	if made.Parts[w.cfg.Replica].Steps == 0 {
+		return step, true, nil // nobody goes on from what it has learned
+	}
+	if err := l.arrive(made.To); err != nil {
+		return step, false, err
+	}
+	l.raw, l.report, l.merges, l.first = false, wire.OuterReport{}, false, made.Counted()[0]
+	l.OnOuterStep(made)
+	for _, h := range w.stages {
+		if !made.Save {
+			break
+		}
+		w.progress.save(made.To)
+		if err := l.save(saves, h, made.To, made.Last); err != nil {
+			return made.To, false, err
+		}
+	}
+	if !made.Last {
+		l.begin(ctx, made.To, made.Stream)
+	}
+	return made.To, made.Last && made.To < w.spec.Train.Steps, nil
+}
+
+// arrive has the stages at an outer step, with the parameters that were written.
+func (l *localSteps) arrive(step plan.Step) error {
+	w := l.worker
+	w.still.Lock()
+	defer w.still.Unlock()
+	for _, h := range w.stages {
+		h.step = step
+		h.stack.RoundWeights(w.queue, w.opt.rounding(step))
+	}
+	return w.queue.Sync()
+}
+
+// trained returns the trained parameters of a layer here, and the stage that has them.
+func (l *localSteps) trained(layer int) (*StageRuntime, kernels.View) {
+	for _, h := range l.worker.stages {
+		if h.place.Layers.Contains(layer) {
+			params, frozen := h.stack.Params(layer), l.worker.spec.Model.FrozenLen(layer)
+			return h, params.Slice(frozen, params.Len-frozen)
+		}
+	}
+	panic(fmt.Sprintf("pipeline: layer %d is not here", layer))
+}
+
+// read copies the trained parameters of a layer from the device.
+func (l *localSteps) read(layer int, params []float32) error {
+	h, v := l.trained(layer)
+	return h.reductions.run(&transfer{do: func(q kernels.Queue) { q.Read(kernels.Float32Bytes(params), v) }})
+}
+
+// write copies them to the device.
+func (l *localSteps) write(layer int, params []float32) error {
+	h, v := l.trained(layer)
+	return h.reductions.run(&transfer{do: func(q kernels.Queue) { q.Write(v, kernels.Float32Bytes(params)) }})
+}

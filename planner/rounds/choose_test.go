@@ -1,0 +1,82 @@
+package rounds
+
+import (
+	"testing"
+
+	"pnode/pipeline/schedule"
+	"pnode/planner/plan"
+)
+
+// bytesOn returns what an outer step of 30 million parameters takes on a line of so many Mbit/s.
+func bytesOn(mbits int64) func(string) schedule.Nanos {
+	return func(codec string) schedule.Nanos {
+		bits := map[string]int64{"f32": 32_000, "bf16": 16_000, "int8": 8250, "int4": 4250, "topk": 219}[codec]
+		return schedule.Nanos(30_000_000 * bits / mbits)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	const (
+		second = schedule.Nanos(1e9)
+		best   = "the fewest steps in the most exact codec that keep this within 4%"
+	)
+	for name, c := range map[string]struct {
+		rule  plan.SyncRule
+		left  plan.Step
+		step  schedule.Nanos
+		mbits int64
+		every plan.Step
+		codec string
+		why   string
+	}{
+		"a fast line":                {plan.SyncRule{}, 100_000, 10 * second, 1000, 10, "int8", best},
+		"100 Mbit/s":                 {plan.SyncRule{}, 100_000, 2 * second, 100, 30, "int8", best},
+		"60 Mbit/s":                  {plan.SyncRule{}, 100_000, second, 60, 100, "int8", best},
+		"fewer bits than usual":      {plan.SyncRule{}, 100_000, second, 40, 100, "int4", best},
+		"the largest elements":       {plan.SyncRule{}, 100_000, second, 10, 30, "topk", best},
+		"few steps are left":         {plan.SyncRule{}, 800, second, 50, 20, "topk", best},
+		"so few that none is":        {plan.SyncRule{}, 10, second, 1000, 10, "int8", best},
+		"the rule's pace":            {plan.SyncRule{Every: 7}, 100_000, second, 10, 7, "topk", "nothing that is tried takes much less"},
+		"the rule's codec":           {plan.SyncRule{Codec: "f32"}, 100_000, second, 100, 500, "f32", "the fewest steps that keep this within 4%"},
+		"no line is fast enough":     {plan.SyncRule{}, 1000, second, 1, 20, "topk", "nothing that is tried takes much less, with 40 outer steps or more in the 1000 steps that are left"},
+		"both, on any line":          {plan.SyncRule{Every: 3, Codec: "bf16"}, 100_000, second, 1, 3, "bf16", "as the run asks"},
+		"the rule's, with the run's": {plan.SyncRule{Codec: "int8"}, 100_000, second, 1, 500, "int8", "nothing that is tried takes much less"},
+	} {
+		got := Choose(c.rule, c.left, c.step, bytesOn(c.mbits))
+		if got.Every != c.every || got.Codec != c.codec {
+			t.Errorf("%s: every %d steps in %s, want %d in %s: %d permille", name, got.Every, got.Codec, c.every, c.codec, got.Permille(c.step))
+		}
+		if why := got.Why(c.rule, c.left, c.step); why != c.why {
+			t.Errorf("%s: %s, want %s", name, why, c.why)
+		}
+		if l := got.Local(); l.Rounds.Validate() != nil || l.Every != got.Every || l.Codec != got.Codec {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
+
+// TestExactnessIsNotGivenAwayForNothing: where most of an outer step is not its messages, fewer bits would make steps hardly shorter.
+func TestExactnessIsNotGivenAwayForNothing(t *testing.T) {
+	const step, rest = schedule.Nanos(100e6), schedule.Nanos(300e6)
+	got := Choose(plan.SyncRule{Every: 5}, 1000, step, func(codec string) schedule.Nanos { return rest + bytesOn(100_000)(codec) })
+	if got.Codec != "int8" {
+		t.Errorf("in %s, want int8", got.Codec)
+	}
+}
+
+// TestSlowerLinesWaitLonger: with each slower line rounds are no shorter, or messages have fewer bits, and no choice keeps inner steps waiting longer than a rarer
+// one in the same codec.
+func TestSlowerLinesWaitLonger(t *testing.T) {
+	for step := schedule.Nanos(1e6); step < 1e12; step *= 7 {
+		before := schedule.Nanos(0)
+		for mbits := int64(10_000); mbits > 0; mbits /= 3 {
+			c := Choose(plan.SyncRule{}, 1<<30, step, bytesOn(mbits))
+			if c.PerStep() > step/19+1 { // nothing keeps the wait short: the least is taken
+				if c.PerStep() < before {
+					t.Errorf("%d Mbit/s: %v a step, less than on the faster line: %v", mbits, c.PerStep(), before)
+				}
+				before = c.PerStep()
+			}
+		}
+	}
+}
