@@ -32,6 +32,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench planner                  plans against the optimum and splits by hand
   pnode bench average                  sums of gradients over slow lines against PyTorch over Gloo
+  pnode bench protocol-nanogpt         codecs by the meter of a public contest
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -43,7 +44,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand())
 	return c
 }
 
@@ -315,5 +316,38 @@ matters: the kernel's is TCP's, as "sysctl net.ipv4.tcp_congestion_control" says
 	f.Float64SliceVar(&o.Losses, "loss", nil, "`PERCENTAGES` of packets that are lost between two peers (default 0)")
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
+	return c
+}
+
+func (e environment) benchContestCommand() *cobra.Command {
+	var o bench.ContestOptions
+	c := &cobra.Command{
+		Use:   "protocol-nanogpt",
+		Short: "Steps by the meter of the contest Protocol NanoGPT",
+		Long: `Simulate the frozen meter of a public contest (https://github.com/PluralisResearch/ProtocolNanoGPT): a
+model of 203.8 M parameters as a pipeline of 8 stages, 512 sequences of 1,024 tokens a step. All that a
+stage receives passes one wire of 200 Mbit/s, one message after the other, and each takes 50 ms besides.
+
+The steps of both published entries are computed beside the published ones. The steps of this program's codecs
+and schedules follow, for the best micro-batch of each.
+
+How a codec changes the loss is not in these figures. --losses FOLDER measures it on a sibling: a model of
+5 M parameters in 8 stages, trained by 8 local nodes with each codec and each seed, one run after the
+other. After an interrupt the same command goes on where it stopped. It takes hours.`,
+		Example: `  pnode bench protocol-nanogpt
+  pnode bench protocol-nanogpt --micro-batch 8,16 --json | jq .codecs
+  pnode bench protocol-nanogpt --losses losses/                    hours; goes on where it stopped`,
+	}
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Progress, o.Binary = m.progress, m.binary
+		return bench.Contest(ctx, o)
+	})
+	f.IntSliceVar(&o.MicroBatches, "micro-batch", nil, "`NUMBERS` of sequences in a micro-batch to try (default 1,2,4,8,16,32,64)")
+	f.StringVar(&o.Losses, "losses", "", "train the sibling in `FOLDER`, which keeps what was measured")
+	f.StringSliceVar(&o.Codecs, "codec", nil, "`NAMES` of the codecs to train it with (default all)")
+	f.IntVar(&o.Seeds, "seeds", 0, "how many seeds to train it with, from 1 on (default 3)")
+	f.IntVar(&o.Stages, "stages", 0, "its stages, a local node each (default 8)")
+	f.IntVar(&o.Steps, "steps", 0, "steps of each run, of 2,048 tokens (default 1000)")
+	f.StringArrayVar(&o.Data, "data", nil, "`PATH` of the text, as of pnode train; repeat it for more")
 	return c
 }

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
+
+	"pnode/node/bench"
 )
 
 // BenchmarkLocalNodes trains nano with its default step of 2048 tokens in real processes:
@@ -33,5 +38,40 @@ func BenchmarkLocalNodes(b *testing.B) {
 				b.ReportMetric(2048/perStep.Seconds(), "tokens/s")
 			}
 		})
+	}
+}
+
+// TestBenchGoesOnWhereItStopped measures the losses of a codec with two real nodes, is interrupted in the middle, and is started again.
+func TestBenchGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	const steps = 10
+	folder := filepath.Join(t.TempDir(), "losses")
+	args := []string{
+		"bench", "protocol-nanogpt", "--json", "--micro-batch", "16", "--losses", folder, "--codec", "int8", "--seeds", "1",
+		"--stages", "2", "--steps", strconv.Itoa(steps), "--data", "../../docs/security.md",
+	}
+	p := start(t, args...)
+	for deadline := time.Now().Add(endToEndTimeout); ; time.Sleep(50 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(folder, "int8-seed1.jsonl")); err == nil && len(text) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no held-out loss within %v:\n%s", endToEndTimeout, p.stderr)
+		}
+	}
+	p.interrupt()
+	p.finish(exitFailure)
+	p = start(t, args...)
+	p.finish(exitOK)
+	var r bench.ContestReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Losses == nil || len(r.Losses.Runs) != 1 {
+		t.Fatalf("%+v", r.Losses)
+	}
+	run := r.Losses.Runs[0]
+	if last, ended := run.Last(steps); !ended || len(run.Points) != steps || last.HeldOut == last.Exact || last.Exact < 2 || last.Exact > 6 {
+		t.Errorf("%+v", run)
 	}
 }

@@ -24,7 +24,8 @@ func (e environment) chaosCommand() *cobra.Command {
 		Long: fmt.Sprintf(`Train on several processes of this machine, and kill, pause, cut off, wipe and damage them at times that
 follow from the seed: %v. Then prove from the ledgers of all
 nodes that every sample of every step entered once (pnode audit), train the same without faults, and
-compare all losses and the weights to the bit.
+compare all losses and the weights to the bit. A run with local steps (-- --sync local), whose losses depend on
+who was there, is trained again by its log instead (pnode audit --recompute).
 
 Where this process is root and has ip and nft, each node has a network namespace (--network), and a line
 of its own (--line), and its folder is on a disk in memory until the end. On loopback there are no faults of lines
@@ -39,7 +40,8 @@ gives the same schedule again.`, chaos.Kinds),
 		Example: `  pnode chaos --nodes 5 --minutes 30
   pnode chaos --nodes 3 --seconds 40 --seed 7 --faults kill,pause
   pnode chaos --minutes 5 --network namespaces --line 100Mbit/s,5ms --faults kill,cut,oneway,slow
-  pnode chaos --replicas 2 --seconds 120 --json -- --preset nano --lr 0.001`,
+  pnode chaos --replicas 2 --seconds 120 --json -- --preset nano --lr 0.001
+  pnode chaos --nodes 3 --seconds 40 --faults kill,leave -- --sync local:h=5`,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if o.Kinds, err = chaos.ParseKinds(kinds); err != nil {
 				return err

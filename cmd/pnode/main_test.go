@@ -332,6 +332,14 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 		"devices --rounds -1":       "--rounds is -1: take 1 to 10000",
 		"devices --only speed":      "--only is \"speed\": take one of products, ",
 		"devices --size huge":       "--size is \"huge\": take one of full, small",
+
+		"protocol-nanogpt --micro-batch 8,3":       "--micro-batch is 3: take parts of 512",
+		"protocol-nanogpt --seeds 2":               "name a folder for them with --losses",
+		"protocol-nanogpt --codec int8":            "name a folder for them with --losses",
+		"protocol-nanogpt --losses x --seeds -1":   "--seeds is -1: take 1 to ",
+		"protocol-nanogpt --losses x --steps -5":   "--steps is -5: take 1 to ",
+		"protocol-nanogpt --losses x --stages 9":   "--stages is 9: take 2 to 8",
+		"protocol-nanogpt --losses x --codec int3": "--codec is \"int3\": take one of f32, ",
 	} {
 		code, _, stderr := pnode(t, append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {

@@ -38,13 +38,14 @@ func (e environment) planCommand() *cobra.Command {
 		Long: `Plan a run without starting it, for the devices of an emulated cluster, or for --nodes machines
 like this one, which is measured. Prints who computes which layers in how much of its memory,
 tokens a second, the time to the end of --steps, where the time of a step goes, who is left out
-and why, and which other flags would use more machines: each of these was planned, too. The loss of
-packets on a cluster's links is not part of the prediction. Of more than 16 devices it shows groups of
-like ones, the slowest and the fullest. Takes the flags and the run file of
+and why, and which other flags would use more machines or be faster, --sync local among them: each of
+these was planned, too. The loss of packets on a cluster's links is not part of the prediction. Of
+more than 16 devices it shows groups of like ones, the slowest and the fullest. Takes the flags and the run file of
 train; docs/planning.md explains each figure.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset gpt2-124m --cluster docs/examples/fleet-gaming.yaml
+  pnode plan --preset gpt2-124m --cluster cluster.yaml --sync local
   pnode plan --preset llama-160m --cluster cluster.yaml --replicas 2 --svg step.svg
   pnode plan --cluster cluster.yaml --json | jq .report.tokens_per_s`,
 		Args: noArgs,
@@ -152,7 +153,13 @@ func (dry dryRun) report(ctx context.Context, model string, spec plan.RunSpec) (
 	if err != nil {
 		return planreport.Report{}, d, err
 	}
-	r := planreport.New(model, in, d, sums)
+	notes := []string{sums}
+	if warmup, err := planreport.AfterWarmup(ctx, spec, dry.plan); err != nil {
+		return planreport.Report{}, d, err
+	} else if warmup != "" {
+		notes = append(notes, warmup)
+	}
+	r := planreport.New(model, in, d, notes...)
 	r.Variants, r.Tried, err = planreport.Variants(ctx, spec, d, dry.plan)
 	return r, d, err
 }

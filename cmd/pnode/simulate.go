@@ -47,7 +47,7 @@ redundant computation.
 
 A trace has lines such as 600000,remove,node5: milliseconds, add, notice or remove, and a name. Without
 --trace machines are lost at random. The devices of --cluster are taken over and over where there are
-more machines. Takes the flags and the run file of train.`,
+more machines. Takes the flags and the run file of train, without local steps (--sync local).`,
 		Example: `  pnode simulate --cluster docs/examples/cluster.yaml --preset small-10m
   pnode simulate --cluster docs/examples/fleet-spot.yaml --preset gpt2-124m --nodes 16 --every 10m --seed 7
   pnode simulate --cluster docs/examples/fleet-spot.yaml --preset gpt2-124m --trace trace.csv --notice 2m --price 0.9
@@ -97,6 +97,8 @@ func (o *simulateFlags) check(cfg config.Config, f *pflag.FlagSet) error {
 	switch {
 	case cfg.Cluster == "":
 		return errors.New("--cluster is missing: want a file with the devices, such as docs/examples/cluster.yaml")
+	case cfg.Sync != plan.SyncRule{}.String():
+		return fmt.Errorf("--sync is %s: want every-step: what the loss of a replica with local steps costs is not simulated; `pnode plan` says how fast such a run is", cfg.Sync)
 	case cfg.Trace != "" && (f.Changed("nodes") || f.Changed("span") || f.Changed("every") || f.Changed("back")):
 		return errors.New("--trace says when machines come and go: leave --nodes, --span, --every and --back out")
 	case o.notice < 0:

@@ -48,9 +48,10 @@ func TestSimulateTellsWhatIsWrong(t *testing.T) {
 		"leave --nodes, --span, --every and --back out":          {"--cluster", cluster, "--trace", bad, "--every", "5m"},
 		"policy \"fast\": want all, or some of pnode, templates": {"--cluster", cluster, "--policy", "fast"},
 		"constants \"mine\": want measured or oobleck":           {"--cluster", cluster, "--constants", "mine"},
-		"--price is -1":              {"--cluster", cluster, "--price", "-1"},
-		"--notice is -1s":            {"--cluster", cluster, "--notice", "-1s"},
-		"5000 nodes, want 1 to 4096": {"--cluster", cluster, "--nodes", "5000"},
+		"--price is -1":                        {"--cluster", cluster, "--price", "-1"},
+		"--notice is -1s":                      {"--cluster", cluster, "--notice", "-1s"},
+		"--sync is local:h=5: want every-step": {"--cluster", cluster, "--sync", "local:h=5"},
+		"nodes are 5000: want 1 to 4096":       {"--cluster", cluster, "--nodes", "5000"},
 	} {
 		if code, out, stderr := pnode(t, append([]string{"simulate"}, args...)...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, no %q: %s%s", args, code, want, out, stderr)
