@@ -66,11 +66,12 @@ func TestRestart(t *testing.T) {
 	}
 	b.tasks.Close() // as after a crash: it does nothing more, and a still holds its connection
 	t.Cleanup(func() { b.host.Close() })
+	before := a.host.Network().ConnsToPeer(b.host.ID())
 	again := start(t, cfg)
 	if err := again.Connect(ctx, a.Addrs()...); err != nil {
 		t.Fatal(err)
 	}
-	waitOneConn(t, ctx, a, again)
+	waitClosed(t, ctx, a, before)
 	serveEcho(a)
 	call(t, ctx, again, a)
 }

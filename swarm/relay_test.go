@@ -20,10 +20,13 @@ func TestRelayedMember(t *testing.T) {
 	cfg.Listen, cfg.Reach = []string{"0.0.0.0:0"}, host.ReachPublic
 	public := start(t, cfg)
 	cfg = testMember(t, o, testRun)
-	cfg.Listen, cfg.Reach, cfg.Bootstrap = []string{"0.0.0.0:0"}, host.ReachPrivate, public.Addrs()
+	// One address: of two that are dialed at once, libp2p may close the connection to one just when the relay opens its stream on it.
+	cfg.Listen, cfg.Reach, cfg.Bootstrap = []string{"0.0.0.0:0"}, host.ReachPrivate, public.Addrs()[:1]
 	hidden := start(t, cfg)
 	waitMembers(t, ctx, hidden, 1)
-	waitOneConn(t, ctx, public, hidden) // else the relay may open its stream on one that is being closed
+	if n := len(public.host.Network().ConnsToPeer(hidden.host.ID())); n != 1 {
+		t.Fatalf("%d connections to one address", n)
+	}
 	relay := peer.AddrInfo{ID: public.host.ID(), Addrs: public.host.Addrs()}
 	if _, err := client.Reserve(ctx, hidden.host, relay); err != nil {
 		t.Fatal(err)
