@@ -19,6 +19,8 @@ import (
 type handover struct {
 	of   checkpointer.ID // the checkpoint that is handed over
 	only []int           // layers of it that nobody else had
+	was  plan.Plan       // the newest that places this node
+	lost int64           // of what its replicas have for themselves
 
 	mu     sync.Mutex // guards what follows
 	served map[plan.Hash]int64
@@ -74,7 +76,10 @@ type drainView struct {
 	Votes bool
 	// Bytes of state that nobody else has; Done of them have gone to others.
 	Bytes, Done int64
-	// Lost counts the bytes that a replica with local steps here has for itself at the newest checkpoint: nobody gets a copy.
+	// Round: a replica with local steps here is in one, which began after step From. The others have what it learns in that with the outer step.
+	Round bool
+	From  plan.Step
+	// Lost counts the bytes that replicas with local steps here have for themselves: nobody gets a copy.
 	Lost      int64
 	BytesPerS float64 // of what has gone, or else of the best line; 0 is not known
 	Left      time.Duration
@@ -83,9 +88,12 @@ type drainView struct {
 
 // view returns how far the way out has come.
 func (h *handover) view(s consensus.State, self plan.PeerID, line float64, now time.Time) drainView {
-	v := drainView{BytesPerS: line, Lost: aloneAt(s, self)}
+	v := drainView{BytesPerS: line, Lost: h.goesAlong(s, self)}
 	if s.Plan.Places(self) && !s.Ended() {
 		v.Bytes = ownState(s, self)
+		if s.Plan.Local != nil && s.Round != nil {
+			v.Round, v.From = true, s.Round.From
+		}
 		return v
 	}
 	if id := checkpointer.IDOf(s.Checkpoint); h.of != id {
@@ -111,6 +119,47 @@ func (h *handover) view(s consensus.State, self plan.PeerID, line float64, now t
 		v.BytesPerS = float64(gone) / took
 	}
 	return v
+}
+
+// goesAlong returns the bytes of what replicas with local steps have for themselves that nobody has once a member has left. While it computes such
+// a replica that is all of it: what others may have of an older checkpoint is not what it has now. The plan without it says whether anybody goes on with it.
+func (h *handover) goesAlong(s consensus.State, self plan.PeerID) int64 {
+	switch {
+	case s.Plan.Places(self):
+		h.was = s.Plan
+	case h.was.Generation == 0:
+		return aloneAt(s, self)
+	case s.Plan.Generation > h.was.Generation+1:
+		return h.lost // by now others' replicas have its numbers
+	}
+	h.lost = 0
+	if h.was.Local == nil {
+		return 0
+	}
+	for r, pipe := range h.was.Replicas {
+		for _, at := range pipe.Stages {
+			for layer := at.Layers.First; layer < at.Layers.End; layer++ {
+				if at.Peer == self && !wentOn(s, self, h.was.Generation, plan.Replica(r), layer) {
+					_, own := pipeline.LocalStateBytes(*s.Run, h.was.Local.Codec, layer)
+					h.lost += int64(own)
+				}
+			}
+		}
+	}
+	return h.lost
+}
+
+// wentOn reports whether others go on with what a replica of a plan had for itself of a layer: the next plan's, or the holders of a copy that the next plan may
+// begin with.
+func wentOn(s consensus.State, self plan.PeerID, of plan.Generation, r plan.Replica, layer int) bool {
+	if s.Plan.Generation > of {
+		return slices.ContainsFunc(s.Plan.Replicas, func(pipe plan.Pipeline) bool {
+			return pipe.Own != nil && pipe.Own.Replica == r && !pipe.Own.Copied
+		})
+	}
+	return s.Ended() && slices.ContainsFunc(s.Checkpoint.Own, func(o consensus.OwnState) bool {
+		return o.Replica == r && slices.ContainsFunc(o.Layers, func(l consensus.LayerRef) bool { return l.Layer == layer && heldElsewhere(s, l, self) })
+	})
 }
 
 // onlyAt returns the layers of the newest checkpoint that no other member of the run is known to have.
@@ -168,9 +217,17 @@ func (v drainView) tooLate(parting time.Duration) bool {
 	return v.Deadline && v.Bytes > v.Done && v.eta() > v.Left-parting
 }
 
+// late tells people what did not go to others in time.
+func (v drainView) late() string {
+	if v.Bytes == 0 && v.Round {
+		return fmt.Sprintf("the round after step %d did not end in time", v.From)
+	}
+	return fmt.Sprintf("%.1f of %s went to others in time", float64(v.Done)/1e6, megabytes(v.Bytes))
+}
+
 // settled reports whether others have all that this node has.
 func (v drainView) settled() bool {
-	return !v.Votes && (v.Bytes == 0 || v.Step > 0 && v.Done >= v.Bytes)
+	return !v.Votes && !v.Round && (v.Bytes == 0 || v.Step > 0 && v.Done >= v.Bytes)
 }
 
 // text tells people how far the way out has come.
@@ -186,6 +243,8 @@ func (v drainView) text() string {
 		left += fmt.Sprintf("; %s left", plan.Duration(v.Left.Round(time.Second)))
 	}
 	switch {
+	case v.Bytes == 0 && v.Round:
+		return fmt.Sprintf("leaving (%s): the round after step %d ends first, for others to have what this node has learned in it%s%s", v.Why, v.From, vote, left)
 	case v.Bytes == 0:
 		return fmt.Sprintf("leaving (%s): others have all that this node has%s%s", v.Why, vote, left)
 	case v.Step == 0 && v.Steps:

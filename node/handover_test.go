@@ -115,6 +115,7 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, and its vote follows: were this node killed before, they would wait for it", false},
 		{drainView{Steps: true}, "leaving (Ctrl-C): others have all that this node has", true},
 		{drainView{Steps: true, Lost: 5e6}, "leaving (Ctrl-C): others have all that this node has, but for the state of its replica's optimizer, 5.0 MB of which there is no copy: another replica's takes its place", true},
+		{drainView{Steps: true, Round: true, From: 8, Lost: 5e6}, "leaving (Ctrl-C): the round after step 8 ends first, for others to have what this node has learned in it, but for the state of its replica's optimizer, 5.0 MB of which there is no copy: another replica's takes its place", false},
 		{drainView{Steps: true, Votes: true}, "leaving (Ctrl-C): others have all that this node has, and its vote follows: were this node killed before, they would wait for it", false},
 	} {
 		c.view.Why = "Ctrl-C"
@@ -158,13 +159,64 @@ func TestTooLate(t *testing.T) {
 	}
 }
 
-// TestWhatGoesWithALeavingReplica counts what it alone has for itself at the newest checkpoint.
+// TestWhatGoesWithALeavingReplica counts what it alone has for itself: what it computes has no copy, whoever has one of an older checkpoint, and then the plan
+// that follows says what goes on.
 func TestWhatGoesWithALeavingReplica(t *testing.T) {
-	s := consensus.State{Members: []consensus.Member{{Peer: "b", State: consensus.Active}, {Peer: "c", State: consensus.Draining}, {Peer: "me", State: consensus.Draining}}}
-	for _, holders := range [][]plan.PeerID{{"me"}, {"me", "b"}, {"b"}, {"me", "c"}} {
-		s.Checkpoint.Own = append(s.Checkpoint.Own, consensus.OwnState{Layers: []consensus.LayerRef{{SizeBytes: 10, Holders: holders}}})
+	cfg, err := model.Preset("nano")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := aloneAt(s, "me"); got != 20 {
-		t.Errorf("%d bytes", got)
+	cfg.Blocks = 2 // four layers
+	at := func(p plan.PeerID) plan.Pipeline {
+		return plan.Pipeline{Stages: []plan.Placement{{Peer: p, Layers: plan.LayerRange{End: 4}}}}
+	}
+	local := &plan.Local{Rounds: plan.Rounds{Every: 4, Fragments: 1}, Codec: "f32"}
+	moments := int64(0)
+	for layer := range 4 {
+		moments += int64(8 * cfg.TrainedLen(layer))
+	}
+	saved := func(step plan.Step, last bool, holders ...plan.PeerID) consensus.Checkpoint {
+		c := consensus.Checkpoint{Step: step, Generation: 1, Last: last}
+		for q, holders := range [][]plan.PeerID{holders, {"b"}} {
+			o := consensus.OwnState{Replica: plan.Replica(q)}
+			for layer := range 4 {
+				o.Layers = append(o.Layers, consensus.LayerRef{Layer: layer, SizeBytes: 10, Holders: holders})
+			}
+			c.Own = append(c.Own, o)
+		}
+		return c
+	}
+	running := plan.Plan{Generation: 1, Local: local, Replicas: []plan.Pipeline{at("me"), at("b")}}
+	next := func(g plan.Generation, own plan.Own) plan.Plan {
+		p := plan.Plan{Generation: g, Start: 12, Local: local, Replicas: []plan.Pipeline{at("b"), at("c")}}
+		p.Replicas[0].Own, p.Replicas[1].Own = &plan.Own{Replica: 1, Step: 12}, &own
+		return p
+	}
+	alone, copied, others := plan.Own{Replica: 1, Step: 12, Copied: true}, plan.Own{Replica: 0, Step: 12}, plan.Plan{Generation: 1, Replicas: []plan.Pipeline{at("b")}}
+	type seen struct {
+		plan  plan.Plan
+		saved consensus.Checkpoint
+		want  int64
+	}
+	for name, states := range map[string][]seen{
+		"no copy":                          {{running, saved(8, false, "me"), moments}, {running, saved(12, true, "me"), moments}, {next(2, alone), saved(12, true, "me"), moments}},
+		"a copy of an older checkpoint":    {{running, saved(8, false, "me", "c"), moments}},
+		"what it has is not saved in time": {{running, saved(12, true), moments}, {next(2, alone), saved(12, true), moments}},
+		"a copy in time":                   {{running, saved(12, true, "me", "c"), 0}, {next(2, copied), saved(12, true, "me", "c"), 0}, {next(3, alone), saved(12, true, "me", "c"), 0}},
+		"a copy with one who leaves":       {{running, saved(12, true, "me", "d"), moments}},
+		"a copy after the next plan":       {{running, saved(8, false, "me"), moments}, {next(2, alone), saved(12, true, "me", "c"), moments}, {next(3, copied), saved(12, true, "me", "c"), moments}},
+		"it computes nothing":              {{others, saved(8, false, "me"), 40}, {others, saved(8, false, "me", "d"), 40}, {others, saved(8, false, "me", "c"), 0}},
+		"steps that all make are no one's": {{plan.Plan{Generation: 1, Replicas: running.Replicas}, saved(8, false, "me"), 0}},
+	} {
+		var h handover
+		for i, s := range states {
+			state := consensus.State{
+				Run: &plan.RunSpec{Model: cfg, Train: plan.TrainSpec{Steps: 100}}, Plan: s.plan, Checkpoint: s.saved,
+				Members: []consensus.Member{{Peer: "b", State: consensus.Active}, {Peer: "c", State: consensus.Active}, {Peer: "d", State: consensus.Draining}, {Peer: "me", State: consensus.Draining}},
+			}
+			if got := h.view(state, "me", 0, time.Now()).Lost; got != s.want {
+				t.Errorf("%s, state %d: %d bytes, want %d", name, i, got, s.want)
+			}
+		}
 	}
 }

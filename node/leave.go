@@ -243,8 +243,7 @@ func (l *loop) checkDeadline(now time.Time) error {
 	}
 	switch passed, lost := now.Sub(l.exit.since), l.raft.Quorum().LostSince; {
 	case l.exit.leaving && l.exit.overdue(now) && continues(state, l.self): // else nobody would go on without it
-		v := l.drain(now)
-		l.giveUp(state, fmt.Sprintf("%.1f of %s went to others in time", float64(v.Done)/1e6, megabytes(v.Bytes)))
+		l.giveUp(state, l.drain(now).late())
 		return nil
 	case now.Sub(since) > leaveTimeout:
 		return fmt.Errorf("%w within %s: the run can go on from the checkpoint of step %d", ErrNotHandedOver, plan.Duration(leaveTimeout), step)
