@@ -2,7 +2,9 @@ package planner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -73,35 +75,67 @@ func TestLikeReplicas(t *testing.T) {
 	}
 }
 
-// TestPairs: a mixed pair is never slower than the better of both alone.
+// TestPairs: a mixed pair is never slower than the better of both alone, on any line. Where both have the memory of a replica, they come near the sum of both: the more
+// micro-batches a step has the nearer, as replicas take whole ones.
 func TestPairs(t *testing.T) {
-	rng, helped := rand.New(rand.NewPCG(22, 10)), 0
-	n := casesOf(1000, 60)
+	rng := rand.New(rand.NewPCG(22, 10))
+	between := func(low, high float64) float64 { return low * math.Pow(high/low, rng.Float64()) }
+	var few, many []int64 // thousandths of the sum, of steps of fewer than 32 micro-batches and of others
+	n, tight := casesOf(1000, 60), 0
 	for i := range n {
-		flops := []int64{int64(1e11) << rng.IntN(6), int64(1e11) << rng.IntN(6)}
-		flops[0] += rng.Int64N(flops[0])
-		mbits, rtt := int64(1)<<rng.IntN(11), 1e5+rng.Int64N(3e8)
+		flops := []int64{int64(between(1e11, 6e12)), int64(between(1e11, 6e12))}
+		mbits, rtt := int64(between(10, 1000)), int64(between(2e6, 200e6))
 		in := apartInput(flops, mbits, rtt)
-		in.Run.Train.Micros = 2 + rng.IntN(40)
-		best := int64(0)
+		in.Run.Train.Micros = 2 + rng.IntN(63)
+		if rng.IntN(4) == 0 { // a device that may not hold the model alone
+			in.Members[1].Profile.Devices[0].MemoryFreeBytes = int64(between(5e8, 4e9))
+		}
+		best, sum, hold := int64(math.MaxInt64), 0.0, 0
 		for d := range flops {
 			one := in
 			one.Members = in.Members[d : d+1]
-			if _, step, _ := makeStep(t, one); best == 0 || step < best {
-				best = step
+			_, reasons, err := Make(t.Context(), one)
+			if errors.Is(err, ErrNoFit) {
+				continue
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			step := stepNanos(reasons)
+			best, sum, hold = min(best, step), sum+1/float64(step), hold+1
 		}
 		p, step, reasons := makeStep(t, in)
 		checkPlan(t, in, p, reasons)
 		if step > best {
 			t.Errorf("pair %d, %v FLOP/s at %d Mbit/s, %d ns: %d ns, the better one alone %d", i, flops, mbits, rtt, step, best)
 		}
-		if len(p.Replicas) == 2 {
-			helped++
+		both := in
+		if both.Run.Train.Replicas = 2; hold < 2 {
+			continue
+		}
+		if _, _, err := Make(t.Context(), both); errors.Is(err, ErrNoFit) {
+			tight++ // one has no memory for what outer steps keep
+			continue
+		}
+		part := int64(1000 / (sum * float64(step)))
+		if in.Run.Train.Micros < 32 {
+			few = append(few, part)
+		} else {
+			many = append(many, part)
 		}
 	}
-	if helped*2 < n {
-		t.Errorf("only %d of %d pairs were two replicas", helped, n)
+	t.Logf("%d pairs, %d of them hold the model each, but not what outer steps keep", n, tight)
+	for _, of := range []struct {
+		what         string
+		parts        []int64
+		tenth, least int64
+	}{{"2 to 31 micro-batches", few, 800, 500}, {"32 to 64", many, 900, 850}} {
+		slices.Sort(of.parts)
+		at := func(percent int) int64 { return of.parts[len(of.parts)*percent/100] }
+		t.Logf("%s: %d pairs with the memory: least %d, p10 %d, median %d, most %d thousandths of the sum of both", of.what, len(of.parts), at(0), at(10), at(50), of.parts[len(of.parts)-1])
+		if at(0) < of.least || at(10) < of.tenth {
+			t.Errorf("%s: least %d and p10 %d thousandths of the sum, want %d and %d", of.what, at(0), at(10), of.least, of.tenth)
+		}
 	}
 }
 
