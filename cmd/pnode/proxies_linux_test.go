@@ -79,7 +79,7 @@ func (p programs) begin(t *testing.T, port int, config, name string, args ...str
 			<-ended
 		}
 	})
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		var conn net.Conn
 		p.host.Do(func() { conn, err = net.Dial("tcp", net.JoinHostPort(p.host.Addr().String(), fmt.Sprint(port))) })
 		if err == nil {

@@ -244,16 +244,23 @@ func conformDeadlines(t *testing.T, a, b transport.Conn) {
 // conformWriteDeadline: what a Write that fails late has said that it has taken over arrives, and no more.
 func conformWriteDeadline(t *testing.T, a, b transport.Conn) {
 	near, far := joined(t, a, b)
-	message := noise(64<<20, 1)
-	near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-	n, err := near.Write(message)
+	message, first := noise(64<<20, 1), make([]byte, 1)
+	var n int
+	var err error
+	var writing sync.WaitGroup
+	writing.Go(func() { n, err = near.Write(message) })
+	if _, err := io.ReadFull(far, first); err != nil { // so some has been taken over
+		t.Fatal(err)
+	}
+	near.SetWriteDeadline(time.Now())
+	writing.Wait()
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == len(message) {
 		t.Fatalf("wrote %d bytes, %v", n, err)
 	}
 	near.SetWriteDeadline(time.Time{})
 	near.Close()
-	if got, err := io.ReadAll(far); err != nil || !bytes.Equal(got, message[:n]) {
-		t.Errorf("%d bytes came, %v, of %d", len(got), err, n)
+	if got, err := io.ReadAll(far); err != nil || !bytes.Equal(append(first, got...), message[:n]) {
+		t.Errorf("%d bytes came, %v, of %d", 1+len(got), err, n)
 	}
 }
 
