@@ -71,7 +71,8 @@ var rooms = []struct {
 	reason string
 }{
 	{"pnode/node/leader", []string{"node", "cmd/pnode"}, "others read what the leader wants in its heartbeats; pnode plan asks for its input"},
-	{"pnode/node/leader/blame", []string{"node/leader"}, "the log says whose fault it was; who rules on it is one place's business"},
+	{"pnode/node/leader/witness", []string{"node", "node/leader"}, "coordinators are asked for the leader; the node says how"},
+	{"pnode/node/leader/blame", []string{"node/leader", "node/leader/witness"}, "the log says whose fault it was; who rules on it is one place's business"},
 	{"pnode/node/leader/grace", []string{"node/leader"}, "the log says who is left out; who decides it is one place's business"},
 	{"pnode/node/leader/slowlines", []string{"node/leader"}, "plans count on slow lines; others read the plans"},
 	{"pnode/node/generation", []string{"node"}, "a plan is carried out in one place; the loop says which"},
@@ -83,7 +84,7 @@ var rooms = []struct {
 	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},
 	{"pnode/node/hearsay", []string{"node"}, "what others told is in the ledger for whoever reads it"},
 	{"pnode/node/listening", []string{"node"}, "who asks for a silence gets a function"},
-	{"pnode/node/outersteps", []string{"node", "node/generation"}, "workers of a local plan see the log there; heartbeats get its words"},
+	{"pnode/node/outersteps", []string{"node", "node/generation", "node/leader/witness"}, "workers of a local plan see the log there; heartbeats get its words, and the leader what shows them"},
 	{"pnode/node/gossip", []string{"node", "node/generation", "node/leader", "node/leader/blame", "node/leader/grace", "node/monitor", "node/outersteps"}, "heartbeats are the nouns that the leader, a generation and the views have in common"},
 }
 

@@ -21,6 +21,7 @@ import (
 	"pnode/node/hearsay"
 	"pnode/node/ingest"
 	"pnode/node/leader"
+	"pnode/node/leader/witness"
 	"pnode/node/ledger"
 	"pnode/node/listening"
 	"pnode/node/monitor"
@@ -269,7 +270,9 @@ func (n *Node) openRooms(o opening) {
 		Patience:     n.raft.Patience,
 		AwaitHolders: time.Duration(o.cfg.AwaitHolders),
 		Stops:        func() []planner.Stop { return n.monitor.Interruption.Pauses() },
+		Exhibits:     witness.Config{Ask: n.words.Asker(n.requests, n.self), Keys: o.identity, Log: n.log},
 	})
+	n.words.ServeExhibits(n.requests)
 	n.custody = &custody{
 		mode: n.membership.KeepWhole, idle: n.hardware.Idle(), owners: n.keptOwners, unsettled: n.membership.Unsettled, heartbeats: n.heartbeats,
 		wanted: make(chan struct{}, 1),
@@ -302,7 +305,7 @@ func (n *Node) openRooms(o opening) {
 	n.custody.known = n.monitor.Known
 	n.parts = generation.Parts{
 		Self: n.self, Group: &n.group, Consensus: n.raft, Peers: n.requests, Links: n.links, Hardware: n.hardware, Checkpointer: n.checkpointer,
-		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Words: &n.words, Commits: commits,
+		Replayer: n.replayer, Heartbeats: n.heartbeats, Meter: &n.meter, Ledger: n.ledger, Words: &n.words, Keys: o.identity, Commits: commits,
 		Next: n.leader.NextSchedule, Ready: n.trains, Newest: n.monitor.NewestStep,
 		StandIn: func(w plan.WorkerID, step plan.Step) { n.monitor.Interruption.StandIn(w, step, time.Now()) },
 		Watch:   reporter{n.monitor, n.raft.State, n.sendHeartbeat}, Trace: n.trace, Log: n.log,

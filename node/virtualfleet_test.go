@@ -20,6 +20,7 @@ import (
 	"pnode/node/checkpointer"
 	"pnode/node/config"
 	"pnode/node/gossip"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm"
@@ -91,6 +92,8 @@ type fleetSize struct {
 	Slows string
 	// Micros is how many micro-batches a step has; 0: 4.
 	Micros int
+	// Lies returns what stands between a worker and its links; nil: nothing does.
+	Lies func(n *Node, id plan.WorkerID, e collective.Exchange) collective.Exchange
 }
 
 // member is one machine of a fleet, with its folder and its address.
@@ -297,6 +300,9 @@ func (m *member) start(run func(context.Context, Output) error) {
 			opened: func(n *Node) {
 				if m.size.Lines {
 					n.announcer.Network = knownLines{n.announcer.Network}
+				}
+				if m.size.Lies != nil {
+					n.parts.Exchange = func(id plan.WorkerID, e collective.Exchange) collective.Exchange { return m.size.Lies(n, id, e) }
 				}
 				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.fleet, n.self}
 				n.checkpointer.Consensus = slowDisk{n.checkpointer.Consensus, m.size.SlowDisk}

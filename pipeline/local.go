@@ -7,6 +7,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/pipeline/gather"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/meeting"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -21,6 +22,8 @@ type Local struct {
 	Rounds gather.Rounds
 	// Processor makes the outer steps: its memory is the node's.
 	Processor kernels.Device
+	// Keys are this node's, for the messages of rounds.
+	Keys seals.Keys
 	// OnOuterStep is called after each of them.
 	OnOuterStep func(gather.Outcome)
 }
@@ -57,7 +60,7 @@ func newLocalSteps(w *Worker, from *Retained) (*localSteps, error) {
 	}
 	g, err := gather.New(gather.Config{
 		Run: l.Run, Plan: l.Plan, Replica: w.cfg.Replica, Worker: w.worker,
-		Processor: l.Processor, Exchange: raw, Rounds: l.Rounds,
+		Processor: l.Processor, Exchange: raw, Rounds: l.Rounds, Keys: l.Keys,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"pnode/kernels/host"
 	"pnode/pipeline/compress"
 	"pnode/pipeline/gather"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus/rounds"
@@ -47,7 +48,7 @@ func (m *memoryRounds) Closed() bool {
 
 func (*memoryRounds) Found(plan.Step, plan.Fault) {}
 
-func (m *memoryRounds) Have(g plan.Gathered) {
+func (m *memoryRounds) Have(g plan.Gathered, _ []seals.Exhibit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.have[g.Replica] = g
@@ -168,7 +169,7 @@ func trainLocalFrom(t *testing.T, run plan.RunSpec, p plan.Plan, keeper *localKe
 			w, err := New(usual(Config{
 				Worker: id, Run: own, Plan: alone, Replica: plan.Replica(r), First: p.Replicas[r].FirstMicro, Device: before.Device, Host: before.Host,
 				Exchange: expecting{memoryExchange{net, id.Peer}, t, run, p}, Keeper: startsWith{keeper, alone}, From: kept[id],
-				Local: &Local{Run: run, Plan: p, Rounds: log, Processor: before.Device, OnOuterStep: func(o gather.Outcome) {
+				Local: &Local{Run: run, Plan: p, Rounds: log, Processor: before.Device, Keys: seals.Alone{}, OnOuterStep: func(o gather.Outcome) {
 					if !coordinates {
 						return
 					}
@@ -571,7 +572,7 @@ func TestWhatLocalStepsCannotHave(t *testing.T) {
 		p := localPlan(run, "int8", []int{2, 4}, []int{0}, []int{0})
 		c := Config{Replica: 1, First: 2, Device: processor, Host: &host.Memory{}}
 		change(&p, &c)
-		c.Local = &Local{Run: run, Plan: p, Rounds: newMemoryRounds(run, p), Processor: processor}
+		c.Local = &Local{Run: run, Plan: p, Rounds: newMemoryRounds(run, p), Processor: processor, Keys: seals.Alone{}}
 		c.Run, c.Plan = plan.Alone(run, p, 1)
 		c.Worker = c.Plan.Workers()[0]
 		if w, err := New(usual(c)); !errors.Is(err, ErrBadConfig) {

@@ -17,6 +17,7 @@ import (
 	"pnode/node/replayer"
 	"pnode/pipeline"
 	"pnode/pipeline/collective"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/holders"
@@ -24,7 +25,7 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Parts holds what a generation needs of its node. All fields but Trace are needed.
+// Parts holds what a generation needs of its node. All fields but Exchange and Trace are needed.
 type Parts struct {
 	Self plan.PeerID
 	// Group runs all goroutines. The node waits for it.
@@ -41,6 +42,10 @@ type Parts struct {
 	Data         pipeline.Data
 	// Words takes in what replicas with local steps here have handed in, for heartbeats.
 	Words *outersteps.Words
+	// Keys are this node's, under what its workers send in rounds of local steps.
+	Keys seals.Keys
+	// Exchange, unless nil, stands between a worker and its links: in tests of members that send other things than their workers do.
+	Exchange func(plan.WorkerID, collective.Exchange) collective.Exchange
 	// Commits outlives generations: others ask for commits of the one before.
 	Commits *pipeline.Commits
 	// Next returns what gives the schedules of a plan's steps, see pipeline.Config.

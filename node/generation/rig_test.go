@@ -26,6 +26,7 @@ import (
 	"pnode/node/outersteps"
 	"pnode/node/replayer"
 	"pnode/pipeline"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/link"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -196,7 +197,7 @@ func (r *rig) add(ctx context.Context, i int) (free func()) {
 			Self: self, Store: store, Consensus: author, Peers: author, Log: log,
 			Fetcher: checkpointer.Fetcher{Self: self, Store: store, Fetch: m.endpoint.Fetch, Living: r.living},
 		}),
-		Meter: &gossip.LinkMeter{}, Ledger: records, Words: &outersteps.Words{}, Data: squares{r.run.Model.Context}, Commits: commits,
+		Meter: &gossip.LinkMeter{}, Ledger: records, Words: &outersteps.Words{}, Keys: seals.Alone{}, Data: squares{r.run.Model.Context}, Commits: commits,
 		Next: func(p plan.Plan) func(plan.Step) plan.ScheduleChoice {
 			return func(plan.Step) plan.ScheduleChoice { return p.ScheduleChoice() }
 		},

@@ -19,7 +19,11 @@ func (g *Generation) newWorker(ctx context.Context, id plan.WorkerID, session *l
 	if err != nil {
 		return nil, err
 	}
-	c := g.training(job{id, g.plan, device, g.sent.Keep(session)})
+	exchange := g.sent.Keep(session)
+	if g.Exchange != nil {
+		exchange = g.Exchange(id, exchange)
+	}
+	c := g.training(job{id, g.plan, device, exchange})
 	c.From, c.Commits, c.Late, c.Loaded = g.before(id), g.Commits, true, g.Ready
 	c.Keeper = g.saver()
 	c.OnStep = func(r pipeline.StepResult) { g.step(session, id, r) }

@@ -23,8 +23,9 @@ type charges struct {
 	Ended string
 	// Restarts is what is to be done about a member whose process is started again and again.
 	Restarts blame.Ruling
-	// Dispute is what is to be done about replicas with local steps that contradict each other.
+	// Dispute is what is to be done about replicas with local steps that contradict each other. Hearing: their coordinators are being asked.
 	Dispute blame.Ruling
+	Hearing bool
 }
 
 // court follows who is at fault over the generations of a term, and has the log write down whom plans do without.
@@ -50,7 +51,7 @@ func (c *court) look(m moment, by carried) charges {
 	found.Jump, _ = c.losses.Look(m.state, c.Losses)
 	c.restarts.Look(m.state.Members, m.now)
 	found.Restarts = c.restarts.Often(m.state, m.now)
-	found.Dispute = c.dispute(m)
+	found.Dispute, found.Hearing = c.dispute(m, found.Ruled), m.hearing
 	return found
 }
 
@@ -175,10 +176,21 @@ func (v view) restarted() (verdict, bool) {
 }
 
 // dispute returns what is to be done about replicas with local steps that contradict each other, or one of which has sent another what no honest one does.
-// Words of all are waited for as long as heartbeats take.
-func (c *court) dispute(m moment) blame.Ruling {
-	if r, ok := blame.Dispute(m.state, contradictions(m.state)); ok {
-		return r
+// Words of all are waited for as long as heartbeats take. Of several rulings on a dispute it is the first one that the log does not have.
+func (c *court) dispute(m moment, ruled bool) blame.Ruling {
+	if c.unruled == m.state.Plan.Generation {
+		return blame.Ruling{}
+	}
+	for _, r := range blame.Dispute(m.state, m.heard) {
+		has := func(b consensus.Blame) bool {
+			return b.Generation == m.state.Plan.Generation && b.Kind == r.Kind && b.Peer == r.Peer && (b.Until != 0) == r.Out
+		}
+		if !slices.ContainsFunc(m.state.Blames, has) {
+			return r
+		}
+	}
+	if ruled {
+		return blame.Ruling{}
 	}
 	said := c.Heartbeats.Found(m.state.Plan)
 	if len(said) == 0 {
@@ -198,20 +210,21 @@ func (c *court) dispute(m moment) blame.Ruling {
 // foundGrace is for how long the words of others are waited for where a member says what another replica's has sent it.
 const foundGrace = 2 * gossip.Every
 
-// contradictions returns what replicas with local steps say against each other, in the round that the plan has ended with or in one that ends with nothing.
-func contradictions(s consensus.State) []plan.Contradiction {
+// contradictions returns what replicas with local steps say against each other, in the round that the plan has ended with or in one that ends with nothing,
+// and the step after which it began.
+func contradictions(s consensus.State) (from plan.Step, found []plan.Contradiction) {
 	switch {
 	case s.Round != nil:
-		return s.Round.Contradictions(s.Plan)
+		return s.Round.From, s.Round.Contradictions(s.Plan)
 	case s.Merged != nil:
-		return s.Merged.Contradictions
+		return s.Merged.From, s.Merged.Contradictions
 	}
-	return nil
+	return 0, nil
 }
 
-// disputed rules on replicas that contradict each other.
+// disputed rules on replicas that contradict each other, once their coordinators were asked.
 func disputed(v view) (verdict, bool) {
-	return verdict{Rule: v.Dispute}, v.Dispute != blame.Ruling{} && !v.Ruled
+	return verdict{Rule: v.Dispute}, v.Dispute != blame.Ruling{} || v.Hearing
 }
 
 // ruled plans after a ruling that ends the generation though its members carry it on.

@@ -13,6 +13,7 @@ import (
 
 	"pnode/node/gossip"
 	"pnode/node/leader/slowlines"
+	"pnode/node/leader/witness"
 	"pnode/planner"
 	"pnode/planner/departures"
 	"pnode/planner/plan"
@@ -28,7 +29,7 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// Config holds the parts that a Leader works with. All fields but Dir, Electable, Losses, Stops, Patience, AwaitHolders, Planner and Now are needed.
+// Config holds the parts that a Leader works with. All fields but Dir, Electable, Losses, Exhibits, Stops, Patience, AwaitHolders, Planner and Now are needed.
 type Config struct {
 	Self plan.PeerID
 	// Dir is the node's folder, which keeps what was seen of slow lines; empty keeps nothing.
@@ -40,6 +41,8 @@ type Config struct {
 	Electable func() bool
 	// Losses returns the losses of the steps after one of a generation, as far as they are known; nil knows none.
 	Losses func(after plan.Generation, step plan.Step) []gossip.StepLoss
+	// Exhibits has the coordinators of replicas with local steps show what they have of others' messages; without Ask nobody does.
+	Exhibits witness.Config
 	// Stops returns how long the newest changes of plan that followed a pause have stopped the steps, the newest last. nil knows none.
 	Stops func() []planner.Stop
 	// Patience returns how long to wait for the outcome of a proposal; nil is 10 s.
@@ -85,6 +88,7 @@ type Leader struct {
 	Config
 	searches  errgroup.Group
 	questions questions
+	hearings  witness.Hearings
 	found     chan struct{} // receives a value when Run is to look
 	blocked   atomic.Value  // a string: why there is no plan
 	wish      atomic.Pointer[gossip.ScheduleWish]
@@ -160,6 +164,7 @@ func (l *Leader) Hear(ctx context.Context, p gossip.Profile) {
 // after its searches, which end with ctx.
 func (l *Leader) Run(ctx context.Context) {
 	defer l.questions.work.Wait()
+	defer l.hearings.Wait()
 	defer func() { _ = l.searches.Wait() }() // they return no errors
 	tick := time.NewTicker(decideEvery)
 	defer tick.Stop()

@@ -58,7 +58,7 @@ func (t *term) look(ctx context.Context, state consensus.State, seen *sightings)
 	return err
 }
 
-// moment looks at the members, and has those asked that are silent.
+// moment looks at the members, and has those asked that are silent, or in a dispute.
 func (t *term) moment(ctx context.Context, state consensus.State, seen *sightings) moment {
 	m := moment{state: state, now: seen.last, seen: seen, patience: t.Patience()}
 	m.stall = t.Heartbeats.Stalled(state.Plan.Peers(), state.Plan.Generation, seen.last)
@@ -73,6 +73,11 @@ func (t *term) moment(ctx context.Context, state consensus.State, seen *sighting
 		if silent > suspicious {
 			m.silent = append(m.silent, member)
 		}
+	}
+	if from, found := contradictions(state); len(found) > 0 && !state.StopWanted && !state.Finished {
+		over := false
+		m.heard, over = t.hearings.Of(ctx, t.Exhibits, state, from, found, t.wake)
+		m.hearing = !over
 	}
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -180,6 +181,9 @@ type moment struct {
 	stall gossip.Stall
 	// silent are the members that are silent for longer than they ever are.
 	silent []consensus.Member
+	// heard is what came of asking coordinators of replicas with local steps that contradict each other. Hearing: more may come.
+	heard   []blame.Heard
+	hearing bool
 }
 
 // members describes those of the roster to decide.

@@ -200,7 +200,7 @@ func (o *outerMade) why(r plan.Replica) string {
 	for q := range o.merged.Parts {
 		q := plan.Replica(q)
 		against := func(c plan.Contradiction) bool {
-			return c == plan.Contradiction{By: q, Of: r} || c == plan.Contradiction{By: r, Of: q}
+			return c.By == q && c.Of == r || c.By == r && c.Of == q
 		}
 		if slices.ContainsFunc(o.merged.Contradictions, against) {
 			others = append(others, replicaName(o.state, o.state.Plan, q))

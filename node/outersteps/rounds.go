@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/pipeline/gather/seals"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -57,11 +58,11 @@ func (r *Rounds) Closed() bool {
 }
 
 // Have takes in what the replica's coordinator has of a round.
-func (r *Rounds) Have(g plan.Gathered) {
+func (r *Rounds) Have(g plan.Gathered, shown []seals.Exhibit) {
 	r.mu.Lock()
 	r.have = g
 	r.mu.Unlock()
-	r.Words.hear(g)
+	r.Words.hear(g, shown)
 	select {
 	case r.more <- struct{}{}:
 	default: // Run will look anyway

@@ -90,44 +90,52 @@ func TestWhatTheLogIsTold(t *testing.T) {
 		happens func(l *log, r *Rounds)
 		want    [][]plan.Step // by word, the steps of each
 	}{
-		"one is missing": {func(_ *log, r *Rounds) { r.Have(has(0, 9, 10, 0)) }, nil},
-		"all are there":  {func(_ *log, r *Rounds) { r.Have(has(0, 9, 10, 0)); synctest.Wait(); r.Have(has(0, 9, 10, 10)) }, [][]plan.Step{{9, 10, 10}}},
+		"one is missing": {func(_ *log, r *Rounds) { r.Have(has(0, 9, 10, 0), nil) }, nil},
+		"all are there": {func(_ *log, r *Rounds) {
+			r.Have(has(0, 9, 10, 0), nil)
+			synctest.Wait()
+			r.Have(has(0, 9, 10, 10), nil)
+		}, [][]plan.Step{{9, 10, 10}}},
 		"one is left out, which comes then": {func(l *log, r *Rounds) {
-			r.Have(has(0, 9, 10, 0))
+			r.Have(has(0, 9, 10, 0), nil)
 			l.leaveOut(2)
 			l.answer = lost
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 			time.Sleep(3 * againAfter / 2)
 		}, [][]plan.Step{{9, 10, 0}, {9, 10, 0}, {9, 10, 0}}},
-		"this one is left out": {func(l *log, r *Rounds) { l.leaveOut(0); r.Have(has(0, 9, 10, 10)) }, nil},
-		"of another round":     {func(_ *log, r *Rounds) { r.Have(has(10, 9, 10, 10)) }, nil},
+		"this one is left out": {func(l *log, r *Rounds) { l.leaveOut(0); r.Have(has(0, 9, 10, 10), nil) }, nil},
+		"of another round":     {func(_ *log, r *Rounds) { r.Have(has(10, 9, 10, 10), nil) }, nil},
 		"of the plan before": {func(l *log, r *Rounds) {
 			l.change(func(s *consensus.State) { s.Plan.Generation++ })
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 		}, nil},
 		"the run has gone back": {func(l *log, r *Rounds) {
 			l.change(func(s *consensus.State) { s.Round = nil })
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 		}, nil},
 		"the log has it": {func(l *log, r *Rounds) {
 			l.state.Round.Gathered[0] = has(0, 9, 10, 10).Parts
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 		}, nil},
-		"nobody answers at first": {func(l *log, r *Rounds) { l.answer = lost; r.Have(has(0, 9, 10, 10)); time.Sleep(5 * againAfter / 2) }, [][]plan.Step{{9, 10, 10}, {9, 10, 10}, {9, 10, 10}}},
+		"nobody answers at first": {func(l *log, r *Rounds) {
+			l.answer = lost
+			r.Have(has(0, 9, 10, 10), nil)
+			time.Sleep(5 * againAfter / 2)
+		}, [][]plan.Step{{9, 10, 10}, {9, 10, 10}, {9, 10, 10}}},
 		"it is too early": {func(l *log, r *Rounds) {
 			l.answer = stale
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 			synctest.Wait()
 			l.change(func(*consensus.State) {})
 		}, [][]plan.Step{{9, 10, 10}, {9, 10, 10}}},
 		"it is refused": {func(l *log, r *Rounds) {
 			l.answer = consensus.ErrRejected
-			r.Have(has(0, 9, 10, 10))
+			r.Have(has(0, 9, 10, 10), nil)
 			synctest.Wait()
 			l.change(func(*consensus.State) {})
 			l.answer = nil
 			l.change(func(s *consensus.State) { s.Round.From = 10 })
-			r.Have(has(10, 9, 10, 9))
+			r.Have(has(10, 9, 10, 9), nil)
 		}, [][]plan.Step{{9, 10, 10}, {9, 10, 9}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,20 +228,20 @@ func TestWhenRoundsEndEarly(t *testing.T) {
 // TestWhatHeartbeatsTell: of each replica here the newest word, of one generation.
 func TestWhatHeartbeatsTell(t *testing.T) {
 	var w Words
-	w.hear(has(0, 9, 10, 0))
+	w.hear(has(0, 9, 10, 0), nil)
 	other := has(0, 9, 0, 0)
 	other.Replica = 1
-	w.hear(other)
+	w.hear(other, nil)
 	if got := fmt.Sprint(w.Of(2)); got != "[{2 0 0 9 [2]} {2 0 1 0 [1 2]}]" {
 		t.Error(got)
 	}
-	w.hear(has(10, 9, 9, 9))
+	w.hear(has(10, 9, 9, 9), nil)
 	if got := fmt.Sprint(w.Of(2)); got != "[{2 0 1 0 [1 2]} {2 10 0 9 []}]" {
 		t.Error(got)
 	}
 	next := has(20, 5, 5, 5)
 	next.Generation = 3
-	w.hear(next)
+	w.hear(next, nil)
 	if len(w.Of(2)) != 0 || len(w.Of(3)) != 1 {
 		t.Errorf("of generation 2 %v, of 3 %v", w.Of(2), w.Of(3))
 	}

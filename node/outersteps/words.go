@@ -5,20 +5,28 @@ import (
 	"sync"
 
 	"pnode/node/gossip"
+	"pnode/pipeline/gather/seals"
 	"pnode/planner/plan"
 )
 
-// Words has what heartbeats tell of the replicas here: what those coordinated here have handed in, and the outer steps of all, each the newest. The zero value is ready. Its methods may be called concurrently.
+// Words has what heartbeats tell of the replicas here: what those coordinated here have handed in, and the outer steps of all, each the newest. Of what they
+// have handed in it can show what it follows from. The zero value is ready. Its methods may be called concurrently.
 type Words struct {
 	mu  sync.Mutex // guards the rest
-	all []gossip.HandedIn
+	all []handedIn
 	met met
 	// found are of one generation, the newest that has any.
 	found []gossip.FoundFault
 }
 
+// handedIn has what a coordinator here has handed in, and what shows it, by replica.
+type handedIn struct {
+	gossip.HandedIn
+	shown []seals.Exhibit
+}
+
 // hear takes in what a replica has.
-func (w *Words) hear(g plan.Gathered) {
+func (w *Words) hear(g plan.Gathered, shown []seals.Exhibit) {
 	word := gossip.HandedIn{Generation: g.Generation, From: g.From, Replica: g.Replica, Steps: g.Parts[g.Replica].Steps}
 	for q, part := range g.Parts {
 		if part.Steps == 0 {
@@ -27,15 +35,20 @@ func (w *Words) hear(g plan.Gathered) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all = slices.DeleteFunc(w.all, func(old gossip.HandedIn) bool { return old.Generation != g.Generation || old.Replica == g.Replica })
-	w.all = append(w.all, word)
+	w.all = slices.DeleteFunc(w.all, func(old handedIn) bool { return old.Generation != g.Generation || old.Replica == g.Replica })
+	w.all = append(w.all, handedIn{word, shown})
 }
 
 // Of returns what the replicas here have handed in of a generation.
-func (w *Words) Of(g plan.Generation) []gossip.HandedIn {
+func (w *Words) Of(g plan.Generation) (all []gossip.HandedIn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.all), func(word gossip.HandedIn) bool { return word.Generation != g })
+	for _, word := range w.all {
+		if word.Generation == g {
+			all = append(all, word.HandedIn)
+		}
+	}
+	return all
 }
 
 // Accuse takes in what a member of another replica has sent in a round that no honest one does.

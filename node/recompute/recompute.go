@@ -18,6 +18,7 @@ import (
 	"pnode/node/ledger"
 	"pnode/pipeline"
 	"pnode/pipeline/gather"
+	"pnode/pipeline/gather/seals"
 	"pnode/planner/plan"
 )
 
@@ -213,7 +214,7 @@ func (g *generation) apart(ctx context.Context, c *pipeline.Config) (over contex
 			g.step()
 		}
 	}
-	c.Local = &pipeline.Local{Run: whole, Plan: g.plan, Rounds: log, OnOuterStep: func(o gather.Outcome) {
+	c.Local = &pipeline.Local{Run: whole, Plan: g.plan, Rounds: log, Keys: seals.Alone{}, OnOuterStep: func(o gather.Outcome) {
 		log.step(o.To)
 		if o.To == last.To && !o.Last {
 			end()

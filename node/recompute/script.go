@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"pnode/pipeline/gather/seals"
 	"pnode/planner/plan"
 )
 
@@ -74,7 +75,7 @@ func (v *view) Found(from plan.Step, f plan.Fault) {
 }
 
 // Have compares what came of the replicas that count with what came in the run.
-func (v *view) Have(g plan.Gathered) {
+func (v *view) Have(g plan.Gathered, _ []seals.Exhibit) {
 	m, ok := v.round(g.From + 1)
 	if !ok {
 		return

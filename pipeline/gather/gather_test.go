@@ -3,8 +3,11 @@ package gather
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +16,7 @@ import (
 	"pnode/kernels/cpu"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/compress"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/meeting"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
@@ -51,7 +55,9 @@ func TestWhatNobodyExpects(t *testing.T) {
 		want     int
 	}{
 		"a layer":                 {"peer-0-0", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 0)}, layer1},
-		"its second piece":        {"peer-0-0", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 1)}, Nothing},
+		"its seal":                {"peer-0-0", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 1)}, 64},
+		"what follows it":         {"peer-0-0", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 2)}, Nothing},
+		"the seal of a mean":      {"peer-0-0", "peer-0-1", wire.Tag{Kind: wire.OuterGrad, Index: index(3, 0, 1)}, Nothing},
 		"to another stage":        {"peer-0-0", "peer-1-1", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 0)}, Nothing},
 		"of another stage":        {"peer-0-1", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Stage: 1, Index: index(1, 1, 0)}, Nothing},
 		"in another's name":       {"peer-0-1", "peer-1-0", wire.Tag{Kind: wire.OuterGrad, Index: index(1, 1, 0)}, Nothing},
@@ -62,11 +68,11 @@ func TestWhatNobodyExpects(t *testing.T) {
 		"a mean to the head":      {"peer-0-0", "peer-0-1", wire.Tag{Kind: wire.OuterGrad, Index: index(3, 0, 0)}, 4 * run.Model.TiedGradLen()},
 		"a mean from the head":    {"peer-0-1", "peer-0-0", wire.Tag{Kind: wire.OuterGrad, Stage: 1, Index: index(0, 0, 0)}, Nothing},
 		"a mean of no embedding":  {"peer-0-0", "peer-0-1", wire.Tag{Kind: wire.OuterGrad, Index: index(2, 0, 0)}, Nothing},
-		"a report":                {"peer-0-1", "peer-1-1", wire.Tag{Kind: wire.KindOuterReport, Stage: 1, Index: 1}, 57},
+		"a report":                {"peer-0-1", "peer-1-1", wire.Tag{Kind: wire.KindOuterReport, Stage: 1, Index: 1}, 57 + 64},
 		"a report to itself":      {"peer-0-1", "peer-0-1", wire.Tag{Kind: wire.KindOuterReport, Stage: 1, Index: 0}, Nothing},
 		"a report to others":      {"peer-0-1", "peer-1-0", wire.Tag{Kind: wire.KindOuterReport, Stage: 1, Index: 1}, Nothing},
 		"a report of others":      {"peer-0-0", "peer-1-1", wire.Tag{Kind: wire.KindOuterReport, Index: 1}, Nothing},
-		"hashes":                  {"peer-1-0", "peer-1-1", wire.Tag{Kind: wire.OuterHave, Replica: 1, Index: 0}, 3 * 32},
+		"hashes":                  {"peer-1-0", "peer-1-1", wire.Tag{Kind: wire.OuterHave, Replica: 1, Index: 0}, 3 * 96},
 		"hashes to others":        {"peer-1-0", "peer-0-1", wire.Tag{Kind: wire.OuterHave, Replica: 1, Index: 0}, Nothing},
 		"hashes of no replica":    {"peer-1-0", "peer-1-1", wire.Tag{Kind: wire.OuterHave, Replica: 1, Index: 2}, Nothing},
 		"what is not of a round":  {"peer-1-0", "peer-1-1", wire.Tag{Kind: wire.Activation, Replica: 1, Stage: 0}, Nothing},
@@ -124,6 +130,21 @@ func (e exchange) Receive(ctx context.Context, _ plan.PeerID, tag wire.Tag) ([]b
 	}
 }
 
+// keys sign in the name of a peer: whoever knows the name can.
+type keys plan.PeerID
+
+func (k keys) Sign(message []byte) ([]byte, error) {
+	signature := sha512.Sum512(append([]byte(k), message...))
+	return signature[:], nil
+}
+
+func (keys) Verify(by plan.PeerID, message, signature []byte) error {
+	if want, _ := keys(by).Sign(message); !bytes.Equal(signature, want) {
+		return errors.New("another signature")
+	}
+	return nil
+}
+
 // all is a log that merges what two replicas have, or some of them, once each of these has it.
 type all struct {
 	some []bool
@@ -131,6 +152,8 @@ type all struct {
 	mu   sync.Mutex // guards the rest
 	has  [2]bool
 	said [2]plan.Gathered
+	// shown is what each has shown of what it has said.
+	shown [2][]seals.Exhibit
 	// found is the first fault that was told, which is waited for where accused.
 	found   *plan.Fault
 	accused bool
@@ -148,7 +171,7 @@ func (a *all) Found(_ plan.Step, f plan.Fault) {
 	}
 }
 
-func (a *all) Have(g plan.Gathered) {
+func (a *all) Have(g plan.Gathered, shown []seals.Exhibit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	awaited := func(r int) bool { return a.some == nil || a.some[r] }
@@ -160,7 +183,7 @@ func (a *all) Have(g plan.Gathered) {
 	if a.done.To != 0 {
 		return
 	}
-	a.has[g.Replica], a.said[g.Replica] = true, g
+	a.has[g.Replica], a.said[g.Replica], a.shown[g.Replica] = true, g, shown
 	a.merge()
 }
 
@@ -207,7 +230,7 @@ func meet(t *testing.T, size int, log *all, change func(*wire.Frame) error, repl
 			if r == 1 {
 				e.change = change
 			}
-			g, err := New(Config{Run: run, Plan: p, Replica: r, Worker: place.Worker(), Processor: processor, Exchange: e, Rounds: log})
+			g, err := New(Config{Run: run, Plan: p, Replica: r, Worker: place.Worker(), Processor: processor, Exchange: e, Rounds: log, Keys: keys(place.Peer)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,6 +370,7 @@ func TestFaults(t *testing.T) {
 		accused plan.FaultKind
 	}{
 		"a short message": {wire.OuterGrad, func(b []byte) []byte { return b[1:] }, plan.BadFrame},
+		"another's seal":  {wire.OuterGrad, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, plan.BadTensor},
 		"no numbers":      {wire.OuterGrad, func(b []byte) []byte { return bytes.Repeat([]byte{0xff}, len(b)) }, plan.BadTensor},
 		"no steps":        {wire.KindOuterReport, func(b []byte) []byte { return b[:1] }, plan.BadReport},
 		"too many steps":  {wire.KindOuterReport, func(b []byte) []byte { return append(b, make([]byte, 8)...) }, plan.BadReport},
@@ -373,26 +397,95 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWhoTellsOthersOtherLosses is found out by what replicas say to the log: of each, all have the same where it is honest.
-func TestWhoTellsOthersOtherLosses(t *testing.T) {
-	for name, lies := range map[string]bool{"honest": false, "another loss": true} {
-		log := &all{made: make(chan plan.Merged)}
-		_, errs := meet(t, pieceBytes, log, func(f *wire.Frame) error {
-			if lies && f.Tag.Kind == wire.KindOuterReport {
-				f.Payload = bytes.Clone(f.Payload)
-				f.Payload[3]++
-			}
-			return nil
-		}, 0, 1)
+// resealed changes a message of a round and seals what it is then, as the member could that sends it: the seal of an outer gradient comes behind it.
+type resealed struct {
+	peer   plan.PeerID
+	kind   wire.Kind
+	change func(b []byte)
+	seal   map[int32]wire.Seal
+}
+
+func (r *resealed) frame(f *wire.Frame) error {
+	run, p := testPlan()
+	m, losses := seals.Message{Replica: 1, Layer: seals.Losses}, len(f.Payload)-wire.SealBytes
+	switch of := seals.Of(run, p, 0); {
+	case f.Tag.Kind != r.kind:
+	case r.kind == wire.KindOuterReport:
+		f.Payload = bytes.Clone(f.Payload)
+		r.change(f.Payload[:losses])
+		s, err := of.Seal(keys(r.peer), m, f.Payload[:losses])
+		copy(f.Payload[losses:], s.Seal[:])
+		return err
+	case f.Tag.Index == index(2, 0, 0):
+		f.Payload = bytes.Clone(f.Payload)
+		r.change(f.Payload)
+		m.Layer = 2
+		s, err := of.Seal(keys(r.peer), m, f.Payload)
+		r.seal = map[int32]wire.Seal{index(2, 0, 1): s.Seal}
+		return err
+	default:
+		if s, ok := r.seal[f.Tag.Index]; ok {
+			f.Payload = s[:]
+		}
+	}
+	return nil
+}
+
+// TestWhoTellsOthersOtherThings is found out by what replicas say to the log: of each, all have the same where it is honest. What they show names the member that
+// has sealed two things, and no other one of its replica.
+func TestWhoTellsOthersOtherThings(t *testing.T) {
+	run, p := testPlan()
+	for name, c := range map[string]struct {
+		lie  *resealed
+		want plan.PeerID
+	}{
+		"honest":          {},
+		"another loss":    {&resealed{peer: "peer-1-1", kind: wire.KindOuterReport, change: func(b []byte) { b[3]++ }}, "peer-1-1"},
+		"another message": {&resealed{peer: "peer-1-0", kind: wire.OuterGrad, change: func(b []byte) { b[len(b)-1] ^= 1 }}, "peer-1-0"},
+	} {
+		log, change := &all{made: make(chan plan.Merged)}, func(*wire.Frame) error { return nil }
+		if c.lie != nil {
+			change = c.lie.frame
+		}
+		_, errs := meet(t, pieceBytes, log, change, 0, 1)
 		for peer, err := range errs {
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, peer, err)
 			}
 		}
+		r := seals.Of(run, p, 0)
 		for q := range 2 {
-			if same := log.said[0].Parts[q] == log.said[1].Parts[q]; same == (lies && q == 1) {
+			if same := log.said[0].Parts[q] == log.said[1].Parts[q]; same == (c.lie != nil && q == 1) {
 				t.Errorf("%s: of replica %d they have %v and %v", name, q, log.said[0].Parts[q], log.said[1].Parts[q])
 			}
+			for by := range 2 {
+				if err := r.Shows(keys(""), log.shown[by][q], plan.Replica(q), log.said[by].Parts[q]); err != nil {
+					t.Errorf("%s: replica %d of replica %d: %v", name, by, q, err)
+				}
+			}
+		}
+		if got := r.Twofold(log.shown[0][1], log.shown[1][1], 1); fmt.Sprint(got) != fmt.Sprint(slices.DeleteFunc([]plan.PeerID{c.want}, func(p plan.PeerID) bool { return p == "" })) {
+			t.Errorf("%s: %v have sealed two things", name, got)
+		}
+	}
+}
+
+// TestSealsOfOthers: who passes messages on to the coordinator of its replica that their sender has not sealed is at fault itself.
+func TestSealsOfOthers(t *testing.T) {
+	for name, change := range map[string]func(b []byte){
+		"another hash": func(b []byte) { b[0]++ },
+		"another seal": func(b []byte) { b[sha256.Size]++ },
+	} {
+		log := &all{made: make(chan plan.Merged)}
+		_, errs := meet(t, pieceBytes, log, func(f *wire.Frame) error {
+			if f.Tag.Kind == wire.OuterHave {
+				f.Payload = bytes.Clone(f.Payload)
+				change(f.Payload)
+			}
+			return nil
+		}, 0, 1)
+		if fault := (*plan.Fault)(nil); !errors.As(errs["peer-1-1"], &fault) || fault.Kind != plan.BadReport || fault.Accused != "peer-1-0" {
+			t.Errorf("%s: %v", name, errs)
 		}
 	}
 }

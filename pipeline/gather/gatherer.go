@@ -10,6 +10,7 @@ import (
 	"pnode/kernels"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/compress"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/meeting"
 	"pnode/pipeline/outer"
 	"pnode/pipeline/wire"
@@ -28,9 +29,9 @@ var (
 type Rounds interface {
 	// Closed reports whether the round under way ends with each replica's next inner step.
 	Closed() bool
-	// Have takes from a replica's coordinator what has come so far. It returns at once. The log is told the first time that nothing of
-	// a replica is missing which is waited for.
-	Have(g plan.Gathered)
+	// Have takes from a replica's coordinator what has come so far, and what shows that, by replica as g.Parts. It returns at once. The log is told the
+	// first time that nothing of a replica is missing which is waited for.
+	Have(g plan.Gathered, shown []seals.Exhibit)
 	// Found takes in what another replica has sent in the round after a step that no honest one does: its messages are lacking.
 	Found(from plan.Step, f plan.Fault)
 	// Merged waits for the outer step that ends the round after a step.
@@ -49,6 +50,8 @@ type Config struct {
 	// Exchange leads to other replicas too, and leaves the replicas in tags as they are.
 	Exchange collective.Exchange
 	Rounds   Rounds
+	// Keys seals what the worker sends, and checks what others have sealed.
+	Keys seals.Keys
 }
 
 // Gatherer is a worker's part in rounds. It belongs to one goroutine.
@@ -59,13 +62,15 @@ type Gatherer struct {
 	stages      []*stage
 	round       *round // under way; nil: none is
 	size        int    // of pieces
+	first       seals.Round
 }
 
 // stage is one of the worker's.
 type stage struct {
 	plan.Stage
-	mu      sync.Mutex // guards meeting
+	mu      sync.Mutex // guards the rest
 	meeting *meeting.Meeting
+	sealed  [][]wire.Sealed // by replica, of the messages of this round that are here: those of its layers, in order
 }
 
 // New returns a gatherer whose layers have no state yet, see Load. Close frees its memory.
@@ -77,7 +82,7 @@ func New(cfg Config) (*Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	g := &Gatherer{Config: cfg, codec: codec, coordinator: plan.CoordinatorOf(cfg.Plan, cfg.Replica), size: pieceBytes}
+	g := &Gatherer{Config: cfg, codec: codec, coordinator: plan.CoordinatorOf(cfg.Plan, cfg.Replica), size: pieceBytes, first: seals.Of(cfg.Run, cfg.Plan, cfg.Plan.Start)}
 	lr, momentum := cfg.Run.Train.OuterOptimizer(cfg.Plan.Local.Codec)
 	for s, place := range cfg.Plan.Replicas[cfg.Replica].Stages {
 		if place.Worker() != cfg.Worker {
@@ -108,6 +113,13 @@ func (g *Gatherer) Close() {
 	for _, s := range g.stages {
 		s.meeting.Close()
 	}
+}
+
+// has takes in that a replica's message for the next layer is here.
+func (s *stage) has(of plan.Replica, sealed wire.Sealed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed[of] = append(s.sealed[of], sealed)
 }
 
 // coordinates reports whether the worker is its replica's coordinator.
@@ -143,6 +155,7 @@ func (g *Gatherer) State(layer int) (_ meeting.State, ok bool) {
 func (g *Gatherer) Begin(ctx context.Context, from plan.Step) {
 	for _, s := range g.stages {
 		s.meeting.Begin(from)
+		s.sealed = make([][]wire.Sealed, len(g.Plan.Replicas))
 	}
 	g.round = newRound(ctx, g, from)
 }
@@ -173,8 +186,13 @@ func (g *Gatherer) Offer(read func(layer int, params []float32) error) error {
 			} else if err != nil {
 				return err
 			}
+			sealed, err := r.seals.Seal(g.Keys, seals.Message{Replica: g.Replica, Layer: layer}, message)
+			if err != nil {
+				return err
+			}
+			s.has(g.Replica, sealed)
 			for _, messages := range r.outgoing {
-				messages <- offered{s.Stage, layer, message}
+				messages <- offered{s.Stage, layer, message, &sealed.Seal}
 			}
 		}
 	}
@@ -195,7 +213,9 @@ func (g *Gatherer) Offer(read func(layer int, params []float32) error) error {
 func (g *Gatherer) Merge(ctx context.Context, own wire.OuterReport, due bool, write func(layer int, params []float32) error) (o Outcome, err error) {
 	r := g.round
 	if g.coordinates() {
-		r.report(own, due)
+		if err := r.report(own, due); err != nil {
+			return o, errors.Join(err, r.end())
+		}
 	}
 	o.Merged, err = g.Rounds.Merged(r.ctx, r.from)
 	if failed := r.end(); err != nil {
@@ -245,7 +265,7 @@ func (g *Gatherer) sendTied(ctx context.Context, from plan.Step, mean []float32)
 	if len(mean) == 0 || head.Worker() == g.Worker {
 		return nil
 	}
-	return g.send(ctx, from, g.Replica, offered{0, layer, wire.AppendF32(nil, mean)})
+	return g.send(ctx, from, g.Replica, offered{0, layer, wire.AppendF32(nil, mean), nil})
 }
 
 // tied returns the mean of a tied embedding for its end in a layer; empty for other layers.

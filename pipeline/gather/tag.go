@@ -23,6 +23,9 @@ func piece(number, bytes, size int) (first, end int) {
 	return min(number*size, bytes), min((number+1)*size, bytes)
 }
 
+// pieces counts those of a message of so many bytes, in pieces of so many.
+func pieces(bytes, size int) int { return (bytes + size - 1) / size }
+
 // stageOf returns the stage of a replica that has a layer.
 func stageOf(p plan.Plan, r plan.Replica, layer int) plan.Stage {
 	for s, place := range p.Replicas[r].Stages {
@@ -68,13 +71,19 @@ func Most(run plan.RunSpec, p plan.Plan, from, to plan.PeerID, t wire.Tag) int {
 		}
 		at := stageOf(p, plan.Replica(receiver), layer)
 		first, end := piece(number, bytes, pieceBytes)
-		if has && first < end && at >= 0 && p.Replicas[receiver].Stages[at].Peer == to {
+		if !has || bytes == 0 || at < 0 || p.Replicas[receiver].Stages[at].Peer != to {
+			return Nothing
+		}
+		switch {
+		case first < end:
 			return end - first
+		case number == pieces(bytes, pieceBytes) && plan.Replica(receiver) != t.Replica:
+			return wire.SealBytes
 		}
 	case wire.KindOuterReport:
 		other := plan.Replica(t.Index)
 		if sender.Worker() == own && other != t.Replica && int(other) < len(p.Replicas) && plan.CoordinatorOf(p, other).Peer == to {
-			return wire.OuterReportBytes(p.Local.Every)
+			return wire.OuterReportBytes(p.Local.Every) + wire.SealBytes
 		}
 	case wire.OuterHave:
 		if int(t.Index) < len(p.Replicas) && own.Peer == to {

@@ -263,17 +263,6 @@ func (m *Meeting) add(sum []float32, weight float32, l *layer, message []byte) e
 	return nil
 }
 
-// Hashes returns the SHA-256 of a replica's messages in the order of layers; not ok while one is missing.
-func (m *Meeting) Hashes(of plan.Replica) (hashes []plan.Hash, ok bool) {
-	for _, l := range m.layers {
-		if l.messages[of] == nil {
-			return nil, false
-		}
-		hashes = append(hashes, sha256.Sum256(l.messages[of]))
-	}
-	return hashes, true
-}
-
 // Sum returns plan.Part.Sum of a replica's report of its inner steps, as it is sent, and of the hashes of its messages, of all layers of the model in order.
 func Sum(report []byte, hashes []plan.Hash) plan.Hash {
 	h := sha256.New()

@@ -36,9 +36,9 @@ const (
 	// OuterGrad is a piece of what a replica with local steps has learned of a layer in a round, as package compress writes it, for
 	// another replica; or of the mean of all, from one end of a tied embedding to the other.
 	OuterGrad
-	// KindOuterReport carries the losses of a replica's steps of a round, for another replica.
+	// KindOuterReport carries the losses of a replica's steps of a round, for another replica, and the seal under them.
 	KindOuterReport
-	// OuterHave carries the hashes of a replica's messages of a round that a stage of a replica has, for that one's coordinator.
+	// OuterHave carries the sealed hashes of a replica's messages of a round that a stage of a replica has, for that one's coordinator.
 	OuterHave
 	kindEnd
 )
@@ -80,7 +80,7 @@ func (k Kind) maxPayload(maxTensorBytes int) int {
 	case KindCommit:
 		return MaxCommitBytes
 	case KindOuterReport:
-		return MaxOuterReportBytes
+		return MaxOuterReportBytes + SealBytes
 	case OuterHave:
 		return MaxOuterHaveBytes
 	case Heartbeat, StateTaken:

@@ -8,14 +8,28 @@ import (
 	"pnode/planner/plan"
 )
 
-// Bounds of the messages of a round: flags, two held-out losses and a loss for each inner step, and a hash for each layer.
+// Bounds of the messages of a round: flags, two held-out losses and a loss for each inner step, and a sealed hash for each layer.
 const (
 	MaxOuterReportBytes = 1 + 16 + 8*plan.MaxEvery
-	MaxOuterHaveBytes   = hashBytes * maxOuterHashes
+	MaxOuterHaveBytes   = SealedBytes * maxOuterHashes
 
-	hashBytes      = len(plan.Hash{})
 	maxOuterHashes = 1 << 11 // a model has 1,026 layers at most
 )
+
+// Seal is the signature under a message of a round, by the member that sent it: Ed25519 (RFC 8032).
+type Seal [64]byte
+
+// SealBytes is the size of a seal, SealedBytes that of a hash with one.
+const (
+	SealBytes   = len(Seal{})
+	SealedBytes = len(plan.Hash{}) + SealBytes
+)
+
+// Sealed is the SHA-256 of a message of a round, and the seal under that message.
+type Sealed struct {
+	Hash plan.Hash
+	Seal Seal
+}
 
 // OuterReport says how a round went: it has the loss of each inner step that a replica made, in order, which is the mean over
 // the replica's micro-batches in nats a token.
@@ -77,25 +91,26 @@ func DecodeOuterReport(b []byte) (OuterReport, error) {
 	return r, nil
 }
 
-// OuterHaveBytes returns the size of so many hashes.
-func OuterHaveBytes(hashes int) int { return hashBytes * hashes }
+// OuterHaveBytes returns the size of so many sealed hashes.
+func OuterHaveBytes(hashes int) int { return SealedBytes * hashes }
 
-// AppendOuterHave appends hashes of messages.
-func AppendOuterHave(dst []byte, hashes []plan.Hash) []byte {
-	for _, h := range hashes {
-		dst = append(dst, h[:]...)
+// AppendOuterHave appends sealed hashes of messages.
+func AppendOuterHave(dst []byte, sealed []Sealed) []byte {
+	for _, s := range sealed {
+		dst = append(append(dst, s.Hash[:]...), s.Seal[:]...)
 	}
 	return dst
 }
 
-// DecodeOuterHave reads hashes that fill b exactly.
-func DecodeOuterHave(b []byte) ([]plan.Hash, error) {
-	if len(b)%hashBytes != 0 || len(b) > MaxOuterHaveBytes {
-		return nil, fmt.Errorf("%w: hashes in %d bytes, want %d for each, at most %d", ErrLength, len(b), hashBytes, MaxOuterHaveBytes)
+// DecodeOuterHave reads sealed hashes that fill b exactly.
+func DecodeOuterHave(b []byte) ([]Sealed, error) {
+	if len(b)%SealedBytes != 0 || len(b) > MaxOuterHaveBytes {
+		return nil, fmt.Errorf("%w: sealed hashes in %d bytes, want %d for each, at most %d", ErrLength, len(b), SealedBytes, MaxOuterHaveBytes)
 	}
-	hashes := make([]plan.Hash, len(b)/hashBytes)
-	for i := range hashes {
-		hashes[i] = plan.Hash(b[hashBytes*i:])
+	sealed := make([]Sealed, len(b)/SealedBytes)
+	for i := range sealed {
+		one := b[SealedBytes*i:]
+		sealed[i] = Sealed{plan.Hash(one), Seal(one[len(plan.Hash{}):])}
 	}
-	return hashes, nil
+	return sealed, nil
 }

@@ -138,7 +138,7 @@ func TestOuterRefusals(t *testing.T) {
 			t.Errorf("losses in %d bytes: %v", n, err)
 		}
 	}
-	for _, n := range []int{1, 31, 33, MaxOuterHaveBytes + 32} {
+	for _, n := range []int{1, 32, SealedBytes - 1, SealedBytes + 1, MaxOuterHaveBytes + SealedBytes} {
 		if _, err := DecodeOuterHave(make([]byte, n)); !errors.Is(err, ErrLength) {
 			t.Errorf("hashes in %d bytes: %v", n, err)
 		}
@@ -182,7 +182,7 @@ func FuzzDecodeReport(f *testing.F) {
 	one, two := 3.25, 3.125
 	f.Add(AppendOuterReport(nil, OuterReport{Losses: []float64{5.5, 2.25}, HeldOut: &one}))
 	f.Add(AppendOuterReport(nil, OuterReport{Losses: []float64{5.5}, HeldOut: &one, HeldOutF32: &two}))
-	f.Add(AppendOuterHave(nil, []plan.Hash{{1}, {2}}))
+	f.Add(AppendOuterHave(nil, []Sealed{{plan.Hash{1}, Seal{2}}, {plan.Hash{3}, Seal{4}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := DecodeOuterReport(b); err == nil && !bytes.Equal(AppendOuterReport(nil, r), b) {
 			t.Fatalf("%x decodes to %+v, which encodes otherwise", b, r)

@@ -21,11 +21,14 @@ type Gathered struct {
 	Due bool `json:"due,omitempty"`
 }
 
-// Contradiction says that replica By has other messages or losses of replica Of than that says that it has sent. Nobody can tell by it which of the two is
-// wrong.
+// Contradiction says that replica By has other messages or losses of replica Of than that says that it has sent. Nobody can tell by it alone which of the two is
+// wrong, nor which of their nodes.
 type Contradiction struct {
 	By Replica `json:"by"`
 	Of Replica `json:"of"`
+	// Has is what By has told the log of Of, Sent what Of has told of itself: their coordinators can show what these follow from.
+	Has  Part `json:"has,omitzero"`
+	Sent Part `json:"sent,omitzero"`
 }
 
 // MaxContradictions bounds those of a round that are kept: as many as two replicas of the most have with all others.

@@ -34,7 +34,7 @@ type Author struct {
 //	Vouch                  the leader, with the signatures of an owner or of most voters
 //	Recover                the leader that goes on with the run, with the signatures under it
 //	StageSaved             the workers that the plan gives these layers, a substitute, a salvage, or who restores them
-//	Gathered               the coordinator of the replica's steps: who lies harms its own replica, or is in a dispute
+//	Gathered               the coordinator of the replica's steps: who lies harms its own replica, or has to show it in a dispute
 //	KeptWhole              an owner's node, of itself: who lies about a copy takes what protects others' layers
 //	CopyFailed             the peer whose copies they are: who keeps them then is for the rule to say
 //	Invite, Revoke         an owner

@@ -8,33 +8,38 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// Dispute rules on replicas with local steps that contradict each other on what was sent in a round: by the log, each has said what it has of all others.
-// A contradiction of two is the word of one against the other's.
+// Shown says what a coordinator has shown of the messages of which it has told the log: see package pipeline/gather/seals.
+type Shown int
+
+// What coordinators show. Silence may be a line's fault, or hide a lie.
+const (
+	Silent Shown = iota // nothing came of it
+	Proven              // what it has told the log, with the seals of those whose messages they are
+	Untrue              // something else, or that it has nothing
+)
+
+// Heard says what has come of a contradiction, once both coordinators were asked for the messages of replica Of.
+type Heard struct {
+	plan.Contradiction
+	// ByShows and OfShows are what the coordinators of replicas By and Of have shown.
+	ByShows, OfShows Shown
+	// Twofold are members that have sealed two different messages, where both are proven.
+	Twofold []plan.PeerID
+}
+
+// Dispute rules on replicas with local steps that contradict each other on what was sent in a round. Each has told the log what it has of all others, in one sum; what
+// that sum is of, its coordinator can show with the seals of those who sent it. No majority is asked, and owners are judged like others.
 //
-//   - Who is in one with two others or more that have most of a step's micro-batches is left out: either of its own messages it says what is not so, or of those of
-//     others. Where liars have fewer than half of the micro-batches, as package rounds counts on, they convict nobody who is honest, however many they are.
-//   - Of two where one is a node of an owner the other one is left out. Owners are believed.
-//   - Of two of whom one has been in such a dispute with somebody else before, and the other has not, that one is left out.
-//   - Else nobody can say which of the two is wrong. That is written down, and said.
+//   - Who has sealed two different messages where an honest member sends one is left out: of a replica of several nodes that member alone.
+//   - A coordinator that shows something else than it has told the log, or nothing of it, is left out.
+//   - One that does not answer, where the other one's word is proven, is noted, and left out the second time. Owners' nodes and those that were started again or are
+//     gone, with what they had, are not.
+//   - Where both are silent nobody can tell who is wrong. That is noted.
 //
-// A replica speaks by its coordinator, which is blamed for it. Of several nodes any may have sent the messages: then it is written down, and nobody is left out of
-// plans. It is not ok where nobody contradicts anybody but itself, or nobody new.
-func Dispute(s consensus.State, found []plan.Contradiction) (r Ruling, ok bool) {
+// Nobody is left out twice for one generation. Of a member that contradicts none but itself nothing is said.
+func Dispute(s consensus.State, heard []Heard) (rulings []Ruling) {
 	if s.Plan.Local == nil {
-		return r, false
-	}
-	peer := func(q plan.Replica) plan.PeerID { return plan.CoordinatorOf(s.Plan, q).Peer }
-	found = slices.DeleteFunc(slices.Clone(found), func(c plan.Contradiction) bool { return peer(c.By) == peer(c.Of) })
-	if len(found) == 0 {
-		return r, false
-	}
-	with := map[plan.Replica][]plan.Replica{}
-	for _, c := range found {
-		for _, pair := range [][2]plan.Replica{{c.By, c.Of}, {c.Of, c.By}} {
-			if !slices.Contains(with[pair[0]], pair[1]) {
-				with[pair[0]] = append(with[pair[0]], pair[1])
-			}
-		}
+		return nil
 	}
 	step := s.Plan.Start
 	if s.Round != nil {
@@ -42,48 +47,61 @@ func Dispute(s consensus.State, found []plan.Contradiction) (r Ruling, ok bool) 
 	} else if s.Merged != nil {
 		step = s.Merged.From
 	}
-	ruling := func(q, by plan.Replica, detail string) Ruling {
-		alone := !slices.ContainsFunc(s.Plan.Replicas[q].Stages, func(at plan.Placement) bool { return at.Peer != peer(q) })
-		if !alone {
-			detail += "; it has several nodes, and nobody can tell which of them is wrong"
+	add := func(out bool, guilty, a, b plan.PeerID, detail string) {
+		accuser := a
+		if accuser == guilty {
+			accuser = b
 		}
-		return Ruling{Blame: consensus.Blame{Peer: peer(q), Accuser: peer(by), Kind: plan.BadSum, Step: step, Detail: detail}, Out: alone}
-	}
-	all, against := 0, func(q plan.Replica) (micros int) {
-		for _, o := range with[q] {
-			micros += s.Plan.Replicas[o].Micros
-		}
-		return micros
-	}
-	for _, pipe := range s.Plan.Replicas {
-		all += pipe.Micros
-	}
-	most := func(q plan.Replica) bool { return len(with[q]) >= 2 && 2*against(q) > all }
-	for q := range s.Plan.Replicas {
-		if q := plan.Replica(q); most(q) && !slices.ContainsFunc(with[q], most) {
-			return ruling(q, slices.Min(with[q]), fmt.Sprintf("%s with most of the micro-batches contradict replica %d on the messages of a round", plan.Count(len(with[q]), "other replica"), q)), true
+		known := func(r Ruling) bool { return r.Peer == guilty && (r.Out || !out) }
+		if accuser != guilty && !slices.ContainsFunc(rulings, known) {
+			rulings = append(rulings, Ruling{Blame: consensus.Blame{Peer: guilty, Accuser: accuser, Kind: plan.BadSum, Step: step, Detail: detail}, Out: out})
 		}
 	}
-	a := found[0].By
-	b := with[a][0]
-	for _, pair := range [][2]plan.Replica{{a, b}, {b, a}} {
-		one, other := pair[0], pair[1]
-		if owner := slices.Contains(s.Owners, peer(other)); owner && !slices.Contains(s.Owners, peer(one)) {
-			return ruling(one, other, fmt.Sprintf("replica %d contradicts replica %d, a node of an owner, on the messages of a round", one, other)), true
+	for _, h := range heard {
+		by, of := coordinator(s, h.By), coordinator(s, h.Of)
+		for _, p := range h.Twofold {
+			add(true, p, by, of, fmt.Sprintf("it has sealed two different messages of replica %d in a round", h.Of))
 		}
-		if wasDisputed(s, peer(one), peer(other)) && !wasDisputed(s, peer(other), peer(one)) {
-			return ruling(one, other, fmt.Sprintf("replica %d contradicts another one again on the messages of a round", one)), true
+		for _, one := range []struct {
+			replica plan.Replica
+			peer    plan.PeerID
+			shows   Shown
+			other   Shown
+		}{{h.By, by, h.ByShows, h.OfShows}, {h.Of, of, h.OfShows, h.ByShows}} {
+			switch {
+			case one.shows == Untrue:
+				add(true, one.peer, by, of, fmt.Sprintf("it cannot show what it has told the log that replica %d has of replica %d", one.replica, h.Of))
+			case one.shows == Silent && one.other == Proven && here(s, one.peer):
+				again := wasSilent(s, one.peer) && !slices.Contains(s.Owners, one.peer)
+				add(again, one.peer, by, of, fmt.Sprintf("it does not show what it has told the log that replica %d has of replica %d", one.replica, h.Of))
+			}
 		}
 	}
-	r = ruling(a, b, fmt.Sprintf("replicas %d and %d contradict each other on the messages of a round, and nobody can tell which of them is wrong", min(a, b), max(a, b)))
-	r.Out = false
-	return r, true
+	if len(rulings) == 0 {
+		i := slices.IndexFunc(heard, func(h Heard) bool { return coordinator(s, h.By) != coordinator(s, h.Of) })
+		if i < 0 {
+			return nil
+		}
+		detail := fmt.Sprintf("replicas %d and %d contradict each other on the messages of a round, and nobody can tell which of their nodes is wrong", heard[i].By, heard[i].Of)
+		return []Ruling{{Blame: consensus.Blame{Kind: plan.BadSum, Step: step, Detail: detail}}}
+	}
+	return rulings
 }
 
-// wasDisputed reports whether a peer was in a dispute with another one than this before.
-func wasDisputed(s consensus.State, peer, than plan.PeerID) bool {
+// coordinator returns who speaks for a replica.
+func coordinator(s consensus.State, q plan.Replica) plan.PeerID {
+	return s.Substitute.Carrier(plan.CoordinatorOf(s.Plan, q).Peer)
+}
+
+// here reports whether a member has been there since the plan began.
+func here(s consensus.State, p plan.PeerID) bool {
+	m, ok := s.Member(p)
+	return ok && m.State != consensus.Gone && !s.Reborn(m)
+}
+
+// wasSilent reports whether a coordinator was noted for its silence in a plan before.
+func wasSilent(s consensus.State, p plan.PeerID) bool {
 	return slices.ContainsFunc(s.Blames, func(b consensus.Blame) bool {
-		return b.Kind == plan.BadSum && b.Peer != b.Accuser && b.Until == 0 && b.Generation < s.Plan.Generation &&
-			(b.Peer == peer && b.Accuser != than || b.Accuser == peer && b.Peer != than)
+		return b.Kind == plan.BadSum && b.Peer == p && b.Until == 0 && b.Generation < s.Plan.Generation
 	})
 }

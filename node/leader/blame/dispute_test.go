@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,69 +9,76 @@ import (
 	"pnode/swarm/consensus"
 )
 
-// TestDisputes: most of the others convict, an owner is believed, and so is who has contradicted nobody else before. Of two nobody can say who is wrong.
+// TestDisputes over replicas of two nodes each: "a" and "A" are of replica 0, and "A" coordinates it.
 func TestDisputes(t *testing.T) {
-	type pair = plan.Contradiction
-	note := func(peer, by plan.PeerID) consensus.Blame {
-		return consensus.Blame{Peer: peer, Accuser: by, Kind: plan.BadSum, Generation: 1}
+	pair := func(by, of plan.Replica, byShows, ofShows Shown, twofold ...plan.PeerID) Heard {
+		return Heard{plan.Contradiction{By: by, Of: of}, byShows, ofShows, twofold}
+	}
+	note := func(peer plan.PeerID) consensus.Blame {
+		return consensus.Blame{Peer: peer, Accuser: "C", Kind: plan.BadSum, Generation: 1}
 	}
 	for name, c := range map[string]struct {
-		replicas int
-		micros   []int         // by replica; empty: one each
-		peers    []plan.PeerID // that coordinate replicas; empty: one each
-		several  bool          // another node has the first stage of each replica
-		owners   []plan.PeerID
-		past     []consensus.Blame
-		found    []pair
-		want     plan.PeerID // who is left out; empty: it is noted
-		none     bool
+		heard  []Heard
+		owners []plan.PeerID
+		past   []consensus.Blame
+		lost   func(*consensus.State)
+		want   string // peer accuser, in brackets where it is noted alone
 	}{
-		"nobody":                        {replicas: 3, none: true},
-		"both others contradict one":    {replicas: 3, found: []pair{{By: 0, Of: 2}, {By: 1, Of: 2}}, want: "c"},
-		"one contradicts both others":   {replicas: 3, found: []pair{{By: 1, Of: 0}, {By: 1, Of: 2}}, want: "b"},
-		"one against one of two":        {replicas: 3, found: []pair{{By: 1, Of: 0}}},
-		"one against one of many":       {replicas: 5, found: []pair{{By: 1, Of: 0}}},
-		"one against two of four":       {replicas: 5, found: []pair{{By: 1, Of: 0}, {By: 1, Of: 2}}},
-		"one against three of four":     {replicas: 5, found: []pair{{By: 1, Of: 0}, {By: 1, Of: 2}, {By: 3, Of: 1}}, want: "b"},
-		"two small ones against one":    {replicas: 4, micros: []int{1, 1, 7, 7}, found: []pair{{By: 0, Of: 2}, {By: 1, Of: 2}}},
-		"two that have most":            {replicas: 4, micros: []int{1, 7, 7, 1}, found: []pair{{By: 1, Of: 0}, {By: 2, Of: 0}}, want: "a"},
-		"half against one":              {replicas: 4, found: []pair{{By: 0, Of: 2}, {By: 1, Of: 2}}},
-		"one of several nodes":          {replicas: 3, several: true, found: []pair{{By: 0, Of: 2}, {By: 1, Of: 2}}},
-		"a node against itself":         {replicas: 3, peers: []plan.PeerID{"a", "b", "b"}, found: []pair{{By: 1, Of: 2}}, none: true},
-		"all against all":               {replicas: 3, found: []pair{{By: 1, Of: 0}, {By: 1, Of: 2}, {By: 0, Of: 2}}},
-		"two":                           {replicas: 2, found: []pair{{By: 1, Of: 0}}},
-		"two, each against the other":   {replicas: 2, found: []pair{{By: 1, Of: 0}, {By: 0, Of: 1}}},
-		"an owner and a stranger":       {replicas: 2, owners: []plan.PeerID{"a"}, found: []pair{{By: 1, Of: 0}}, want: "b"},
-		"a stranger and an owner":       {replicas: 2, owners: []plan.PeerID{"b"}, found: []pair{{By: 1, Of: 0}}, want: "a"},
-		"two owners":                    {replicas: 2, owners: []plan.PeerID{"a", "b"}, found: []pair{{By: 1, Of: 0}}},
-		"the same two again":            {replicas: 3, past: []consensus.Blame{note("a", "b")}, found: []pair{{By: 1, Of: 0}}},
-		"again with another one":        {replicas: 3, past: []consensus.Blame{note("a", "b")}, found: []pair{{By: 1, Of: 2}}, want: "b"},
-		"again with another, as the of": {replicas: 3, past: []consensus.Blame{note("c", "a")}, found: []pair{{By: 1, Of: 2}}, want: "c"},
-		"both again":                    {replicas: 3, past: []consensus.Blame{note("a", "b"), note("a", "c")}, found: []pair{{By: 1, Of: 2}}},
+		"nobody": {},
+		"a stage seals two messages, and the rest of its replica is honest": {heard: []Heard{pair(1, 0, Proven, Proven, "a")}, want: "a B"},
+		"a coordinator does":                  {heard: []Heard{pair(1, 0, Proven, Proven, "A")}, want: "A B"},
+		"two stages of a replica do":          {heard: []Heard{pair(1, 0, Proven, Proven, "a", "A")}, want: "a B, A B"},
+		"two of different replicas":           {heard: []Heard{pair(1, 0, Proven, Proven, "a"), pair(0, 1, Proven, Proven, "b")}, want: "a B, b A"},
+		"an owner's node":                     {owners: []plan.PeerID{"a"}, heard: []Heard{pair(1, 0, Proven, Proven, "a")}, want: "a B"},
+		"one, found out by all":               {heard: []Heard{pair(1, 0, Proven, Proven, "a"), pair(2, 0, Proven, Proven, "a")}, want: "a B"},
+		"a coordinator accuses falsely":       {heard: []Heard{pair(1, 0, Untrue, Proven)}, want: "B A"},
+		"it makes up the sums of two":         {heard: []Heard{pair(1, 0, Untrue, Proven), pair(1, 2, Untrue, Proven)}, want: "B A"},
+		"one makes up its own":                {heard: []Heard{pair(1, 0, Proven, Untrue), pair(2, 0, Proven, Untrue)}, want: "A B"},
+		"both do":                             {heard: []Heard{pair(1, 0, Untrue, Untrue)}, want: "B A, A B"},
+		"most accuse one that is honest":      {heard: []Heard{pair(1, 0, Untrue, Proven), pair(2, 0, Untrue, Proven)}, want: "B A, C A"},
+		"one makes up, one is silent":         {heard: []Heard{pair(1, 0, Untrue, Silent)}, want: "B A"},
+		"silence once":                        {heard: []Heard{pair(1, 0, Silent, Proven)}, want: "(B A)"},
+		"silence twice":                       {past: []consensus.Blame{note("B")}, heard: []Heard{pair(1, 0, Silent, Proven)}, want: "B A"},
+		"silence of who was blamed":           {past: []consensus.Blame{{Peer: "B", Accuser: "C", Kind: plan.BadTensor, Generation: 1}}, heard: []Heard{pair(1, 0, Silent, Proven)}, want: "(B A)"},
+		"silence of an owner":                 {owners: []plan.PeerID{"A"}, past: []consensus.Blame{note("A")}, heard: []Heard{pair(1, 0, Proven, Silent)}, want: "(A B)"},
+		"silence, and then a lie of the same": {heard: []Heard{pair(1, 0, Silent, Proven), pair(1, 2, Untrue, Proven)}, want: "(B A), B C"},
+		"silence of who is gone":              {lost: func(s *consensus.State) { s.Members[1].State = consensus.Gone }, heard: []Heard{pair(1, 0, Silent, Proven)}, want: "( )"},
+		"silence of who was started again":    {lost: func(s *consensus.State) { s.Members[1].Since = 9 }, heard: []Heard{pair(1, 0, Silent, Proven)}, want: "( )"},
+		"both are silent":                     {heard: []Heard{pair(1, 0, Silent, Silent)}, want: "( )"},
+		"both are proven, and nobody lies":    {heard: []Heard{pair(1, 0, Proven, Proven)}, want: "( )"},
+		"a node against itself":               {heard: []Heard{pair(3, 1, Untrue, Untrue, "B")}},
+		"a stage, between two of one node":    {heard: []Heard{pair(3, 1, Proven, Proven, "b")}, want: "b B"},
 	} {
-		s := consensus.State{Owners: c.owners, Blames: c.past, Plan: plan.Plan{Generation: 2, Local: &plan.Local{}}, Merged: &plan.Merged{From: 8, Contradictions: c.found}}
-		for i := range c.replicas {
-			s.Plan.Replicas = append(s.Plan.Replicas, plan.Pipeline{Micros: 1, Stages: []plan.Placement{{Peer: plan.PeerID(rune('a' + i)), Device: "cpu"}}})
-			if len(c.peers) > 0 {
-				s.Plan.Replicas[i].Stages[0].Peer = c.peers[i]
-			}
-			if c.several {
-				s.Plan.Replicas[i].Stages = append([]plan.Placement{{Peer: "z"}}, s.Plan.Replicas[i].Stages...)
-			}
-			if len(c.micros) > 0 {
-				s.Plan.Replicas[i].Micros = c.micros[i]
-			}
-			s.Merged.Parts = append(s.Merged.Parts, plan.Part{Steps: 4})
+		s := consensus.State{Owners: c.owners, Blames: c.past, PlanEpoch: 5, Plan: plan.Plan{Generation: 2, Local: &plan.Local{}}, Merged: &plan.Merged{From: 8}}
+		for _, peers := range []string{"aA", "bB", "cC", "dB"} {
+			pipe := plan.Pipeline{Micros: 1, Stages: []plan.Placement{{Peer: plan.PeerID(peers[:1])}, {Peer: plan.PeerID(peers[1:])}}}
+			s.Plan.Replicas = append(s.Plan.Replicas, pipe)
 		}
-		r, ok := Dispute(s, c.found)
-		switch {
-		case ok == c.none:
-			t.Errorf("%s: ruled: %t", name, ok)
-		case !ok:
-		case r.Out != (c.want != "") || r.Out && r.Peer != c.want || r.Kind != plan.BadSum || r.Step != 8 || r.Accuser == r.Peer || r.Accuser == "":
-			t.Errorf("%s: %+v, want %q", name, r, c.want)
-		case !r.Out && !slices.Contains([]plan.PeerID{"a", "b"}, r.Peer) && c.replicas == 2:
-			t.Errorf("%s: %+v", name, r)
+		for _, p := range []plan.PeerID{"A", "B", "C"} {
+			s.Members = append(s.Members, consensus.Member{Peer: p, State: consensus.Active})
 		}
+		if c.lost != nil {
+			c.lost(&s)
+		}
+		got := ""
+		for i, r := range Dispute(s, c.heard) {
+			if i > 0 {
+				got += ", "
+			}
+			text := fmt.Sprintf("%s %s", r.Peer, r.Accuser)
+			if !r.Out {
+				text = "(" + text + ")"
+			}
+			got += text
+			if r.Kind != plan.BadSum || r.Step != 8 || r.Detail == "" {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if got := Dispute(consensus.State{}, []Heard{{}}); slices.ContainsFunc(got, func(Ruling) bool { return true }) {
+		t.Errorf("of a plan without local steps: %+v", got)
 	}
 }

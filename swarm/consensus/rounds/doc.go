@@ -14,7 +14,7 @@
 //   - What is not counted goes back into the stream of samples.
 //
 // A replica that says something untrue harms itself, or is in a dispute with one other: then one of both is not counted, and the log has what
-// they said. The package is pure: no clock, no network, integers only. It looks at nobody's authority; package consensus does.
+// they said, so that their coordinators can be asked to show it. The package is pure: no clock, no network, integers only. It looks at nobody's authority; package consensus does.
 //
 // Caller: package consensus, which keeps a Round in its State and applies entries to it.
 package rounds

@@ -71,6 +71,7 @@ func (r Round) agree(p plan.Plan, some []plan.Replica) (rest, disputed []plan.Re
 		for _, b := range rest {
 			for _, c := range []plan.Contradiction{{By: b, Of: rest[worst]}, {By: rest[worst], Of: b}} {
 				if against(c.By, c.Of) {
+					c.Has, c.Sent = r.Gathered[c.By][c.Of], r.Gathered[c.Of][c.Of]
 					why = append(why, c)
 				}
 			}

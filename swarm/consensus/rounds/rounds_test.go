@@ -209,15 +209,23 @@ func TestContradictionsAreKept(t *testing.T) {
 		}
 	}
 	m, ok := r.Merge(run, p, false)
-	want := []plan.Contradiction{{By: 0, Of: 1}, {By: 0, Of: 2}}
+	of := func(q plan.Replica) plan.Contradiction {
+		return plan.Contradiction{By: 0, Of: q, Has: plan.Part{Steps: 4, Sum: plan.Hash{9}}, Sent: plan.Part{Steps: 4, Sum: plan.Hash{byte(q) + 1}}}
+	}
+	want := []plan.Contradiction{of(1), of(2)}
 	if !ok || !slices.Equal(m.Disputed, []plan.Replica{0}) || !slices.Equal(m.Contradictions, want) || !slices.Equal(r.Contradictions(p), want) {
 		t.Fatalf("%t, %+v", ok, m)
 	}
 	if err := Validate(run, p, nil, &m); err != nil {
 		t.Error(err)
 	}
-	m.Contradictions[0].By = 3
-	if Validate(run, p, nil, &m) == nil {
-		t.Error("a contradiction of a replica that there is not")
+	for name, change := range map[string]func(*plan.Contradiction){
+		"of a replica that there is not": func(c *plan.Contradiction) { c.By = 3 },
+		"of more steps than a round has": func(c *plan.Contradiction) { c.Sent.Steps = 5 },
+	} {
+		m.Contradictions = slices.Clone(want)
+		if change(&m.Contradictions[0]); Validate(run, p, nil, &m) == nil {
+			t.Errorf("a contradiction %s", name)
+		}
 	}
 }

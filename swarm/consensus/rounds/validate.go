@@ -68,7 +68,7 @@ func checkMerged(run plan.RunSpec, p plan.Plan, m plan.Merged) error {
 	case len(m.Disputed) > len(p.Replicas) || slices.ContainsFunc(m.Disputed, func(q plan.Replica) bool { return q < 0 || int(q) >= len(p.Replicas) }):
 		return fmt.Errorf("replicas %v are in a dispute, of %d", m.Disputed, len(p.Replicas))
 	case len(m.Contradictions) > plan.MaxContradictions || slices.ContainsFunc(m.Contradictions, func(c plan.Contradiction) bool {
-		return min(c.By, c.Of) < 0 || int(max(c.By, c.Of)) >= len(p.Replicas) || c.By == c.Of
+		return min(c.By, c.Of) < 0 || int(max(c.By, c.Of)) >= len(p.Replicas) || c.By == c.Of || max(c.Has.Steps, c.Sent.Steps) > p.Local.Every
 	}):
 		return fmt.Errorf("%d contradictions of %s, or some of others", len(m.Contradictions), plan.Count(len(p.Replicas), "replica"))
 	}
