@@ -43,9 +43,12 @@ type Config struct {
 // Rounds is the log as the workers of one replica here see it. It implements gather.Rounds. Its methods may be called concurrently.
 type Rounds struct {
 	Config
-	mu   sync.Mutex    // guards have
+	mu   sync.Mutex    // guards the rest but more
 	have plan.Gathered // what came last; without parts before anything has
-	more chan struct{} // receives a value when have has changed
+	// accused were found in the round after found to have sent what no honest one does.
+	found   plan.Step
+	accused []plan.PeerID
+	more    chan struct{} // receives a value when have has changed
 }
 
 // New returns the rounds of a replica. Run proposes what it has.
@@ -69,8 +72,20 @@ func (r *Rounds) Have(g plan.Gathered, shown []seals.Exhibit) {
 	}
 }
 
-// Found has heartbeats tell what another replica has sent that no honest one does.
+// Found has heartbeats tell what another replica has sent that no honest one does: of each member the first thing in a round, since all of its messages may be so.
 func (r *Rounds) Found(from plan.Step, f plan.Fault) {
+	r.mu.Lock()
+	if r.found != from {
+		r.found, r.accused = from, nil
+	}
+	known := slices.Contains(r.accused, f.Accused)
+	if !known {
+		r.accused = append(r.accused, f.Accused)
+	}
+	r.mu.Unlock()
+	if known {
+		return
+	}
 	r.Out.Warn("another replica has sent what no honest one does", "peer", f.Accused, "from", from, "cause", &f)
 	r.Words.Accuse(gossip.FoundFault{Generation: r.Plan.Generation, From: from, Fault: f.Told()})
 }

@@ -1,11 +1,13 @@
 package outersteps
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +224,23 @@ func TestWhenRoundsEndEarly(t *testing.T) {
 				t.Errorf("%s: closed: %t", name, got)
 			}
 		})
+	}
+}
+
+// TestAFaultIsToldOnce of each member and round, however many messages of it are lacking.
+func TestAFaultIsToldOnce(t *testing.T) {
+	var said bytes.Buffer
+	r := New(Config{Plan: plan.Plan{Generation: 2}, Words: &Words{}, Out: slog.New(slog.NewTextHandler(&said, nil))})
+	for _, from := range []plan.Step{10, 10, 20} {
+		for _, accused := range []plan.PeerID{"a", "b", "a"} {
+			r.Found(from, plan.Fault{Accused: accused, Kind: plan.BadTensor, Step: from})
+		}
+	}
+	if got := strings.Count(said.String(), "level=WARN"); got != 4 {
+		t.Errorf("%d warnings of two members in two rounds:\n%s", got, &said)
+	}
+	if got := r.Words.Found(2); len(got) != 2 || got[0].From != 10 {
+		t.Errorf("heartbeats tell %+v", got)
 	}
 }
 
