@@ -255,12 +255,17 @@ func (m *Meeting) Take(from plan.Replica, number int, message []byte) error {
 func (m *Meeting) add(sum []float32, weight float32, l *layer, message []byte) error {
 	for _, t := range l.tensors {
 		n := m.cfg.Codec.Bytes(t.len)
-		if err := m.cfg.Codec.Add(sum[t.first:][:t.len], weight, message[:n], wire.RoundedUp(wire.ReducePart.Bound())); err != nil {
+		if err := m.decode(sum[t.first:][:t.len], weight, message[:n]); err != nil {
 			return fmt.Errorf("tensor %d: %w", t.number, err)
 		}
 		message = message[n:]
 	}
 	return nil
+}
+
+// decode adds weight times a tensor of a message, or a part of one, to sum.
+func (m *Meeting) decode(sum []float32, weight float32, b []byte) error {
+	return m.cfg.Codec.Add(sum, weight, b, wire.RoundedUp(wire.ReducePart.Bound()))
 }
 
 // Sum returns plan.Part.Sum of a replica's report of its inner steps, as it is sent, and of the hashes of its messages, of all layers of the model in order.

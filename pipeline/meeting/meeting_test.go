@@ -489,7 +489,74 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// BenchmarkMerge makes the outer step of a layer of 7 M parameters with two replicas, with and without what is said of how far these are apart.
+// TestLargeTensorsAreSampled: of tensors of hundreds of thousands of elements some are looked at, other ones in each round, and the sums are nearly those over all.
+func TestLargeTensorsAreSampled(t *testing.T) {
+	for _, codec := range []compress.Codec{compress.Int8, compress.TopK} {
+		cfg := Config{
+			Model: model.Config{Vocab: 64, Context: 16, Blocks: 1, Heads: 12, Channels: 384}, Layers: plan.LayerRange{First: 1, End: 2},
+			Replicas: 2, Codec: codec, Optimizer: outer.Optimizer{LR: 0.7, Momentum: 0.5},
+		}
+		m, err := New(newDevice(t), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		n, weights := cfg.Model.TrainedLen(1), []float32{0.75, 0.25}
+		noise, means := rand.New(rand.NewPCG(1, uint64(codec))), map[float64]bool{}
+		for round := range 2 {
+			m.Begin(plan.Step(50 * round))
+			for r := range weights {
+				params := make([]float32, n)
+				for i := range params { // both have learned something in common, and rows are larger or smaller
+					params[i] = float32(i%11) + float32(1+i/384%5)*float32(noise.NormFloat64())
+				}
+				message, err := m.Offer(1, params)
+				if r == 0 { // it is taken for another one's, and then comes its own
+					if err == nil {
+						err = m.Take(1, 1, message)
+					}
+					m.layers[0].messages[0] = nil
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			ones := make([][]float32, len(weights))
+			mean := make([]float32, n)
+			for r, weight := range weights {
+				ones[r] = make([]float32, n)
+				if err := errors.Join(m.add(ones[r], 1, m.layers[0], m.layers[0].messages[r]), m.add(mean, weight, m.layers[0], m.layers[0].messages[r])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := Spread{Squares: make([]float64, 2), Dots: make([]float64, 2)}
+			want.Mean, _ = products(mean, mean)
+			for r, one := range ones {
+				want.Squares[r], want.Dots[r] = products(one, mean)
+			}
+			if err := m.note(m.layers[0], weights, mean); err != nil {
+				t.Fatal(err)
+			}
+			got := m.Spread()
+			for r, share := range weights {
+				for name, c := range map[string][2]float64{
+					"norm": {got.Norm(plan.Replica(r)) / want.Norm(plan.Replica(r)), 1}, "cosine": {got.Cosine(plan.Replica(r), float64(share)), want.Cosine(plan.Replica(r), float64(share))},
+					"drift": {got.Drift(weights) / want.Drift(weights), 1},
+				} {
+					if math.Abs(c[0]-c[1]) > 0.02 {
+						t.Errorf("%v: %s of replica %d is %.4f, over all elements %.4f", codec, name, r, c[0], c[1])
+					}
+				}
+			}
+			means[got.Mean/want.Mean] = true
+		}
+		if len(means) != 2 || means[1] {
+			t.Errorf("%v: in two rounds the mean is, by that over all elements, %v: want others each time", codec, means)
+		}
+	}
+}
+
+// BenchmarkMerge makes the outer step of a layer of 7 M parameters with two replicas, and what of it is for what is said of how far these are apart.
 func BenchmarkMerge(b *testing.B) {
 	cfg := Config{
 		Model: model.Config{Vocab: 64, Context: 16, Blocks: 1, Heads: 12, Channels: 768}, Layers: plan.LayerRange{First: 1, End: 2},
