@@ -142,6 +142,8 @@ func TestFleetsWithLocalStepsSurviveFaults(t *testing.T) {
 			watched(t, again, func(t *testing.T, passed *atomic.Int64) {
 				r := rand.New(rand.NewPCG(seed, 29))
 				size := fleetSize{Steps: 40, CheckpointEvery: 8, Lines: true, Sync: plan.SyncRule{Local: true, Every: 4}, Replicas: 2 + r.IntN(3), Stages: 1 + r.IntN(2)}
+				size.Sync.Delay = plan.Step(seed % 3) // of even seeds and others
+				size.Sync.AtOnce = size.Sync.Delay == 0
 				size.MinNodes = size.Replicas * size.Stages
 				f := newFleet(t, size, newTruth())
 				f.faults.passed = passed
@@ -149,6 +151,36 @@ func TestFleetsWithLocalStepsSurviveFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRoundsOverlap: on slow lines messages travel while replicas make inner steps of the next round. Nobody stands still as long as without, and who trains the
+// run again alone has the same model, also where a node is lost meanwhile.
+func TestRoundsOverlap(t *testing.T) {
+	run := func(delay plan.Step, lost bool) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newLocalRun(t, 3, func(s *fleetSize) {
+				s.Lines, s.Steps = true, 24
+				s.Sync.Every, s.Sync.Delay, s.Sync.AtOnce = 6, delay, delay == 0
+			})
+			began := time.Now()
+			if dies := r.members[2]; lost {
+				r.until("steps of the next round", time.Hour, func() bool { return r.made(dies, 13) })
+				dies.kill(r.members[:2]...)
+			}
+			r.ends()
+			took = time.Since(began)
+			if _, err := r.again([]string{r.members[0].dir, r.members[1].dir}); err != nil {
+				t.Error(err)
+			}
+		})
+		return took
+	}
+	late, atOnce := run(2, false), run(0, false)
+	t.Logf("%v, %v where messages are waited for", late, atOnce)
+	if late >= atOnce {
+		t.Error("messages are waited for")
+	}
+	run(2, true)
 }
 
 // TestNodesMakeLocalSteps: two nodes train apart and meet in outer steps, to the end of the run. Another run has the same losses, and the same model.

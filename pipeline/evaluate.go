@@ -25,8 +25,8 @@ type evaluation struct {
 	heldOut, f32 *float64
 }
 
-// evaluatesIn reports whether a step has an evaluation, which the one after the last update is. With local steps it is the first one of a round
-// where the round before has passed a step that would have had it: the parameters are those of all replicas then.
+// evaluatesIn reports whether a step has an evaluation, which the one after the last update is. With local steps it is the first one after an outer
+// step, where a step since the outer step before would have had it: then the parameters are those of all replicas, but for inner steps made while messages travelled.
 func (p *program) evaluatesIn(step plan.Step) bool {
 	every := p.spec.Train.HeldOutEvery
 	switch {
@@ -35,7 +35,7 @@ func (p *program) evaluatesIn(step plan.Step) bool {
 	case every == 0:
 		return false
 	case p.local != nil:
-		return step == p.from+1 && step/every > (p.before+1)/every
+		return step == p.met+1 && step/every > (p.before+1)/every
 	}
 	return step%every == 0
 }

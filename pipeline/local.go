@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"pnode/kernels"
@@ -33,7 +34,10 @@ type localSteps struct {
 	*Local
 	worker   *Worker
 	gatherer *gather.Gatherer
+	from     plan.Step                 // after which the round under way began
 	stream   plan.Stream               // of the round under way
+	ahead    bool                      // the messages of the round before travel
+	arrives  plan.Step                 // the inner step after which the outer one is due of the round that the replica has left; 0: it has left none
 	raw      bool                      // the parameters are those of an inner step, which no other replica has
 	report   wire.OuterReport          // of the inner steps of the round so far
 	merges   bool                      // the round ends with the newest inner step
@@ -78,16 +82,11 @@ func (l *localSteps) meet(ctx context.Context) error {
 	if err := l.gatherer.Load(func(layer int, s meeting.State) error { return l.load(ctx, layer, s) }); err != nil {
 		return err
 	}
-	l.loaded, l.worker.from = true, l.worker.plan.Start-1
-	l.begin(ctx, l.worker.plan.Start, l.Plan.Stream)
-	return nil
-}
-
-// begin begins the round after an outer step, with the samples that this has left.
-func (l *localSteps) begin(ctx context.Context, from plan.Step, stream plan.Stream) {
 	w := l.worker
-	w.before, w.from, l.stream = w.from, from, stream.Full(from, l.Run.Train.Micros)
-	l.gatherer.Begin(ctx, from)
+	l.loaded, l.from, w.before, w.met = true, w.plan.Start, w.plan.Start-1, w.plan.Start
+	l.stream = l.Plan.Stream.Full(l.from, l.Run.Train.Micros)
+	l.gatherer.Begin(ctx, l.from)
+	return nil
 }
 
 // samples says which micro-batches of the run a worker's micro-batches of a step are: its own, or some in the places of a stream where replicas with local
@@ -107,8 +106,8 @@ func samplesOf(w *Worker, step plan.Step) samples {
 	out.place = int64(step-w.plan.Start-1) * int64(out.micros)
 	if l := w.local; l != nil {
 		pipe := l.Plan.Replicas[w.cfg.Replica]
-		block := pipe.Block(l.Plan.Local.RoundEnd(w.from, l.Run.Train.Steps) - w.from)
-		out.moved, out.stream, out.micros, out.place = true, l.stream, l.Run.Train.Micros, block.First+int64(step-w.from-1)*int64(pipe.Micros)
+		block := pipe.Block(l.Plan.Local.RoundEnd(l.from, l.Run.Train.Steps) - l.from)
+		out.moved, out.stream, out.micros, out.place = true, l.stream, l.Run.Train.Micros, block.First+int64(step-l.from-1)*int64(pipe.Micros)
 	}
 	return out
 }
@@ -156,61 +155,110 @@ func (l *localSteps) close() {
 	}
 }
 
-// merge makes the outer step that follows an inner one, where one does, and returns the step that the worker is at: other replicas may have made more
+// merge makes the outer step that is due after an inner one, if any, and returns the step that the worker is at: other replicas may have made more
 // inner steps. It reports whether the plan ends there.
 func (l *localSteps) merge(ctx, saves context.Context, step plan.Step) (at plan.Step, stop bool, err error) {
-	if l == nil || !l.merges {
+	if l == nil || !l.merges && step != l.arrives {
 		return step, false, nil
 	}
-	w := l.worker
-	w.progress.rest() // the log says who is waited for
-	begin := time.Now()
-	for _, save := range l.unread {
-		if err := save.wait(ctx); err != nil {
-			return step, false, err
-		}
+	l.worker.progress.rest() // the log says who is waited for
+	began := time.Now()
+	if l.merges {
+		err = l.leave(ctx, step)
 	}
-	if err := l.gatherer.Offer(l.read); err != nil {
-		return step, false, err
+	due := step == l.arrives
+	var made gather.Outcome
+	if err == nil && due {
+		made, err = l.outerStep(ctx, step)
 	}
-	for _, h := range w.stages {
-		if err := h.isRead(ctx); err != nil {
-			return step, false, err
-		}
-	}
-	due := w.cfg.Replica == 0 && w.cfg.Due != nil && w.cfg.Due(step)
-	made, err := l.gatherer.Merge(ctx, l.report, due, l.write)
 	if err != nil {
 		return step, false, err
 	}
-	if _, p, ok := plain(w.cfg.Exchange); ok {
-		p.waited(begin)
+	if _, p, ok := plain(l.worker.cfg.Exchange); ok {
+		p.waited(began)
 	}
+	if !due {
+		return step, false, nil
+	}
+	if at, stop, err = l.arrive(saves, step, made); err == nil && !made.Last && !stop {
+		l.gatherer.Begin(ctx, made.To)
+	}
+	return at, stop, err
+}
+
+// leave ends the replica's part of the round with an inner step. Where the plan has messages travel while inner steps go on, these are of the next round.
+func (l *localSteps) leave(ctx context.Context, step plan.Step) error {
+	w, last := l.worker, l.Run.Train.Steps
+	if err := l.isRead(ctx); err != nil {
+		return err
+	}
+	due := w.cfg.Replica == 0 && w.cfg.Due != nil && w.cfg.Due(step)
+	if err := l.gatherer.Offer(l.report, due, l.read); err != nil {
+		return err
+	}
+	l.report, l.merges, l.arrives = wire.OuterReport{}, false, step
+	at := l.Plan.Local.MergedAt(step, last)
+	if l.ahead = at > step && step == l.Plan.Local.RoundEnd(l.from, last); !l.ahead {
+		return nil
+	}
+	var taken []plan.MicroRange // by all replicas, or else the plan ends with the outer step
+	for _, pipe := range l.Plan.Replicas {
+		taken = append(taken, pipe.Block(step-l.from))
+	}
+	l.from, l.stream, l.arrives = step, l.stream.Without(taken), at
+	return nil
+}
+
+// outerStep makes the outer step of the round that the replica has left.
+func (l *localSteps) outerStep(ctx context.Context, step plan.Step) (made gather.Outcome, err error) {
+	if err := l.isRead(ctx); err != nil {
+		return made, err
+	}
+	for _, h := range l.worker.stages {
+		if err := h.isRead(ctx); err != nil {
+			return made, err
+		}
+	}
+	if made, err = l.gatherer.Merge(ctx, l.ahead, l.read, l.write); err != nil || !l.ahead || made.Last || made.Parts[l.worker.cfg.Replica].Steps == 0 {
+		return made, err
+	}
+	left := made.Stream.Full(made.To, l.Run.Train.Micros)
+	if made.To != l.from || left.Fresh != l.stream.Fresh || !slices.Equal(left.Given, l.stream.Given) {
+		return made, fmt.Errorf("%w: it is to step %d and leaves %v, inner steps since step %d were on %v", gather.ErrOuterStep, made.To, left, l.from, l.stream)
+	}
+	made.Meanwhile = step - made.To
+	return made, nil
+}
+
+// arrive goes on from an outer step.
+func (l *localSteps) arrive(saves context.Context, step plan.Step, made gather.Outcome) (at plan.Step, stop bool, err error) {
+	w := l.worker
 	if made.Parts[w.cfg.Replica].Steps == 0 {
 		return step, true, nil // nobody goes on from what it has learned
 	}
-	if err := l.arrive(made.To); err != nil {
+	at = made.To + made.Meanwhile
+	if err := l.goesOnFrom(at); err != nil {
 		return step, false, err
 	}
-	l.raw, l.report, l.merges, l.first = false, wire.OuterReport{}, false, made.Counted()[0]
+	if made.Meanwhile == 0 { // what it has made since is left out
+		l.raw, l.report, l.from, l.stream = false, wire.OuterReport{}, made.To, made.Stream.Full(made.To, l.Run.Train.Micros)
+	}
+	l.arrives, l.first, w.before, w.met = 0, made.Counted()[0], w.met, at
 	l.OnOuterStep(made)
 	for _, h := range w.stages {
 		if !made.Save {
 			break
 		}
 		w.progress.save(made.To)
-		if err := l.save(saves, h, made.To, made.Last); err != nil {
-			return made.To, false, err
+		if err := l.save(saves, h, made); err != nil {
+			return at, false, err
 		}
 	}
-	if !made.Last {
-		l.begin(ctx, made.To, made.Stream)
-	}
-	return made.To, made.Last && made.To < w.spec.Train.Steps, nil
+	return at, made.Last && made.To < w.spec.Train.Steps, nil
 }
 
-// arrive has the stages at an outer step, with the parameters that were written.
-func (l *localSteps) arrive(step plan.Step) error {
+// goesOnFrom has the stages at a step, with the parameters that were written.
+func (l *localSteps) goesOnFrom(step plan.Step) error {
 	w := l.worker
 	w.still.Lock()
 	defer w.still.Unlock()
@@ -219,6 +267,16 @@ func (l *localSteps) arrive(step plan.Step) error {
 		h.stack.RoundWeights(w.queue, w.opt.rounding(step))
 	}
 	return w.queue.Sync()
+}
+
+// isRead waits until saves in progress have what they need of the gatherer's state.
+func (l *localSteps) isRead(ctx context.Context) error {
+	for _, save := range l.unread {
+		if err := save.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // trained returns the trained parameters of a layer here, and the stage that has them.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,7 +17,6 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
-	"pnode/pipeline/compress"
 	"pnode/pipeline/gather"
 	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/wire"
@@ -126,6 +126,7 @@ type met struct {
 	heldOut []map[plan.Step]float64
 	states  []map[plan.Step]map[int][]byte // by replica and layer
 	made    []plan.Merged
+	dead    []bool // by replica
 }
 
 // trainLocal trains replicas that make local steps by workers, in one process. onStep, unless nil, hears of each step of a replica's coordinator, and
@@ -228,139 +229,7 @@ func trainLocalFrom(t *testing.T, run plan.RunSpec, p plan.Plan, keeper *localKe
 	for r := range p.Replicas {
 		out.states = append(out.states, keeper.states(plan.Replica(r)))
 	}
-	out.made = log.made
-	return out
-}
-
-// blockData gives the micro-batches with the numbers that at returns.
-type blockData struct {
-	patterned
-	micros int
-	at     func(plan.Step, plan.Micro) int64
-}
-
-func (d blockData) Micro(ctx context.Context, step plan.Step, micro plan.Micro, batch int) (tokens, targets []int32, err error) {
-	n := d.at(step, micro)
-	return d.patterned.Micro(ctx, plan.Step(n/int64(d.micros))+1, plan.Micro(n%int64(d.micros)), batch)
-}
-
-// plainly does the same as workers did by the definitions: inner steps are those of runs of one replica on one worker, and outer steps are made by
-// loops over whole models. The log of the workers says how many steps count.
-func plainly(t *testing.T, run plan.RunSpec, p plan.Plan, made []plan.Merged) met {
-	t.Helper()
-	p.Replicas = slices.Clone(p.Replicas)
-	whole := cut(run, "1f1b", slices.Repeat([][]int{{0}}, len(p.Replicas))...)
-	for r := range p.Replicas {
-		p.Replicas[r].Stages, p.Replicas[r].Warmups = whole.Replicas[r].Stages, whole.Replicas[r].Warmups
-	}
-	codec, err := compress.Parse(p.Local.Codec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lr, mu := run.Train.OuterOptimizer(p.Local.Codec)
-	layers := run.Model.Layers()
-	vectors := func() (all [][]float32) {
-		for l := range layers {
-			all = append(all, make([]float32, run.Model.LayerLen(l)))
-		}
-		return all
-	}
-	reference, momentum, missed := vectors(), vectors(), [][][]float32(nil)
-	for l, params := range reference {
-		run.Model.InitRange(l, run.Train.Seed, 0, params)
-	}
-	out, keepers := met{made: made}, make([]*memoryKeeper, len(p.Replicas))
-	unused := make([]int64, 2*int(run.Train.Steps)*run.Train.Micros) // micro-batches that have not counted
-	for n := range unused {
-		unused[n] = int64(n)
-	}
-	for r := range p.Replicas {
-		keepers[r], missed = &memoryKeeper{}, append(missed, vectors())
-		out.losses = append(out.losses, map[plan.Step]float64{})
-	}
-	for _, o := range made {
-		means, total := vectors(), 0.0
-		for r, part := range o.Parts {
-			total += float64(int(part.Steps) * p.Replicas[r].Micros)
-		}
-		window := int(p.Local.RoundEnd(o.From, run.Train.Steps) - o.From) // every replica has a block for so many steps
-		taken := map[int64]bool{}
-		for r, part := range o.Parts {
-			if part.Steps == 0 {
-				continue
-			}
-			block := unused[window*int(p.Replicas[r].FirstMicro):][:window*p.Replicas[r].Micros]
-			for _, n := range block[:int(part.Steps)*p.Replicas[r].Micros] {
-				taken[n] = true
-			}
-			own, alone := plan.Alone(run, p, plan.Replica(r))
-			own.Train.HeldOutEvery, alone.Start = 0, o.From
-			steps := plan.Step(0)
-			trainBy(t, Config{
-				Run: own, Plan: alone, First: p.Replicas[r].FirstMicro,
-				Data: blockData{patterned{run.Model.Context}, run.Train.Micros, func(step plan.Step, micro plan.Micro) int64 {
-					return block[int(step-o.From-1)*p.Replicas[r].Micros+int(micro-p.Replicas[r].FirstMicro)]
-				}},
-				Keeper: from{keepers[r], o.From},
-				Stop:   func() bool { steps++; return steps == part.Steps },
-				OnStep: func(s StepResult) {
-					if !s.Final {
-						out.losses[r][s.Step] = s.Loss
-					}
-				},
-			}, func(d kernels.Device) kernels.Device { return d })
-			weight := float32(float64(int(part.Steps)*p.Replicas[r].Micros) / total)
-			for l, state := range keepers[r].layers[o.From+part.Steps] {
-				params := make([]float32, len(reference[l]))
-				if err := wire.DecodeF32(params, LayerParams(run.Model, l, state)); err != nil {
-					t.Fatal(err)
-				}
-				for i, tensor := range run.Model.LayerTensors(l) {
-					if l == layers-1 && tensor.Off >= len(params)-run.Model.TiedGradLen() {
-						continue // the mean of the embedding is for both
-					}
-					d := make([]float32, tensor.Len())
-					for j := range d {
-						d[j] = reference[l][tensor.Off+j] - params[tensor.Off+j]
-					}
-					place := compress.Place{Step: o.From, Replica: plan.Replica(r), Layer: l, Tensor: i}
-					b, err := codec.Append(nil, missed[r][l][tensor.Off:][:len(d)], d, wire.ReducePart.Bound(), place.Noise(run.Train.Seed))
-					if err == nil {
-						err = codec.Add(means[l][tensor.Off:][:len(d)], weight, b, wire.RoundedUp(wire.ReducePart.Bound()))
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		}
-		unused = slices.DeleteFunc(unused, func(n int64) bool { return taken[n] })
-		last := means[layers-1]
-		copy(last[len(last)-run.Model.TiedGradLen():], means[0])
-		for l, mean := range means {
-			for i, d := range mean {
-				u, step := momentum[l][i]+d, d
-				if mu > 0 {
-					momentum[l][i] = float32(mu) * u
-					step += float32(float32(mu) * u)
-				}
-				reference[l][i] += float32(-float32(lr) * step)
-			}
-		}
-		for r, part := range o.Parts {
-			if part.Steps == 0 {
-				continue
-			}
-			met := map[int][]byte{}
-			for l, state := range keepers[r].layers[o.From+part.Steps] {
-				met[l] = append(wire.AppendF32(nil, reference[l]), state[4*len(reference[l]):]...)
-			}
-			keepers[r].layers[o.To] = met
-		}
-	}
-	for _, k := range keepers {
-		out.states = append(out.states, k.layers)
-	}
+	out.made, out.dead = log.made, dead
 	return out
 }
 
@@ -369,6 +238,9 @@ func (m met) compare(t *testing.T, want met) {
 	t.Helper()
 	last := m.made[len(m.made)-1]
 	for _, r := range last.Counted() {
+		if m.dead[r] {
+			continue // its messages count
+		}
 		for step, loss := range want.losses[r] {
 			if math.Float64bits(m.losses[r][step]) != math.Float64bits(loss) {
 				t.Errorf("replica %d step %d: loss %v, plainly %v", r, step, m.losses[r][step], loss)
@@ -476,6 +348,71 @@ func TestARoundIsClosed(t *testing.T) {
 		t.Errorf("the log has %v", got.made)
 	}
 	got.compare(t, plainly(t, run, p, got.made))
+}
+
+// TestRoundsOverlap: messages travel while replicas make inner steps of the next round, which count but where the plan ends. Each way there is as the plain
+// loops have it.
+func TestRoundsOverlap(t *testing.T) {
+	for _, codec := range []string{"int8", "f32", "topk"} {
+		run := localRun("tied")
+		run.Train.Steps, run.Train.CheckpointEvery, run.Train.HeldOutEvery = 14, 8, 4
+		var first met
+		for i, bounds := range [][2][]int{{{0, 2, 3}, {0, 1}}, {{0}, {0, 1, 4}}} {
+			p := localPlan(run, codec, []int{2, 4}, bounds[0], bounds[1])
+			p.Local.Every, p.Local.Delay = 4, 2
+			got := trainLocal(t, run, p, nil)
+			if to := fmt.Sprint(ends(got.made)); to != "[4 8 12 14]" {
+				t.Fatalf("%s: outer steps at %s", codec, to)
+			}
+			got.compare(t, plainly(t, run, p, got.made))
+			if i == 0 {
+				first = got
+			}
+			if !maps.Equal(got.heldOut[0], first.heldOut[0]) || !slices.Equal(slices.Sorted(maps.Keys(got.heldOut[0])), []plan.Step{7, 11, 13, 14}) {
+				t.Errorf("%s: evaluated %v, in another cut %v", codec, got.heldOut[0], first.heldOut[0])
+			}
+			if _, late := got.states[0][8]; !late {
+				t.Errorf("%s: no checkpoint of a late outer step", codec)
+			}
+		}
+	}
+}
+
+// TestOverlapEnds: a plan ends with a late outer step where a replica is left out or falls short, and what was made meanwhile is left out with it.
+func TestOverlapEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		onStep func(log *memoryRounds, r plan.Replica, step plan.Step) bool
+		ends   string // of several ways in which it may go
+	}{
+		"left out":              {func(_ *memoryRounds, r plan.Replica, step plan.Step) bool { return r == 1 && step == 10 }, "[6 12]"},
+		"left out as it begins": {func(_ *memoryRounds, r plan.Replica, step plan.Step) bool { return r == 1 && step == 7 }, "[6] [6 12]"},
+		"falls short": {func(log *memoryRounds, r plan.Replica, step plan.Step) bool {
+			if r == 1 && step == 9 {
+				log.close()
+			}
+			return false
+		}, "[6 10 12 18 20] [6 11 12 18 20] [6 12] [6 12 18 20]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := localRun("tied")
+			run.Train.Steps = 20
+			p := localPlan(run, "int8", []int{3, 3}, []int{0, 2}, []int{0, 3})
+			p.Local.Every, p.Local.Delay = 6, 2
+			got := trainLocal(t, run, p, c.onStep)
+			if to := fmt.Sprint(ends(got.made)); !strings.Contains(c.ends, to) || !got.made[len(got.made)-1].Last {
+				t.Errorf("outer steps at %s", to)
+			}
+			got.compare(t, plainly(t, run, p, got.made))
+		})
+	}
+}
+
+// ends returns to where outer steps lead.
+func ends(made []plan.Merged) (to []plan.Step) {
+	for _, m := range made {
+		to = append(to, m.To)
+	}
+	return to
 }
 
 // TestOneReplicaIsLeftOut: the others make the outer step without it, and the plan ends there.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"pnode/kernels"
 	"pnode/pipeline/compress"
+	"pnode/pipeline/gather"
 	"pnode/pipeline/meeting"
 	"pnode/planner/plan"
 )
@@ -105,7 +105,7 @@ func LocalStateBytes(run plan.RunSpec, codec string, layer int) (common, own int
 
 // save begins to bring a stage's state after an outer step to the keeper: what the replica has for itself, and what all have. The next update waits
 // until the device is read, the next outer step until the gatherer's state is.
-func (l *localSteps) save(ctx context.Context, h *StageRuntime, step plan.Step, last bool) error {
+func (l *localSteps) save(ctx context.Context, h *StageRuntime, made gather.Outcome) error {
 	if err := h.offload.settle(); err != nil {
 		return err
 	}
@@ -113,22 +113,30 @@ func (l *localSteps) save(ctx context.Context, h *StageRuntime, step plan.Step, 
 		return err
 	}
 	w, device, memory := l.worker, newUnread(1), newUnread(1)
-	common := State{Replica: w.cfg.Replica, Stage: h.Stage, Step: step, Last: last}
+	common := State{Replica: w.cfg.Replica, Stage: h.Stage, Step: made.To, Last: made.Last}
 	own := common
 	own.Own = true
 	for _, layer := range h.layers() {
-		check, views := w.checkState(step, "layer %d's state", layer), h.views(w.spec, layer)
-		parts := func(views []kernels.View, v []float32) io.Reader {
+		check, views := w.checkState(made.To, "layer %d's state", layer), h.views(w.spec, layer)
+		parts := func(views []kernels.View, vectors ...[]float32) io.Reader {
 			device.left.Add(1)
 			memory.left.Add(1)
 			return io.MultiReader(newViewReader(h.saves, views, check, device.one), &lateReader{make: func() ([]byte, error) {
-				b := slices.Clone(kernels.Float32Bytes(v))
+				var b []byte
+				for _, v := range vectors {
+					b = append(b, kernels.Float32Bytes(v)...)
+				}
 				memory.one()
 				return b, check(b)
 			}})
 		}
 		state, trained := l.gatherer.State(layer)
-		common.Layers = append(common.Layers, LayerState{layer, parts(views[:1], state.Momentum)})
+		params, vectors := views[:1], [][]float32{state.Momentum}
+		if trained && made.Meanwhile > 0 { // the device has what inner steps have made of the reference
+			params = []kernels.View{views[0].Slice(0, w.spec.Model.FrozenLen(layer))}
+			vectors = [][]float32{state.Reference, state.Momentum}
+		}
+		common.Layers = append(common.Layers, LayerState{layer, parts(params, vectors...)})
 		if trained {
 			own.Layers = append(own.Layers, LayerState{layer, parts(views[1:], state.Missed)})
 		}

@@ -20,8 +20,8 @@ type program struct {
 	list   schedule.Schedule // the actions of all workers
 	number int               // of this worker in list
 	local  *plan.Local       // of the replica, whose plan is of it alone; nil: there are no outer steps
-	from   plan.Step         // the newest outer step, or the plan's start
-	before plan.Step         // the outer step before that, or the step before the plan's start
+	met    plan.Step         // the inner step after which the newest outer one was made, or the plan's start
+	before plan.Step         // that of the outer step before, or the step before the plan's start
 }
 
 // Programs returns the action lists of a plan's workers, in the order of plan.Workers. Errors wrap

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 
 	"pnode/kernels"
 	"pnode/kernels/host"
@@ -24,8 +25,11 @@ type viewReader struct {
 	done  func()                      // called once, at the end
 }
 
-// newViewReader calls done when the end of the views has been read.
+// newViewReader calls done when the end of the views has been read. Empty views have nothing to read.
 func newViewReader(q kernels.Queue, views []kernels.View, check func([]byte) error, done func()) io.Reader {
+	if views = slices.DeleteFunc(slices.Clone(views), func(v kernels.View) bool { return v.Len == 0 }); len(views) == 0 {
+		done()
+	}
 	return bufio.NewReaderSize(&viewReader{queue: q, views: views, check: check, done: done}, smallRead)
 }
 

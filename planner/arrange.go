@@ -202,15 +202,16 @@ const settleNanos = 100e6
 func (s *search) outerSteps(k *candidate) rounds.Choice {
 	rule, left := s.in.Run.Train.Sync, s.in.Run.Train.Steps-s.in.Start
 	if k.pinned != nil {
-		rule.Every, rule.Codec = k.pinned.Every, k.pinned.Codec
+		rule.Every, rule.Codec, rule.Delay, rule.AtOnce = k.pinned.Every, k.pinned.Codec, k.pinned.Delay, k.pinned.Delay == 0
 	}
 	rows, way := k.layout.Rows, schedule.Nanos(0)
 	for _, row := range rows { // to a voter and back: that is about as far as another replica
 		from, to := row[len(row)-1].Device, rows[0][len(rows[0])-1].Device
 		way = max(way, k.model.Link(from, to).Hop(0).Latency+k.model.Link(to, from).Hop(0).Latency)
 	}
-	return rounds.Choose(rule, left, k.estimate, func(codec string) schedule.Nanos {
-		return k.model.OuterStep(rows, func(params int64) int64 { return plan.OuterBytes(codec, params) }) + 2*way + settleNanos
+	return rounds.Choose(rule, left, k.estimate, func(codec string) (all, travels schedule.Nanos) {
+		all, travels = k.model.OuterStep(rows, func(params int64) int64 { return plan.OuterBytes(codec, params) })
+		return all + 2*way + settleNanos, travels + 2*way + settleNanos
 	})
 }
 

@@ -89,8 +89,12 @@ func (e explainer) roundsText() string {
 	if e.k.pinned != nil {
 		why = "as in the plan before"
 	}
-	return fmt.Sprintf("replicas take %s on their own, each on its share of the micro-batches, and then an outer step together (learning rate %g, Nesterov momentum %g): a device sends %s in %s, %s of %s (%s): %s",
-		plan.Count(int(c.Every), "step"), lr, momentum, each, c.Codec, plan.Time(c.Exposed), plan.Time(c.Exposed+schedule.Nanos(c.Every)*inner), plan.Permille(c.Permille(inner)), why)
+	meanwhile := ""
+	if c.Delay > 0 {
+		meanwhile = fmt.Sprintf(" while %s of the next round go on", plan.Count(int(c.Delay), "step"))
+	}
+	return fmt.Sprintf("replicas take %s on their own, each on its share of the micro-batches, and then an outer step together (learning rate %g, Nesterov momentum %g): a device sends %s in %s%s, and waits for %s of %s (%s): %s",
+		plan.Count(int(c.Every), "step"), lr, momentum, each, c.Codec, meanwhile, plan.Time(c.Exposed), plan.Time(c.Exposed+schedule.Nanos(c.Every)*inner), plan.Permille(c.Permille(inner)), why)
 }
 
 // explainer writes the reasons for one candidate of a search.

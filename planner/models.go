@@ -98,7 +98,8 @@ func (p *problem) outerPerParam(replicas int) int64 {
 		return 0
 	}
 	const some = 8000 // elements, so that bits are whole bytes
-	return cost.OuterPerParam(replicas, (plan.OuterBytes(cmp.Or(p.in.Run.Train.Sync.Codec, "int8"), some)+some-1)/some)
+	rule := p.in.Run.Train.Sync
+	return cost.OuterPerParam(replicas, (plan.OuterBytes(cmp.Or(rule.Codec, "int8"), some)+some-1)/some, !rule.AtOnce)
 }
 
 // shard returns the rule for the optimizer state of replicas. Those with local steps have none in common.

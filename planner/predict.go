@@ -51,7 +51,7 @@ func (s *search) predict(p plan.Plan) (sim.Result, error) {
 	return k.result, nil
 }
 
-// OuterStep returns for how long an outer step of a plan with local steps keeps its replicas waiting that end their rounds together. Errors wrap plan.ErrBadInput or
+// OuterStep returns how long an outer step of a plan with local steps takes once its replicas have ended their rounds. Errors wrap plan.ErrBadInput or
 // plan.ErrBadPlan.
 func OuterStep(in Input, p plan.Plan) (schedule.Nanos, error) {
 	s, err := searchFor(in, p)
@@ -68,7 +68,7 @@ func OuterStep(in Input, p plan.Plan) (schedule.Nanos, error) {
 	if err != nil {
 		return 0, err
 	}
-	return k.rounds.Exposed, nil
+	return k.rounds.Takes, nil
 }
 
 // reshared predicts a plan with the shares of the micro-batches that suit its replicas.

@@ -80,7 +80,7 @@ func (g *Generation) local(c *pipeline.Config) error {
 		OnOuterStep: func(o gather.Outcome) {
 			g.Words.Made(g.plan, id, r, o)
 			if coordinates {
-				g.Watch.Counted(steps(g.plan, o))
+				g.Watch.Counted(steps(g.plan, whole.Train.Steps, o))
 			}
 		},
 	}
@@ -88,12 +88,16 @@ func (g *Generation) local(c *pipeline.Config) error {
 }
 
 // steps returns the run's steps of a round as its outer step counts them; none where losses are missing here.
-func steps(p plan.Plan, o gather.Outcome) (all []pipeline.StepResult) {
+func steps(p plan.Plan, last plan.Step, o gather.Outcome) (all []pipeline.StepResult) {
 	for i, loss := range o.Losses(p) {
 		all = append(all, pipeline.StepResult{Step: o.From + plan.Step(i) + 1, Loss: loss})
 	}
-	if len(all) > 0 {
-		all[0].HeldOut, all[0].HeldOutF32 = o.HeldOut()
+	first := 0 // after the outer step before, since which replica 0 has evaluated
+	if o.From > p.Start {
+		first = int(p.Local.MergedAt(o.From, last) - o.From)
+	}
+	if first < len(all) {
+		all[first].HeldOut, all[first].HeldOutF32 = o.HeldOut()
 	}
 	return all
 }

@@ -61,6 +61,12 @@ func (v roundView) ended(r plan.Replica) (lacks []plan.Replica, ok bool) {
 	return lacks, true
 }
 
+// ahead reports whether a replica that has ended its part makes inner steps of the next round, while messages travel.
+func (v roundView) ahead(r plan.Replica) bool {
+	step, end := v.inner(r).Step, v.state.Round.End
+	return v.state.Run != nil && step >= end && step < v.state.Plan.Local.MergedAt(end, v.state.Run.Train.Steps)
+}
+
 // name returns what people call a replica: its number and the node of its coordinator.
 func (v roundView) name(r plan.Replica) string { return replicaName(v.state, v.state.Plan, r) }
 
@@ -103,6 +109,8 @@ func (v roundView) replica(r plan.Replica) api.ReplicaStatus {
 	switch ago, heard := v.beats.Ago(s.Peer, v.now); {
 	case out >= 0:
 		s.State, s.Text = api.ReplicaLeftOut, "is not waited for: "+withNames(round.LeftOut[out].Reason, v.state.NameOf)
+	case ended && v.ahead(r):
+		s.State, s.Text = api.ReplicaComputes, "makes inner steps of the next round while messages travel"
 	case ended && len(lacks) > 0:
 		s.Text = fmt.Sprintf("has ended its part, and waits for what %s learned", some(v.names(lacks)))
 	case ended:
@@ -140,6 +148,7 @@ func (v roundView) waits() string {
 	var ended, late, lacking []string
 	for _, r := range v.state.Round.Awaited() {
 		switch s := v.replica(r); {
+		case v.ahead(r):
 		case s.State != api.ReplicaEnded && s.State != api.ReplicaComputes:
 			late = append(late, fmt.Sprintf("%s, %s", v.name(r), s.Text))
 		case s.State == api.ReplicaComputes:
@@ -203,7 +212,7 @@ func (v roundView) standsStill(self plan.PeerID, still time.Duration) string {
 	here := false
 	for r, pipe := range p.Replicas {
 		if slices.ContainsFunc(pipe.Stages, func(at plan.Placement) bool { return at.Peer == self }) {
-			if _, ended := v.ended(plan.Replica(r)); !ended {
+			if _, ended := v.ended(plan.Replica(r)); !ended || v.ahead(plan.Replica(r)) {
 				return ""
 			}
 			here = true

@@ -215,7 +215,7 @@ func (g *generation) apart(ctx context.Context, c *pipeline.Config) (over contex
 		}
 	}
 	c.Local = &pipeline.Local{Run: whole, Plan: g.plan, Rounds: log, Keys: seals.Alone{}, OnOuterStep: func(o gather.Outcome) {
-		log.step(o.To)
+		log.step(o.To + o.Meanwhile)
 		if o.To == last.To && !o.Last {
 			end()
 		}

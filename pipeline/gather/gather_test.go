@@ -253,11 +253,11 @@ func meet(t *testing.T, size int, log *all, change func(*wire.Frame) error, repl
 				})
 				g.Begin(ctx, 0)
 				if err == nil {
-					err = g.Offer(fill(0.5 * float32(r+1)))
+					err = g.Offer(wire.OuterReport{Losses: make([]float64, 5)}, false, fill(0.5*float32(r+1)))
 				}
 				var o Outcome
 				if err == nil {
-					o, err = g.Merge(ctx, wire.OuterReport{Losses: make([]float64, 5)}, false, func(layer int, params []float32) error {
+					o, err = g.Merge(ctx, false, nil, func(layer int, params []float32) error {
 						own[layer] = append([]float32{}, params...)
 						return nil
 					})
@@ -301,16 +301,18 @@ func TestMeter(t *testing.T) {
 			m.took(10)
 		}
 		time.Sleep(2 * time.Second)
-		m.offered = time.Now()
+		merging := time.Now()
 		m.sent.Add(7)
 		time.Sleep(time.Second)
-		if got := m.end(); got != (Took{7, 30, 6 * time.Second, time.Second, 2 * time.Second}) {
+		m.stands(merging)
+		if got := m.end(merging); got != (Took{7, 30, 6 * time.Second, time.Second, 2 * time.Second}) {
 			t.Errorf("%+v", got)
 		}
-		late := meter{begun: time.Now(), offered: time.Now()}
+		late := meter{begun: time.Now()}
 		time.Sleep(time.Second)
 		late.took(10)
-		if got := late.end(); got != (Took{0, 10, time.Second, time.Second, 0}) {
+		late.stands(late.begun)
+		if got := late.end(late.begun); got != (Took{0, 10, time.Second, time.Second, 0}) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -90,7 +90,7 @@ func New(cfg Config) (*Gatherer, error) {
 		}
 		m, err := meeting.New(cfg.Processor, meeting.Config{
 			Model: cfg.Run.Model, Layers: place.Layers, Replica: cfg.Replica, Replicas: len(cfg.Plan.Replicas),
-			Codec: codec, Seed: cfg.Run.Train.Seed, Optimizer: outer.Optimizer{LR: float32(lr), Momentum: float32(momentum)},
+			Codec: codec, Seed: cfg.Run.Train.Seed, Optimizer: outer.Optimizer{LR: float32(lr), Momentum: float32(momentum)}, Late: cfg.Plan.Local.Delay > 0,
 		})
 		if err != nil {
 			g.Close()
@@ -168,10 +168,11 @@ func (g *Gatherer) End() {
 	}
 }
 
-// Offer sends what the replica has learned of the worker's layers. It calls read for the trained parameters of each.
-func (g *Gatherer) Offer(read func(layer int, params []float32) error) error {
+// Offer ends the replica's part of the round: it sends what that has learned of the worker's layers, and calls read for the trained parameters of each. The
+// replica's coordinator says how its inner steps went, and whether a checkpoint is due.
+func (g *Gatherer) Offer(own wire.OuterReport, due bool, read func(layer int, params []float32) error) error {
 	r := g.round
-	r.meter.offered = time.Now()
+	defer r.meter.stands(time.Now())
 	for _, s := range g.stages {
 		for _, layer := range s.meeting.Layers() {
 			params := make([]float32, g.Run.Model.TrainedLen(layer))
@@ -205,18 +206,19 @@ func (g *Gatherer) Offer(read func(layer int, params []float32) error) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// Merge waits for the outer step that ends the round, and makes it: write gets the trained parameters of each layer, valid until it returns. The
-// replica's coordinator says how its inner steps went, and whether a checkpoint is due. Nothing is written where the replica does not count.
-func (g *Gatherer) Merge(ctx context.Context, own wire.OuterReport, due bool, write func(layer int, params []float32) error) (o Outcome, err error) {
-	r := g.round
 	if g.coordinates() {
 		if err := r.report(own, due); err != nil {
 			return o, errors.Join(err, r.end())
 		}
 	}
+	return nil
+}
+
+// Merge waits for the outer step that ends the round, and makes it: write gets the trained parameters of each layer, valid until it returns. Where the worker
+// has made inner steps since Offer, late, it reads what they have come to: unless the plan ends, they count. Nothing is written where the replica does not count.
+func (g *Gatherer) Merge(ctx context.Context, late bool, read, write func(layer int, params []float32) error) (o Outcome, err error) {
+	r := g.round
+	began := time.Now()
 	o.Merged, err = g.Rounds.Merged(r.ctx, r.from)
 	if failed := r.end(); err != nil {
 		return o, errors.Join(failed, err)
@@ -230,13 +232,33 @@ func (g *Gatherer) Merge(ctx context.Context, own wire.OuterReport, due bool, wr
 		return o, nil
 	}
 	weights := meeting.Weights(g.Plan, o.Merged)
+	late = late && !o.Last
+	come := func(layer int) (params []float32, err error) {
+		if !late {
+			return nil, nil
+		}
+		params = make([]float32, g.Run.Model.TrainedLen(layer))
+		return params, read(layer, params)
+	}
+	var head []float32 // read before the embedding is written: both ends of a tied one may be the same memory
+	if _, at, layer := g.ends(); at.Worker() == g.Worker {
+		if head, err = come(layer); err != nil {
+			return o, err
+		}
+	}
 	for _, s := range g.stages {
 		for _, layer := range s.meeting.Layers() {
 			tied, err := g.tied(ctx, r.from, layer)
 			if err != nil {
 				return o, err
 			}
-			params, err := s.meeting.Merge(layer, weights, tied)
+			now := head
+			if layer != g.Run.Model.Layers()-1 {
+				if now, err = come(layer); err != nil {
+					return o, err
+				}
+			}
+			params, err := s.meeting.Merge(layer, weights, tied, now)
 			if err == nil {
 				err = write(layer, params)
 			}
@@ -249,7 +271,8 @@ func (g *Gatherer) Merge(ctx context.Context, own wire.OuterReport, due bool, wr
 		}
 		o.Spread.Add(s.meeting.Spread())
 	}
-	o.Took = r.meter.end()
+	r.meter.stands(began)
+	o.Took = r.meter.end(began)
 	return o, nil
 }
 

@@ -17,6 +17,8 @@ type Outcome struct {
 	// Spread is of the worker's layers; without numbers where its replica does not count.
 	Spread meeting.Spread
 	Took   Took
+	// Meanwhile counts the inner steps of the next round that the worker has made since it offered, and goes on from.
+	Meanwhile plan.Step
 }
 
 // Took says what a round was for a worker.
@@ -28,12 +30,16 @@ type Took struct {
 	Round, Waited, Hidden time.Duration
 }
 
-// meter measures a round. Its methods may be called concurrently, but for begin and end.
+// meter measures a round. Its methods may be called concurrently, but for stands and end.
 type meter struct {
-	begun, offered time.Time
-	sent, taken    atomic.Int64
-	first, last    atomic.Int64 // when messages of others came, in nanoseconds since begun; 0: none has
+	begun       time.Time
+	waited      time.Duration
+	sent, taken atomic.Int64
+	first, last atomic.Int64 // when messages of others came, in nanoseconds since begun; 0: none has
 }
+
+// stands takes in that the worker has stood still since a time.
+func (m *meter) stands(since time.Time) { m.waited += time.Since(since) }
 
 // took takes in a message of another replica.
 func (m *meter) took(bytes int) {
@@ -44,13 +50,12 @@ func (m *meter) took(bytes int) {
 	}
 }
 
-// end returns what the round was, whose outer step is made.
-func (m *meter) end() Took {
-	now, alone := time.Now(), m.offered.Sub(m.begun)
-	hidden := min(time.Duration(m.last.Load()), alone) - time.Duration(m.first.Load())
+// end returns what the round was, whose outer step is made. The worker has waited for that since a time.
+func (m *meter) end(since time.Time) Took {
+	hidden := min(time.Duration(m.last.Load()), since.Sub(m.begun)) - time.Duration(m.first.Load())
 	return Took{
 		SentBytes: m.sent.Load(), TakenBytes: m.taken.Load(),
-		Round: now.Sub(m.begun), Waited: now.Sub(m.offered), Hidden: max(0, hidden),
+		Round: time.Since(m.begun), Waited: m.waited, Hidden: max(0, hidden),
 	}
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Codec     compress.Codec
 	Seed      uint64
 	Optimizer outer.Optimizer
+	// Late: some outer steps are made after inner steps of the next round.
+	Late bool
 }
 
 // State is a layer's own and common state after an outer step, [TrainedLen] each.
@@ -72,7 +74,8 @@ type layer struct {
 	reference kernels.View
 	momentum  kernels.View // absent without momentum
 	missed    []float32
-	messages  [][]byte // by replica, of this round
+	left      kernels.View // parameters as they were offered; absent unless Config.Late
+	messages  [][]byte     // by replica, of this round
 }
 
 // New returns a meeting whose layers have no state yet, see Load. The device's buffers must be in the node's memory. Close frees them.
@@ -125,6 +128,9 @@ func (m *Meeting) allocate() (err error) {
 		l.bytes, l.reference = MessageBytes(m.cfg.Model, m.cfg.Codec, number), view(l.len)
 		if m.cfg.Optimizer.Momentum > 0 {
 			l.momentum = view(l.len)
+		}
+		if m.cfg.Late {
+			l.left = view(l.len)
 		}
 		if m.cfg.Codec != compress.F32 {
 			l.missed = make([]float32, l.len)
@@ -202,6 +208,7 @@ func (m *Meeting) Offer(number int, params []float32) ([]byte, error) {
 	}
 	v := m.vectors(l)
 	copy(floats(v.Params), params)
+	v.Left = l.left
 	v.Subtract(m.queue)
 	if err := m.queue.Sync(); err != nil {
 		return nil, err

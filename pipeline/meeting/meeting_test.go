@@ -218,9 +218,20 @@ func (x *trial) meet(from plan.Step) {
 			}
 		}
 	})
+	var left [][][]float32 // what each replica offered, where it trains meanwhile
+	if x.cfg.Late {
+		for _, r := range x.replicas {
+			var params [][]float32
+			for _, p := range r.params {
+				params = append(params, slices.Clone(p))
+			}
+			left = append(left, params)
+		}
+		x.train()
+	}
 	for r, of := range x.replicas {
 		if x.weights[r] == 0 {
-			if _, err := of.stages[0].Merge(of.stages[0].Layers()[0], x.weights, nil); !errors.Is(err, ErrConfig) {
+			if _, err := of.stages[0].Merge(of.stages[0].Layers()[0], x.weights, nil, nil); !errors.Is(err, ErrConfig) {
 				t.Fatalf("a replica merges that is not counted: %v", err)
 			}
 			continue
@@ -232,7 +243,15 @@ func (x *trial) meet(from plan.Step) {
 				if layer == x.cfg.Model.Layers()-1 {
 					tied = of.stages[0].Tied()
 				}
-				params, err := m.Merge(layer, x.weights, tied)
+				var now []float32
+				merged := slices.Clone(x.reference[layer])
+				if x.cfg.Late {
+					now = of.params[layer]
+					for i := range merged {
+						merged[i] += now[i] - left[r][layer][i]
+					}
+				}
+				params, err := m.Merge(layer, x.weights, tied, now)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -241,7 +260,7 @@ func (x *trial) meet(from plan.Step) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				same := equal(params, x.reference[layer]) && equal(state.Reference, x.reference[layer])
+				same := equal(params, merged) && equal(state.Reference, x.reference[layer])
 				if state.Momentum != nil {
 					same = same && equal(state.Momentum, x.momentum[layer])
 				}
@@ -326,7 +345,7 @@ func TestMeetings(t *testing.T) {
 				if codec == compress.TopK {
 					optimizer = outer.Optimizer{LR: 1}
 				}
-				x := newTrial(t, Config{Model: cfg, Codec: codec, Seed: 3, Optimizer: optimizer}, []int{4}, []int{1, 4}, []int{2, 3, 4})
+				x := newTrial(t, Config{Model: cfg, Codec: codec, Seed: 3, Optimizer: optimizer, Late: codec%2 == 1}, []int{4}, []int{1, 4}, []int{2, 3, 4})
 				for round, weights := range [][]float32{{1. / 3, 1. / 3, 1. / 3}, {0.25, 0.5, 0.25}, {0.125, 0.375, 0.5}} {
 					x.weights = weights
 					x.train()
@@ -399,7 +418,7 @@ func TestBadMessages(t *testing.T) {
 				t.Errorf("%v, elements that no replica sends: %v", codec, err)
 			}
 		}
-		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, nil); !errors.Is(err, ErrMissing) {
+		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, nil, nil); !errors.Is(err, ErrMissing) {
 			t.Errorf("%v, merged without a message: %v", codec, err)
 		}
 		if err := errors.Join(m.Take(1, 1, good), m.Take(1, 1, slices.Clone(good))); err != nil {
@@ -410,10 +429,13 @@ func TestBadMessages(t *testing.T) {
 		if err := m.Take(1, 1, second); !errors.Is(err, ErrMessage) {
 			t.Errorf("%v, another one: %v", codec, err)
 		}
-		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, make([]float32, 3)); !errors.Is(err, ErrConfig) {
+		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, nil, params); !errors.Is(err, ErrConfig) {
+			t.Errorf("%v: a late outer step that was not to be late: %v", codec, err)
+		}
+		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, make([]float32, 3), nil); !errors.Is(err, ErrConfig) {
 			t.Errorf("%v, a tied embedding in the middle: %v", codec, err)
 		}
-		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, nil); err != nil {
+		if _, err := m.Merge(1, []float32{0.5, 0.5, 0}, nil, nil); err != nil {
 			t.Errorf("%v: %v", codec, err)
 		}
 		m.Begin(10)
@@ -479,7 +501,7 @@ func FuzzTake(f *testing.F) {
 		if err := m.Take(1, 3, message); err != nil {
 			return
 		}
-		params, err := m.Merge(3, []float32{0.5, 0.5}, nil)
+		params, err := m.Merge(3, []float32{0.5, 0.5}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -583,7 +605,7 @@ func BenchmarkMerge(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		b.SetBytes(int64(4 * len(params)))
 		for b.Loop() {
-			if _, err := m.Merge(1, weights, nil); err != nil {
+			if _, err := m.Merge(1, weights, nil, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -17,10 +17,10 @@ func Weights(p plan.Plan, m plan.Merged) []float32 {
 	return outer.Weights(micros)
 }
 
-// Merge makes the outer step of a layer, with the weights of all replicas, and returns its trained parameters: the reference. They are
-// valid until the next call. The head of a tied embedding takes what Tied returns where the embedding is; others nil. A replica that is
+// Merge makes the outer step of a layer, with the weights of all replicas, and returns its trained parameters: the reference, and unless nil, what
+// inner steps have made of the offered ones since, now [TrainedLen]. They are valid until the next call. The head of a tied embedding takes what Tied returns where the embedding is; others nil. A replica that is
 // not counted has nothing to merge: what its messages lack is not what the others know of it.
-func (m *Meeting) Merge(number int, weights, tied []float32) ([]float32, error) {
+func (m *Meeting) Merge(number int, weights, tied, now []float32) ([]float32, error) {
 	l, err := m.find(number)
 	if err != nil {
 		return nil, err
@@ -32,6 +32,9 @@ func (m *Meeting) Merge(number int, weights, tied []float32) ([]float32, error) 
 	mean, copied := floats(v.Gradient), 0
 	if number == m.cfg.Model.Layers()-1 {
 		copied = m.cfg.Model.TiedGradLen()
+	}
+	if now != nil && (len(now) != l.len || !l.left.Present()) {
+		return nil, fmt.Errorf("%w: a late outer step of layer %d of %d parameters: got %d", ErrConfig, number, l.len, len(now))
 	}
 	if len(tied) != copied {
 		return nil, fmt.Errorf("%w: %d elements of a tied embedding for layer %d, want %d", ErrConfig, len(tied), number, copied)
@@ -54,6 +57,10 @@ func (m *Meeting) Merge(number int, weights, tied []float32) ([]float32, error) 
 	copy(mean[l.len-copied:], tied)
 	if number == 0 {
 		m.tied = slices.Clone(mean[:m.cfg.Model.TiedGradLen()])
+	}
+	if now != nil {
+		copy(floats(v.Params), now)
+		v.Left = l.left
 	}
 	m.cfg.Optimizer.Step(m.queue, v)
 	if err := m.queue.Sync(); err != nil {

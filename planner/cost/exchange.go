@@ -12,9 +12,15 @@ const exchangeCopies = 3
 // outerScratch are the bytes for each element of the longest layer through which outer steps pass: parameters, what is learned, and what is looked at.
 const outerScratch = 12
 
-// OuterPerParam returns what outer steps of so many replicas take for each parameter of a layer: the reference, the outer momentum, what messages lacked, and
-// the messages of all, of so many bytes.
-func OuterPerParam(replicas int, message int64) int64 { return 12 + int64(replicas)*message }
+// OuterPerParam returns what outer steps of so many replicas take for each parameter of a layer: the reference, the outer momentum, what messages lacked,
+// the messages of all, of so many bytes, and where some are late the parameters as they were offered.
+func OuterPerParam(replicas int, message int64, late bool) int64 {
+	each := 12 + int64(replicas)*message
+	if late {
+		each += 4
+	}
+	return each
+}
 
 // exchange has what layers take of a node's memory while their gradients, or the parameters that replicas updated in parts, are exchanged. A stage
 // exchanges plan.ExchangedBytes at a time, and a larger layer alone.

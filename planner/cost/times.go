@@ -148,8 +148,8 @@ const (
 )
 
 // OuterStep returns the time of an outer step: each stage sends what it has learned of its layers to those that hold them in the other replicas, so many bytes
-// for some parameters, and reads theirs. What a device sends follows one another, and so does what it gets.
-func (m *Model) OuterStep(rows Rows, bytes func(params int64) int64) schedule.Nanos {
+// for some parameters, and reads theirs. What a device sends follows one another, and so does what it gets. For travels of that time messages are on their way.
+func (m *Model) OuterStep(rows Rows, bytes func(params int64) int64) (all, travels schedule.Nanos) {
 	var slowest, latency schedule.Nanos
 	out, in, host := make([]schedule.Nanos, len(m.Devices)), make([]schedule.Nanos, len(m.Devices)), make([]schedule.Nanos, len(m.Devices))
 	m.meet(rows, func(_, from, to, first, end int) {
@@ -164,10 +164,12 @@ func (m *Model) OuterStep(rows Rows, bytes func(params int64) int64) schedule.Na
 			host[s.Device] += (writeNanos + outerNanos) * schedule.Nanos(m.Memory.Trained(s.First, s.End))
 		}
 	}
+	busiest := schedule.Nanos(0)
 	for d := range out {
 		slowest = max(slowest, min(max(out[d], in[d]), Longest/4)+min(host[d], Longest/4))
+		busiest = max(busiest, min(host[d], Longest/4))
 	}
-	return slowest + latency
+	return slowest + latency, slowest + latency - busiest
 }
 
 // meet calls visit for each range of layers that a device of replica r holds whole, and one of another replica, in the order of replicas, stages and

@@ -40,6 +40,15 @@ func (l Local) RoundEnd(from, last Step) Step {
 	return min(from-from%l.Every+l.Every, last)
 }
 
+// MergedAt returns the inner step after which the outer step is made that ends the round up to a step, in a run of so many: Delay steps later, where
+// that is within the next round. Replicas end a round that is closed early with the outer step, and the run's last one.
+func (l Local) MergedAt(end, last Step) Step {
+	if at := end + l.Delay; end < last && end%l.Every == 0 && at < l.RoundEnd(end, last) {
+		return at
+	}
+	return end
+}
+
 // Block returns the places in the stream that a replica takes of a round of so many steps: those of its step i, from 0, are Micros
 // ones from place First + i Micros on.
 func (p Pipeline) Block(steps Step) MicroRange {
@@ -86,8 +95,8 @@ func checkLocal(p Plan) error {
 		return fmt.Errorf("%w: local steps of %s, want 2 to %d", ErrBadPlan, Count(len(p.Replicas), "replica"), MaxLocalReplicas)
 	case !slices.Contains(outerCodecs, p.Local.Codec):
 		return fmt.Errorf("%w: codec %.20q for outer gradients, want one of %v", ErrBadPlan, p.Local.Codec, outerCodecs)
-	case p.Local.Fragments != 1 || p.Local.Delay != 0:
-		return fmt.Errorf("%w: outer steps of fragments, or delayed ones", ErrBadPlan)
+	case p.Local.Fragments != 1:
+		return fmt.Errorf("%w: outer steps of %d fragments", ErrBadPlan, p.Local.Fragments)
 	case len(p.Sharded) > 0:
 		return fmt.Errorf("%w: replicas with local steps hold parts of an optimizer state that they do not have in common", ErrBadPlan)
 	case spec.Replicas() != 1:

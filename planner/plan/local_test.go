@@ -120,7 +120,7 @@ func TestLocalPlanRules(t *testing.T) {
 		{"a codec of boundaries only", func(p *Plan) { p.Local.Codec = "fp8" }, "codec"},
 		{"no rounds", func(p *Plan) { p.Local.Every = 0 }, "inner steps"},
 		{"fragments", func(p *Plan) { p.Local.Fragments = 2 }, "fragments"},
-		{"late", func(p *Plan) { p.Local.Delay = 3 }, "delayed"},
+		{"too late", func(p *Plan) { p.Local.Delay = 50 }, "merged 50"},
 		{"parts of the state", func(p *Plan) { p.Sharded = LayerRanges{{0, 1}} }, "in common"},
 		{"both directions", func(p *Plan) {
 			p.Schedule = "chimera"
@@ -166,6 +166,21 @@ func TestLocalPlanRules(t *testing.T) {
 	p.Replicas[1].Own = nil
 	if FollowsLocal(p) || p.Stream.Full(p.Start, 4).Fresh != 400 {
 		t.Errorf("after nothing but steps in common: %t, from %v on", FollowsLocal(p), p.Stream.Full(p.Start, 4))
+	}
+}
+
+// TestOuterStepsMayBeLate: not those of rounds that were closed, of the run's last one, or where the next round is no longer than the delay.
+func TestOuterStepsMayBeLate(t *testing.T) {
+	l := Local{Rounds: Rounds{Every: 50, Fragments: 1, Delay: 5}}
+	var got []Step
+	for _, end := range []Step{50, 51, 100, 105, 106, 150, 155} {
+		got = append(got, l.MergedAt(end, 155))
+	}
+	if want := []Step{55, 51, 105, 105, 106, 150, 155}; !slices.Equal(got, want) {
+		t.Errorf("outer steps after %v, want %v", got, want)
+	}
+	if at := l.MergedAt(150, 156); at != 155 {
+		t.Errorf("an outer step after %d, want 155", at)
 	}
 }
 

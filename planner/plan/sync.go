@@ -16,6 +16,9 @@ type SyncRule struct {
 	// Every is H, the inner steps between two outer steps. Codec writes outer gradients, see OuterCodecs. Zero values: the planner chooses.
 	Every Step
 	Codec string
+	// Delay is Rounds.Delay, AtOnce that it is 0; at most one of them is not zero. Zero values: the planner chooses.
+	Delay  Step
+	AtOnce bool
 	// Warmup is how many steps of every-step training come first, WarmupPercent the same as a share of the run's steps. One of them at most is
 	// not zero.
 	Warmup        Step
@@ -31,7 +34,7 @@ const (
 )
 
 // syncSettings shows the settings of a local rule.
-const syncSettings = "h=50, codec=int8, warmup=500 or warmup=10%, and lr=0.7,momentum=0.5 together"
+const syncSettings = "h=50, codec=int8, delay=5 or delay=0, warmup=500 or warmup=10%, and lr=0.7,momentum=0.5 together"
 
 // Bounds of an outer optimizer.
 const (
@@ -101,6 +104,9 @@ func (r *SyncRule) set(key, value string) (ok bool) {
 	case "h":
 		r.Every = Step(number(40))
 		return err == nil && r.Every > 0
+	case "delay":
+		r.Delay = Step(number(40))
+		r.AtOnce = r.Delay == 0
 	case "codec":
 		r.Codec = value
 		return value != ""
@@ -137,6 +143,8 @@ func (r SyncRule) check() error {
 		return fmt.Errorf("h is %d, want 1 to %d inner steps between outer steps", r.Every, MaxEvery)
 	case r.Codec != "" && !slices.Contains(outerCodecs, r.Codec):
 		return fmt.Errorf("codec for outer gradients is %.20q: want one of %s", r.Codec, strings.Join(outerCodecs, ", "))
+	case r.Delay > MaxEvery || r.Delay > 0 && (r.AtOnce || r.Every > 0 && r.Delay >= r.Every):
+		return fmt.Errorf("delay is %d, want fewer inner steps than h", r.Delay)
 	case r.WarmupPercent < 0 || r.WarmupPercent > 99:
 		return fmt.Errorf("warmup is %d%% of the steps, want 0%% to 99%%", r.WarmupPercent)
 	case r.Warmup != 0 && r.WarmupPercent != 0:
@@ -162,6 +170,7 @@ func (r SyncRule) String() string {
 	}
 	add(r.Every != 0, "h", r.Every)
 	add(r.Codec != "", "codec", r.Codec)
+	add(r.Delay != 0 || r.AtOnce, "delay", r.Delay)
 	add(r.Warmup != 0, "warmup", r.Warmup)
 	add(r.WarmupPercent != 0, "warmup", fmt.Sprintf("%d%%", r.WarmupPercent))
 	add(r.LR != 0, "lr", r.LR)

@@ -3,6 +3,7 @@ package rounds
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -10,12 +11,15 @@ import (
 )
 
 const (
-	// mostPercent is the part of the time that inner steps may wait for outer ones.
+	// mostPercent is the part of the time that outer steps may take.
 	mostPercent = 4
-	// nearPercent is by how much longer a step may be than under the choice that waits least, where no choice waits for few enough.
+	// nearPercent is by how much longer a step may be than under the choice whose outer steps take least, where none is within mostPercent.
 	nearPercent = 2
 	// fewest is how many outer steps what is left of a run has at least, where the rule leaves that open.
 	fewest = 40
+	// mostLate is the part of a round for which messages of the one before may travel, at most, marginPercent the part by which they may take longer
+	// than expected, and hiddenPermille the part of the time from which on inner steps go on meanwhile.
+	mostLate, marginPercent, hiddenPermille = 5, 25, 10
 	// usual is the most inner steps of a round before messages have fewer bits instead, leastTopK the fewest with those of the fewest bits.
 	usual, leastTopK = 100, 30
 )
@@ -29,14 +33,18 @@ var (
 type Choice struct {
 	Every plan.Step
 	Codec string
-	// Exposed is how long inner steps wait for each outer step.
-	Exposed schedule.Nanos
+	Delay plan.Step
+	// Takes is how long an outer step takes, Exposed for how long of that inner steps wait.
+	Takes, Exposed schedule.Nanos
 }
 
 // PerStep returns by how much outer steps lengthen an inner one on average.
-func (c Choice) PerStep() schedule.Nanos {
+func (c Choice) PerStep() schedule.Nanos { return c.spread(c.Exposed) }
+
+// spread returns the part of a time of a round that comes to one inner step.
+func (c Choice) spread(t schedule.Nanos) schedule.Nanos {
 	every := schedule.Nanos(max(c.Every, 1))
-	return c.Exposed/every + min(c.Exposed%every, 1)
+	return t/every + min(t%every, 1)
 }
 
 // Permille returns for what part of the time inner steps of some length wait.
@@ -46,39 +54,61 @@ func (c Choice) Permille(step schedule.Nanos) int64 {
 
 // Local returns the choice as plans have it.
 func (c Choice) Local() *plan.Local {
-	return &plan.Local{Rounds: plan.Rounds{Every: c.Every, Fragments: 1}, Codec: c.Codec}
+	return &plan.Local{Rounds: plan.Rounds{Every: c.Every, Fragments: 1, Delay: c.Delay}, Codec: c.Codec}
 }
 
-// Choose returns the first choice under which inner steps of so many nanoseconds wait for at most mostPercent of the time, or the first one under
-// which they take about as long as under the one that waits least. An outer step takes exposed, by codec. So many steps of the run are left. What the rule says is not changed.
-func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, exposed func(codec string) schedule.Nanos) Choice {
+// Choose returns the first choice whose outer steps take mostPercent of the time of inner steps of so many nanoseconds at most, or the first one with
+// about the least of it. An outer step takes all, by codec, and for travels of that its messages are on their way: where that is much, inner steps go on meanwhile. So
+// many steps of the run are left. What the rule says is not changed.
+func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(codec string) (all, travels schedule.Nanos)) Choice {
 	tried, paces := codecs, slices.Clone(everies)
 	if rule.Codec != "" {
 		tried = []string{rule.Codec}
 	}
-	if paces = slices.DeleteFunc(paces, func(every plan.Step) bool { return every > everies[0] && every*fewest > left }); rule.Every > 0 {
+	paces = slices.DeleteFunc(paces, func(every plan.Step) bool {
+		return every <= rule.Delay || every > max(everies[0], 2*rule.Delay) && every*fewest > left
+	})
+	if rule.Every > 0 {
 		paces = []plan.Step{rule.Every}
+	} else if len(paces) == 0 {
+		paces = []plan.Step{2 * rule.Delay}
 	}
 	var all []Choice
 	for _, codec := range tried {
-		took := exposed(codec)
+		took, travels := takes(codec)
 		for _, every := range paces {
 			if len(tried) > 1 && codec == "topk" && every < min(leastTopK, slices.Max(paces)) {
 				continue
 			}
-			all = append(all, Choice{every, codec, took})
+			c := Choice{Every: every, Codec: codec, Takes: took}
+			all = append(all, c.hidden(rule, step, travels))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(rare(a), rare(b)) })
-	least := all[0].PerStep()
+	least := schedule.Nanos(math.MaxInt64)
 	for _, c := range all {
 		if c.within(step) {
 			return c
 		}
-		least = min(least, c.PerStep())
+		least = min(least, c.spread(c.Takes))
 	}
-	near := func(c Choice) bool { return (step+c.PerStep())*100 <= (step+least)*(100+nearPercent) }
+	near := func(c Choice) bool { return (step+c.spread(c.Takes))*100 <= (step+least)*(100+nearPercent) }
 	return all[slices.IndexFunc(all, near)]
+}
+
+// hidden returns the choice with inner steps that go on while messages travel for some time.
+func (c Choice) hidden(rule plan.SyncRule, step, travels schedule.Nanos) Choice {
+	c.Exposed, c.Delay = c.Takes, rule.Delay
+	if rule.Delay == 0 && !rule.AtOnce && c.Permille(step) >= hiddenPermille {
+		margin := travels + travels/100*marginPercent
+		c.Delay = min(c.Every/mostLate, plan.Step(min(margin/max(step, 1)+1, plan.MaxEvery)))
+	}
+	if meanwhile := schedule.Nanos(c.Delay); travels/max(step, 1) >= meanwhile {
+		c.Exposed -= meanwhile * step
+	} else {
+		c.Exposed -= travels
+	}
+	return c
 }
 
 // Why says how the steps and the codec were chosen, for inner steps of some length.
@@ -102,9 +132,9 @@ func (c Choice) Why(rule plan.SyncRule, left plan.Step, step schedule.Nanos) str
 	return why
 }
 
-// within reports whether inner steps of some length wait for mostPercent of the time at most.
+// within reports whether outer steps take mostPercent of the time of inner steps of some length at most.
 func (c Choice) within(step schedule.Nanos) bool {
-	return c.PerStep()*100 <= (step+c.PerStep())*mostPercent
+	return c.spread(c.Takes)*100 <= (step+c.spread(c.Takes))*mostPercent
 }
 
 // rare returns 1 for rounds of many inner steps, which come after those of fewer in any codec.

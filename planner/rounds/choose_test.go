@@ -7,11 +7,12 @@ import (
 	"pnode/planner/plan"
 )
 
-// bytesOn returns what an outer step of 30 million parameters takes on a line of so many Mbit/s.
-func bytesOn(mbits int64) func(string) schedule.Nanos {
-	return func(codec string) schedule.Nanos {
+// bytesOn returns what an outer step of 30 million parameters takes on a line of so many Mbit/s, all of which is on the way.
+func bytesOn(mbits int64) func(string) (all, travels schedule.Nanos) {
+	return func(codec string) (all, travels schedule.Nanos) {
 		bits := map[string]int64{"f32": 32_000, "bf16": 16_000, "int8": 8250, "int4": 4250, "topk": 219}[codec]
-		return schedule.Nanos(30_000_000 * bits / mbits)
+		all = schedule.Nanos(30_000_000 * bits / mbits)
+		return all, all
 	}
 }
 
@@ -58,7 +59,10 @@ func TestChoose(t *testing.T) {
 // TestExactnessIsNotGivenAwayForNothing: where most of an outer step is not its messages, fewer bits would make steps hardly shorter.
 func TestExactnessIsNotGivenAwayForNothing(t *testing.T) {
 	const step, rest = schedule.Nanos(100e6), schedule.Nanos(300e6)
-	got := Choose(plan.SyncRule{Every: 5}, 1000, step, func(codec string) schedule.Nanos { return rest + bytesOn(100_000)(codec) })
+	got := Choose(plan.SyncRule{Every: 5}, 1000, step, func(codec string) (all, travels schedule.Nanos) {
+		_, travels = bytesOn(100_000)(codec)
+		return rest + travels, travels
+	})
 	if got.Codec != "int8" {
 		t.Errorf("in %s, want int8", got.Codec)
 	}
@@ -70,13 +74,47 @@ func TestSlowerLinesWaitLonger(t *testing.T) {
 	for step := schedule.Nanos(1e6); step < 1e12; step *= 7 {
 		before := schedule.Nanos(0)
 		for mbits := int64(10_000); mbits > 0; mbits /= 3 {
-			c := Choose(plan.SyncRule{}, 1<<30, step, bytesOn(mbits))
+			c := Choose(plan.SyncRule{AtOnce: true}, 1<<30, step, bytesOn(mbits))
 			if c.PerStep() > step/19+1 { // nothing keeps the wait short: the least is taken
 				if c.PerStep() < before {
 					t.Errorf("%d Mbit/s: %v a step, less than on the faster line: %v", mbits, c.PerStep(), before)
 				}
 				before = c.PerStep()
 			}
+			late := Choose(plan.SyncRule{}, 1<<30, step, bytesOn(mbits))
+			if late.Every != c.Every || late.Codec != c.Codec || late.PerStep() > c.PerStep() || late.Delay*mostLate > late.Every {
+				t.Errorf("%d Mbit/s, steps of %v: %+v, at once %+v", mbits, step, late, c)
+			}
+		}
+	}
+}
+
+// TestInnerStepsGoOn while messages travel, where that takes much of the time: for as many steps as they need and some more, but not for much of a round.
+func TestInnerStepsGoOn(t *testing.T) {
+	const second = schedule.Nanos(1e9)
+	line := func(still, travels schedule.Nanos) func(string) (all, travels schedule.Nanos) {
+		return func(string) (schedule.Nanos, schedule.Nanos) { return still + travels, travels }
+	}
+	for name, c := range map[string]struct {
+		rule           plan.SyncRule
+		still, travels schedule.Nanos
+		delay          plan.Step
+		exposed        schedule.Nanos
+	}{
+		"little time":       {plan.SyncRule{}, 0, second / 10, 0, second / 10},
+		"three steps":       {plan.SyncRule{}, second / 5, 3 * second, 4, second / 5},
+		"the rule says not": {plan.SyncRule{AtOnce: true}, 0, 3 * second, 0, 3 * second},
+		"the rule says two": {plan.SyncRule{Delay: 2}, 0, 3 * second, 2, second},
+		"too slow":          {plan.SyncRule{}, 0, 30 * second, 4, 26 * second},
+	} {
+		c.rule.Every, c.rule.Codec = 20, "int8"
+		if got := Choose(c.rule, 1000, second, line(c.still, c.travels)); got.Delay != c.delay || got.Exposed != c.exposed || got.Local().Validate() != nil {
+			t.Errorf("%s: %+v, want %d steps and %v", name, got, c.delay, c.exposed)
+		}
+	}
+	for delay := plan.Step(1); delay < 3000; delay *= 3 {
+		if got := Choose(plan.SyncRule{Delay: delay}, 100, second, line(0, second)); got.Delay != delay || got.Local().Validate() != nil {
+			t.Errorf("a delay of %d: %+v", delay, got)
 		}
 	}
 }

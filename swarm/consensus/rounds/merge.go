@@ -30,9 +30,16 @@ func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged,
 	}
 	train := run.Train
 	m.Stream = r.Stream.Without(taken).Brief(m.To, train.Micros)
-	m.Last = ending || len(r.LeftOut) > 0 || len(disputed) > 0 || m.To >= train.Steps
+	m.Last = ending || len(r.LeftOut) > 0 || len(disputed) > 0 || m.To >= train.Steps || r.forestalled(p, m, train.Steps)
 	m.Save = m.Last || r.Due || train.CheckpointEvery > 0 && m.To/train.CheckpointEvery > m.From/train.CheckpointEvery
 	return m, true
+}
+
+// forestalled reports whether replicas have made steps of the next round already, on samples that the outer step does not leave them: a replica that counts
+// has made fewer steps than they.
+func (r Round) forestalled(p plan.Plan, m plan.Merged, last plan.Step) bool {
+	short := func(part plan.Part) bool { return part.Steps < r.End-r.From }
+	return m.To == r.End && p.Local.MergedAt(r.End, last) > r.End && slices.ContainsFunc(m.Parts, short)
 }
 
 // Contradictions returns what the replicas of a round say against each other, once all that are awaited have said what they have.

@@ -94,6 +94,29 @@ func TestMerges(t *testing.T) {
 	}
 }
 
+// TestLateMerges: a plan whose rounds overlap ends where a counted replica has made fewer steps than another, which has begun the next round on samples that
+// are not left to it.
+func TestLateMerges(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay plan.Step
+		has   string
+		last  bool
+	}{
+		"all":                   {3, "a10 b10", false},
+		"one falls short":       {3, "a7 b10", true},
+		"nobody has gone on":    {3, "a7 b9", false},
+		"rounds do not overlap": {0, "a7 b10", false},
+	} {
+		run, p := shares(2, 2)
+		p.Local.Delay = c.delay
+		r := *First(run, p)
+		r.Gathered = [][]plan.Part{parts(c.has), parts(c.has)}
+		if m, ok := r.Merge(run, p, false); !ok || m.Last != c.last {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	run, p := shares(2, 2, 2)
 	r := *First(run, p)
