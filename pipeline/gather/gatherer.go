@@ -207,9 +207,7 @@ func (g *Gatherer) Offer(own wire.OuterReport, due bool, read func(layer int, pa
 		}
 	}
 	if g.coordinates() {
-		if err := r.report(own, due); err != nil {
-			return o, errors.Join(err, r.end())
-		}
+		return r.report(own, due)
 	}
 	return nil
 }
