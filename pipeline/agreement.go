@@ -132,15 +132,6 @@ func (p *program) meetAt(step plan.Step) plan.Step {
 	return p.local.RoundEnd(step-1, p.spec.Train.Steps)
 }
 
-// travels reports whether messages of the round before are on their way after a step.
-func (p *program) travels(step plan.Step) bool {
-	if p.local == nil {
-		return false
-	}
-	end := step - 1 - (step-1)%p.local.Every
-	return end > p.plan.Start && step <= p.local.MergedAt(end, p.spec.Train.Steps)
-}
-
 // checkCommit returns the fault of the coordinator if its commit of a step does not follow from what this
 // worker knows: the run's rules, and its own report.
 func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) error {
@@ -166,7 +157,7 @@ func (p *program) checkCommit(step plan.Step, c wire.Commit, own wire.Report) er
 		return bad("save is %t, want %t", c.Save, !c.Save)
 	case c.Merge && p.local == nil:
 		return bad("an outer step follows, and there are no local steps")
-	case c.Merge && p.travels(step):
+	case c.Merge && p.local.Travel(step, p.plan.Start, p.spec.Train.Steps):
 		return bad("an outer step follows, and messages of the one before are on their way")
 	case p.local != nil && (c.Stop || c.Next != ""):
 		return bad("an inner step ends the plan, or its schedule")

@@ -97,7 +97,7 @@ func (s *stepRun) agree(ctx context.Context, e evaluation) (wire.Commit, error) 
 func (c *Config) decide(p *program, commit *wire.Commit) {
 	step := commit.Step
 	if p.local != nil {
-		commit.Merge = step == p.meetAt(step) || !p.travels(step) && c.Local.Rounds.Closed()
+		commit.Merge = step == p.meetAt(step) || !p.local.Travel(step, p.plan.Start, p.spec.Train.Steps) && c.Local.Rounds.Closed()
 		return
 	}
 	commit.Stop = c.Stop() && step < p.spec.Train.Steps

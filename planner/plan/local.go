@@ -49,6 +49,12 @@ func (l Local) MergedAt(end, last Step) Step {
 	return end
 }
 
+// Travel reports whether messages of a round are on their way after an inner step of the next one, in a plan that starts after some step.
+func (l Local) Travel(step, start, last Step) bool {
+	end := step - 1 - (step-1)%l.Every
+	return end > start && step <= l.MergedAt(end, last)
+}
+
 // Block returns the places in the stream that a replica takes of a round of so many steps: those of its step i, from 0, are Micros
 // ones from place First + i Micros on.
 func (p Pipeline) Block(steps Step) MicroRange {

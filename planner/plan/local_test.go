@@ -182,6 +182,15 @@ func TestOuterStepsMayBeLate(t *testing.T) {
 	if at := l.MergedAt(150, 156); at != 155 {
 		t.Errorf("an outer step after %d, want 155", at)
 	}
+	var travel []Step
+	for step := Step(41); step <= 155; step++ {
+		if l.Travel(step, 40, 155) {
+			travel = append(travel, step)
+		}
+	}
+	if want := []Step{51, 52, 53, 54, 55, 101, 102, 103, 104, 105}; !slices.Equal(travel, want) {
+		t.Errorf("messages travel after steps %v, want %v", travel, want)
+	}
 }
 
 // TestRoundsEnd at the same steps, wherever plans start.
