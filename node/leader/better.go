@@ -159,7 +159,11 @@ func (b *betterWatch) begin(m moment) {
 	in := NextInput(without(m.state, out))
 	in.Links, in.Ratios = b.lines.With(b.schedule.links), b.speeds.ratios
 	current := b.withOwnShares(m.state.Plan)
+	blamed := blamedIn(m.state, leftOut(m.state, b.Now()))
 	b.better = begin(b.search, func(ctx context.Context) planner.Decision {
+		if blamed != "" {
+			return planner.Decision{Replan: true, Reason: blamed}
+		}
 		d, err := b.Planner.ShouldReplan(ctx, in, current)
 		d.Replan = d.Replan && err == nil
 		return d
@@ -167,6 +171,17 @@ func (b *betterWatch) begin(m moment) {
 	if b.better != nil {
 		b.comparedFor = r
 	}
+}
+
+// blamedIn says which member of the running plan is among those that are left out, and why; empty where none is. The planner would only see that it is
+// not there.
+func blamedIn(state consensus.State, out []consensus.Member) string {
+	for _, peer := range state.Plan.Peers() {
+		if i := slices.IndexFunc(out, func(m consensus.Member) bool { return m.Peer == peer && m.Blamed != nil }); i >= 0 {
+			return plan.Clip(state.NameOf(peer)+" is left out of plans "+state.Told(*out[i].Blamed), maxReasonBytes)
+		}
+	}
+	return ""
 }
 
 // waitForCopies reports whether copies under way hold a change up that is wanted for better, and for how long they have. They
