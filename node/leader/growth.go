@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"slices"
+	"time"
 
 	"pnode/planner"
 	"pnode/planner/claims"
@@ -19,14 +20,17 @@ type growth struct {
 	generation plan.Generation
 	shares     []int // of the micro-batches, by replica
 	newest     plan.Step
+	merged     time.Time // when the outer step of newest was made; zero: not known
 	samples    []sample
+	made       int // steps that samples are of
 	window     *future[claims.Window]
 	watch      claims.Watch
 	// verdicts are not in the log yet.
 	verdicts []claims.Verdict
 }
 
-// sample holds what heartbeats said of a step.
+// sample holds what heartbeats said of a step. Of replicas with local steps it is of a round, and steps are by the log: what a member says of its own inner steps
+// nobody else has seen.
 type sample struct {
 	planner.Measured
 	steps map[plan.PeerID]int64 // nanoseconds
@@ -36,22 +40,25 @@ type sample struct {
 func (g *growth) look(state consensus.State, in func() planner.Input) (e consensus.Shown, ok bool) {
 	p, known := g.shared(state.Plan)
 	if g.generation != p.Generation {
-		g.generation, g.newest, g.samples, g.window, g.verdicts = p.Generation, p.Start+1, nil, nil, nil // the first step warms up
+		g.generation, g.newest, g.merged, g.window, g.verdicts = p.Generation, p.Start+1, time.Time{}, nil, nil // the first step warms up
+		g.forget()
 	}
 	if shares := p.ScheduleChoice().Micros; !known || !slices.Equal(shares, g.shares) {
-		g.shares, g.samples, g.window = shares, nil, nil // what was seen was of other work
+		g.shares, g.window = shares, nil // what was seen was of other work
+		g.forget()
 	}
 	if p.Generation == 0 || !known || state.Paused() || state.Finished || !anyStranger(state) {
 		return e, false
 	}
 	state.Plan = p
 	if w, done := g.window.get(); done {
-		g.window, g.samples, g.verdicts = nil, nil, g.watch.Note(w)
+		g.window, g.verdicts = nil, g.watch.Note(w)
+		g.forget()
 	}
-	if s, step := g.sample(p); step > g.newest && len(g.samples) < windowSteps {
-		g.newest, g.samples = step, append(g.samples, s)
+	if g.made < windowSteps {
+		g.sample(state, time.Now())
 	}
-	if len(g.samples) == windowSteps && g.window == nil {
+	if g.made >= windowSteps && g.window == nil {
 		input, samples := in(), g.samples
 		g.window = begin(g.spawn, func(context.Context) claims.Window { return windowOf(state, input, samples) })
 	}
@@ -98,8 +105,42 @@ func anyStranger(state consensus.State) bool {
 	return slices.ContainsFunc(state.Plan.Peers(), func(p plan.PeerID) bool { return !slices.Contains(state.Owners, p) })
 }
 
-// sample returns what members of a plan say of its newest step, and the step that most of them have reached.
-func (g *growth) sample(p plan.Plan) (s sample, step plan.Step) {
+// forget begins a new window.
+func (g *growth) forget() { g.samples, g.made = nil, 0 }
+
+// sample takes in what members of the plan say of its newest step, which most of them have reached. With local steps it is a round, once the next one has ended.
+func (g *growth) sample(state consensus.State, now time.Time) {
+	s, step := g.said(state.Plan)
+	made := 1
+	if state.Plan.Local != nil {
+		m, began, before := state.Merged, g.merged, g.newest
+		if m == nil || m.To <= g.newest {
+			return
+		}
+		g.newest, g.merged = m.To, now
+		if began.IsZero() || m.From != before {
+			return // it may have begun with what the plan loads, or is not the only one since
+		}
+		step, made, s.steps = m.To, int(m.To-m.From), roundTimes(state.Plan, *m, now.Sub(began))
+	} else if step <= g.newest {
+		return
+	}
+	g.newest, g.samples, g.made = step, append(g.samples, s), g.made+made
+}
+
+// roundTimes returns by member how long an inner step of its replica took in a round: all others have seen when the round ended, and how many counted.
+func roundTimes(p plan.Plan, m plan.Merged, took time.Duration) map[plan.PeerID]int64 {
+	times := map[plan.PeerID]int64{}
+	for _, r := range m.Counted() {
+		for _, at := range p.Replicas[r].Stages {
+			times[at.Peer] = max(times[at.Peer], took.Nanoseconds()/int64(m.Parts[r].Steps))
+		}
+	}
+	return times
+}
+
+// said returns what members of a plan say of its newest step, and the step that most of them have reached.
+func (g *growth) said(p plan.Plan) (s sample, step plan.Step) {
 	s.steps = map[plan.PeerID]int64{}
 	var reached []plan.Step
 	for _, peer := range p.Peers() {
@@ -121,7 +162,7 @@ func (g *growth) sample(p plan.Plan) (s sample, step plan.Step) {
 
 // windowOf compares the median times of a window with what the plan counted on.
 func windowOf(state consensus.State, in planner.Input, samples []sample) claims.Window {
-	w := claims.Window{Generation: state.Plan.Generation}
+	w := claims.Window{Generation: state.Plan.Generation, Apart: state.Plan.Local != nil}
 	var all []planner.Measured
 	for _, s := range samples {
 		all = append(all, s.Measured)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -322,4 +323,45 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 			t.Errorf("%d plans broken in 48 starts, %+v", broken, m.Shown)
 		}
 	})
+}
+
+// TestRoundsShowSpeeds: of replicas with local steps a round is a sample, by when it ended and how many steps of each counted. The first one of a plan begins with what it
+// loads, and two that are seen as one say nothing.
+func TestRoundsShowSpeeds(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	s := consensus.State{Plan: plan.Plan{Generation: 2, Start: 100, Local: &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1}}}}
+	for _, peers := range []string{"ab", "cb", "d"} {
+		var pipe plan.Pipeline
+		for _, p := range peers {
+			pipe.Stages = append(pipe.Stages, plan.Placement{Peer: plan.PeerID(p), Device: "cpu"})
+		}
+		s.Plan.Replicas = append(s.Plan.Replicas, pipe)
+	}
+	g := growth{Leader: &Leader{Config: Config{Heartbeats: gossip.NewTracker()}}, generation: 2, newest: 101}
+	at := func(seconds int, from, to plan.Step, steps ...plan.Step) {
+		s.Merged = &plan.Merged{Generation: 2, From: from, To: to}
+		for _, n := range steps {
+			s.Merged.Parts = append(s.Merged.Parts, plan.Part{Steps: n})
+		}
+		g.sample(s, begin.Add(time.Duration(seconds)*time.Second))
+	}
+	g.sample(s, begin)
+	at(60, 100, 110, 10, 10, 10) // with what was loaded
+	at(61, 100, 110, 10, 10, 10) // seen again
+	if len(g.samples) != 0 {
+		t.Errorf("%+v", g.samples)
+	}
+	at(80, 110, 120, 10, 5, 0)
+	want := map[plan.PeerID]int64{"a": 2e9, "b": 4e9, "c": 4e9}
+	if len(g.samples) != 1 || !maps.Equal(g.samples[0].steps, want) || g.made != 10 {
+		t.Fatalf("%+v, of %d steps", g.samples, g.made)
+	}
+	at(120, 130, 140, 10, 10, 10) // the one before was not seen
+	if len(g.samples) != 1 {
+		t.Errorf("%+v", g.samples)
+	}
+	at(140, 140, 150, 10, 10, 10)
+	if len(g.samples) != 2 || g.samples[1].steps["d"] != 2e9 || g.made != 20 {
+		t.Errorf("%+v, of %d steps", g.samples, g.made)
+	}
 }

@@ -33,6 +33,9 @@ type Window struct {
 	PredictedNanos, ExplainedNanos int64
 	// Members of the plan, each once.
 	Members []Work
+	// Apart: replicas make their steps on their own. Then nobody's steps wait for those of all others, and Work.StepNanos is how long a step of the
+	// member's replica took by the rounds, whose ends all others see.
+	Apart bool
 }
 
 // Work is a member's part in a window.
@@ -41,7 +44,7 @@ type Work struct {
 	// PlannedNanos is how long its busiest device was to compute in a step, ReportedNanos how long that did as it
 	// says; 0 where it does not.
 	PlannedNanos, ReportedNanos int64
-	// StepNanos is the time of a step as it says, 0 where it does not.
+	// StepNanos is the time of a step as it says, 0 where it does not; see also Window.Apart.
 	StepNanos int64
 }
 
@@ -127,9 +130,12 @@ func (w Window) usual() int64 {
 	return max(100, median(believed))
 }
 
-// step returns the time of a step as the others say, 0 where there are none: on its own word nobody grows, and who
+// step returns the time of a step as the others say, or have seen, 0 where there are none: on its own word nobody grows, and who
 // does all the work has no need to.
 func (w Window) step(of int) int64 {
+	if w.Apart {
+		return min(w.Members[of].StepNanos, longest)
+	}
 	var others []int64
 	for i, m := range w.Members {
 		if i != of && m.StepNanos > 0 {

@@ -50,6 +50,37 @@ func TestSpeedsAreThoseOfTheRun(t *testing.T) {
 	}
 }
 
+// Attack: a replica of one member that is slow says that its steps are quick, and so do those of others, which do not wait for it. What counts is how long the
+// rounds took.
+func TestApartARoundCounts(t *testing.T) {
+	counted := Count(plan.StorageRule{}, []Claim{claim("a", true, 1e12), claim("m", false, 8e12)})
+	const s = 1_000_000_000
+	for name, c := range map[string]struct {
+		apart bool
+		step  int64 // of m
+		held  bool
+		ok    bool
+	}{
+		"together, by the word of others":            {false, 9 * s, true, true},
+		"apart, in rounds of a second a step":        {true, s, true, true},
+		"apart, in rounds that took nine":            {true, 9 * s, false, true},
+		"apart, where it did not count in the round": {true, 0, false, false},
+	} {
+		w := Window{Generation: 1, PredictedNanos: s, Apart: c.apart}
+		for _, m := range counted {
+			work := Work{Counted: m, PlannedNanos: s, ReportedNanos: s, StepNanos: s}
+			if m.Peer == "m" {
+				work.StepNanos = c.step
+			}
+			w.Members = append(w.Members, work)
+		}
+		got := Rule(w)
+		if len(got) > 1 || (len(got) == 1) != c.ok || c.ok && (got[0].Peer != "m" || got[0].Held != c.held) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // Whatever is said, plans count on no more than what is claimed, and sums do not overflow.
 func FuzzCount(f *testing.F) {
 	for seed := range uint64(2000) {
