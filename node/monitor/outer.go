@@ -33,7 +33,7 @@ type outerMade struct {
 	state  consensus.State // with its plan
 	merged plan.Merged
 	out    []rounds.LeftOut
-	at     time.Time
+	at     time.Time     // replicas were to make it
 	said   api.OuterStep // by what was heard up to now
 	heard  bool          // all that was to be heard is in said
 }
@@ -62,6 +62,9 @@ func (w *outerWatch) due(beats *gossip.Tracker, self plan.PeerID, now time.Time,
 	if w.newest == nil || w.shown {
 		return nil
 	}
+	if w.newest.travels(beats) {
+		w.newest.at = now
+	}
 	if w.newest.hear(beats, self); !w.newest.heard && !atOnce && now.Sub(w.newest.at) < outerPatience {
 		return nil
 	}
@@ -87,6 +90,17 @@ func (w *outerWatch) status(beats *gossip.Tracker, self plan.PeerID) *api.OuterS
 	w.newest.hear(beats, self)
 	said := w.newest.said
 	return &said
+}
+
+// travels reports whether a replica still makes inner steps before it makes the outer step.
+func (o *outerMade) travels(beats *gossip.Tracker) bool {
+	m := o.merged
+	at := o.state.Plan.Local.MergedAt(m.To, o.state.Run.Train.Steps)
+	if m.Last || at == m.To {
+		return false
+	}
+	view := roundView{state: o.state, beats: beats}
+	return slices.ContainsFunc(m.Counted(), func(q plan.Replica) bool { return view.inner(q).Step < at })
 }
 
 // hear takes in what members say of the outer step now, unless all is known. What was heard before stays.

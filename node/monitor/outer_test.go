@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/pipeline/meeting"
 	"pnode/pipeline/model"
@@ -331,6 +332,37 @@ func TestOuterStepsOfBefore(t *testing.T) {
 	}
 	if got := w.show(x.beats, "a", x.now, true); got == nil || got.To != 20 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestLateOuterSteps: replicas that make inner steps while messages travel wait for nobody, and what they say of the outer step is waited for until they have made it.
+func TestLateOuterSteps(t *testing.T) {
+	x, w := newApartRun(), outerWatch{}
+	x.state.Plan.Local.Delay = 2
+	at := func(step plan.Step) {
+		for r, peer := range []plan.PeerID{"a", "c", "d"} {
+			x.says(gossip.Heartbeat{Peer: peer, Inner: []gossip.InnerStep{{Replica: plan.Replica(r), Step: step}}, HandedIn: handedIn(plan.Replica(r))})
+		}
+	}
+	at(13)
+	const text = "makes inner steps of the next round while messages travel"
+	if s := x.view().replica(1); s.State != api.ReplicaComputes || s.Text != text || s.Made != 4 || x.view().waits() != "" || x.view().standsStill("a", time.Hour) != "" {
+		t.Errorf("%+v, who waits: %q, %q", s, x.view().waits(), x.view().standsStill("a", time.Hour))
+	}
+	if at(14); x.view().replica(1).Text == text || x.view().standsStill("a", time.Hour) == "" {
+		t.Error("nobody waits for messages that are late")
+	}
+	at(13)
+	w.follow(x.state, x.beats, "a", x.now)
+	x.merge(4, 4, 4)
+	w.follow(x.state, x.beats, "a", x.now)
+	for range 3 {
+		if x.now = x.now.Add(outerPatience); w.show(x.beats, "a", x.now, false) != nil {
+			t.Fatal("shown before it is made")
+		}
+	}
+	if at(14); w.show(x.beats, "a", x.now, false) != nil || w.show(x.beats, "a", x.now.Add(outerPatience), false) == nil {
+		t.Error("not shown once it is made, and nobody has said how it was")
 	}
 }
 
