@@ -20,6 +20,7 @@ import (
 	"pnode/node/ledger"
 	"pnode/node/monitor"
 	"pnode/node/weights"
+	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire/strict"
 	"pnode/planner/plan"
@@ -321,6 +322,24 @@ func OpenSampler(dir string) (*dataset.Sampler, error) {
 		return nil, err
 	}
 	return ingest.NewSampler(run)
+}
+
+// WithText calls use with the run's text, as the store in the folder of a stopped node has it.
+func WithText(dir string, use func(pipeline.Data) error) (err error) {
+	run, err := LoadRun(dir)
+	if err != nil {
+		return err
+	}
+	store, err := OpenStore(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	data, err := ingest.OpenStored(storedChunks{store}, run)
+	if err != nil {
+		return err
+	}
+	return use(data)
 }
 
 // storeDir returns the checkpoint store's folder within a node's folder.

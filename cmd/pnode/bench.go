@@ -16,6 +16,7 @@ import (
 	"pnode/node/bench"
 	"pnode/node/config"
 	"pnode/node/progress"
+	"pnode/planner/plan"
 )
 
 func (e environment) benchCommand() *cobra.Command {
@@ -33,6 +34,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
   pnode bench planner                  plans against the optimum and splits by hand
   pnode bench average                  sums of gradients over slow lines against PyTorch over Gloo
   pnode bench protocol-nanogpt         codecs by the meter of a public contest
+  pnode bench local-steps              losses of replicas with local steps against PyTorch
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,7 +46,7 @@ PNODE_CPU=avx2|avx512|neon|generic chooses this program's instruction set.`,
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand(), e.benchLocalStepsCommand())
 	return c
 }
 
@@ -349,5 +351,33 @@ other. After an interrupt the same command goes on where it stopped. It takes ho
 	f.IntVar(&o.Stages, "stages", 0, "its stages, a local node each (default 8)")
 	f.IntVar(&o.Steps, "steps", 0, "steps of each run, of 2,048 tokens (default 1000)")
 	f.StringArrayVar(&o.Data, "data", nil, "`PATH` of the text, as of pnode train; repeat it for more")
+	return c
+}
+
+func (e environment) benchLocalStepsCommand() *cobra.Command {
+	var o bench.LocalStepsOptions
+	c := &cobra.Command{
+		Use:   "local-steps",
+		Short: "Losses of replicas with local steps against PyTorch",
+		Long: `Train nano with --sync local by real nodes, one for each replica, and have PyTorch train the same from the same parameters and
+the same samples: plain code with its own AdamW for inner steps, its SGD with Nesterov momentum for outer ones, and the codecs and
+their error feedback written again from the papers and the documentation. What each replica did is read from the nodes' ledgers. The table has the
+largest and the mean relative difference between losses of all inner steps, beside PyTorch in float32 and in float64, and between
+these two: what precision alone changes.`,
+		Example: `  pnode bench local-steps --python ~/venv/bin/python
+  pnode bench local-steps --codec f32,int8 --every 10 --lr 5e-3 --json`,
+	}
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Binary, o.Progress = m.binary, m.progress
+		return bench.LocalSteps(ctx, o)
+	})
+	f.StringSliceVar(&o.Codecs, "codec", nil, "`NAMES` of the codecs of outer steps among "+strings.Join(plan.OuterCodecs(), ", ")+" (default all)")
+	f.IntVar(&o.Replicas, "replicas", 2, "replicas, a local node each")
+	f.IntVar(&o.Steps, "steps", 200, "inner steps of each replica")
+	f.IntVar(&o.Every, "every", 20, "inner steps between two outer ones")
+	f.Float64Var(&o.LR, "lr", 1e-3, "learning rate of inner steps")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the parameters and of the order of the samples")
+	f.StringArrayVar(&o.Data, "data", nil, "`PATH` of the text, as of pnode train; repeat it for more")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	return c
 }

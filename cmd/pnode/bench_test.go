@@ -75,3 +75,25 @@ func TestBenchGoesOnWhereItStopped(t *testing.T) {
 		t.Errorf("%+v", run)
 	}
 }
+
+// TestLocalStepsAsInPyTorch trains with real nodes and in PyTorch, where a Python with it is named as for package checkpoint/huggingface. Losses are the same but for
+// what float32 rounds, also where outer steps round by chance.
+func TestLocalStepsAsInPyTorch(t *testing.T) {
+	python := os.Getenv("PNODE_TRANSFORMERS_PYTHON")
+	if python == "" {
+		t.Skip("PNODE_TRANSFORMERS_PYTHON is not set: it is a Python with PyTorch")
+	}
+	t.Parallel()
+	p := start(t, "bench", "local-steps", "--json", "--python", python, "--steps", "5", "--every", "2", "--codec", "int8", "--data", "../../docs/security.md")
+	p.finish(exitOK)
+	var r bench.LocalStepsReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Codecs) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if c := r.Codecs[0]; c.InnerSteps != 10 || c.OuterSteps != 3 || c.Last >= c.First || c.Torch.Most > 1e-4 || c.Double.Most > 1e-4 || c.Torch.Most == 0 {
+		t.Errorf("%+v", c)
+	}
+}

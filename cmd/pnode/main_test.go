@@ -340,6 +340,11 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 		"protocol-nanogpt --losses x --steps -5":   "--steps is -5: take 1 to ",
 		"protocol-nanogpt --losses x --stages 9":   "--stages is 9: take 2 to 8",
 		"protocol-nanogpt --losses x --codec int3": "--codec is \"int3\": take one of f32, ",
+
+		"local-steps --codec int3":         "--codec is \"int3\": take one of f32, ",
+		"local-steps --steps 20 --every 0": "--every is 0: take 2 to 20",
+		"local-steps --replicas 1":         "--replicas is 1: take 2 to 16",
+		"local-steps --lr -1":              "--lr is -1: take more than 0",
 	} {
 		code, _, stderr := pnode(t, append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {

@@ -17,6 +17,8 @@
 //     but their bound and the simulator.
 //   - PlannerReport: predicted steps of random clusters beside those of other plans (package
 //     comparison), how long planning takes, and predicted steps beside those that workers take (Prediction).
+//   - LocalStepsReport: losses of replicas with local steps beside PyTorch's, which trains by what the ledgers of real nodes tell
+//     (torchlocal.py).
 //   - ContestReport: steps of codecs and schedules by the meter of a public contest (package nanogpt), and
 //     held-out losses of a small model that is trained with them (package losses).
 //

@@ -1,7 +1,7 @@
 """What comes before the scripts of peers in PyTorch. Their argument is JSON; its device is PyTorch's
 name of one, the processor where there is none."""
 import sys; sys.path[:] = filter(None, sys.path)  # this folder's files are none of Python's
-import glob, json, os, time
+import glob, json, math, os, time
 
 try:
     import resource
