@@ -92,6 +92,8 @@ type fleetSize struct {
 	Slows string
 	// Micros is how many micro-batches a step has; 0: 4.
 	Micros int
+	// Opened hears of each node before it begins; nil: nobody does.
+	Opened func(*Node)
 	// Lies returns what stands between a worker and its links; nil: nothing does.
 	Lies func(n *Node, id plan.WorkerID, e collective.Exchange) collective.Exchange
 }
@@ -306,6 +308,9 @@ func (m *member) start(run func(context.Context, Output) error) {
 				}
 				n.checkpointer.Peers = copying{n.checkpointer.Peers, m.fleet, n.self}
 				n.checkpointer.Consensus = slowDisk{n.checkpointer.Consensus, m.size.SlowDisk}
+				if m.size.Opened != nil {
+					m.size.Opened(n)
+				}
 				p.node.Store(n)
 			},
 		},

@@ -123,14 +123,14 @@ func (c *court) ruled(state consensus.State) bool {
 }
 
 // endedByRuling returns why the current generation ends though its members carry it on, if it does: for a jump of its
-// loss, or since the leader itself sees that a member has no part in it.
+// loss, or since the leader itself sees that a member has no part in it. With local steps the others make their outer step first, without its replica.
 func endedByRuling(s consensus.State) string {
 	for _, b := range s.Blames {
 		switch {
 		case b.Generation != s.Plan.Generation:
 		case b.GoesBack():
 			return fmt.Sprintf("%s at step %d", b.Detail, b.Step)
-		case b.Kind != plan.LossJump && b.Accuser == "" && b.Until != 0:
+		case b.Kind != plan.LossJump && b.Accuser == "" && b.Until != 0 && s.Plan.Local == nil:
 			return fmt.Sprintf("%s is left out: %s", s.NameOf(b.Peer), b.Detail)
 		}
 	}

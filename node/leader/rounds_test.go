@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pnode/node/gossip"
+	"pnode/node/leader/blame"
 	"pnode/pipeline/model"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -70,6 +71,44 @@ func TestWhichReplicasAreUnable(t *testing.T) {
 		c.view.Plan = meeters
 		if got := unableOf(c.view); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWhoIsDeafCostsOthersNoRound: the leader sees that a member has not begun with the plan. It is found and left out as in other plans; where replicas make local steps
+// the others' round is not given up for it, but ends without its replica.
+func TestWhoIsDeafCostsOthersNoRound(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		s := consensus.State{Run: &plan.RunSpec{}, Plan: meeters, PlanEpoch: 7}
+		if !local {
+			s.Plan.Local = nil
+		}
+		beats, now := gossip.NewTracker(), time.Unix(1000, 0)
+		for _, p := range []plan.PeerID{"a", "b", "c"} {
+			s.Members = append(s.Members, consensus.Member{Peer: p, State: consensus.Active, Since: 2})
+		}
+		watch := deafWatch{beats: beats}
+		watch.look(s, now)
+		now = now.Add(deafAfter)
+		for p, g := range map[plan.PeerID]plan.Generation{"a": 3, "b": 2, "c": 3} {
+			beats.Note(gossip.Heartbeat{Peer: p, Generation: g, Inner: []gossip.InnerStep{{Step: 33, Nanos: 1e9}}}, now)
+		}
+		said := watch.look(s, now)
+		if len(said) != 1 || said[0].Accused != "b" {
+			t.Fatalf("local %t: accused are %+v", local, said)
+		}
+		r, ok := view{Plan: s.Plan, Members: alive("a", "b", "c"), charges: charges{Trial: blame.Trial{Accusations: said, Name: func(p plan.PeerID) string { return string(p) }}}}.fault()
+		if !ok || r.Rule.Peer != "b" || !r.Rule.Out {
+			t.Fatalf("local %t: %+v", local, r)
+		}
+		b := r.Rule.Blame
+		b.Generation, b.Until = 3, now.Add(time.Minute).Unix()
+		s.Blames = append(s.Blames, b)
+		if ended := endedByRuling(s); (ended == "") != local {
+			t.Errorf("local %t: the generation ends: %q", local, ended)
+		}
+		if unable := withBlamed(s, nil); len(unable) != 1 || !strings.Contains(unable[1], "it has not begun with generation 3") {
+			t.Errorf("replicas that are left out of the round: %v", unable)
 		}
 	}
 }

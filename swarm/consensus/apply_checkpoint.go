@@ -93,7 +93,7 @@ func (s State) collect(e StageSaved) (State, error) {
 		s.Checkpoint, s.Pending = piece, s.Pending[i+1:]
 		s.CopyFailures = s.CopyFailures.At(s.Departures.Clock.Millis)
 		line := RecoveryLine(s)
-		s.Older = retain(s.Older, piece, s.Run.Train.KeepCheckpoints, len(line)-1, line[len(line)-1].Secured(s))
+		s.Older = retain(s.Older, piece, jumpReach(s.Plan), s.Run.Train.KeepCheckpoints, len(line)-1, line[len(line)-1].Secured(s))
 		s = s.cleaned().stood().kept()
 	} else if len(s.Pending) > MaxPending {
 		s.Pending = slices.Delete(s.Pending, 0, 1)

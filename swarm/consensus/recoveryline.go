@@ -11,11 +11,19 @@ import (
 // losses a few steps later, when newer checkpoints may have been made of them.
 const JumpReach plan.Step = 32
 
+// jumpReach returns JumpReach, and with local steps a round more: its losses are known at its end, when there may be a checkpoint of that.
+func jumpReach(p plan.Plan) plan.Step {
+	if p.Local == nil {
+		return JumpReach
+	}
+	return JumpReach + p.Local.Every
+}
+
 // retain returns the older checkpoints, newest first, that stay besides the newest one: keep-1 of them, and where
-// none of these is JumpReach steps older, the newest that is, and one that will be when that one is too old. After the newest of the keep-1
+// none of these is reach steps older, the newest that is, and one that will be when that one is too old. After the newest of the keep-1
 // come those that restorations go by, more of them if need be: of the first line ones the last, and with which plans since then began. Where
 // that last one is not secured they are additional.
-func retain(older []Checkpoint, newest Checkpoint, keep, line int, secured bool) []Checkpoint {
+func retain(older []Checkpoint, newest Checkpoint, reach plan.Step, keep, line int, secured bool) []Checkpoint {
 	const most = MaxOlder - 2
 	stays, count := make([]bool, len(older)), 0
 	mark := func(limit int, wanted func(i int) bool) {
@@ -38,7 +46,7 @@ func retain(older []Checkpoint, newest Checkpoint, keep, line int, secured bool)
 		return i == 0 && (keep > 1 || !secured) || i == line-1 || i < line && older[i].Generation != next.Generation
 	})
 	recent()
-	reaches := func(i int) bool { return older[i].Step+JumpReach <= newest.Step }
+	reaches := func(i int) bool { return older[i].Step+reach <= newest.Step }
 	var rest []int
 	reached := false
 	for i := range older {

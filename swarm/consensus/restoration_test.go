@@ -176,7 +176,7 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 		{4, 5, []plan.Step{30, 28, 26, 22}, true},
 	} {
 		var got []plan.Step
-		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, c.keep, c.line, !c.once) {
+		for _, o := range retain(older, Checkpoint{Step: 100, Generation: 4}, JumpReach, c.keep, c.line, !c.once) {
 			got = append(got, o.Step)
 		}
 		if !slices.Equal(got, c.want) {
@@ -187,7 +187,7 @@ func TestWhatARestorationGoesByStays(t *testing.T) {
 	for g := plan.Generation(40); g > 0; g-- {
 		many = append(many, Checkpoint{Step: plan.Step(g), Generation: g})
 	}
-	if stay := retain(many, Checkpoint{Step: 41, Generation: 41}, 3, len(many), true); len(stay) > MaxOlder || stay[0].Step != 40 {
+	if stay := retain(many, Checkpoint{Step: 41, Generation: 41}, JumpReach, 3, len(many), true); len(stay) > MaxOlder || stay[0].Step != 40 {
 		t.Errorf("%d older ones, at most %d", len(stay), MaxOlder)
 	}
 }

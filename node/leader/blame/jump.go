@@ -111,7 +111,8 @@ func (w *Losses) take(news []gossip.StepLoss, calm plan.Step) {
 		for i, at := range w.curve {
 			losses[i] = at.Loss
 		}
-		if least, middle, yes := jumped(losses); yes && l.Step > calm+1 {
+		same := w.found.Generation == l.Generation && l.Step-1 >= w.found.Step && l.Step-1 <= w.found.Step+settleSteps // of a round of local steps all losses come at once
+		if least, middle, yes := jumped(losses); yes && l.Step > calm+1 && !same {
 			w.found = jump{l.Generation, l.Step - 1, w.curve[least].Step, middle, l.Loss}
 		}
 	}

@@ -2,6 +2,7 @@ package blame
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,11 @@ func TestLosses(t *testing.T) {
 		if g, step := w.newest(); g != 2 || step != 70 {
 			t.Fatalf("newest is step %d of generation %d", step, g)
 		}
+	}
+	var atOnce Losses // as with local steps: the first steps of the jump count, not the last ones that are far above those before
+	atOnce.take(append(slices.Clone(good), stepsOf(1, 61, slices.Repeat([]float64{9}, 100))...), calmSteps)
+	if got := atOnce.found; got.Step != 61 || got.Least > 60 {
+		t.Errorf("a jump at step 61, of which a hundred steps are known at once: %+v", got)
 	}
 	var early Losses
 	early.take(stepsOf(1, 1, append(training(17), 30, 30)), calmSteps)
