@@ -33,7 +33,7 @@ func TestFixedWriterRefusesMoreThanItsBytes(t *testing.T) {
 
 // TestALayerThatNobodyHasIsTold: by machine, without hashes and peer IDs, which the log of this node has.
 func TestALayerThatNobodyHasIsTold(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestWhoHasLoadedTheStateSaysSo(t *testing.T) {
 			for i, h := range c.holders {
 				made.Layers = append(made.Layers, consensus.LayerRef{Layer: i, Holders: h})
 			}
-			store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+			store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "me"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestALostHolderIsReplaced(t *testing.T) {
 	current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
 		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
 	}}
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestACopyThatAPauseEndsIsNoFailure(t *testing.T) {
 		warns bool
 	}{{planPatience / 2, false}, {0, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+			store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestWhoGivesACopyUpSaysWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "b"})
+				store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "b"})
 				if err != nil {
 					t.Fatal(err)
 				}

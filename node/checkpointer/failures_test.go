@@ -127,7 +127,7 @@ func TestAHolderOutOfReachIsReplaced(t *testing.T) {
 				current := plan.Plan{Generation: 3, Start: 20, Replicas: []plan.Pipeline{
 					{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
 				}}
-				store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+				store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -28,7 +28,7 @@ func TestLivingHoldersAreAskedFirstAndTheDeadLast(t *testing.T) {
 }
 
 func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestMissingChunksNameTheReasonWithAndWithoutOthers(t *testing.T) {
 
 // TestTooFewOpenFilesAreNoMissingChunks: they are this node's own trouble, whoever of the others has the chunks.
 func TestTooFewOpenFilesAreNoMissingChunks(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestTooFewOpenFilesAreNoMissingChunks(t *testing.T) {
 
 // TestAFullDiskIsNoLackOfChunks: whoever is asked, what comes cannot be stored here, and one who sent it is enough to know.
 func TestAFullDiskIsNoLackOfChunks(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{ReserveBytes: 1 << 60})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{ReserveBytes: 1 << 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAFullDiskIsNoLackOfChunks(t *testing.T) {
 }
 
 func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestSomebodyWhoIsBusyIsAskedAgain(t *testing.T) {
 
 // TestWhoIsBusyIsAskedAgainBeforeChunksAreGivenUp: it may well have them. The data comes with the sixth question, or never.
 func TestWhoIsBusyIsAskedAgainBeforeChunksAreGivenUp(t *testing.T) {
-	dir := t.TempDir()
+	dir := quickDir(t)
 	data, busy := []byte("state"), errors.New("busy")
 	there, never := plan.Hash(blake3.Sum256(data)), plan.Hash{1}
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // TestTheWayBackIsKept: the checkpoints that the log may go back to stay, whatever is asked for; those of after it
 // go, unless they were made once more.
 func TestTheWayBackIsKept(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "a"})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTheWayBackIsKept(t *testing.T) {
 
 // TestAgesOutliveTheProcess: what is noted first counts, and what is not kept is forgotten.
 func TestAgesOutliveTheProcess(t *testing.T) {
-	dir := t.TempDir()
+	dir := quickDir(t)
 	open := func() *checkpoint.Store {
 		t.Helper()
 		store, err := checkpoint.Open(dir, checkpoint.Options{Self: "a"})

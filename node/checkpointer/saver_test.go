@@ -60,7 +60,7 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+				store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func TestWhoSavesWaitsForAPlanBeforeItMakesCopies(t *testing.T) {
 // TestWhatAPauseKeepsInMemoryIsStoredBehind: no sync is waited for before the report of a pause. The log hears that the layers are stored once
 // they are, and not of those that have not come so far.
 func TestWhatAPauseKeepsInMemoryIsStoredBehind(t *testing.T) {
-	dir, syncs, broken := t.TempDir(), 0, false
+	dir, syncs, broken := quickDir(t), 0, false
 	store, err := checkpoint.Open(dir, checkpoint.Options{Self: "me", Disk: disk.Disk{Before: func(c disk.Change, path string) error {
 		switch {
 		case c != disk.Sync || !strings.HasPrefix(path, filepath.Join(dir, "tmp")):
@@ -150,7 +150,7 @@ func TestWhatAPauseKeepsInMemoryIsStoredBehind(t *testing.T) {
 // TestAReportedStageIsSavedWhateverItsPin: the log counts on it. Only a sweep might take it, of which the user is told.
 func TestAReportedStageIsSavedWhateverItsPin(t *testing.T) {
 	broken := false
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me", Disk: disk.Disk{Before: func(disk.Change, string) error {
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "me", Disk: disk.Disk{Before: func(disk.Change, string) error {
 		if broken {
 			return errors.New("the disk is broken")
 		}
@@ -179,7 +179,7 @@ func TestAReportedStageIsSavedWhateverItsPin(t *testing.T) {
 // TestFetchedStateStaysUntilALaterCheckpoint: the log has the checkpoint that a plan starts from before its manifest is stored
 // here, and a sweep for the one before comes last.
 func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestFetchedStateStaysUntilALaterCheckpoint(t *testing.T) {
 
 // TestOneHolderIsAskedForAllLayersAtOnce: each question costs a round trip.
 func TestOneHolderIsAskedForAllLayersAtOnce(t *testing.T) {
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: "me"})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestACheckpointThatComesTooLateIsNoFailure(t *testing.T) {
 		{Stages: []plan.Placement{{Peer: "me", Holder: "b", Layers: plan.LayerRange{End: 1}}}},
 	}}
 	for _, last := range []bool{false, true} {
-		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+		store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestAReplicaThatSavesLateIsNoFailure(t *testing.T) {
 		{Stages: []plan.Placement{{Peer: "b", Layers: plan.LayerRange{End: 1}}}},
 		{Stages: []plan.Placement{{Peer: "me", Layers: plan.LayerRange{End: 1}}}},
 	}}
-	store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+	store, err := checkpoint.Open(quickDir(t), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func newLoadingFleet(t *testing.T, next plan.Plan, holders [][]plan.PeerID, peer
 	f.log = &told{state: consensus.State{Plan: next, Checkpoint: made, Members: members(peers...)}}
 	for _, p := range peers {
 		f.lines[p] = make(chan struct{}, 1)
-		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{Self: p})
+		store, err := checkpoint.Open(quickDir(t), checkpoint.Options{Self: p})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 // inMemory opens a store for "me" that has a chunk which is not durable yet. again opens it after the machine was off.
 func inMemory(t *testing.T, data string) (store *checkpoint.Store, dir string, h plan.Hash, again func() *checkpoint.Store) {
 	t.Helper()
-	dir = t.TempDir()
+	dir = quickDir(t)
 	store, err := checkpoint.Open(dir, checkpoint.Options{Self: "me"})
 	if err == nil {
 		writing := store.BeginBehind()

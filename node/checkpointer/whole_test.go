@@ -337,7 +337,7 @@ func TestTheLogCountsAWholeCopy(t *testing.T) {
 
 // TestADamagedChunkIsFetchedAgain: all chunks here are spoilt on the disk; each is had from another member when it is read.
 func TestADamagedChunkIsFetchedAgain(t *testing.T) {
-	dir := t.TempDir()
+	dir := quickDir(t)
 	store, err := checkpoint.Open(dir, checkpoint.Options{Self: "me"})
 	if err != nil {
 		t.Fatal(err)
