@@ -32,8 +32,8 @@ type Heard struct {
 //
 //   - Who has sealed two different messages where an honest member sends one is left out: of a replica of several nodes that member alone.
 //   - A coordinator that shows something else than it has told the log, or nothing of it, is left out.
-//   - One that does not answer, where the other one's word is proven, is noted, and left out the second time. Owners' nodes and those that were started again or are
-//     gone, with what they had, are not.
+//   - One that does not answer, where the other one's word is proven, is noted, and left out the second time. Owners' nodes are not.
+//   - One that was started again or is gone, with what it had to show, is neither left out nor noted for what it does not show.
 //   - Where both are silent nobody can tell who is wrong. That is noted.
 //
 // Nobody is left out twice for one generation. Of a member that contradicts none but itself nothing is said.
@@ -69,9 +69,10 @@ func Dispute(s consensus.State, heard []Heard) (rulings []Ruling) {
 			other   Shown
 		}{{h.By, by, h.ByShows, h.OfShows}, {h.Of, of, h.OfShows, h.ByShows}} {
 			switch {
+			case !here(s, one.peer):
 			case one.shows == Untrue:
 				add(true, one.peer, by, of, fmt.Sprintf("it cannot show what it has told the log that replica %d has of replica %d", one.replica, h.Of))
-			case one.shows == Silent && one.other == Proven && here(s, one.peer):
+			case one.shows == Silent && one.other == Proven:
 				again := wasSilent(s, one.peer) && !slices.Contains(s.Owners, one.peer)
 				add(again, one.peer, by, of, fmt.Sprintf("it does not show what it has told the log that replica %d has of replica %d", one.replica, h.Of))
 			}
