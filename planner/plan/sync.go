@@ -143,7 +143,7 @@ func (r SyncRule) check() error {
 		return fmt.Errorf("h is %d, want 1 to %d inner steps between outer steps", r.Every, MaxEvery)
 	case r.Codec != "" && !slices.Contains(outerCodecs, r.Codec):
 		return fmt.Errorf("codec for outer gradients is %.20q: want one of %s", r.Codec, strings.Join(outerCodecs, ", "))
-	case r.Delay > MaxEvery || r.Delay > 0 && (r.AtOnce || r.Every > 0 && r.Delay >= r.Every):
+	case r.Delay >= MaxEvery || r.Delay > 0 && (r.AtOnce || r.Every > 0 && r.Delay >= r.Every):
 		return fmt.Errorf("delay is %d, want fewer inner steps than h", r.Delay)
 	case r.WarmupPercent < 0 || r.WarmupPercent > 99:
 		return fmt.Errorf("warmup is %d%% of the steps, want 0%% to 99%%", r.WarmupPercent)

@@ -71,7 +71,7 @@ func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(
 	if rule.Every > 0 {
 		paces = []plan.Step{rule.Every}
 	} else if len(paces) == 0 {
-		paces = []plan.Step{2 * rule.Delay}
+		paces = []plan.Step{min(2*rule.Delay, plan.MaxEvery)}
 	}
 	var all []Choice
 	for _, codec := range tried {

@@ -112,7 +112,7 @@ func TestInnerStepsGoOn(t *testing.T) {
 			t.Errorf("%s: %+v, want %d steps and %v", name, got, c.delay, c.exposed)
 		}
 	}
-	for delay := plan.Step(1); delay < 3000; delay *= 3 {
+	for _, delay := range []plan.Step{1, 3, 9, 27, 81, 243, 729, 2187, plan.MaxEvery/2 + 1, plan.MaxEvery - 1} {
 		if got := Choose(plan.SyncRule{Delay: delay}, 100, second, line(0, second)); got.Delay != delay || got.Local().Validate() != nil {
 			t.Errorf("a delay of %d: %+v", delay, got)
 		}
