@@ -375,6 +375,7 @@ these two: what precision alone changes.`,
 	f.IntVar(&o.Replicas, "replicas", 2, "replicas, a local node each")
 	f.IntVar(&o.Steps, "steps", 200, "inner steps of each replica")
 	f.IntVar(&o.Every, "every", 20, "inner steps between two outer ones")
+	f.IntVar(&o.Delay, "delay", 0, "inner steps of the next round that are made while messages of outer steps travel")
 	f.Float64Var(&o.LR, "lr", 1e-3, "learning rate of inner steps")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the parameters and of the order of the samples")
 	f.StringArrayVar(&o.Data, "data", nil, "`PATH` of the text, as of pnode train; repeat it for more")

@@ -84,7 +84,7 @@ func TestLocalStepsAsInPyTorch(t *testing.T) {
 		t.Skip("PNODE_TRANSFORMERS_PYTHON is not set: it is a Python with PyTorch")
 	}
 	t.Parallel()
-	p := start(t, "bench", "local-steps", "--json", "--python", python, "--steps", "5", "--every", "2", "--codec", "int8", "--data", "../../docs/security.md")
+	p := start(t, "bench", "local-steps", "--json", "--python", python, "--steps", "8", "--every", "3", "--delay", "1", "--codec", "int8", "--data", "../../docs/security.md")
 	p.finish(exitOK)
 	var r bench.LocalStepsReport
 	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
@@ -93,7 +93,7 @@ func TestLocalStepsAsInPyTorch(t *testing.T) {
 	if len(r.Codecs) != 1 {
 		t.Fatalf("%+v", r)
 	}
-	if c := r.Codecs[0]; c.InnerSteps != 10 || c.OuterSteps != 3 || c.Last >= c.First || c.Torch.Most > 1e-4 || c.Double.Most > 1e-4 || c.Torch.Most == 0 {
+	if c := r.Codecs[0]; c.InnerSteps != 16 || c.OuterSteps != 3 || c.Last >= c.First || c.Torch.Most > 1e-4 || c.Double.Most > 1e-4 || c.Torch.Most == 0 {
 		t.Errorf("%+v", c)
 	}
 }

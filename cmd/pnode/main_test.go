@@ -343,6 +343,7 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 
 		"local-steps --codec int3":         "--codec is \"int3\": take one of f32, ",
 		"local-steps --steps 20 --every 0": "--every is 0: take 2 to 20",
+		"local-steps --every 9 --delay 9":  "--delay is 9: take 0 to 8",
 		"local-steps --replicas 1":         "--replicas is 1: take 2 to 16",
 		"local-steps --lr -1":              "--lr is -1: take more than 0",
 	} {

@@ -219,10 +219,12 @@ type torchTensor struct {
 	Number int    `json:"number"`
 }
 
-// torchRound asks for a round's inner steps by replica, with so many rows each, and for the outer step.
+// torchRound asks for a round's inner steps by replica, with so many rows each, and for what the outer step is made of.
 type torchRound struct {
-	From    plan.Step   `json:"from"`
-	To      plan.Step   `json:"to"`
+	From plan.Step `json:"from"`
+	To   plan.Step `json:"to"`
+	// Delay counts the inner steps before the outer step of the round before.
+	Delay   plan.Step   `json:"delay"`
 	Steps   []plan.Step `json:"steps"`
 	Rows    []int       `json:"rows"`
 	Weights []float32   `json:"weights"`
@@ -267,7 +269,7 @@ func (r localRun) torch(folder string) torchRun {
 
 // request returns what the script is to do in a round.
 func (r localRun) request(round localRound) torchRound {
-	q := torchRound{From: round.From, To: round.To, Weights: r.weights(round)}
+	q := torchRound{From: round.From, To: round.To, Delay: r.plan.Local.MergedAt(round.From, r.spec.Train.Steps) - round.From, Weights: r.weights(round)}
 	for replica, pipe := range r.plan.Replicas {
 		q.Steps = append(q.Steps, round.Parts[replica].Steps)
 		q.Rows = append(q.Rows, pipe.Micros*r.spec.Train.MicroBatch)

@@ -32,6 +32,7 @@ type LocalStepsOptions struct {
 	Replicas int
 	Steps    int
 	Every    int // inner steps of a round
+	Delay    int // of the next one that are made while messages travel
 	LR       float64
 	Seed     uint64
 }
@@ -45,7 +46,7 @@ func (o *LocalStepsOptions) fill() error {
 		return fmt.Errorf("--lr is %v: take more than 0 and at most 1", o.LR)
 	}
 	return cmp.Or(checkNames("codec", plan.OuterCodecs(), o.Codecs...), checkRange("replicas", 2, 16, o.Replicas),
-		checkRange("steps", 2, 100_000, o.Steps), checkRange("every", 2, o.Steps, o.Every))
+		checkRange("steps", 2, 100_000, o.Steps), checkRange("every", 2, o.Steps, o.Every), checkRange("delay", 0, o.Every-1, o.Delay))
 }
 
 // config returns the settings of a run: small batches, for two cores, and float32 alone.
@@ -54,7 +55,7 @@ func (o LocalStepsOptions) config(codec, dir string) config.Config {
 	c.Dir, c.Data, c.Steps, c.Seed = dir, o.Data, o.Steps, o.Seed
 	c.Context, c.Micros, c.MicroBatch, c.SumGroups = 64, 2*o.Replicas, 2, config.Count(o.Replicas)
 	c.LR, c.MinLR, c.WarmupSteps = o.LR, o.LR/10, min(c.WarmupSteps, max(1, o.Steps/10))
-	c.Sync = fmt.Sprintf("local:h=%d,codec=%s", o.Every, codec)
+	c.Sync = fmt.Sprintf("local:h=%d,codec=%s,delay=%d", o.Every, codec, o.Delay)
 	c.Local, c.MinNodes, c.Replicas, c.Stages = o.Replicas, o.Replicas, config.Count(o.Replicas), 1
 	c.Storage, c.Devices = model.StorageF32.String(), "cpu"
 	c.HeldOutEvery, c.Keep, c.SampleBytes = o.Steps, 1, 0
@@ -68,6 +69,7 @@ type LocalStepsReport struct {
 	Replicas int               `json:"replicas"`
 	Steps    int               `json:"steps"`
 	Every    int               `json:"every"`
+	Delay    int               `json:"delay"`
 	LR       float64           `json:"lr"`
 	Seed     uint64            `json:"seed"`
 	Codecs   []LocalStepsCodec `json:"codecs"`
@@ -115,7 +117,7 @@ func LocalSteps(ctx context.Context, o LocalStepsOptions) (r LocalStepsReport, e
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench local-steps: %w: %w", ErrOptions, err)
 	}
-	r = LocalStepsReport{Preset: config.Default().Preset, Replicas: o.Replicas, Steps: o.Steps, Every: o.Every, LR: o.LR, Seed: o.Seed}
+	r = LocalStepsReport{Preset: config.Default().Preset, Replicas: o.Replicas, Steps: o.Steps, Every: o.Every, Delay: o.Delay, LR: o.LR, Seed: o.Seed}
 	for _, codec := range o.Codecs {
 		c, err := r.compare(ctx, o, codec)
 		if err != nil {
@@ -220,9 +222,9 @@ func (c *LocalStepsCodec) round(run localRun, round localRound, torch []*peer) e
 // Text returns the report as a table for people.
 func (r LocalStepsReport) Text() string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "Losses of replicas with local steps beside %s's: %s, %d replicas, %d steps, an outer one after each %d,\n"+
-		"learning rate %v, seed %d. Both begin with the same parameters and read the same samples. Differences are those of the losses\n"+
-		"of the same inner step of the same replica, relative to the loss.\n\n", r.Peer, r.Preset, r.Replicas, r.Steps, r.Every, r.LR, r.Seed)
+	fmt.Fprintf(&w, "Losses of replicas with local steps beside %s's: %s, %d replicas, %d steps, an outer one after each %d\n"+
+		"and %d more, learning rate %v, seed %d. Both begin with the same parameters and read the same samples. Differences are those of the losses\n"+
+		"of the same inner step of the same replica, relative to the loss.\n\n", r.Peer, r.Preset, r.Replicas, r.Steps, r.Every, r.Delay, r.LR, r.Seed)
 	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "codec\tinner steps\touter\tloss, first\tlast\tPyTorch f32, most\tat step\tmean\tf64, most\tmean\tf32 and f64, most\tmean\t")
 	for _, c := range r.Codecs {

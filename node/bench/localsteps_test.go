@@ -17,7 +17,7 @@ import (
 func apartLedgers() (spec plan.RunSpec, all []ledger.Contents) {
 	spec.Model = model.Config{Vocab: 11, Context: 4, Blocks: 1, Heads: 1, Channels: 4}
 	spec.Train = plan.TrainSpec{Seed: 5, Steps: 7, Micros: 3, SumGroups: 3, MicroBatch: 2}
-	p := plan.Plan{Generation: 1, Local: &plan.Local{Rounds: plan.Rounds{Every: 4, Fragments: 1}, Codec: "topk"}, Replicas: []plan.Pipeline{{Micros: 2}, {FirstMicro: 2, Micros: 1}}}
+	p := plan.Plan{Generation: 1, Local: &plan.Local{Rounds: plan.Rounds{Every: 4, Fragments: 1, Delay: 2}, Codec: "topk"}, Replicas: []plan.Pipeline{{Micros: 2}, {FirstMicro: 2, Micros: 1}}}
 	fresh, left := plan.Stream{Fresh: 0}, plan.Stream{Given: []plan.MicroRange{{First: 11, End: 12}}, Fresh: 12}
 	outer := []ledger.Outer{
 		{Merged: plan.Merged{Generation: 1, To: 4, Parts: []plan.Part{{Steps: 4}, {Steps: 3}}}, End: 4, Before: &fresh},
@@ -59,7 +59,7 @@ func TestReadRun(t *testing.T) {
 	if w := r.weights(r.rounds[0]); w[0] != float32(8.0/11) || w[1] != float32(3.0/11) {
 		t.Errorf("weights %v", w)
 	}
-	if q := r.request(r.rounds[1]); q.From != 4 || q.To != 7 || !slices.Equal(q.Rows, []int{4, 2}) || !slices.Equal(q.Steps, []plan.Step{3, 3}) {
+	if q := r.request(r.rounds[1]); q.From != 4 || q.To != 7 || q.Delay != 2 || !slices.Equal(q.Rows, []int{4, 2}) || !slices.Equal(q.Steps, []plan.Step{3, 3}) {
 		t.Errorf("request %+v", q)
 	}
 	for what, change := range map[string]func(*ledger.Contents, *ledger.Contents){
@@ -129,6 +129,7 @@ func TestLocalStepsWithoutPyTorch(t *testing.T) {
 		"--codec":    func(o *LocalStepsOptions) { o.Codecs = []string{"int3"} },
 		"--steps":    func(o *LocalStepsOptions) { o.Steps = 1 },
 		"--every":    func(o *LocalStepsOptions) { o.Every = 300 },
+		"--delay":    func(o *LocalStepsOptions) { o.Delay = 20 },
 		"--replicas": func(o *LocalStepsOptions) { o.Replicas = 17 },
 		"--lr":       func(o *LocalStepsOptions) { o.LR = math.NaN() },
 	} {

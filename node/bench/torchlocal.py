@@ -111,7 +111,7 @@ class Replica:
         others = [p for p in self.params.values() if p.dim() < 2]
         groups = [{"params": matrices, "weight_decay": run["decay"]}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=run["lr"], betas=(run["beta1"], run["beta2"]), eps=run["eps"])
-        self.missed = {name: torch.zeros_like(p).view(-1) for name, p in reference.items()}
+        self.missed, self.left = {name: torch.zeros_like(p).view(-1) for name, p in reference.items()}, {}
 
     def step(self, step, rows):
         for group in self.optimizer.param_groups:
@@ -136,11 +136,15 @@ class Replica:
             self.missed[name] = want - read[name]
         return read
 
-    def go_on(self, step):
-        """Goes on from an outer step, which is so many steps of the run."""
+    def merge(self):
+        """Goes on from the newest outer step, with what was learned since its messages left."""
         with torch.no_grad():
             for name, p in self.params.items():
-                p.copy_(reference[name])
+                p.copy_(reference[name] + (p - self.left[name]))
+
+    def leave(self, step):
+        """Ends a round, which is so many steps of the run."""
+        self.left = {name: p.detach().clone() for name, p in self.params.items()}
         for state in self.optimizer.state.values():
             state["step"].fill_(step)
 
@@ -161,21 +165,25 @@ def begin(what):
 
 
 def train(round):
-    """Inner steps of all replicas, and the outer step."""
+    """Inner steps of all replicas, the outer step of the round before after some of them, and what the next one is made of."""
     global rows
+    if any(p.grad is not None for p in reference.values()):
+        outer.step()
     losses, mean = [], {name: torch.zeros_like(p).view(-1) for name, p in reference.items()}
     for replica, steps, size, weight in zip(replicas, round["steps"], round["rows"], round["weights"]):
         for i in range(steps):
+            if i == round["delay"] and replica.left:
+                replica.merge()
             losses.append(replica.step(round["from"] + 1 + i, rows[:size]))
             rows = rows[size:]
+        if steps <= round["delay"] and replica.left:  # a round that was closed early
+            replica.merge()
         if weight > 0:
             for name, read in replica.message(round["from"]).items():
                 mean[name] += weight * read
+        replica.leave(round["to"])
     for name, p in reference.items():
         p.grad = mean[name].view_as(p)
-    outer.step()
-    for replica in replicas:
-        replica.go_on(round["to"])
     return losses
 
 
