@@ -58,6 +58,7 @@ func (w *roundWatch) look(m moment, unable map[plan.Replica]string) meeting {
 		e, lost := w.grace.Next(grace.View{
 			Now: m.now, Plan: state.Plan, Round: r, Ending: state.Paused() || state.StopWanted, Unable: unable, Said: w.said(state),
 			Takes: time.Duration(r.End-r.From) * min(step, slowStep), Exchange: w.exchangeOf(state), Patience: patience,
+			Overlap: overlap(state, r.From, step),
 		})
 		if lost {
 			return meeting{Lost: fmt.Sprintf("the round after step %d cannot end: too few replicas are left, or agree", r.From)}
@@ -66,8 +67,16 @@ func (w *roundWatch) look(m moment, unable map[plan.Replica]string) meeting {
 	case last == nil || !last.Last || last.To == state.Run.Train.Steps:
 		return meeting{}
 	default:
-		return w.end(state, *last, unable, m.now, patience)
+		return w.end(state, *last, unable, m.now, patience+overlap(state, last.To, step))
 	}
+}
+
+// overlap returns for how long replicas of a state's plan that end a round with a step make inner steps of the next one before they make the outer step.
+func overlap(s consensus.State, end plan.Step, step time.Duration) time.Duration {
+	if end == s.Plan.Start {
+		return 0
+	}
+	return time.Duration(s.Plan.Local.MergedAt(end, s.Run.Train.Steps)-end) * min(step, slowStep)
 }
 
 // end takes in how a plan ends with its last outer step: that is saved, and what replicas that go on have for themselves.

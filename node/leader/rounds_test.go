@@ -236,6 +236,34 @@ func TestTheLeaderSeesRounds(t *testing.T) {
 	}
 }
 
+// TestLateOuterStepsAreWaitedFor: a plan that ends while messages travel is saved once replicas have made their steps up to the outer one.
+func TestLateOuterStepsAreWaitedFor(t *testing.T) {
+	p := meeters
+	p.Local = &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1, Delay: 5}, Codec: "int8"}
+	s := consensus.State{Run: &plan.RunSpec{Model: meetersModel, Train: plan.TrainSpec{Micros: 4, MicroBatch: 1, Steps: 100}}, Plan: p, Checkpoint: consensus.Checkpoint{Step: 30}}
+	beats, now := gossip.NewTracker(), time.Unix(1000, 0)
+	for _, peer := range []plan.PeerID{"a", "b", "c"} {
+		beats.Note(gossip.Heartbeat{Peer: peer, Generation: 3, Step: 40, StepNanos: int64(time.Minute)}, now)
+	}
+	const steps = (saveSteps + 5) * time.Minute
+	s.Merged = &plan.Merged{Generation: 3, From: 30, To: 40, Parts: []plan.Part{{Steps: 10}, {}}, Last: true}
+	w := roundWatch{beats: beats}
+	for _, c := range []struct {
+		after time.Duration
+		want  meeting
+	}{{0, meeting{Saving: true}}, {steps, meeting{Saving: true}}, {steps + time.Second, meeting{Lost: "the outer step of step 40 was not saved"}}} {
+		if got := w.look(moment{state: s, now: now.Add(c.after)}, nil); got != c.want {
+			t.Errorf("after %v: %+v, want %+v", c.after, got, c.want)
+		}
+	}
+	s.Merged = nil
+	for from, want := range map[plan.Step]time.Duration{30: 0, 40: 5 * time.Minute, 43: 0} {
+		if got := overlap(s, from, time.Minute); got != want {
+			t.Errorf("a round after step %d cannot end for %v, want %v", from, got, want)
+		}
+	}
+}
+
 // TestMessagesTakeAsPlanned: the leader waits for the messages of a round by the same cost as the plan, whoever of its members is gone or leaves.
 func TestMessagesTakeAsPlanned(t *testing.T) {
 	p := newPaced(t, "a", "b")

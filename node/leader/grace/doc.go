@@ -11,6 +11,7 @@
 //   - After as long again, and twice the time that the messages should take, one replica is left out: the one from which, or to which, the
 //     messages of the most micro-batches are lacking; of equals the one with fewer micro-batches, and else the last. Those go first that have not handed in.
 //     A slow one without which the rest is no quorum is waited for.
+//   - Where messages travel while inner steps of the next round go on, replicas do not end that before it is time for the outer step: graces begin then, at the earliest.
 //   - A round of which nothing is heard for twice as long as it should take is closed, too, which costs nobody anything.
 //   - A round is lost when those who are not unable are no quorum, or when those who are not in a dispute are none. So it is where nobody can be left out,
 //     and what is waited for does not come for so long that nothing comes of it: workers that wait for an outer step have nobody else to end that.

@@ -27,6 +27,8 @@ type View struct {
 	// Takes is how long a round should take, 0 where nobody knows, Exchange how long its messages should be on their way, and Patience for how long it is believed that
 	// something comes yet.
 	Takes, Exchange, Patience time.Duration
+	// Overlap is for how long after its begin replicas do not end the round, closed or not, since messages of the one before travel.
+	Overlap time.Duration
 }
 
 // Watch remembers since when the round under way is waited for. The zero value is ready.
@@ -35,7 +37,7 @@ type Watch struct {
 	from       plan.Step
 	began      time.Time // it was seen first
 	first      time.Time // somebody had handed in
-	closed     time.Time
+	closed     time.Time // replicas could end it early
 	awaited    int       // how many replicas the log waits for
 	since      time.Time // it waits for these alone
 }
@@ -92,6 +94,9 @@ func (w *Watch) look(v View, handed bool) {
 	}
 	if (v.Round.Closed || v.Ending) && w.closed.IsZero() {
 		w.closed = v.Now
+		if first := w.began.Add(v.Overlap); first.After(v.Now) {
+			w.closed = first
+		}
 	}
 	if awaited := len(v.Round.Awaited()); awaited != w.awaited {
 		w.awaited, w.since = awaited, v.Now

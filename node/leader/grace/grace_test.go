@@ -200,6 +200,22 @@ func TestAPauseClosesARound(t *testing.T) {
 	}
 }
 
+// TestAPauseWhileMessagesTravel: nobody ends a round before it has made the outer step of the one before, so who has not is not late yet.
+func TestAPauseWhileMessagesTravel(t *testing.T) {
+	run, p := shares(2, 2)
+	p.Local.Delay = 8
+	for paused, want := range map[int]int{5: 160 + 25, 159: 160 + 25, 170: 170 + 25} {
+		var w Watch
+		r, at := *rounds.First(run, p), 0
+		for e := consensus.Entry(nil); e == nil && at < 1000; at++ {
+			e, _ = w.Next(View{Now: time.Unix(int64(at), 0), Plan: p, Round: r, Ending: at >= paused, Takes: 200 * time.Second, Exchange: 2500 * time.Millisecond, Overlap: 160 * time.Second})
+		}
+		if at--; at != want {
+			t.Errorf("a pause after %d s: a replica is left out after %d s, want %d", paused, at, want)
+		}
+	}
+}
+
 // TestDisputesWithoutAQuorum lose the round at once.
 func TestDisputesWithoutAQuorum(t *testing.T) {
 	run, p := shares(2, 2, 2)
