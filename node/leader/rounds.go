@@ -194,11 +194,11 @@ func unableOf(v view) map[plan.Replica]string {
 // awaited has the log end a round early, or go on without a replica.
 func awaited(v view) (verdict, bool) { return verdict{Propose: v.Propose}, v.Propose != nil }
 
-// met waits for the outer step that the living make without who is lost, and for its checkpoint: the next plan begins with it.
+// met waits for the outer step that the living make without who is lost, or with which a pause begins, and for its checkpoint: the next plan begins with it.
 func met(v view) (verdict, bool) {
 	why := v.absence()
 	switch {
-	case v.Saving || v.Meets && v.broken():
+	case v.Saving || v.Meets && (v.broken() || v.Paused):
 		return verdict{Prepare: why != "", Why: why}, true
 	case v.Over != "" && !v.Paused && why == "":
 		return verdict{Plan: true, Why: v.Over}, true

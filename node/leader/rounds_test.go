@@ -40,6 +40,7 @@ func TestDecideOnRounds(t *testing.T) {
 		{"and then gone", view{Plan: meeters, Members: ended, meeting: meeting{Meets: true}}, verdict{Gone: "c", Ended: true, Why: "its process has ended"}},
 		{"the living make their outer step", view{Plan: meeters, Members: alive("a", "b"), meeting: meeting{Meets: true}}, verdict{Prepare: true, Why: "c is gone"}},
 		{"also where members gave the plan up", view{Plan: meeters, Members: alive("a", "b", "c"), Stall: stalled, meeting: meeting{Meets: true}}, verdict{}},
+		{"a pause waits for its round", view{Plan: meeters, Members: alive("a", "b", "c"), wish: wish{Better: "faster"}, pause: pause{Paused: true, PausedFor: 2, SavePatience: 1}, meeting: meeting{Meets: true}}, verdict{}},
 		{"it is saved", view{Plan: meeters, Members: alive("a", "b"), meeting: meeting{Saving: true}}, verdict{Prepare: true, Why: "c is gone"}},
 		{"whoever is there", view{Plan: meeters, Members: alive("a", "b", "c"), meeting: meeting{Saving: true}}, verdict{}},
 		{"then a plan follows", view{Plan: meeters, Members: alive("a", "b"), Checkpoint: 40, meeting: meeting{Over: "the plan has ended"}}, verdict{Plan: true, Why: "c is gone"}},
