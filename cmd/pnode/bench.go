@@ -365,7 +365,7 @@ their error feedback written again from the papers and the documentation. What e
 largest and the mean relative difference between losses of all inner steps, beside PyTorch in float32 and in float64, and between
 these two: what precision alone changes.`,
 		Example: `  pnode bench local-steps --python ~/venv/bin/python
-  pnode bench local-steps --codec f32,int8 --every 10 --lr 5e-3 --json`,
+  pnode bench local-steps --codec f32,int8 --every 10 --delay 2 --json`,
 	}
 	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
 		o.Binary, o.Progress = m.binary, m.progress
