@@ -238,8 +238,8 @@ func (g *Gatherer) Merge(ctx context.Context, late bool, read, write func(layer 
 		params = make([]float32, g.Run.Model.TrainedLen(layer))
 		return params, read(layer, params)
 	}
-	var head []float32 // read before the embedding is written: both ends of a tied one may be the same memory
-	if _, at, layer := g.ends(); at.Worker() == g.Worker {
+	var head []float32 // with an end of a tied embedding, read before the other one here is written, which may be the same memory
+	if embed, at, layer := g.ends(); g.Run.Model.TiedGradLen() > 0 && embed.Worker() == g.Worker && at.Worker() == g.Worker {
 		if head, err = come(layer); err != nil {
 			return o, err
 		}
@@ -251,7 +251,7 @@ func (g *Gatherer) Merge(ctx context.Context, late bool, read, write func(layer 
 				return o, err
 			}
 			now := head
-			if layer != g.Run.Model.Layers()-1 {
+			if head == nil || layer != g.Run.Model.Layers()-1 {
 				if now, err = come(layer); err != nil {
 					return o, err
 				}

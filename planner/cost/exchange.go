@@ -9,8 +9,9 @@ import (
 // messages that were sent and are not acknowledged yet, and in those that came and are not added up yet.
 const exchangeCopies = 3
 
-// outerScratch are the bytes for each element of the longest layer through which outer steps pass: parameters, what is learned, and what is looked at.
-const outerScratch = 12
+// outerScratch are the bytes for each element of the longest layer through which outer steps pass: parameters as they are read from the device and as they are to
+// be, what is learned, and what is looked at.
+const outerScratch = 16
 
 // OuterPerParam returns what outer steps of so many replicas take for each parameter of a layer: the reference, the outer momentum, what messages lacked,
 // the messages of all, of so many bytes, and where some are late the parameters as they were offered.
