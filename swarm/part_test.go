@@ -93,18 +93,11 @@ func TestQuestionTakenBack(t *testing.T) {
 				continue
 			}
 			for _, last := range [][]byte{nil, {0}, {partStays}} {
-				st, err := asker.host.NewStream(c.ctx, s.host.ID(), partProtocol)
-				if err == nil {
-					err = streams.WriteMessage(st, binary.AppendUvarint(nil, 100))
+				st, answer := c.ask(asker, s)
+				if st == nil {
+					return
 				}
-				var b []byte
-				if err == nil {
-					b, err = streams.ReadMessage(st, 1)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if b[0] != partYes {
+				if answer != partYes {
 					st.Reset()
 					break
 				}
@@ -131,7 +124,26 @@ func TestQuestionTakenBack(t *testing.T) {
 	})
 }
 
+// ask asks a member whether it does without the connection with another one, which has 100, and returns the stream and the answer.
+func (c *crowd) ask(asker, asked *Swarm) (network.Stream, byte) {
+	c.Helper()
+	st, err := asker.host.NewStream(c.ctx, asked.host.ID(), partProtocol)
+	if err == nil {
+		err = streams.WriteMessage(st, binary.AppendUvarint(nil, 100))
+	}
+	var b []byte
+	if err == nil {
+		b, err = streams.ReadMessage(st, 1)
+	}
+	if err != nil {
+		c.Errorf("a question is not answered: %v", err)
+		return nil, 0
+	}
+	return st, b[0]
+}
+
 // TestConnectionsStay: who asks a member whether it needs their connection, and needs it itself by the time of the answer, keeps it and says so.
+// If that member asks at the same time, only one of them is told yes, so that it cannot close what the other keeps.
 func TestConnectionsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, newVirtualNet(t), 24, 6)
@@ -144,6 +156,9 @@ func TestConnectionsStay(t *testing.T) {
 		asker.Want(others)
 		time.Sleep(time.Minute) // virtual
 		asker.Want(nil)
+		for _, s := range c.all[1:] {
+			s.Want([]plan.PeerID{asker.ID()}) // so that it asks by the test's hand alone
+		}
 		var mu sync.Mutex // guards what follows
 		asked, kept := map[*Swarm]bool{}, map[*Swarm]bool{}
 		for _, s := range c.all[1:] {
@@ -153,6 +168,15 @@ func TestConnectionsStay(t *testing.T) {
 				if err != nil || st.Conn().RemotePeer() != asker.host.ID() {
 					return
 				}
+				back, answer := c.ask(s, asker)
+				if back == nil {
+					return
+				}
+				if told, want := answer == partYes, s.host.ID() < asker.host.ID(); told != want {
+					t.Errorf("a member that is asked at the same time is told that it may close the connection: %v, want %v", told, want)
+				}
+				_ = streams.WriteMessage(back, []byte{partStays})
+				back.Close()
 				asker.Want([]plan.PeerID{s.ID()})
 				err = streams.WriteMessage(st, []byte{partYes})
 				var b []byte

@@ -82,9 +82,9 @@ type Mesh struct {
 	wanted atomic.Pointer[map[peer.ID]bool]
 	// dialing counts the dials that were begun and have not ended.
 	dialing atomic.Int64
-	// shedding is whether there are too many connections, for Run alone; parting whether a member is being asked.
+	// shedding is whether there are too many connections, for Run alone; parting the member that is being asked.
 	shedding bool
-	parting  atomic.Bool
+	parting  atomic.Pointer[peer.ID]
 }
 
 // New answers members that ask for peers. Run does the rest.

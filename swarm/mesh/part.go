@@ -70,8 +70,12 @@ func (m *Mesh) answerParting() {
 }
 
 // spare reports whether this node does without a member that asks and has so many connections. Who has few
-// itself gives up one with somebody who has too many, and dials another member at random.
+// itself gives up one with somebody who has too many, and dials another member at random. Of two that ask each other at once only
+// the one with the larger ID is told yes: else one could close what the other has just said to keep.
 func (m *Mesh) spare(p peer.ID, theirs uint64) bool {
+	if asked := m.parting.Load(); asked != nil && *asked == p && m.Host.ID() < p {
+		return false
+	}
 	return m.idle(p) && (m.Peers.Count() > m.few() || theirs > uint64(2*m.few()))
 }
 
@@ -135,9 +139,11 @@ func (m *Mesh) partDue() {
 	}
 	free = slices.DeleteFunc(free, func(p peer.ID) bool { return m.Peers.Unused(p) < idleTime })
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	if i := slices.IndexFunc(free, m.idle); i >= 0 && m.parting.CompareAndSwap(false, true) {
+	// one that was told yes is not asked: it closes the connection, or says that it stays
+	i := slices.IndexFunc(free, func(p peer.ID) bool { return m.idle(p) && m.Store.WasMet(p) })
+	if i >= 0 && m.parting.CompareAndSwap(nil, &free[i]) {
 		m.Tasks.Run(func(ctx context.Context) {
-			defer m.parting.Store(false)
+			defer m.parting.Store(nil)
 			if err := m.part(ctx, free[i]); err != nil {
 				m.Log.Debug("swarm: close an idle connection", "peer", free[i], "err", err)
 			}
