@@ -3,7 +3,6 @@ package rounds
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"pnode/pipeline/schedule"
@@ -20,8 +19,9 @@ const (
 	// mostLate is the part of a round for which messages of the one before may travel, at most, marginPercent the part by which they may take longer
 	// than expected, and hiddenPermille the part of the time from which on inner steps go on meanwhile.
 	mostLate, marginPercent, hiddenPermille = 5, 25, 10
-	// usual is the most inner steps of a round before messages have fewer bits instead, leastTopK the fewest with those of the fewest bits.
-	usual, leastTopK = 100, 30
+	// usual is the most inner steps of a round before messages have fewer bits instead, leastTopK the fewest with those of the fewest bits,
+	// and manyTopK how many outer steps those need to learn as much: 74 cost a small model 9% of its loss, where int8 cost 1%.
+	usual, leastTopK, manyTopK = 100, 30, 200
 )
 
 var (
@@ -59,7 +59,7 @@ func (c Choice) Local() *plan.Local {
 
 // Choose returns the first choice whose outer steps take mostPercent of the time of inner steps of so many nanoseconds at most, or the first one with
 // about the least of it. An outer step takes all, by codec, and for travels of that its messages are on their way: where that is much, inner steps go on meanwhile. So
-// many steps of the run are left. What the rule says is not changed.
+// many steps of the run are left: where they are too few for the fewest bits, it is enough that inner steps wait for no longer. What the rule says is not changed.
 func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(codec string) (all, travels schedule.Nanos)) Choice {
 	tried, paces := codecs, slices.Clone(everies)
 	if rule.Codec != "" {
@@ -84,15 +84,31 @@ func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(
 			all = append(all, c.hidden(rule, step, travels))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(rare(a), rare(b)) })
-	least := schedule.Nanos(math.MaxInt64)
-	for _, c := range all {
-		if c.within(step) {
-			return c
+	last := func(c Choice) bool { return len(tried) > 1 && c.Codec == "topk" && c.Every*manyTopK > left }
+	rank := func(c Choice) int {
+		switch {
+		case last(c):
+			return 2
+		case c.Every > usual: // after those of fewer in any codec
+			return 1
 		}
-		least = min(least, c.spread(c.Takes))
+		return 0
 	}
-	near := func(c Choice) bool { return (step+c.spread(c.Takes))*100 <= (step+least)*(100+nearPercent) }
+	few := slices.ContainsFunc(all, last)
+	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, good := range []func(Choice) bool{
+		func(c Choice) bool { return !last(c) && c.within(step) },
+		func(c Choice) bool { return few && !last(c) && c.waits(step) },
+		func(c Choice) bool { return c.within(step) },
+	} {
+		if i := slices.IndexFunc(all, good); i >= 0 {
+			return all[i]
+		}
+	}
+	least := slices.MinFunc(all, func(a, b Choice) int { return cmp.Compare(a.spread(a.Takes), b.spread(b.Takes)) })
+	near := func(c Choice) bool {
+		return (step+c.spread(c.Takes))*100 <= (step+least.spread(least.Takes))*(100+nearPercent)
+	}
 	return all[slices.IndexFunc(all, near)]
 }
 
@@ -122,8 +138,11 @@ func (c Choice) Why(rule plan.SyncRule, left plan.Step, step schedule.Nanos) str
 	case rule.Codec != "":
 		what = "the fewest steps that keep"
 	}
-	if c.within(step) {
+	switch {
+	case c.within(step):
 		return fmt.Sprintf("%s this within %d%%", what, mostPercent)
+	case rule.Codec == "" && c.Codec != "topk" && c.waits(step):
+		return fmt.Sprintf("%s what is waited for within %d%%", what, mostPercent)
 	}
 	why := "nothing that is tried takes much less"
 	if rule.Every == 0 && left < fewest*everies[len(everies)-1] {
@@ -137,10 +156,5 @@ func (c Choice) within(step schedule.Nanos) bool {
 	return c.spread(c.Takes)*100 <= (step+c.spread(c.Takes))*mostPercent
 }
 
-// rare returns 1 for rounds of many inner steps, which come after those of fewer in any codec.
-func rare(c Choice) int {
-	if c.Every > usual {
-		return 1
-	}
-	return 0
-}
+// waits reports whether inner steps of some length wait for mostPercent of the time at most.
+func (c Choice) waits(step schedule.Nanos) bool { return c.Permille(step) <= 10*mostPercent }
