@@ -33,11 +33,11 @@ type Config struct {
 	Init string `yaml:"init"`
 	// Context is the length of a sequence in tokens; 0 is the model's own.
 	Context int `yaml:"context"`
-	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's
-	// source tree.
+	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's source tree where there
+	// is one, else a text that the node writes.
 	Data []string `yaml:"data"`
-	// DataLimit is how much of the text is used; 0 is all of what Data names, and 16 MB of
-	// the Go toolchain's source.
+	// DataLimit is how much of the text is used; 0 is all of what Data names, 16 MB of
+	// the Go toolchain's source, and 4 MB of a text that the node writes.
 	DataLimit Bytes `yaml:"data_limit"`
 
 	Steps int    `yaml:"steps"`

@@ -267,12 +267,12 @@ func TestGoSourceTree(t *testing.T) {
 		t.Errorf("GOROOT set: %s, %v", src, err)
 	}
 	t.Setenv("GOROOT", filepath.Join(here, "other"))
-	if _, err := GoSourceTree(); !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "--data") {
+	if _, err := GoSourceTree(); !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "other") {
 		t.Errorf("GOROOT without source: %v", err)
 	}
 	t.Setenv("GOROOT", "")
 	t.Setenv("PATH", filepath.Join(here, "other"))
-	if _, err := GoSourceTree(); !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "--data") {
+	if _, err := GoSourceTree(); !errors.Is(err, ErrNoGo) || !strings.Contains(err.Error(), "`go env GOROOT` fails") {
 		t.Errorf("no go command: %v", err)
 	}
 }

@@ -91,19 +91,19 @@ const goCommandTimeout = 10 * time.Second
 
 // GoSourceTree finds the Go toolchain's own source: the folder src of the variable GOROOT,
 // else of what the go command on the path says. It is the text a run trains on when the
-// user names none. The error wraps ErrNoGo.
+// user names none and it is there. The error wraps ErrNoGo.
 func GoSourceTree() (string, error) {
 	root, from := os.Getenv("GOROOT"), "the variable GOROOT"
 	if root == "" {
 		var err error
 		if root, err = goCommandRoot(); err != nil {
-			return "", fmt.Errorf("dataset: %w: GOROOT is not set and `go env GOROOT` fails (%w); name text with --data", ErrNoGo, err)
+			return "", fmt.Errorf("dataset: %w: GOROOT is not set and `go env GOROOT` fails (%w)", ErrNoGo, err)
 		}
 		from = "`go env GOROOT`"
 	}
 	src := filepath.Join(root, "src")
 	if _, err := os.Stat(filepath.Join(src, "builtin", "builtin.go")); err != nil {
-		return "", fmt.Errorf("dataset: %w: %s names %s (%w); name text with --data", ErrNoGo, from, root, err)
+		return "", fmt.Errorf("dataset: %w: %s names %s (%w)", ErrNoGo, from, root, err)
 	}
 	return src, nil
 }

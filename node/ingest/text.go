@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/synthetic"
 	"pnode/node/dataset/tokenizer"
 	"pnode/planner/plan"
 )
@@ -28,8 +30,8 @@ var errMixedData = errors.New("token shards and text in one run")
 // put stores a chunk.
 type put = func([]byte) (plan.Hash, error)
 
-// storeText brings the text or the token shards named by the settings, or the Go toolchain's
-// source, into chunks: token shards as they are; text as bytes, or in the tokens of given weights.
+// storeText brings the text or the token shards named by the settings, or a text that needs no files of the user's,
+// into chunks: token shards as they are; text as bytes, or in the tokens of given weights.
 func (s *Source) storeText(ctx context.Context) (plan.DataSpec, error) {
 	for _, path := range s.Data {
 		if err := shard.CheckFinished(path); err != nil {
@@ -66,8 +68,11 @@ func (s *Source) storeBytes(ctx context.Context, put put) (plan.DataSpec, string
 	paths, what, limit := s.Data, "the text", s.DataLimit
 	if len(paths) == 0 {
 		tree, err := dataset.GoSourceTree()
+		if errors.Is(err, dataset.ErrNoGo) {
+			return s.storeSynthetic(ctx, put)
+		}
 		if err != nil {
-			return plan.DataSpec{}, "", fmt.Errorf("%w: name files or folders of UTF-8 text with --data", err)
+			return plan.DataSpec{}, "", err
 		}
 		paths, what = []string{tree}, "the Go toolchain's source (no --data given)"
 		if limit == 0 {
@@ -88,6 +93,18 @@ func (s *Source) storeBytes(ctx context.Context, put put) (plan.DataSpec, string
 		notice += fmt.Sprintf(", %s skipped that held no text", plan.Count(r.Skipped, "file"))
 	}
 	return spec, notice, err
+}
+
+// storeSynthetic writes a text of this program's own: `pnode train` alone works on any machine.
+func (s *Source) storeSynthetic(ctx context.Context, put put) (plan.DataSpec, string, error) {
+	size := synthetic.Bytes
+	if s.DataLimit > 0 {
+		size = int(min(s.DataLimit, synthetic.Bytes))
+	}
+	chunks, stored, err := dataset.StoreChunks(ctx, put, func(w io.Writer) error { return synthetic.Write(w, size) })
+	notice := fmt.Sprintf("%s, written for this run (no --data given, no Go source here): %v; no model gets below a held-out loss of %.2f",
+		synthetic.What, textSize(stored), synthetic.Floor())
+	return plan.DataSpec{Chunks: chunks, SizeBytes: stored}, notice, err
 }
 
 func (s *Source) storeShards(ctx context.Context, put put) (plan.DataSpec, string, error) {

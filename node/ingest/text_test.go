@@ -17,6 +17,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/dataset"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/synthetic"
 	"pnode/node/dataset/tokenizer"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -188,5 +189,42 @@ func TestTheTextIsRefusedWhereItHasNoRoom(t *testing.T) {
 	_, err = c.OpenText(t.Context(), run)
 	if !errors.Is(err, checkpoint.ErrDiskFull) || !strings.HasPrefix(err.Error(), "ingest: the run's text: disk full: "+plan.Size(run.Data.SizeBytes)+" wanted, ") {
 		t.Error(err)
+	}
+}
+
+// TestATextIsWrittenWhereThereIsNone: without --data and without Go a run still has something to train on, the same for each, and says what.
+func TestATextIsWrittenWhereThereIsNone(t *testing.T) {
+	t.Setenv("GOROOT", "")
+	t.Setenv("PATH", t.TempDir())
+	spec := func(limit config.Bytes) (plan.DataSpec, string) {
+		t.Helper()
+		store, err := checkpoint.Open(t.TempDir(), checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		var said string
+		s := Source{Config: config.Default(), Store: store, Notice: func(line string) { said = line }}
+		s.DataLimit = limit
+		data, err := s.storeText(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data, said
+	}
+	whole, said := spec(0)
+	if whole.SizeBytes < 1e6 || whole.SizeBytes > synthetic.Bytes {
+		t.Errorf("%d bytes, want 1 MB to %d bytes", whole.SizeBytes, synthetic.Bytes)
+	}
+	for _, want := range []string{"training on sums", "no --data given", "4.0 MB", fmt.Sprintf("%.2f", synthetic.Floor())} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it says %q, not %q", said, want)
+		}
+	}
+	if again, _ := spec(0); !slices.Equal(again.Chunks, whole.Chunks) {
+		t.Error("a second run gets another text")
+	}
+	if part, _ := spec(10 * config.KB); part.SizeBytes > 10_000 || part.SizeBytes < 9_900 {
+		t.Errorf("with a limit of 10 kB it has %d bytes", part.SizeBytes)
 	}
 }
