@@ -186,7 +186,7 @@ func (f *fleet) happen(r *rand.Rand, invite string) (what string, heal func()) {
 		of = busy
 	}
 	two := r.Perm(len(of))
-	m, other := of[two[0]], of[two[1]]
+	m, other := of[two[0]], of[two[len(two)-1]] // the same where one alone is up
 	network := func(what string, begin func()) (string, func()) {
 		f.faults.set(begin)
 		return what, f.faults.heal
