@@ -10,6 +10,7 @@ import (
 	"pnode/node/checkpointer"
 	"pnode/node/monitor"
 	"pnode/node/notice"
+	"pnode/node/plain"
 	"pnode/swarm/consensus"
 )
 
@@ -214,7 +215,7 @@ func (l *loop) enterRoster(ctx context.Context, patience time.Duration) (consens
 		if known, _ := l.monitor.Known(); monitor.StoppedText(known, l.self) != "" {
 			return consensus.State{}, l.stoppedError(known)
 		}
-		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", ErrUnreachable, err, l.dir)
+		err = fmt.Errorf("%w: %w: a majority of the run's voters must be up; start the other nodes, or try again when they are back. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", ErrUnreachable, err, plain.Quote(l.dir))
 	}
 	return consensus.State{}, fmt.Errorf("node: enter the roster: %w", err)
 }

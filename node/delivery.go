@@ -129,7 +129,7 @@ func (l *loop) servingText(state consensus.State, d delivery, begun time.Time, a
 		text = fmt.Sprintf("the run is finished at step %d; the layers that other nodes hold are on their way here, until %s", state.Checkpoint.Step, until)
 	}
 	if d.At == l.self {
-		text += fmt.Sprintf("; it is whole here: `pnode export OUT --dir %s` works already", l.dir)
+		text += fmt.Sprintf("; it is whole here: `pnode export OUT --dir %s` works already", plain.Quote(l.dir))
 	}
 	if asked {
 		text += "; nobody else has all of its layers, so that it does not leave before"
@@ -142,12 +142,16 @@ func (l *loop) whereText(state consensus.State, d delivery) string {
 	step := state.Checkpoint.Step
 	switch {
 	case d.At == l.self:
-		return fmt.Sprintf("the whole model of step %d is here: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`", step, l.dir, l.dir)
+		dir, further := plain.Quote(l.dir), ""
+		if state.Owner(l.self) {
+			further = fmt.Sprintf("; to train it further: `pnode train --resume --steps %d --dir %s`", furtherSteps(step), dir)
+		}
+		return fmt.Sprintf("the whole model of step %d is here: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`%s", step, dir, dir, further)
 	case d.At != "":
 		return fmt.Sprintf("the whole model of step %d is on %s: there `pnode generate --prompt TEXT` or `pnode export OUT`", step, state.NameOf(d.At))
 	case d.Settled:
 		return fmt.Sprintf("the model of step %d is in the folders of the nodes together: bring them to one machine for `pnode export OUT`", step)
 	}
 	return fmt.Sprintf("no machine has the whole model of step %d: start its nodes again, this one by `pnode join --dir %s`, the owner's by `pnode train --resume`, which then fetches all layers",
-		step, l.dir)
+		step, plain.Quote(l.dir))
 }

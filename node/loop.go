@@ -299,7 +299,7 @@ func (l *loop) keep(ctx context.Context, state consensus.State, given checkpoint
 
 // tellStored has the log know what is durable here of what it has in this node's memory.
 func (l *loop) tellStored(ctx context.Context, state consensus.State) error {
-	if err := l.checkpointer.Stored(ctx, state); err != nil && ctx.Err() == nil {
+	if err := l.checkpointer.Stored(ctx, state); err != nil && ctx.Err() == nil && !errors.Is(err, consensus.ErrClosed) {
 		l.log.Warn("the others do not know yet what is stored here of a checkpoint", "step", state.Checkpoint.Step, "cause", err)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/outersteps"
+	"pnode/node/plain"
 	"pnode/node/replayer"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
@@ -69,7 +70,7 @@ func (o Output) simulated() *swarm.Simulated {
 // tellFolder prints where the run is and how to look on, once it is known that there is one.
 func (o Output) tellFolder(dir string) {
 	o.Notice("run folder: " + dir)
-	o.Notice("live page: pnode watch --dir " + dir)
+	o.Notice("live page: pnode watch --dir " + plain.Quote(dir))
 }
 
 // Node holds the parts of one member of a run. open sets them and bootstrap adds the text; they
@@ -345,8 +346,16 @@ func (n *Node) Leave(context.Context) error {
 	return nil
 }
 
-// Stop asks all nodes to save and stop.
-func (n *Node) Stop(ctx context.Context) error { return n.raft.Propose(ctx, consensus.WantStop{}) }
+// Stop asks all nodes to save and stop. Where nobody has led the run for leaderPatience it refuses at once: the log takes nothing then.
+func (n *Node) Stop(ctx context.Context) error {
+	if lost := n.raft.Quorum().LostSince; !lost.IsZero() && time.Since(lost) > leaderPatience {
+		return api.NotReady(fmt.Sprintf("too few of the run's voting machines are up to stop all of it; Ctrl-C or `pnode leave --dir %s` ends this node alone", plain.Quote(n.dir)))
+	}
+	return n.raft.Propose(ctx, consensus.WantStop{})
+}
+
+// leaderPatience is how long a run may be without a leader until a request to stop it is refused.
+const leaderPatience = 6 * time.Second
 
 // Recover goes on with the run without the majority of voters that is lost for good.
 func (n *Node) Recover(ctx context.Context) (api.Recovery, error) {

@@ -26,6 +26,7 @@ import (
 	"pnode/node/listening"
 	"pnode/node/monitor"
 	"pnode/node/notice"
+	"pnode/node/plain"
 	"pnode/node/replayer"
 	"pnode/pipeline"
 	"pnode/pipeline/link"
@@ -78,8 +79,8 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 		Self: o.identity.Peer(), Coming: checkpointer.Coming, Logger: log, MustExist: o.returning, ReadOnly: o.reading,
 	})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		dir := o.cfg.Dir
-		return fmt.Errorf("%w in %s already: `pnode status --dir %s` shows it, and Ctrl-C or `pnode leave --dir %s` ends it. For another node on this machine name another folder with --dir (%w)", ErrRunning, dir, dir, dir, err)
+		dir := plain.Quote(o.cfg.Dir)
+		return fmt.Errorf("%w in %s already: `pnode status --dir %s` shows it, and Ctrl-C or `pnode leave --dir %s` ends it. For another node on this machine name another folder with --dir (%w)", ErrRunning, o.cfg.Dir, dir, dir, err)
 	}
 	return err
 }

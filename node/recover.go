@@ -13,6 +13,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/generation"
 	"pnode/node/gossip"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -156,5 +157,5 @@ func RecoverStopped(dir string) error {
 		return fmt.Errorf("%w in %s: it ended in good order, so start it again with `%s`; it says whom it waits for, and when `pnode recover` helps",
 			api.ErrNoNode, dir, StartAgain(dir))
 	}
-	return fmt.Errorf("%w in %s any more: start it with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`: it recovers the run once it has not heard of the others for 10 minutes", api.ErrNoNode, dir, dir)
+	return fmt.Errorf("%w in %s any more: start it with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`: it recovers the run once it has not heard of the others for 10 minutes", api.ErrNoNode, dir, plain.Quote(dir))
 }

@@ -195,14 +195,14 @@ func awaitUnreachable(ctx context.Context, limit time.Duration, unreachable func
 // stoppedError says how a stopped run goes on, whose owner did not come back while this node waited.
 func (n *Node) stoppedError(state consensus.State) error {
 	return fmt.Errorf("%w: %s. This node has waited for %s and ends; start it again once that is done: `%s`. Where that owner is gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, monitor.StoppedText(state, n.self), plan.Duration(n.patience()), config.WayBack(n.dir, false), n.dir)
+		ErrUnreachable, monitor.StoppedText(state, n.self), plan.Duration(n.patience()), config.WayBack(n.dir, false), plain.Quote(n.dir))
 }
 
 // unreachableError says what to do where nobody is there to come back to.
 func (n *Node) unreachableError() error {
 	known, _ := n.monitor.Known()
 	return fmt.Errorf("%w: %w: the machines of %s have said so for %s. If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model; else start them again (`pnode train --resume` or `pnode join`), and then this one. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, errUnreachablePeers, monitor.Tried(known, n.lastKnown), plan.Duration(unreachableAfter), n.membership.Run, n.dir)
+		ErrUnreachable, errUnreachablePeers, monitor.Tried(known, n.lastKnown), plan.Duration(unreachableAfter), n.membership.Run, plain.Quote(n.dir))
 }
 
 // lonely ends a node that runs once it waits in vain, by the rule of one that comes back: no leader is known, and no machine of
@@ -259,5 +259,5 @@ func (n lonely) explain(state consensus.State, now time.Time) error {
 		}
 	}
 	return fmt.Errorf("%w: %w: %s (last heard: %s).%s If they finished run %s without this node it is over, and `pnode export` in one of their folders gives the model. Else start them again, and then this one: `%s`. Where they are gone for good: `pnode train --resume --on-lost-majority recover-after=10m --dir %s`",
-		ErrUnreachable, errUnreachablePeers, why, strings.Join(heard, ", "), model, n.membership.Run, config.WayBack(n.dir, state.Owner(n.self)), n.dir)
+		ErrUnreachable, errUnreachablePeers, why, strings.Join(heard, ", "), model, n.membership.Run, config.WayBack(n.dir, state.Owner(n.self)), plain.Quote(n.dir))
 }

@@ -19,6 +19,7 @@ import (
 	"pnode/node/ingest"
 	"pnode/node/ledger"
 	"pnode/node/monitor"
+	"pnode/node/plain"
 	"pnode/node/weights"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
@@ -144,11 +145,11 @@ func (m membership) wholeElsewhere(dir string) string {
 		return "this is an owner's folder, which lacks what it should keep: bring the folders of the run's other nodes here"
 	case own:
 		return fmt.Sprintf("this is an owner's folder, which lacks what it should keep: go on here with `%s --dir %s`, which brings it from machines that have it, "+
-			"or goes back to a checkpoint that is whole", start, dir)
+			"or goes back to a checkpoint that is whole", start, plain.Quote(dir))
 	}
 	text := fmt.Sprintf("%s the model: there `pnode export OUT`", there)
 	if m.Finished == 0 {
-		text += fmt.Sprintf("; or go on here with `%s --dir %s`, and then `pnode fetch --dir %[2]s` brings it", start, dir)
+		text += fmt.Sprintf("; or go on here with `%s --dir %s`, and then `pnode fetch --dir %[2]s` brings it", start, plain.Quote(dir))
 	}
 	return text
 }
@@ -158,7 +159,7 @@ func openStopped(ctx context.Context, dir string, log *slog.Logger) (*checkpoint
 	if client, err := api.Dial(ctx, dir); err == nil {
 		defer client.Close()
 		return nil, fmt.Errorf("%w in %s (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s`, then go on with it by `%s`",
-			ErrRunning, dir, client.PID(), dir, StartAgain(dir))
+			ErrRunning, dir, client.PID(), plain.Quote(dir), StartAgain(dir))
 	}
 	store, err := openStore(dir, log, true)
 	if errors.Is(err, checkpoint.ErrLocked) {

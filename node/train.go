@@ -17,6 +17,7 @@ import (
 	"pnode/node/hardware"
 	"pnode/node/ingest"
 	"pnode/node/leader"
+	"pnode/node/plain"
 	"pnode/node/weights"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
@@ -63,20 +64,23 @@ type finishedError struct {
 }
 
 func (e finishedError) Error() string {
-	move := fmt.Sprintf("move its end with `pnode train --resume --steps N --dir %s`", e.dir)
+	move := fmt.Sprintf("train it further with `pnode train --resume --steps %d --dir %s`", furtherSteps(e.step), plain.Quote(e.dir))
 	if !e.owner {
-		move = fmt.Sprintf("move its end on %s with `pnode train --resume --steps N`, and come back with `%s`",
-			cmp.Or(strings.Join(e.names, " or "), "the machine that began it"), config.WayBack(e.dir, false))
+		move = fmt.Sprintf("train it further on %s with `pnode train --resume --steps %d`, and come back with `%s`",
+			cmp.Or(strings.Join(e.names, " or "), "the machine that began it"), furtherSteps(e.step), config.WayBack(e.dir, false))
 	}
 	if len(e.lacks) == 0 {
-		return fmt.Sprintf("%v at step %d: start another with `pnode train`, or %s", ErrFinished, e.step, move)
+		return fmt.Sprintf("%v at step %d: %s. Another run: `pnode train`", ErrFinished, e.step, move)
 	}
 	if e.older > 0 && e.owner {
 		move += fmt.Sprintf(": without these layers it goes on from step %d, the newest that is whole here", e.older)
 	}
 	return fmt.Sprintf("%v at step %d, and this folder has lost %s of it (%s), in files that `pnode checkpoints verify --dir %s` names: %s. Or %s",
-		ErrFinished, e.step, plan.Count(len(e.lacks), "layer"), strings.Join(e.lacks, ", "), e.dir, e.whole, move)
+		ErrFinished, e.step, plan.Count(len(e.lacks), "layer"), strings.Join(e.lacks, ", "), plain.Quote(e.dir), e.whole, move)
 }
+
+// furtherSteps returns a later end for a finished run, as an example in a command: twice its steps.
+func furtherSteps(step plan.Step) plan.Step { return 2 * max(step, 1) }
 
 // lookTime bounds how long the files of a finished model are read before a node says that the run is finished.
 const lookTime = 10 * time.Second

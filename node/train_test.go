@@ -16,13 +16,13 @@ import (
 
 // TestAFinishedRunSaysWhoCanMoveItsEnd: this node where it is an owner's, else the machines that are.
 func TestAFinishedRunSaysWhoCanMoveItsEnd(t *testing.T) {
-	const begin = "node: the run is finished at step 26: start another with `pnode train`, or "
+	const begin = "node: the run is finished at step 26: train it further "
 	for want, e := range map[string]finishedError{
-		"move its end with `pnode train --resume --steps N --dir /x`":                                                               {dir: "/x", owner: true, names: []string{"desk"}},
-		"move its end on desk or lab with `pnode train --resume --steps N`, and come back with `pnode join --dir /x`":               {dir: "/x", names: []string{"desk", "lab"}},
-		"move its end on the machine that began it with `pnode train --resume --steps N`, and come back with `pnode join --dir /x`": {dir: "/x"},
+		"with `pnode train --resume --steps 52 --dir /x`":                                                               {dir: "/x", owner: true, names: []string{"desk"}},
+		"on desk or lab with `pnode train --resume --steps 52`, and come back with `pnode join --dir /x`":               {dir: "/x", names: []string{"desk", "lab"}},
+		"on the machine that began it with `pnode train --resume --steps 52`, and come back with `pnode join --dir /x`": {dir: "/x"},
 	} {
-		if e.step = 26; e.Error() != begin+want || !errors.Is(e, ErrFinished) {
+		if e.step = 26; e.Error() != begin+want+". Another run: `pnode train`" || !errors.Is(e, ErrFinished) {
 			t.Errorf("got  %v\nwant %s%s", e, begin, want)
 		}
 	}
@@ -35,9 +35,9 @@ func TestAFinishedRunWhoseFolderIsDamaged(t *testing.T) {
 		damage         func(path string) error
 		says           []string
 	}{
-		"whole":   {false, true, func(string) error { return nil }, []string{"finished at step 30: start another with `pnode train`, or move its end"}},
+		"whole":   {false, true, func(string) error { return nil }, []string{"finished at step 30: train it further with `pnode train --resume --steps 60"}},
 		"damaged": {false, true, func(path string) error { return os.WriteFile(path, []byte("LAYER 1 of 30"), 0o600) }, []string{"lost 1 layer of it (1)", "pnode checkpoints verify --dir", "no other node had them", "goes on from step 20"}},
-		"missing": {true, false, os.Remove, []string{"lost 1 layer of it (1)", "desk, which keeps it whole, has the model", "pnode train --resume --steps N"}},
+		"missing": {true, false, os.Remove, []string{"lost 1 layer of it (1)", "desk, which keeps it whole, has the model", "pnode train --resume --steps 60"}},
 	} {
 		dir := t.TempDir()
 		founder, invited, _ := testMemberships(t, "desk", "lab")

@@ -14,6 +14,7 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/plain"
 	"pnode/node/progress"
 )
 
@@ -106,7 +107,7 @@ func (e environment) verifyCheckpoints(ctx context.Context, dir string) error {
 	if client, err := api.Dial(ctx, dir); err == nil {
 		defer client.Close()
 		return fmt.Errorf("the node in %s runs (pid %d) and uses its checkpoints: stop it with Ctrl-C or `pnode leave --dir %s` to verify them, then start it again in its folder",
-			dir, client.PID(), dir)
+			dir, client.PID(), plain.Quote(dir))
 	}
 	compared, damaged := node.VerifyFiles(dir)
 	files := progress.VerifiedFiles(e.stdout, compared, damaged)

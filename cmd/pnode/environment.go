@@ -55,7 +55,7 @@ func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
 			w.Event(event)
 		},
 		Notice: w.Notice,
-		Log:    slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: cfg.Level()})),
+		Log:    slog.New(w.Log(cfg.Level())),
 	}
 }
 
@@ -112,6 +112,7 @@ func withNode(c *cobra.Command, do func(context.Context, *api.Client) error) {
 // dial connects to the running node in dir, or without dir to one of the newest run that has any.
 func dial(ctx context.Context, dir string) (*api.Client, error) {
 	if dir != "" {
+		dir = config.Absolute(dir)
 		client, err := api.Dial(ctx, dir)
 		if errors.Is(err, api.ErrNoNode) && config.Belongs(dir) {
 			if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(left, fs.ErrNotExist) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -38,7 +39,7 @@ func (e environment) fetch(ctx context.Context, node *api.Client) error {
 	for target, before := k.Newest, k.Copy; err == nil; {
 		target = min(target, k.Newest) // less where the run went back
 		if k.Copy.Step >= target {
-			_, err = fmt.Fprintf(e.stdout, "the whole model of step %d is here: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`\n", k.Copy.Step, node.Dir(), node.Dir())
+			_, err = fmt.Fprintf(e.stdout, "the whole model of step %d is here: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`\n", k.Copy.Step, plain.Quote(node.Dir()), plain.Quote(node.Dir()))
 			return err
 		}
 		if k.Copy.Why != "" {

@@ -103,6 +103,24 @@ var plainValues = map[string]string{
 	"duration": "a time such as 90s or 24h",
 }
 
+// explainFlag turns an error of the flags of a command line into what helps: the flag that was meant, or the values that it takes.
+func explainFlag(flags *pflag.FlagSet, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) {
+		return explainValue(err)
+	}
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if likely := config.Nearest(unknown.GetSpecifiedName(), names); likely != "" {
+		return fmt.Errorf("%w: did you mean --%s?", err, likely)
+	}
+	return err
+}
+
 // explainValue turns the error of a flag's value into what is accepted. It returns other errors as they are.
 func explainValue(err error) error {
 	invalid := (*pflag.InvalidValueError)(nil)

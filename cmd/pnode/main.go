@@ -67,7 +67,9 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{c.CommandPath(), explainValue(err)} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{c.CommandPath(), explainFlag(c.Flags(), err)}
+	})
 	root.AddCommand(
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.profileCommand(), e.watchCommand(), e.inviteCommand(), e.revokeCommand(), e.leaveCommand(), e.recoverCommand(),
 		e.fetchCommand(), e.checkpointsCommand(), e.auditCommand(), e.chaosCommand(), e.planCommand(), e.simulateCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),

@@ -76,6 +76,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		code int
 		want string
 	}{
+		{"train --step 3", exitUsage, "unknown flag: --step: did you mean --steps?; see `pnode train --help`"},
 		{"train --bogus", exitUsage, "unknown flag: --bogus; see `pnode train --help`"},
 		{"train stray", exitUsage, `unexpected "stray": name text with --data; see`},
 		{"train --steps 0", exitUsage, "pnode: --steps is 0: want 1 to"},

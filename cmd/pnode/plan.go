@@ -41,7 +41,7 @@ tokens a second, the time to the end of --steps, where the time of a step goes, 
 and why, and which other flags would use more machines or be faster, --sync local among them: each of
 these was planned, too. The loss of packets on a cluster's links is not part of the prediction. Of
 more than 16 devices it shows groups of like ones, the slowest and the fullest. Takes the flags and the run file of
-train; docs/planning.md explains each figure.`,
+train, or with --dir the settings of the run in that folder; docs/planning.md explains each figure.`,
 		Example: `  pnode plan --preset gpt2-124m
   pnode plan --preset gpt2-124m --nodes 4 --micros 16 --micro-batch 1
   pnode plan --preset gpt2-124m --cluster docs/examples/fleet-gaming.yaml
@@ -97,6 +97,13 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 	if err != nil {
 		return err
 	}
+	name := cmp.Or(cfg.Init, cfg.Preset)
+	if dir := config.Absolute(cfg.Dir); dir != "" && config.Belongs(dir) { // the flags of a run that is there already change nothing of it
+		if spec, err = node.LoadRun(dir); err != nil {
+			return err
+		}
+		name = "the run in " + dir
+	}
 	machine, err := hardware.OptionsOf(cfg)
 	if err != nil {
 		return err
@@ -107,7 +114,7 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 		return err
 	}
 	dry := dryRun{members}
-	r, d, err := dry.report(ctx, cmp.Or(cfg.Init, cfg.Preset), spec)
+	r, d, err := dry.report(ctx, name, spec)
 	if err != nil {
 		return err
 	}

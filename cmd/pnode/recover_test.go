@@ -52,11 +52,11 @@ func TestRecoverWithoutTheFounder(t *testing.T) {
 	founder.until(20)
 	founder.kill()
 
-	waiting := other.stderr.await(t, "waiting: 0 of the run's 1 voters up, 1 must be \\(silent: desk since .*gone for good: `(pnode recover --dir [^`]+)`")
+	waiting := other.stderr.await(t, "waiting: offline: desk \\(since .*Gone for good: `(pnode recover --dir [^`]+)`")
 	if told := command(waiting[1], 3); !strings.Contains(told, "has not heard of desk for only") || !strings.Contains(told, "try again in") {
 		t.Errorf("too early: %s", told)
 	}
-	other.stderr.await(t, "peer lost|gave the generation up|waiting")
+	other.stderr.await(t, "lost|gave the generation up|waiting")
 	for told := ""; !strings.Contains(told, "rack goes on with the run, without desk: incarnation 2"); {
 		p := run(strings.Fields(waiting[1])[1:]...)
 		for range p.steps { // it has none; they end with it

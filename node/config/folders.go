@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"pnode/node/plain"
 	"pnode/swarm/twofold"
 )
 
@@ -57,6 +58,17 @@ func dataHome(goos string, getenv func(string) string, home func() (string, erro
 	}
 	h, err := home()
 	return filepath.Join(h, ".local", "share"), err
+}
+
+// Absolute returns a folder's path as it works from any other folder, too: commands with it are pasted elsewhere. None stays none.
+func Absolute(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir // the current folder is gone
 }
 
 // NewRunDir makes a new folder for a run under root (DefaultDir), named by the time so
@@ -109,12 +121,12 @@ func exists(path string) bool {
 // run of local nodes comes back with all of them.
 func WayBack(dir string, owner bool) string {
 	if run := filepath.Dir(dir); strings.HasPrefix(filepath.Base(dir), "node-") && exists(filepath.Join(run, RunFile)) {
-		return "pnode train --resume --dir " + run
+		return "pnode train --resume --dir " + plain.Quote(run)
 	}
 	if owner {
-		return "pnode train --resume --dir " + dir
+		return "pnode train --resume --dir " + plain.Quote(dir)
 	}
-	return "pnode join --dir " + dir
+	return "pnode join --dir " + plain.Quote(dir)
 }
 
 // LocalNodes returns how many local nodes the run in dir has, 0 for the run of one node.

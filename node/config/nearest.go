@@ -2,9 +2,17 @@ package config
 
 import "strings"
 
-// didYouMean suggests the candidate that word was likely meant to be, or names them all. It is the one with the smallest
-// edit distance (Levenshtein), the first of equals: at most two slips or a third of the word, whichever is more.
+// didYouMean suggests the candidate that word was likely meant to be, or names them all.
 func didYouMean(word string, candidates []string) string {
+	if likely := Nearest(word, candidates); likely != "" {
+		return `did you mean "` + likely + `"?`
+	}
+	return "want one of " + strings.Join(candidates, ", ")
+}
+
+// Nearest returns the candidate that word was likely meant to be, "" for none. It is the one with the smallest edit
+// distance (Levenshtein), the first of equals: at most two slips or a third of the word, whichever is more.
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", len(word)
 	for _, c := range candidates {
 		if d := distance(word, c); d < bestDistance {
@@ -12,9 +20,9 @@ func didYouMean(word string, candidates []string) string {
 		}
 	}
 	if best != "" && bestDistance <= max(2, len(word)/3) {
-		return `did you mean "` + best + `"?`
+		return best
 	}
-	return "want one of " + strings.Join(candidates, ", ")
+	return ""
 }
 
 // distance counts the insertions, deletions and replacements of bytes from a to b.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pnode/node/plain"
 )
 
 // Place is the folder in which a start works.
@@ -21,6 +23,7 @@ type Place struct {
 // given; else a new one under DefaultDir, or the newest run's to resume. What is there
 // already must fit, see CheckDir; a new run goes into no folder of other things.
 func (c Config) Place(now time.Time) (Place, error) {
+	c.Dir = Absolute(c.Dir)
 	if c.Resume {
 		dir, err := Existing(c.Dir)
 		if err != nil {
@@ -61,7 +64,7 @@ func (c Config) CheckDir() error {
 	h := holds(c.Dir)
 	switch {
 	case !c.Resume && h.any():
-		return fmt.Errorf("%w: %s: go on with it with `pnode train --resume --dir %s`, or name another folder with --dir", ErrDirTaken, c.Dir, c.Dir)
+		return fmt.Errorf("%w: %s: go on with it with `pnode train --resume --dir %s`, or name another folder with --dir", ErrDirTaken, c.Dir, plain.Quote(c.Dir))
 	case !c.Resume:
 		return nil
 	case h.one && h.local:
@@ -79,6 +82,7 @@ func (c Config) CheckDir() error {
 // one under DefaultDir; without an invite that of the run to come back to. The folder of a
 // run of local nodes is refused.
 func JoinPlace(dir string, invited bool, now time.Time) (Place, error) {
+	dir = Absolute(dir)
 	if !invited {
 		var err error
 		if dir, err = Existing(dir); err != nil {
@@ -86,7 +90,7 @@ func JoinPlace(dir string, invited bool, now time.Time) (Place, error) {
 		}
 	}
 	if dir != "" && len(NodeDirs(dir)) > 0 {
-		return Place{}, fmt.Errorf("%w, of local nodes: %s: go on with it with `pnode train --resume --dir %s`, or name another folder with --dir", ErrDirTaken, dir, dir)
+		return Place{}, fmt.Errorf("%w, of local nodes: %s: go on with it with `pnode train --resume --dir %s`, or name another folder with --dir", ErrDirTaken, dir, plain.Quote(dir))
 	}
 	if !invited {
 		return Place{Dir: dir}, nil

@@ -73,15 +73,15 @@ func text(field reflect.Value) string {
 	}
 }
 
-// plain matches the texts that need no quotes: words and paths.
-var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
+// unquoted matches the texts that need no quotes: words and paths.
+var unquoted = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`)
 
 // notText are the plain words that some YAML reader takes for something else.
 var notText = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 // quote returns s as a YAML scalar.
 func quote(s string) string {
-	if plain.MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
+	if unquoted.MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
 		return s
 	}
 	// Go's escapes of valid UTF-8 are all YAML's too (YAML 1.2, section 5.7), but for \x7f,

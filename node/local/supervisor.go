@@ -12,6 +12,7 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/plain"
 	"pnode/pipeline/trace"
 )
 
@@ -132,7 +133,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	if step := s.merge.finished(); step > 0 && !s.emulated {
 		s.options.Output.Event(api.Event{Kind: api.KindModel, Step: step, Message: fmt.Sprintf(
-			"the whole model of step %d is in %s: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`", step, s.options.Dir, s.options.Dir, s.options.Dir)})
+			"the whole model of step %d is in %s: `pnode generate --dir %s --prompt TEXT` or `pnode export OUT --dir %s`", step, s.options.Dir, plain.Quote(s.options.Dir), plain.Quote(s.options.Dir))})
 	}
 	if to := s.options.Config.Trace; to != "" { // one file of the nodes' timelines
 		var files []string
@@ -193,7 +194,7 @@ func (s *Supervisor) tellOwner(listen string) {
 // tellFolder says where the run is and how to look on, once node 0 has begun it.
 func (s *Supervisor) tellFolder() {
 	s.options.Output.Notice("run folder: " + s.options.Dir)
-	s.options.Output.Notice("live page: pnode watch --dir " + s.options.Dir)
+	s.options.Output.Notice("live page: pnode watch --dir " + plain.Quote(s.options.Dir))
 }
 
 // invite waits for the API of node 0 and asks until it is ready to make an invite.
@@ -262,7 +263,7 @@ func (s *Supervisor) report(c *child, fail func(error)) {
 	case !begun && !s.options.Config.Resume:
 		wayBack := "nothing was trained yet: start it again"
 		if config.Belongs(s.nodeDir(0)) {
-			wayBack = fmt.Sprintf("nothing was trained yet: begin again with `pnode train --resume --dir %s`", s.options.Dir)
+			wayBack = fmt.Sprintf("nothing was trained yet: begin again with `pnode train --resume --dir %s`", plain.Quote(s.options.Dir))
 		}
 		fail(unbegunError{fate, wayBack})
 	case begun && slices.ContainsFunc(s.started(), func(c *child) bool { return !c.hasEnded() }):

@@ -95,9 +95,9 @@ const timeOfDay = "15:04"
 func (a awayVoter) text(near time.Time) string {
 	since := plain.Moment(a.Since, near, timeOfDay)
 	if a.Never {
-		return fmt.Sprintf("%s at least since this node was started at %s", a.Name, since)
+		return fmt.Sprintf("%s (not heard since this node was started at %s)", a.Name, since)
 	}
-	return fmt.Sprintf("%s since %s", a.Name, since)
+	return fmt.Sprintf("%s (since %s)", a.Name, since)
 }
 
 // why returns the reason why nothing moves, in one sentence for people. It is empty when things
@@ -148,7 +148,7 @@ func (v waitView) cause() string {
 	case v.Leaderless > electionTime && voters == 0:
 		return "no leader of the run answers yet"
 	case v.Leaderless > electionTime && v.Apart != "":
-		return fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, v.Dir)
+		return fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, plain.Quote(v.Dir))
 	case v.Leaderless > votesMovedTime && voters-len(v.Away) >= voters/2+1 && len(v.Away) > 0:
 		var away []string
 		for _, a := range v.Away {
@@ -159,17 +159,10 @@ func (v waitView) cause() string {
 	case v.Leaderless > electionTime && voters-len(v.Away) >= voters/2+1:
 		return "the run has no leader: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:
-		var silent []string
-		for _, a := range v.Away {
-			silent = append(silent, a.text(v.Now))
-		}
-		up := fmt.Sprintf("%d of the run's %d voters up, %d must be (silent: %s). %s",
-			voters-len(v.Away), voters, voters/2+1, strings.Join(silent, ", "), v.kept())
 		if v.Stopped != "" {
-			return fmt.Sprintf("%s. Now %s. %s", v.Stopped, up, v.wayOut())
+			return fmt.Sprintf("%s. Now %s. %s. %s", v.Stopped, v.offline(), v.kept(), v.wayOut())
 		}
-		return fmt.Sprintf("%s; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; "+
-			"where they finished it, they say so. %s", up, v.wayOut())
+		return fmt.Sprintf("%s. Start %s again in its folder (`pnode train --resume` or `pnode join`). %s. %s", v.offline(), v.oneOfThem(), v.kept(), v.wayOut())
 	case v.Diverged != "":
 		return v.Diverged
 	case v.Blocked != "" && !v.Training:
@@ -186,6 +179,33 @@ func (v waitView) cause() string {
 		return v.Round
 	}
 	return ""
+}
+
+// offline says who is away, and how many of those that vote on the run's log must be up.
+func (v waitView) offline() string {
+	var silent []string
+	for _, a := range v.Away {
+		silent = append(silent, a.text(v.Now))
+	}
+	voters := len(v.Quorum.Voters)
+	if voters == 1 {
+		return "offline: " + strings.Join(silent, "") + ", the run's only voting machine"
+	}
+	return fmt.Sprintf("offline: %s; %d of the run's %d voting machines must be up, %d now",
+		strings.Join(silent, ", "), voters/2+1, voters, voters-len(v.Away))
+}
+
+// oneOfThem says how many of those that are away have to come back.
+func (v waitView) oneOfThem() string {
+	voters := len(v.Quorum.Voters)
+	need := voters/2 + 1 - (voters - len(v.Away))
+	switch {
+	case len(v.Away) == 1:
+		return "it"
+	case need == 1:
+		return "one of them"
+	}
+	return fmt.Sprintf("%d of them, each", need)
 }
 
 // kept says from where the run goes on. Steps after the checkpoint need not be done again where nodes that live have the messages of them.
@@ -248,11 +268,11 @@ func (v waitView) wayOut() string {
 	}
 	switch {
 	case v.RecoverAfter > 0:
-		return fmt.Sprintf("If they stay away, this node recovers the run without them after %s (--on-lost-majority)", plan.Duration(v.RecoverAfter))
+		return fmt.Sprintf("This node recovers the run without them after %s (--on-lost-majority)", plan.Duration(v.RecoverAfter))
 	case v.Trying != "":
-		return fmt.Sprintf("Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", v.Dir)
+		return fmt.Sprintf("Gone for good: start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir %s`", plain.Quote(v.Dir))
 	}
-	return fmt.Sprintf("Where they are gone for good: `pnode recover --dir %s`, from %s on", v.Dir, plain.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
+	return fmt.Sprintf("Gone for good: `pnode recover --dir %s`, from %s on", plain.Quote(v.Dir), plain.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
 }
 
 // waiting returns why nothing moves as far as this node knows, and what is done of the work that is waited for, where that is known; state is

@@ -15,7 +15,7 @@ import (
 func TestWhyNothingMoves(t *testing.T) {
 	seven := time.Date(2026, 7, 1, 14, 7, 30, 0, time.UTC)
 	away := []awayVoter{{"b", seven.Add(-4 * time.Minute), false, seven.Add(-4 * time.Minute)}, {"c", seven, true, seven}}
-	lost := "1 of the run's 3 voters up, 2 must be (silent: b since 14:03, c at least since this node was started at 14:07). Nothing is lost: the checkpoint of step 50 is kept; start the silent nodes again in their folders (`pnode train --resume` or `pnode join`) and the run goes on by itself; where they finished it, they say so. "
+	lost := "offline: b (since 14:03), c (not heard since this node was started at 14:07); 2 of the run's 3 voting machines must be up, 1 now. Start one of them again in its folder (`pnode train --resume` or `pnode join`). Nothing is lost: the checkpoint of step 50 is kept. "
 	three := consensus.Quorum{Voters: []plan.PeerID{"a", "b", "c"}}
 	for _, c := range []struct {
 		name string
@@ -27,28 +27,28 @@ func TestWhyNothingMoves(t *testing.T) {
 		{
 			"the majority is away",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Stalled: 2, Dir: "/run/7"},
-			lost + "Where they are gone for good: `pnode recover --dir /run/7`, from 14:18 on",
+			lost + "Gone for good: `pnode recover --dir /run/7`, from 14:18 on",
 		},
 		{
 			"a voter is away since another day",
 			waitView{Now: seven.Add(15 * time.Hour), Quorum: three, Leaderless: 2 * electionTime, Away: []awayVoter{{Name: "b", Since: seven}, {Name: "c", Since: seven.Add(14 * time.Hour), Counts: seven.Add(14 * time.Hour)}}, Checkpoint: 50, Dir: "/run/7"},
-			strings.Replace(lost, "b since 14:03, c at least since this node was started at 14:07", "b since Jul 1 14:07, c since 04:07", 1) + "Where they are gone for good: `pnode recover --dir /run/7`, from 04:18 on",
+			strings.Replace(lost, "b (since 14:03), c (not heard since this node was started at 14:07)", "b (since Jul 1 14:07), c (since 04:07)", 1) + "Gone for good: `pnode recover --dir /run/7`, from 04:18 on",
 		},
 		{
 			"the majority is away, and the run recovers by itself",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, RecoverAfter: 20 * time.Minute},
-			lost + "If they stay away, this node recovers the run without them after 20 min (--on-lost-majority)",
+			lost + "This node recovers the run without them after 20 min (--on-lost-majority)",
 		},
 		{
 			"the majority is away from one that comes back",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)}},
-			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk until 14:22:30; Ctrl-C ends that and loses nothing",
+			lost + "Gone for good: start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk until 14:22:30; Ctrl-C ends that and loses nothing",
 		},
 		{
 			"the majority is away, and steps came after the checkpoint",
 			waitView{Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 14, Reached: 21, Dir: "/run/7"},
 			strings.Replace(lost, "Nothing is lost: the checkpoint of step 50 is kept", "The checkpoint of step 14 is kept; steps 15 to 21 may be done again", 1) +
-				"Where they are gone for good: `pnode recover --dir /run/7`, from 14:18 on",
+				"Gone for good: `pnode recover --dir /run/7`, from 14:18 on",
 		},
 		{
 			"the owner of a stopped run is away",
@@ -56,8 +56,8 @@ func TestWhyNothingMoves(t *testing.T) {
 				Quorum: consensus.Quorum{Voters: []plan.PeerID{"b"}}, Leaderless: 2 * electionTime, Away: away[:1], Checkpoint: 50, Dir: "/run/7",
 				Stopped: "the run was stopped: it goes on when its owner, b, resumes it",
 			},
-			"the run was stopped: it goes on when its owner, b, resumes it. Now 0 of the run's 1 voters up, 1 must be (silent: b since 14:03). " +
-				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good: `pnode recover --dir /run/7`, from 14:14 on",
+			"the run was stopped: it goes on when its owner, b, resumes it. Now offline: b (since 14:03), the run's only voting machine. " +
+				"Nothing is lost: the checkpoint of step 50 is kept. Gone for good: `pnode recover --dir /run/7`, from 14:14 on",
 		},
 		{
 			"the owner of a stopped run is away from one that comes back",
@@ -65,8 +65,8 @@ func TestWhyNothingMoves(t *testing.T) {
 				Quorum: consensus.Quorum{Voters: []plan.PeerID{"b"}}, Leaderless: 2 * electionTime, Away: away[:1], Checkpoint: 50, Dir: "/run/7",
 				Stopped: "the run was stopped: it goes on when its owner, b, resumes it", Trying: "desk", Deadline: Deadline{At: seven.Add(15 * time.Minute)},
 			},
-			"the run was stopped: it goes on when its owner, b, resumes it. Now 0 of the run's 1 voters up, 1 must be (silent: b since 14:03). " +
-				"Nothing is lost: the checkpoint of step 50 is kept. Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. " +
+			"the run was stopped: it goes on when its owner, b, resumes it. Now offline: b (since 14:03), the run's only voting machine. " +
+				"Nothing is lost: the checkpoint of step 50 is kept. Gone for good: start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. " +
 				"Trying desk until 14:22:30; Ctrl-C ends that and loses nothing",
 		},
 		{
@@ -96,7 +96,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		{
 			"one that comes back to a finished run to extend it",
 			waitView{Finished: true, Quorum: three, Leaderless: 2 * electionTime, Away: away, Checkpoint: 50, Dir: "/run/7", Trying: "desk"},
-			lost + "Where they are gone for good, start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk; Ctrl-C ends that and loses nothing",
+			lost + "Gone for good: start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir /run/7`. Trying desk; Ctrl-C ends that and loses nothing",
 		},
 		{"one that comes back to a finished run with a leader", waitView{Finished: true, Quorum: three, Trying: "desk", Stalled: 2}, ""},
 		{"a new node", waitView{Leaderless: 2 * electionTime}, "no leader of the run answers yet"},

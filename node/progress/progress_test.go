@@ -386,3 +386,21 @@ func TestLsAndVerifyAgreeOnTheIndex(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWhatIsSaidTwiceIsShownOnce: a node that leaves a finished run tells why it stays as its way out, and as what it waits for.
+func TestWhatIsSaidTwiceIsShownOnce(t *testing.T) {
+	var text bytes.Buffer
+	w := New(Options{Text: &text})
+	for _, e := range []api.Event{
+		{Kind: api.KindDrain, Message: "desk lacks layers"},
+		{Kind: api.KindWaiting, Message: "desk lacks layers"},
+		{Kind: api.KindWaiting, Message: "lab is away"},
+		{Kind: api.KindStep, Step: 1},
+		{Kind: api.KindWaiting, Message: "lab is away"},
+	} {
+		w.Event(e)
+	}
+	if got, want := text.String(), "drain: desk lacks layers\nwaiting: lab is away\nstep 1  loss 0.0000\nwaiting: lab is away\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -73,7 +73,7 @@ func wholeSeconds(left time.Duration) time.Duration {
 func Describe(e api.Event) string {
 	switch text := strings.Join(strings.Fields(clean(e.Message)), " "); e.Kind {
 	case api.KindState:
-		return "state: " + text
+		return "state: " + stateText(text)
 	case api.KindPlan:
 		return "plan: " + text
 	case api.KindOuter:
@@ -87,6 +87,24 @@ func Describe(e api.Event) string {
 	default:
 		return fmt.Sprintf("%s: %s", e.Kind, text)
 	}
+}
+
+// stateTexts say what the states of a node mean.
+var stateTexts = map[string]string{
+	"joining":   "joining the run",
+	"profiling": "measuring this machine and getting the text",
+	"waiting":   "standby, without a part of a plan",
+	"loading":   "loading this node's part of the model",
+	"draining":  "leaving, once others have what this node has",
+	"serving":   "finished, staying for machines that still need this one",
+}
+
+// stateText returns a state in words for people.
+func stateText(state string) string {
+	if text := stateTexts[state]; text != "" {
+		return text
+	}
+	return clean(state)
 }
 
 // clean replaces what a terminal would obey, and bytes that are no UTF-8, by a mark: control

@@ -47,6 +47,7 @@ type Writer struct {
 	// apart is the generation whose newest outer step was told: its steps come many at once, and held has the line of the newest, for the next outer step.
 	apart plan.Generation
 	held  string
+	said  string // by the newest event about the way out, or about why nothing moves
 	pace  pace
 	err   error // the first failed write
 }
@@ -68,9 +69,10 @@ func (w *Writer) Event(e api.Event) {
 	defer w.mu.Unlock()
 	switch e.Kind {
 	case api.KindStep:
+		w.said = ""
 		w.step(e)
 	case api.KindSample:
-		w.endLine()
+		w.line("the model writes, as a sample:")
 		text := e.Message
 		if w.options.SampleTerminal {
 			text = clean(text)
@@ -89,10 +91,22 @@ func (w *Writer) Event(e api.Event) {
 		w.line(Describe(e))
 		w.outer = now
 	case api.KindMember: // the plan that follows says it
+	case api.KindDrain, api.KindWaiting: // the way out of a run tells both of the same
+		if e.Message != w.said {
+			w.line(Describe(e))
+		}
+		w.said = e.Message
+	case api.KindState:
+		if e.Message != stateStopped { // the line about the end that follows says more
+			w.line(Describe(e))
+		}
 	default:
 		w.line(Describe(e))
 	}
 }
+
+// stateStopped is the last state of a node.
+const stateStopped = "stopped"
 
 // Notice shows a line of text.
 func (w *Writer) Notice(text string) {

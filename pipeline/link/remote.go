@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -344,12 +343,8 @@ func (r *remote) lose(reason error) {
 		r.endAll()
 		return
 	}
-	level := slog.LevelWarn
-	if errors.Is(reason, ErrGaveUp) { // it is there
-		level = slog.LevelInfo
-	}
-	r.session.endpoint.log.Log(context.Background(), level, "peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason)
-	r.session.lost <- r.id // first, so that whoever sees a call fail finds the reason in Lost
+	r.session.endpoint.log.Info("peer lost", "peer", r.id, "generation", r.session.generation, "reason", reason) // people hear of the plan that follows
+	r.session.lost <- r.id                                                                                       // first, so that whoever sees a call fail finds the reason in Lost
 	r.session.miss(r.id, err)
 	r.fail(err)
 	r.endCtx()
