@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -55,6 +56,47 @@ func TestAReplicaWithLocalStepsLies(t *testing.T) {
 				return
 			}
 			r.ends()
+		})
+	}
+}
+
+// hasty is the log as node-2 sees it: each round after the first is closed, in the first plan.
+type hasty struct {
+	generation.Consensus
+	self plan.PeerID
+}
+
+func (h hasty) State() consensus.State {
+	s := h.Consensus.State()
+	if s.NameOf(h.self) == "node-2" && s.Plan.Generation == 1 && s.Round != nil && s.Round.From > 0 {
+		r := s.Round.Close()
+		s.Round = &r
+	}
+	return s
+}
+
+// TestAReplicaWithLocalStepsEndsRoundsEarly: one of three hands in what it has learned in fewer steps than a round has, which nobody has closed. The others' words find that out,
+// what they have learned counts, and the next plan does without it. Otherwise each plan in which messages travel would end with the round.
+func TestAReplicaWithLocalStepsEndsRoundsEarly(t *testing.T) {
+	for _, delay := range []plan.Step{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newLocalRun(t, 3, func(s *fleetSize) {
+				s.Sync.Delay, s.Sync.AtOnce = delay, delay == 0
+				s.Opened = func(n *Node) { n.parts.Consensus = hasty{n.parts.Consensus, n.self} }
+			})
+			liar := r.members[2]
+			r.until("the next plan", time.Hour, func() bool { return r.members[0].node().raft.State().Plan.Generation == 2 })
+			s := r.members[0].node().raft.State()
+			if len(s.Blames) != 1 || s.Blames[0].Peer != liar.self || s.Blames[0].Until == 0 || !strings.Contains(s.Blames[0].Detail, "before the round was closed") {
+				t.Errorf("delay %d: %+v", delay, s.Blames)
+			}
+			if why := strings.Join(s.Reasons, "\n"); !strings.Contains(why, "node-2 is left out of plans until") || s.Plan.Places(liar.self) || s.Plan.Start != 8 {
+				t.Errorf("delay %d: from step %d on with %d replicas: %s", delay, s.Plan.Start, len(s.Plan.Replicas), why)
+			}
+			r.ends()
+			if g := r.members[0].process.node.Load().raft.State().Plan.Generation; g != 2 {
+				t.Errorf("delay %d: %d plans", delay, g)
+			}
 		})
 	}
 }

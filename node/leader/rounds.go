@@ -56,7 +56,7 @@ func (w *roundWatch) look(m moment, unable map[plan.Replica]string) meeting {
 	case state.Round != nil:
 		r, unable := *state.Round, withBlamed(state, unable)
 		e, lost := w.grace.Next(grace.View{
-			Now: m.now, Plan: state.Plan, Round: r, Ending: state.Paused() || state.StopWanted, Unable: unable, Said: w.said(state),
+			Now: m.now, Plan: state.Plan, Round: r, Unable: unable, Said: w.said(state),
 			Takes: time.Duration(r.End-r.From) * min(step, slowStep), Exchange: w.exchangeOf(state), Patience: patience,
 			Overlap: overlap(state, r.From, step),
 		})

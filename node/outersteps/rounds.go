@@ -57,7 +57,7 @@ func New(c Config) *Rounds { return &Rounds{Config: c, more: make(chan struct{},
 // Closed reports whether the round under way ends with the replica's next inner step: where the others go on without it, too.
 func (r *Rounds) Closed() bool {
 	s := r.Log.State()
-	return s.Plan.Generation != r.Plan.Generation || s.Paused() || s.StopWanted || s.Round == nil || s.Round.Closed || !slices.Contains(s.Round.Awaited(), r.Replica)
+	return s.Plan.Generation != r.Plan.Generation || s.Round == nil || s.Round.Closed || !slices.Contains(s.Round.Awaited(), r.Replica)
 }
 
 // Have takes in what the replica's coordinator has of a round.

@@ -201,7 +201,7 @@ func TestOuterStepsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhenRoundsEndEarly for a replica: where the log says so, where it does without the replica, and where the plan ends.
+// TestWhenRoundsEndEarly for a replica: where the log says so, which it does when the run pauses or stops, where it does without the replica, and where the plan ends.
 func TestWhenRoundsEndEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*log)
@@ -211,8 +211,6 @@ func TestWhenRoundsEndEarly(t *testing.T) {
 		"another left out": {func(l *log) { l.leaveOut(2) }, false},
 		"closed":           {func(l *log) { r := l.state.Round.Close(); l.state.Round = &r }, true},
 		"left out":         {func(l *log) { l.leaveOut(0) }, true},
-		"a pause":          {func(l *log) { l.state.PauseWanted++ }, true},
-		"a stop":           {func(l *log) { l.state.StopWanted = true }, true},
 		"another plan":     {func(l *log) { l.state.Plan.Generation++ }, true},
 		"none":             {func(l *log) { l.state.Round = nil }, true},
 	} {

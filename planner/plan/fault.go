@@ -26,7 +26,7 @@ const (
 const (
 	FalseWord FaultKind = "word" // accusations that nobody else confirms
 	LossJump  FaultKind = "jump" // a loss far above those before
-	BadSum    FaultKind = "sum"  // messages or losses of a round that others have otherwise than their sender says
+	BadSum    FaultKind = "sum"  // messages or losses of a round that others have otherwise than their sender says, or sooner than it might send them
 )
 
 var workerKinds = []FaultKind{BadFrame, BadTensor, BadReport, BadCommit, BadParameters, NoProgress, LostLink}

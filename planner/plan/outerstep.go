@@ -26,7 +26,8 @@ type Gathered struct {
 type Contradiction struct {
 	By Replica `json:"by"`
 	Of Replica `json:"of"`
-	// Has is what By has told the log of Of, Sent what Of has told of itself: their coordinators can show what these follow from.
+	// Has is what By has told the log of Of, Sent what Of has told of itself: their coordinators can show what these follow from. Without Sent it is that Of
+	// had ended its part of the round before it might.
 	Has  Part `json:"has,omitzero"`
 	Sent Part `json:"sent,omitzero"`
 }

@@ -18,7 +18,7 @@ func Apply(s State, e Entry) (State, error) {
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
-	return succeeded(merged(next)), nil
+	return succeeded(merged(closed(next))), nil
 }
 
 func (e SetRun) apply(s State) (State, error) {

@@ -202,6 +202,15 @@ func inRound(s State, g plan.Generation, from plan.Step, change func(rounds.Roun
 	return s, nil
 }
 
+// closed returns the state with the round closed that is under way once the run pauses or stops. It stays so where the run goes on: some replicas may have ended it.
+func closed(s State) State {
+	if s.Round != nil && !s.Round.Closed && (s.Paused() || s.StopWanted) {
+		r := s.Round.Close()
+		s.Round = &r
+	}
+	return s
+}
+
 // merged returns the state with the round's outer step, and the next round, where all that it waits for is there. The checkpoint that the
 // outer step asks for is pending from then on.
 func merged(s State) State {

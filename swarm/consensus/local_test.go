@@ -145,6 +145,7 @@ func inRounds(t testing.TB) State {
 			Run: "run", Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{replica("a", 0), replica("b", 1)},
 			Local: &plan.Local{Rounds: plan.Rounds{Every: 10, Fragments: 1}, Codec: "int8"},
 		}},
+		CloseRound{Generation: 1},
 		Gathered{Generation: 1, Replica: 0, Parts: parseParts(t, "a9,b10"), Due: true},
 		Gathered{Generation: 1, Replica: 1, Parts: parseParts(t, "a9,b10")},
 		Gathered{Generation: 1, From: 10, Replica: 1, Parts: parseParts(t, "a10,b10")},
@@ -156,17 +157,50 @@ func inRounds(t testing.TB) State {
 	return s
 }
 
+// TestARoundStaysClosed that a pause or a stop has closed: replicas end it from then on, also where the run goes on before all have heard of that.
+func TestARoundStaysClosed(t *testing.T) {
+	short := Gathered{Generation: 1, From: 10, Replica: 0, Parts: parseParts(t, "a3,b10")}
+	if _, err := Apply(inRounds(t), short); !errors.Is(err, ErrRejected) || errors.Is(err, ErrStale) {
+		t.Errorf("an open round is ended early: %v", err)
+	}
+	for name, entries := range map[string][]Entry{
+		"a pause":                  {WantPause{Count: 1}},
+		"a stop":                   {WantStop{}},
+		"a stop, and it goes on":   {WantStop{}, Resume{Incarnation: 2}},
+		"the run has diverged":     {Blame{Peer: "a", Accuser: "a", Kind: plan.BadReport, Generation: 1, Step: 12}, Blame{Peer: "b", Accuser: "b", Kind: plan.BadReport, Generation: 1, Step: 12, Diverged: true}},
+		"it is closed by a leader": {CloseRound{Generation: 1, From: 10}},
+	} {
+		s := inRounds(t)
+		var err error
+		for _, e := range append(entries, short) {
+			if s, err = Apply(s, e); err != nil {
+				t.Fatalf("%s: %T: %v", name, e, err)
+			}
+		}
+		if m := s.Merged; m == nil || m.From != 10 || m.Parts[0].Steps != 3 {
+			t.Errorf("%s: %s", name, describe(s))
+		}
+	}
+}
+
 // TestRoundsOfASnapshotAreChecked: a snapshot has no round that entries could not have led to.
 func TestRoundsOfASnapshotAreChecked(t *testing.T) {
 	for what, change := range map[string]func(s *State){
-		"":                       func(*State) {},
-		"no plan":                func(s *State) { s.Plan = plan.Plan{} },
-		"every-step":             func(s *State) { s.Plan.Local = nil },
-		"words of three":         func(s *State) { s.Round.Gathered = append(s.Round.Gathered, nil) },
-		"parts of one":           func(s *State) { s.Round.Gathered[1] = s.Round.Gathered[1][:1] },
-		"too many steps":         func(s *State) { s.Round.Gathered[1][0].Steps = 11 },
-		"too long":               func(s *State) { s.Round.End = 21 },
-		"over":                   func(s *State) { s.Round.End = s.Round.From },
+		"":                func(*State) {},
+		"no plan":         func(s *State) { s.Plan = plan.Plan{} },
+		"every-step":      func(s *State) { s.Plan.Local = nil },
+		"words of three":  func(s *State) { s.Round.Gathered = append(s.Round.Gathered, nil) },
+		"parts of one":    func(s *State) { s.Round.Gathered[1] = s.Round.Gathered[1][:1] },
+		"too many steps":  func(s *State) { s.Round.Gathered[1][0].Steps = 11 },
+		"too long":        func(s *State) { s.Round.End = 21 },
+		"over":            func(s *State) { s.Round.End = s.Round.From },
+		"ended early":     func(s *State) { s.Round.Gathered[1][1].Steps = 9 },
+		"hasty, and open": func(s *State) { s.Round.Hasty = []plan.Contradiction{{Of: 1}} },
+		"hasty of none":   func(s *State) { *s.Round = s.Round.Close(); s.Round.Hasty = []plan.Contradiction{{Of: 2}} },
+		"hasty of all steps": func(s *State) {
+			*s.Round = s.Round.Close()
+			s.Round.Hasty = []plan.Contradiction{{Of: 1, Has: plan.Part{Steps: 10}}}
+		},
 		"of later":               func(s *State) { s.Round.From, s.Round.End = 20, 30 },
 		"of later, first":        func(s *State) { s.Merged = nil },
 		"nobody":                 func(s *State) { s.Round.LeftOut = []rounds.LeftOut{{Replica: 0}, {Replica: 1}} },

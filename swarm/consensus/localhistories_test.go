@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pnode/planner/plan"
@@ -26,8 +27,15 @@ type localHistory struct {
 	used     map[int64]bool // micro-batches that counted up to the newest outer step
 	usedAt   map[plan.Step]map[int64]bool
 	makers   map[plan.Step]map[plan.Replica]plan.PeerID // who computes the replicas that an outer step counts
+	early    map[counted]bool                           // whether a round was closed before anybody said what it has
 	past     []Entry
 	epoch    uint64
+}
+
+// counted is a round of a generation.
+type counted struct {
+	plan.Generation
+	plan.Step
 }
 
 // TestLocalHistories has random entries applied as their authors propose them. Whatever comes, nodes that have restored snapshots agree with those that have not,
@@ -41,7 +49,7 @@ func TestLocalHistories(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		spec := testRun().Spec
 		spec.Train.Micros, spec.Train.Steps, spec.Train.CheckpointEvery, spec.Train.KeepCheckpoints = 3+rng.IntN(6), plan.Step(20+rng.IntN(40)), plan.Step(rng.IntN(9)), 3
-		x := &localHistory{t: t, rng: rng, seen: seen, used: map[int64]bool{}, usedAt: map[plan.Step]map[int64]bool{0: {}}, makers: map[plan.Step]map[plan.Replica]plan.PeerID{}}
+		x := &localHistory{t: t, rng: rng, seen: seen, used: map[int64]bool{}, usedAt: map[plan.Step]map[int64]bool{0: {}}, makers: map[plan.Step]map[plan.Replica]plan.PeerID{}, early: map[counted]bool{}}
 		x.s = withLocalSteps(t, spec, fmt.Sprintf("sync=local:warmup/%d%%", 5*rng.IntN(3)))
 		x.restored = x.s
 		for _, peer := range peersOf("a,b,c,d") {
@@ -63,7 +71,7 @@ func TestLocalHistories(t *testing.T) {
 		x.must(Finisher(x.s), Finish{})
 	}
 	for _, what := range []string{
-		"merged", "saved", "last", "left out", "disputed", "stuck", "early", "given back", "every-step", "rolled back", "went back", "killed", "paused", "stopped", "refused", "late", "own", "copied", "an older own", "no own is left", "a wrong own",
+		"merged", "saved", "last", "left out", "disputed", "stuck", "early", "given back", "every-step", "rolled back", "went back", "killed", "paused", "stopped", "refused", "late", "hasty", "own", "copied", "an older own", "no own is left", "a wrong own",
 	} {
 		if seen[what] < int(histories/30) {
 			t.Errorf("%s: only %d times in all histories %v", what, seen[what], seen)
@@ -200,6 +208,14 @@ func (x *localHistory) check(next State) {
 		}
 	}
 	x.checkOwn(next)
+	if r := next.Round; r != nil && was.Round != nil && r.From == was.Round.From && next.Plan.Generation == was.Plan.Generation {
+		if was.Round.Closed && !r.Closed || (next.StopWanted || next.Paused()) && !r.Closed {
+			t.Fatalf("a round is open again: %s, then %s", describe(was), describe(next))
+		}
+		if len(r.Hasty) > len(was.Round.Hasty) {
+			x.seen["hasty"]++
+		}
+	}
 	if next.Plan.Generation != was.Plan.Generation {
 		x.used = maps.Clone(x.usedAt[next.Plan.Start])
 		if (next.Plan.Local != nil && next.Plan.Start < next.Run.Train.Steps) != (next.Round != nil) || next.Merged != nil {
@@ -279,22 +295,38 @@ func (x *localHistory) goesOn(r rounds.Round) {
 	}
 	q := missing[rng.IntN(len(missing))]
 	by := plan.CoordinatorOf(s.Plan, q).Peer
-	if m, _ := s.Member(by); m.State != Active || s.Reborn(m) {
-		if err := x.propose("a", LeaveOut{Generation: s.Plan.Generation, From: r.From, Replica: q, Reason: "gone"}); err != nil {
+	hasty := slices.ContainsFunc(r.Hasty, func(c plan.Contradiction) bool { return c.Of == q })
+	if m, _ := s.Member(by); m.State != Active || s.Reborn(m) || hasty && rng.IntN(3) == 0 {
+		if err := x.propose("a", LeaveOut{Generation: s.Plan.Generation, From: r.From, Replica: q, Reason: "gone"}); err != nil && !s.StopWanted {
 			x.plans() // no quorum is left
 		}
 		return
 	}
-	_ = x.propose(by, x.gathered(r, q))
+	if err := x.propose(by, x.gathered(r, q)); err != nil && strings.Contains(err.Error(), "ended the round after") && !x.hasty(r, q) {
+		x.t.Fatalf("replica %d is not believed: %v in %s", q, err, describe(s))
+	}
+}
+
+// hasty reports whether a replica ends a round before it is closed.
+func (x *localHistory) hasty(r rounds.Round, q plan.Replica) bool {
+	chance := rand.New(rand.NewPCG(uint64(r.From)<<16|uint64(q), uint64(x.s.Plan.Generation)))
+	return r.End-r.From > 1 && chance.IntN(12) == 0
 }
 
 // gathered returns what a replica says that it has in a round: most say what is so.
 func (x *localHistory) gathered(r rounds.Round, q plan.Replica) Gathered {
 	e := Gathered{Generation: x.s.Plan.Generation, From: r.From, Replica: q, Due: x.rng.IntN(6) == 0}
+	early, known := x.early[counted{e.Generation, r.From}]
+	if !known { // who is done before a round is closed has made all steps
+		early = r.Closed
+		x.early[counted{e.Generation, r.From}] = early
+	}
 	for other := range x.s.Plan.Replicas {
 		done := r.End - r.From
-		if slow := rand.New(rand.NewPCG(uint64(r.From)<<8|uint64(other), uint64(e.Generation))); slow.IntN(3) == 0 || r.Closed {
+		if slow := rand.New(rand.NewPCG(uint64(r.From)<<8|uint64(other), uint64(e.Generation))); early {
 			done = 1 + plan.Step(slow.IntN(int(done)))
+		} else if x.hasty(r, plan.Replica(other)) {
+			done = 1 + plan.Step(slow.IntN(int(done-1)))
 		}
 		e.Parts = append(e.Parts, plan.Part{Steps: done, Sum: plan.Hash{byte(other), byte(done), 1}})
 		for _, out := range r.LeftOut {

@@ -27,10 +27,14 @@ type Heard struct {
 	Twofold []plan.PeerID
 }
 
+// Hasty reports whether it is about a replica that had ended the round before it was closed. By shows the losses of its steps, with its coordinator's seal.
+func (h Heard) Hasty() bool { return h.Sent == plan.Part{} }
+
 // Dispute rules on replicas with local steps that contradict each other on what was sent in a round. Each has told the log what it has of all others, in one sum; what
 // that sum is of, its coordinator can show with the seals of those who sent it. No majority is asked, and owners are judged like others.
 //
 //   - Who has sealed two different messages where an honest member sends one is left out: of a replica of several nodes that member alone.
+//   - Whose replica has ended a round before it was closed is left out: its coordinator seals the losses of all steps.
 //   - A coordinator that shows something else than it has told the log, or nothing of it, is left out.
 //   - One that does not answer, where the other one's word is proven, is noted, and left out the second time. Owners' nodes are not.
 //   - One that was started again or is gone, with what it had to show, is neither left out nor noted for what it does not show.
@@ -59,6 +63,9 @@ func Dispute(s consensus.State, heard []Heard) (rulings []Ruling) {
 	}
 	for _, h := range heard {
 		by, of := coordinator(s, h.By), coordinator(s, h.Of)
+		if h.Hasty() && h.ByShows == Proven {
+			add(true, of, by, of, fmt.Sprintf("it had ended its part of a round after %s, before the round was closed", plan.Count(int(h.Has.Steps), "inner step")))
+		}
 		for _, p := range h.Twofold {
 			add(true, p, by, of, fmt.Sprintf("it has sealed two different messages of replica %d in a round", h.Of))
 		}

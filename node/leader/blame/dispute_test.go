@@ -12,7 +12,10 @@ import (
 // TestDisputes over replicas of two nodes each: "a" and "A" are of replica 0, and "A" coordinates it.
 func TestDisputes(t *testing.T) {
 	pair := func(by, of plan.Replica, byShows, ofShows Shown, twofold ...plan.PeerID) Heard {
-		return Heard{plan.Contradiction{By: by, Of: of}, byShows, ofShows, twofold}
+		return Heard{plan.Contradiction{By: by, Of: of, Sent: plan.Part{Steps: 4}}, byShows, ofShows, twofold}
+	}
+	hasty := func(by, of plan.Replica, byShows Shown) Heard {
+		return Heard{plan.Contradiction{By: by, Of: of, Has: plan.Part{Steps: 3}}, byShows, Proven, nil}
 	}
 	note := func(peer plan.PeerID) consensus.Blame {
 		return consensus.Blame{Peer: peer, Accuser: "C", Kind: plan.BadSum, Generation: 1}
@@ -50,6 +53,13 @@ func TestDisputes(t *testing.T) {
 		"two messages of who was started":     {lost: func(s *consensus.State) { s.Members[0].Since = 9 }, heard: []Heard{pair(1, 0, Proven, Proven, "A")}, want: "A B"},
 		"both are silent":                     {heard: []Heard{pair(1, 0, Silent, Silent)}, want: "( )"},
 		"both are proven, and nobody lies":    {heard: []Heard{pair(1, 0, Proven, Proven)}, want: "( )"},
+		"one ends a round early":              {heard: []Heard{hasty(1, 0, Proven)}, want: "A B"},
+		"an owner's node does":                {owners: []plan.PeerID{"A"}, heard: []Heard{hasty(1, 0, Proven)}, want: "A B"},
+		"two do":                              {heard: []Heard{hasty(1, 0, Proven), hasty(1, 2, Proven)}, want: "A B, C B"},
+		"one says so of two, falsely":         {heard: []Heard{hasty(1, 0, Untrue), hasty(1, 2, Untrue)}, want: "B A"},
+		"one says so, and is silent":          {heard: []Heard{hasty(1, 0, Silent)}, want: "(B A)"},
+		"one says so, and is silent again":    {past: []consensus.Blame{note("B")}, heard: []Heard{hasty(1, 0, Silent)}, want: "B A"},
+		"one says so, and is gone":            {lost: func(s *consensus.State) { s.Members[1].State = consensus.Gone }, heard: []Heard{hasty(1, 0, Silent)}, want: "( )"},
 		"a node against itself":               {heard: []Heard{pair(3, 1, Untrue, Untrue, "B")}},
 		"a stage, between two of one node":    {heard: []Heard{pair(3, 1, Proven, Proven, "b")}, want: "b B"},
 	} {

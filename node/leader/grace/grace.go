@@ -18,8 +18,6 @@ type View struct {
 	Now   time.Time
 	Plan  plan.Plan
 	Round rounds.Round
-	// Ending says that the run pauses or stops: each replica ends the round then, as when it is closed.
-	Ending bool
 	// Unable says of replicas why they cannot go on.
 	Unable map[plan.Replica]string
 	// Said has the newest words of the replicas' coordinators, of whatever round.
@@ -92,7 +90,7 @@ func (w *Watch) look(v View, handed bool) {
 	if (said || handed) && w.first.IsZero() {
 		w.first = v.Now
 	}
-	if (v.Round.Closed || v.Ending) && w.closed.IsZero() {
+	if v.Round.Closed && w.closed.IsZero() {
 		w.closed = v.Now
 		if first := w.began.Add(v.Overlap); first.After(v.Now) {
 			w.closed = first
@@ -107,7 +105,7 @@ func (w *Watch) look(v View, handed bool) {
 // round, as far as it may be true. Nobody has ended a round that is not closed before its last step, nor in less than half of the time.
 func (w *Watch) lacks(v View) map[plan.Replica][]plan.Replica {
 	awaited, all := v.Round.Awaited(), map[plan.Replica][]plan.Replica{}
-	closed, whole := v.Round.Closed || v.Ending, v.Round.End-v.Round.From
+	closed, whole := v.Round.Closed, v.Round.End-v.Round.From
 	for _, h := range v.Said {
 		switch {
 		case h.Generation != v.Plan.Generation || h.From != v.Round.From || !slices.Contains(awaited, h.Replica):

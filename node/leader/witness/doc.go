@@ -4,6 +4,7 @@
 //
 //   - A Hearing is of one round. Both coordinators of a contradiction are asked for what they have of the replica that it is about, one contradiction after
 //     the other: seals.Exhibit, in which every message has the seal of who sent it.
+//   - Of a replica that had ended its part of the round before it might, rounds.Round.Hasty, the one that says so is asked.
 //   - A contradiction that has one in it who was found out before is not asked about: it follows from that.
 //
 // Work is bounded, whatever replicas say: no more than mostOpen contradictions are asked about in vain, and all of it ends after patience. The package rules on

@@ -38,6 +38,7 @@ type Hearings struct {
 	work  sync.WaitGroup
 	mu    sync.Mutex // guards the rest
 	of    round
+	found []plan.Contradiction
 	heard []blame.Heard
 	over  bool
 }
@@ -52,14 +53,14 @@ func (h *Hearings) Of(ctx context.Context, c Config, s consensus.State, from pla
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := round{s.Plan.Generation, from}
-	if h.of == of {
+	if h.of == of && slices.Equal(h.found, found) {
 		return h.heard, h.over
 	}
-	h.of, h.heard, h.over = of, nil, false
+	h.of, h.found, h.heard, h.over = of, found, nil, false
 	h.work.Go(func() {
 		all := c.hear(ctx, s, from, found)
 		h.mu.Lock()
-		if h.of == of {
+		if h.of == of && slices.Equal(h.found, found) {
 			h.heard, h.over = all, true
 		}
 		h.mu.Unlock()
@@ -106,19 +107,26 @@ func (h *hearing) coordinator(q plan.Replica) plan.PeerID {
 	return h.state.Substitute.Carrier(plan.CoordinatorOf(h.state.Plan, q).Peer)
 }
 
-// one asks both coordinators of a contradiction.
+// one asks both coordinators of a contradiction, or the one that says that the other had ended the round before it might.
 func (h *hearing) one(ctx context.Context, d plan.Contradiction) blame.Heard {
 	heard := blame.Heard{Contradiction: d}
 	var has, sent seals.Exhibit
 	var work sync.WaitGroup
 	work.Go(func() { has, heard.ByShows = h.show(ctx, d.By, d.Of, d.Has) })
-	work.Go(func() { sent, heard.OfShows = h.show(ctx, d.Of, d.Of, d.Sent) })
-	work.Wait()
-	if heard.ByShows == blame.Proven && heard.OfShows == blame.Proven {
-		heard.Twofold = h.round.Twofold(has, sent, d.Of)
+	if heard.Hasty() {
+		heard.OfShows = blame.Proven // it has said nothing that it could be asked for
+	} else {
+		work.Go(func() { sent, heard.OfShows = h.show(ctx, d.Of, d.Of, d.Sent) })
 	}
+	work.Wait()
 	before := len(h.guilty)
-	h.guilty = append(h.guilty, heard.Twofold...)
+	switch proven := heard.ByShows == blame.Proven && heard.OfShows == blame.Proven; {
+	case proven && heard.Hasty():
+		h.guilty = append(h.guilty, h.coordinator(d.Of))
+	case proven:
+		heard.Twofold = h.round.Twofold(has, sent, d.Of)
+		h.guilty = append(h.guilty, heard.Twofold...)
+	}
 	if heard.ByShows == blame.Untrue {
 		h.guilty = append(h.guilty, h.coordinator(d.By))
 	}

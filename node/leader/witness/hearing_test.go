@@ -147,6 +147,16 @@ func TestHearings(t *testing.T) {
 			x.empty[1] = true
 			return []plan.Contradiction{x.said(1, 0, seals.Exhibit{}, x.exhibit(0, -1))}
 		}, "[1 0 untrue proven []]", 0},
+		"one has ended the round early": {func(x *run) []plan.Contradiction {
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}}, x.said(2, 0, x.exhibit(0, 1), x.exhibit(0, -1))}
+		}, "[1 0 proven proven []]", 0},
+		"so one says, and cannot show it": {func(x *run) []plan.Contradiction {
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 4, Sum: x.exhibit(0, -1).Sum()}}}
+		}, "[1 0 untrue proven []]", 0},
+		"so one says, and is silent": {func(x *run) []plan.Contradiction {
+			x.silent[1] = true
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5}}}
+		}, "[1 0 silent proven []]", answerTimeout},
 		"one is silent": {func(x *run) []plan.Contradiction {
 			x.silent[1] = true
 			return []plan.Contradiction{x.said(1, 0, seals.Exhibit{}, x.exhibit(0, -1))}
@@ -182,6 +192,28 @@ func TestHearings(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatIsFoundLaterIsHeard: of a round in which one was hasty, contradictions of others too.
+func TestWhatIsFoundLaterIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newRun(3)
+		var h Hearings
+		c := Config{Ask: x.ask, Keys: keys(""), Log: slog.New(slog.DiscardHandler)}
+		hasty := []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}}}
+		both := append(slices.Clone(hasty), x.said(1, 2, seals.Exhibit{}, x.exhibit(2, -1)))
+		for _, found := range [][]plan.Contradiction{hasty, both, both} {
+			h.Of(t.Context(), c, x.state, 5, found, func() {})
+			synctest.Wait()
+			if heard, over := h.Of(t.Context(), c, x.state, 5, found, func() {}); !over || len(heard) != len(found) {
+				t.Errorf("%+v of %+v, over: %t", heard, found, over)
+			}
+		}
+		if len(x.asked) != 4 {
+			t.Errorf("asked %+v", x.asked)
+		}
+		h.Wait()
+	})
 }
 
 // TestANewRoundHasANewHearing, whatever comes of the one before.

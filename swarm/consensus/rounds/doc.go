@@ -11,6 +11,7 @@
 //     everywhere.
 //   - A quorum has half of a step's micro-batches or more. Awaited and counted replicas are one, so that of two like replicas one can
 //     go on alone. Which one does, where both live and do not reach each other, is for the log.
+//   - A round is closed by the leader, by a pause or a stop, or by the first word that has messages of a replica which has ended it before: that one is hasty.
 //   - What is not counted goes back into the stream of samples.
 //
 // A replica that says something untrue harms itself, or is in a dispute with one other: then one of both is not counted, and the log has what

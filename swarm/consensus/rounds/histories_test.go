@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pnode/planner/plan"
@@ -48,14 +49,18 @@ func (x *trial) word() plan.Hash {
 	return plan.Hash{byte(x.rng.IntN(256)), byte(x.rng.IntN(256)), byte(x.rng.IntN(256))}
 }
 
-// gathers returns what the replicas of a round propose, and who is dead: their messages may have come to some.
-func (x *trial) gathers(r Round) (all []plan.Gathered, dead []plan.Replica) {
+// gathers returns what the replicas of a round propose, who is dead, whose messages may have come to some, and who ends the round before it is closed, which
+// it may be.
+func (x *trial) gathers(r Round, closed bool) (all []plan.Gathered, dead, hasty []plan.Replica) {
 	n := len(x.p.Replicas)
 	sent := make([]plan.Part, n)
 	for q := range sent {
 		sent[q] = plan.Part{Steps: r.End - r.From, Sum: x.word()}
-		if x.rng.IntN(3) == 0 {
+		if early := x.rng.IntN(15) == 0; closed && x.rng.IntN(3) == 0 || early {
 			sent[q].Steps = 1 + plan.Step(x.rng.IntN(int(r.End-r.From)))
+			if early && sent[q].Steps < r.End-r.From {
+				hasty = append(hasty, plan.Replica(q))
+			}
 		}
 		if x.rng.IntN(12) == 0 {
 			dead = append(dead, plan.Replica(q))
@@ -76,7 +81,7 @@ func (x *trial) gathers(r Round) (all []plan.Gathered, dead []plan.Replica) {
 		}
 	}
 	x.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all, dead
+	return all, dead, hasty
 }
 
 // TestRandomHistories has rounds of many plans carried out with lost, slow and lying replicas, entries in any order, repeated and late. However that
@@ -104,7 +109,7 @@ func TestRandomHistories(t *testing.T) {
 			}
 		}
 	}
-	for _, what := range []string{"merged", "closed early", "left out", "dead and counted", "disputed", "no quorum left", "lost", "given back", "last", "saved", "refused"} {
+	for _, what := range []string{"merged", "closed early", "left out", "dead and counted", "disputed", "no quorum left", "lost", "given back", "last", "saved", "refused", "hasty"} {
 		if seen[what] < 20 {
 			t.Errorf("%s: only %d times in all histories %v", what, seen[what], seen)
 		}
@@ -113,8 +118,8 @@ func TestRandomHistories(t *testing.T) {
 
 // round carries a round out until it is merged or can never be.
 func (x *trial) round(r Round) (plan.Merged, bool) {
-	t, all, dead := x.t, []plan.Gathered(nil), []plan.Replica(nil)
-	all, dead = x.gathers(r)
+	t, closes := x.t, x.rng.IntN(3) == 0
+	all, dead, hasty := x.gathers(r, closes)
 	before, _ := json.Marshal(r)
 	defer func(first Round) {
 		if after, _ := json.Marshal(first); string(after) != string(before) {
@@ -122,10 +127,13 @@ func (x *trial) round(r Round) (plan.Merged, bool) {
 		}
 	}(r)
 	ending := x.rng.IntN(15) == 0
-	if x.rng.IntN(3) == 0 {
-		if r = r.Close(); !r.Closed {
-			t.Fatal("a round is not closed")
+	early := func(g plan.Gathered) bool { // some have ended the round since it was closed
+		for q, part := range g.Parts {
+			if part.Steps > 0 && part.Steps < r.End-r.From && !slices.Contains(hasty, plan.Replica(q)) {
+				return true
+			}
 		}
+		return false
 	}
 	for range 400 {
 		if m, ok := r.Merge(x.run, x.p, ending); ok {
@@ -142,14 +150,33 @@ func (x *trial) round(r Round) (plan.Merged, bool) {
 			next, err = r.LeaveOut(x.p, LeftOut{plan.Replica(x.rng.IntN(len(x.p.Replicas))), "no line"})
 		case len(dead) > 0 && x.rng.IntN(8) == 0:
 			next, err = r.LeaveOut(x.p, LeftOut{dead[x.rng.IntN(len(dead))], "dead"})
+		case closes && x.rng.IntN(8) == 0:
+			if next = r.Close(); !next.Closed {
+				t.Fatal("a round is not closed")
+			}
+		case len(r.Hasty) > 0 && x.rng.IntN(8) == 0:
+			next, err = r.LeaveOut(x.p, LeftOut{r.Hasty[0].Of, "it was hasty"})
 		case len(all) > 0:
-			next, err = r.Gather(all[x.rng.IntN(len(all))])
+			g := all[x.rng.IntN(len(all))]
+			if !r.Closed && early(g) {
+				continue
+			}
+			next, err = r.Gather(g)
+			if errors.Is(err, ErrRefused) && !slices.Contains(hasty, g.Replica) && g.Parts[g.Replica].Steps > 0 && strings.Contains(err.Error(), "ended the round") {
+				t.Fatalf("an honest replica is not believed: %v\n%+v", err, r)
+			}
+		}
+		if len(next.Hasty) > len(r.Hasty) {
+			x.seen["hasty"]++
 		}
 		if err != nil {
 			x.seen["refused"]++
 			if !reflect.DeepEqual(next, r) {
 				t.Fatalf("an entry is refused (%v) and changes the round:\n%+v\n%+v", err, r, next)
 			}
+		}
+		if r.Closed && !next.Closed {
+			t.Fatalf("a round is open again:\n%+v\n%+v", r, next)
 		}
 		if r = next; !quorum(x.p, r.Awaited()) {
 			t.Fatalf("replicas %v of %+v are awaited", r.Awaited(), x.p.Replicas)
@@ -238,8 +265,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		run := plan.RunSpec{Train: plan.TrainSpec{Micros: 4 + rng.IntN(9), Steps: 100}}
 		x := &trial{t: t, rng: rng, run: run, p: newPlan(rng, run, 1, 0, plan.Stream{})}
 		first := First(run, x.p)
-		all, dead := x.gathers(*first)
-		start := *first
+		all, dead, _ := x.gathers(*first, true)
+		start := first.Close()
 		for _, d := range dead {
 			if next, err := start.LeaveOut(x.p, LeftOut{d, "dead"}); err == nil {
 				start = next

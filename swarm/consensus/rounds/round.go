@@ -23,8 +23,11 @@ type Round struct {
 	From   plan.Step   `json:"from"`
 	End    plan.Step   `json:"end"`
 	Stream plan.Stream `json:"stream"`
-	// Closed has each replica end the round after its next inner step.
+	// Closed has each replica end the round after its next inner step. It stays closed: some may have done so.
 	Closed bool `json:"closed,omitempty"`
+	// Hasty are replicas that had ended the round before it was closed, by the word of the first that has all messages, which closes it. No honest one does. Sent
+	// is zero: it does not matter what such a one says of itself.
+	Hasty []plan.Contradiction `json:"hasty,omitempty"`
 	// Gathered has by replica which messages it has of whom; nil: it has not said.
 	Gathered [][]plan.Part `json:"gathered"`
 	// Due has a checkpoint made of the outer step.
@@ -59,7 +62,8 @@ func begin(run plan.RunSpec, p plan.Plan, from plan.Step, stream plan.Stream) *R
 	return &Round{From: from, End: p.Local.RoundEnd(from, run.Train.Steps), Stream: stream, Gathered: make([][]plan.Part, len(p.Replicas))}
 }
 
-// Gather takes a replica's word. Saying the same again changes nothing.
+// Gather takes a replica's word. Saying the same again changes nothing. A replica makes all inner steps of a round that is not closed: who has ended it before is not
+// believed, and Hasty. The same sum of its messages in another one's word from before the close shows it: nobody else can make that up.
 func (r Round) Gather(g plan.Gathered) (Round, error) {
 	switch {
 	case g.From != r.From:
@@ -73,15 +77,30 @@ func (r Round) Gather(g plan.Gathered) (Round, error) {
 	case r.Gathered[g.Replica] != nil:
 		return r, fmt.Errorf("replica %d has gathered something else before: %w", g.Replica, ErrRefused)
 	}
+	whole, own := r.End-r.From, g.Parts[g.Replica]
 	for q, part := range g.Parts {
 		switch {
-		case part.Steps > r.End-r.From:
-			return r, fmt.Errorf("replica %d has gathered %d inner steps of replica %d, a round of %d: %w", g.Replica, part.Steps, q, r.End-r.From, ErrRefused)
+		case part.Steps > whole:
+			return r, fmt.Errorf("replica %d has gathered %d inner steps of replica %d, a round of %d: %w", g.Replica, part.Steps, q, whole, ErrRefused)
 		case part.Steps == 0 && part.Sum != plan.Hash{}:
 			return r, fmt.Errorf("replica %d has gathered messages of no inner step of replica %d: %w", g.Replica, q, ErrRefused)
 		case part.Steps == 0 && !r.isOut(plan.Replica(q)):
 			return r, fmt.Errorf("replica %d has not gathered all messages of replica %d, which is awaited: %w", g.Replica, q, ErrStale)
 		}
+	}
+	switch {
+	case own.Steps < whole && !r.Closed:
+		return r, fmt.Errorf("replica %d has ended the round after %d inner steps of %d, and nobody has closed it: %w", g.Replica, own.Steps, whole, ErrRefused)
+	case slices.ContainsFunc(r.Hasty, func(c plan.Contradiction) bool { return c.Of == g.Replica && c.Has == own }):
+		return r, fmt.Errorf("replica %d had ended the round after %d inner steps of %d before it was closed: %w", g.Replica, own.Steps, whole, ErrRefused)
+	}
+	if !r.Closed {
+		for q, part := range g.Parts {
+			if part.Steps < whole && !r.isOut(plan.Replica(q)) {
+				r.Hasty = append(r.Hasty, plan.Contradiction{By: g.Replica, Of: plan.Replica(q), Has: part})
+			}
+		}
+		r.Closed = len(r.Hasty) > 0
 	}
 	r.Gathered = slices.Clone(r.Gathered)
 	r.Gathered[g.Replica] = slices.Clone(g.Parts)

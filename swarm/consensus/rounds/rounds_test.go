@@ -59,7 +59,7 @@ func TestMerges(t *testing.T) {
 		{"disputes without a quorum", []int{2, 2, 2}, nil, []string{"a10 x10 y10", "p10 b10 q10", "r10 s10 c10"}, ""},
 	} {
 		run, p := shares(c.micros...)
-		r := *First(run, p)
+		r := First(run, p).Close() // so that replicas may have done less
 		say := func(late bool) {
 			for q, has := range c.has {
 				if has == "" || strings.Contains(has, "-") != late {
@@ -119,7 +119,7 @@ func TestLateMerges(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	run, p := shares(2, 2, 2)
-	r := *First(run, p)
+	r := First(run, p).Close()
 	for _, c := range []struct {
 		g    plan.Gathered
 		want error
@@ -168,6 +168,57 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestWhoEndsARoundEarly is not believed before it is closed, nor after where another one had its messages by then. That one's word closes it.
+func TestWhoEndsARoundEarly(t *testing.T) {
+	run, p := shares(2, 2, 2)
+	open := *First(run, p)
+	out, err := open.LeaveOut(p, LeftOut{1, "gone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		r       Round
+		words   []string // by and what it has
+		refused int      // of these
+		hasty   string
+	}{
+		"nobody":                        {open, []string{"0 a10 b10 c10", "1 a10 b10 c10"}, 0, ""},
+		"one says so itself":            {open, []string{"1 a10 b7 c10"}, 1, ""},
+		"another has its messages":      {open, []string{"0 a10 b7 c10", "1 a10 b7 c10"}, 1, "0 has 7 of 1"},
+		"one makes it up":               {open, []string{"0 a10 x7 c10", "1 a10 b10 c10"}, 0, "0 has 7 of 1"},
+		"of who ends it once closed":    {open, []string{"0 a10 x7 c10", "1 a10 b7 c10"}, 0, "0 has 7 of 1"},
+		"two do":                        {open, []string{"0 a10 b7 c5", "1 a10 b7 c5", "2 a10 b7 c5"}, 2, "0 has 7 of 1, 0 has 5 of 2"},
+		"it is closed":                  {open.Close(), []string{"0 a10 b7 c10", "1 a10 b7 c10"}, 0, ""},
+		"who is left out":               {out, []string{"0 a10 b7 c10"}, 0, ""},
+		"both, who are not left out do": {out, []string{"0 a9 b7 c10"}, 1, ""},
+	} {
+		r, refused := c.r, 0
+		for _, word := range c.words {
+			q, has, _ := strings.Cut(word, " ")
+			next, err := r.Gather(plan.Gathered{Replica: plan.Replica(q[0] - '0'), Parts: parts(has)})
+			if errors.Is(err, ErrRefused) {
+				refused++
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			r = next
+		}
+		hasty := []string{}
+		for _, h := range r.Hasty {
+			hasty = append(hasty, fmt.Sprintf("%d has %d of %d", h.By, h.Has.Steps, h.Of))
+		}
+		if got := strings.Join(hasty, ", "); refused != c.refused || got != c.hasty {
+			t.Errorf("%s: %d words are refused, %q", name, refused, got)
+		}
+		if r.Closed != (c.r.Closed || len(r.Hasty) > 0) {
+			t.Errorf("%s: closed: %t", name, r.Closed)
+		}
+		if err := Validate(run, p, &r, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestRoundsFollowEachOther up to the last step, with the same ends wherever plans start and rounds are closed.
 func TestRoundsFollowEachOther(t *testing.T) {
 	run, p := shares(2, 2)
@@ -176,6 +227,10 @@ func TestRoundsFollowEachOther(t *testing.T) {
 	steps := "a6 b6,a3 b2,a7 b7,a10 b10,a5 b5"
 	r := First(run, p)
 	for said := range strings.SplitSeq(steps, ",") {
+		if said == "a3 b2" {
+			closed := r.Close()
+			r = &closed
+		}
 		for q := range p.Replicas {
 			next, err := r.Gather(plan.Gathered{From: r.From, Replica: plan.Replica(q), Parts: parts(said), Due: said == "a3 b2"})
 			if err != nil {

@@ -49,6 +49,14 @@ func (r Round) check(run plan.RunSpec, p plan.Plan) error {
 		if err := checkParts(parts, n, r.End-r.From); err != nil {
 			return fmt.Errorf("replica %d: %w", q, err)
 		}
+		if parts[q].Steps < r.End-r.From && !r.Closed {
+			return fmt.Errorf("replica %d has ended the round after %d inner steps, and it is not closed", q, parts[q].Steps)
+		}
+	}
+	if len(r.Hasty) > 0 && !r.Closed || len(r.Hasty) > n || slices.ContainsFunc(r.Hasty, func(c plan.Contradiction) bool {
+		return min(c.By, c.Of) < 0 || int(max(c.By, c.Of)) >= n || c.By == c.Of || c.Has.Steps >= r.End-r.From || c.Sent != plan.Part{}
+	}) {
+		return fmt.Errorf("%d of %s had ended the round early, or others, or it is not closed", len(r.Hasty), plan.Count(n, "replica"))
 	}
 	for i, out := range r.LeftOut {
 		if out.Replica < 0 || int(out.Replica) >= n || slices.ContainsFunc(r.LeftOut[:i], func(o LeftOut) bool { return o.Replica == out.Replica }) {
