@@ -79,6 +79,7 @@ var rooms = []struct {
 	{"pnode/node/checkpointer", []string{"node", "node/generation"}, "workers save and load through it; others get chunks through a function"},
 	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},
 	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},
+	{"pnode/node/inventory", []string{"node", "node/progress", "cmd/pnode"}, "a node does not depend on what else runs here; it says what its folder holds"},
 	{"pnode/node/hardware", []string{"node", "node/generation", "cmd/pnode"}, "workers get devices there; others get a profile; pnode plan and bench measure"},
 	{"pnode/node/replayer", []string{"node", "node/generation"}, "whoever replays asks for messages there; others read in heartbeats what is kept"},
 	{"pnode/node/notice", []string{"node", "node/config", "cmd/pnode"}, "a node leaves for one reason: others hear of it in the log"},

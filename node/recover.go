@@ -13,6 +13,7 @@ import (
 	"pnode/node/config"
 	"pnode/node/generation"
 	"pnode/node/gossip"
+	"pnode/node/inventory"
 	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -148,6 +149,26 @@ func StartAgain(dir string) string {
 	m, err := loadMembership(dir)
 	own, _ := m.owner()
 	return config.WayBack(dir, err == nil && own)
+}
+
+// Look returns what the folder of a node says of the run that it belongs to.
+func Look(dir string) (inventory.Membership, error) {
+	m, err := loadMembership(dir)
+	if err != nil {
+		return inventory.Membership{}, err
+	}
+	own, _ := m.owner()
+	left := inventory.Membership{Run: m.Run, Name: m.Name, Finished: m.Finished, Next: config.WayBack(dir, own)}
+	if spec, err := LoadRun(dir); err == nil { // else the node has not begun to train
+		left.Steps = spec.Train.Steps
+	}
+	if m.Finished > 0 {
+		left.Next = fmt.Sprintf("pnode generate --prompt TEXT --dir %s", plain.Quote(dir))
+	}
+	if m.Finished > 0 && own {
+		left.Next = strings.Replace(config.WayBack(dir, own), "--resume", fmt.Sprintf("--resume --steps %d", furtherSteps(m.Finished)), 1)
+	}
+	return left, nil
 }
 
 // RecoverStopped says what helps where the node in a folder does not run. One that ended in good order is started as always, and

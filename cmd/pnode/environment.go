@@ -48,14 +48,16 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
 	e.interrupts.grace.Store(int64(cfg.Grace))
 	e.interrupts.starts()
+	log, noted := slog.New(w.Log(cfg.Level())), sync.Once{}
 	return node.Output{
 		Probe: e.probe,
 		Events: func(event api.Event) {
+			noted.Do(func() { noteNode(cfg.Dir, log) })
 			e.interrupts.follow(event)
 			w.Event(event)
 		},
 		Notice: w.Notice,
-		Log:    slog.New(w.Log(cfg.Level())),
+		Log:    log,
 	}
 }
 
@@ -114,29 +116,22 @@ func dial(ctx context.Context, dir string) (*api.Client, error) {
 	if dir != "" {
 		dir = config.Absolute(dir)
 		client, err := api.Dial(ctx, dir)
-		if errors.Is(err, api.ErrNoNode) && config.Belongs(dir) {
-			if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(left, fs.ErrNotExist) {
-				err = fmt.Errorf("%w in %s", api.ErrNoNode, dir)
-			}
-			err = fmt.Errorf("%w: start it again with `%s`", err, node.StartAgain(dir))
-		}
-		return client, err
-	}
-	root, err := config.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	dirs, err := config.RunDirs(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range dirs {
-		client, err := api.Dial(ctx, d)
 		if !errors.Is(err, api.ErrNoNode) {
 			return client, err
 		}
+		if config.Belongs(dir) {
+			if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(left, fs.ErrNotExist) {
+				err = fmt.Errorf("%w in %s", api.ErrNoNode, dir)
+			}
+			if m, lookErr := node.Look(dir); lookErr == nil && m.Finished > 0 {
+				err = fmt.Errorf("%w: its run is finished at step %d: go on with `%s`", err, m.Finished, m.Next)
+			} else {
+				err = fmt.Errorf("%w: start it again with `%s`", err, node.StartAgain(dir))
+			}
+		}
+		return nil, fmt.Errorf("%w%s", err, elsewhere(ctx))
 	}
-	return api.Dial(ctx, root) // explains that there is none
+	return newest(ctx)
 }
 
 // output remembers the first failed write to standard output: a command whose result was lost on

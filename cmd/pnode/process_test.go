@@ -77,6 +77,10 @@ func runTests(m *testing.M) (code int, err error) {
 			return 0, err
 		}
 	}
+	// The register of nodes is no run: commands in other tests may find it.
+	if err := os.Setenv("XDG_STATE_HOME", filepath.Join(binaryDir, "state")); err != nil {
+		return 0, err
+	}
 	if err := flag.Set("test.parallel", strconv.Itoa(endToEndParallel)); err != nil {
 		return 0, err
 	}

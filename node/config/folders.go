@@ -42,6 +42,22 @@ func DefaultDir() (string, error) {
 	return filepath.Join(base, "pnode"), nil
 }
 
+// StateDir returns the folder for what pnode remembers of this user's machine: $XDG_STATE_HOME/pnode or ~/.local/state/pnode, and
+// DefaultDir on macOS and Windows, which have no other.
+func StateDir() (string, error) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
+		return DefaultDir()
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) { // the specification ignores others
+		return filepath.Join(dir, "pnode"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("config: find the user's folder for state: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "pnode"), nil
+}
+
 func dataHome(goos string, getenv func(string) string, home func() (string, error)) (string, error) {
 	switch goos {
 	case "windows":

@@ -1,0 +1,129 @@
+package inventory
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pnode/checkpoint"
+	"pnode/node/config"
+)
+
+// TestRegisterOutlivesDamage: what is no entry is left out and removed by the next start; each folder is there once, by its newest start.
+func TestRegisterOutlivesDamage(t *testing.T) {
+	r, begin := Register{Dir: filepath.Join(t.TempDir(), "nodes")}, time.Unix(1_700_000_000, 0)
+	if all := r.Entries(); len(all) != 0 {
+		t.Errorf("before the first start: %v", all)
+	}
+	note := func(folder string, after time.Duration) {
+		t.Helper()
+		if err := r.Note(folder, begin.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note("/a", 0)
+	note("/b", time.Second)
+	note("/a", time.Minute)
+	for name, content := range map[string]string{
+		"damaged.json":         "{",
+		nameOf("/other"):       `{"folder":"/a"}`,
+		nameOf("not/absolute"): `{"folder":"not/absolute"}`,
+		"stranger":             "",
+	} {
+		if err := os.WriteFile(filepath.Join(r.Dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := r.Entries()
+	if len(all) != 2 || all[0].Folder != "/a" || all[1].Folder != "/b" || !all[0].Started.Equal(begin.Add(time.Minute)) {
+		t.Errorf("entries %v", all)
+	}
+	note("/c", time.Hour)
+	if files, err := os.ReadDir(r.Dir); err != nil || len(files) != 3 {
+		t.Errorf("%d files are left (%v), want one for each folder", len(files), err)
+	}
+	if r.Note("relative", begin) == nil {
+		t.Error("a relative path was noted")
+	}
+}
+
+// TestRegisterIsBounded: the oldest starts go.
+func TestRegisterIsBounded(t *testing.T) {
+	r, begin := Register{Dir: t.TempDir()}, time.Unix(1_700_000_000, 0)
+	for i := range MaxFolders + 2 {
+		folder := fmt.Sprintf("/run-%d", i)
+		at := begin.Add(time.Duration(i) * time.Second)
+		if i < MaxFolders-1 { // without a look at all others each time
+			if err := r.put(nameOf(folder), fmt.Appendf(nil, `{"folder":%q,"started":%q}`, folder, at.Format(time.RFC3339))); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := r.Note(folder, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := r.Entries()
+	if len(all) != MaxFolders || all[0].Folder != fmt.Sprintf("/run-%d", MaxFolders+1) || all[MaxFolders-1].Folder != "/run-2" {
+		t.Errorf("%d entries, from %s to %s", len(all), all[0].Folder, all[len(all)-1].Folder)
+	}
+}
+
+// TestListTellsHowNodesEnded by what their folders hold, and that one is about to answer by its lock.
+func TestListTellsHowNodesEnded(t *testing.T) {
+	root := t.TempDir()
+	r := Register{Dir: filepath.Join(root, "nodes")}
+	folder := func(name string, step int) string {
+		dir := filepath.Join(root, name)
+		manifests := filepath.Join(dir, "store", "manifests")
+		if err := os.MkdirAll(manifests, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if step > 0 {
+			if err := os.WriteFile(filepath.Join(manifests, fmt.Sprintf("step-%020d", step)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, config.MembershipFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Note(dir, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	finished, cut, held, gone := folder("finished", 60), folder("cut", 12), folder("held", 0), folder("gone", 0)
+	if err := os.RemoveAll(gone); err != nil {
+		t.Fatal(err)
+	}
+	release, err := checkpoint.Lock(filepath.Join(held, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	look := func(dir string) (Membership, error) {
+		m := Membership{Run: "r", Name: filepath.Base(dir), Steps: 60, Next: "again " + dir}
+		if dir == finished {
+			m.Finished = 60
+		}
+		return m, nil
+	}
+	got := map[string]string{}
+	all := Inventory{Register: r, Root: root, Look: look}.List(t.Context())
+	for _, n := range all {
+		got[n.Dir] = fmt.Sprintf("%s %d/%d %v", n.State, n.Step, n.Steps, n.Running)
+	}
+	want := map[string]string{
+		finished: "finished 60/60 false",
+		cut:      "interrupted 12/60 false",
+		held:     "starting or ending 0/60 true",
+	}
+	for dir, w := range want {
+		if got[dir] != w {
+			t.Errorf("%s: %q, want %q", dir, got[dir], w)
+		}
+	}
+	if len(all) != len(want) || all[0].Dir != held {
+		t.Errorf("%d nodes, want %d, those that run first: %v", len(all), len(want), all)
+	}
+}
