@@ -50,7 +50,7 @@ func (e *twoTongues) Send(ctx context.Context, to plan.PeerID, f wire.Frame) err
 		m.Layer, seal = layer, len(f.Payload)
 	}
 	f.Payload[seal-4] ^= 1 // of the last number, in f32 or float64
-	lie, err := seals.Of(*s.Run, s.Plan, f.Tag.Step).Seal(e.keys, m, f.Payload[:seal])
+	lie, err := seals.Of(*s.Run, s.Plan, s.Partings.Of(s.Plan.Generation), f.Tag.Step).Seal(e.keys, m, f.Payload[:seal])
 	if err != nil {
 		return err
 	}

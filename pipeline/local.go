@@ -19,6 +19,8 @@ type Local struct {
 	// Run and Plan are of all replicas.
 	Run  plan.RunSpec
 	Plan plan.Plan
+	// Lineage is that of the log in which the plan was made.
+	Lineage string
 	// Rounds is the log.
 	Rounds gather.Rounds
 	// Processor makes the outer steps: its memory is the node's.
@@ -63,7 +65,7 @@ func newLocalSteps(w *Worker, from *Retained) (*localSteps, error) {
 		raw = n.Exchange
 	}
 	g, err := gather.New(gather.Config{
-		Run: l.Run, Plan: l.Plan, Replica: w.cfg.Replica, Worker: w.worker,
+		Run: l.Run, Plan: l.Plan, Lineage: l.Lineage, Replica: w.cfg.Replica, Worker: w.worker,
 		Processor: l.Processor, Exchange: raw, Rounds: l.Rounds, Keys: l.Keys,
 	})
 	if err != nil {

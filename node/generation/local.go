@@ -76,7 +76,7 @@ func (g *Generation) local(c *pipeline.Config) error {
 	}
 	id := c.Worker
 	c.Local = &pipeline.Local{
-		Run: whole, Plan: g.plan, Rounds: g.rounds[r], Processor: processor, Keys: g.Keys,
+		Run: whole, Plan: g.plan, Lineage: g.state.Partings.Of(g.plan.Generation), Rounds: g.rounds[r], Processor: processor, Keys: g.Keys,
 		OnOuterStep: func(o gather.Outcome) {
 			g.Words.Made(g.plan, id, r, o)
 			if coordinates {

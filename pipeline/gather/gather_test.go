@@ -410,7 +410,7 @@ type resealed struct {
 func (r *resealed) frame(f *wire.Frame) error {
 	run, p := testPlan()
 	m, losses := seals.Message{Replica: 1, Layer: seals.Losses}, len(f.Payload)-wire.SealBytes
-	switch of := seals.Of(run, p, 0); {
+	switch of := seals.Of(run, p, "", 0); {
 	case f.Tag.Kind != r.kind:
 	case r.kind == wire.KindOuterReport:
 		f.Payload = bytes.Clone(f.Payload)
@@ -455,7 +455,7 @@ func TestWhoTellsOthersOtherThings(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, peer, err)
 			}
 		}
-		r := seals.Of(run, p, 0)
+		r := seals.Of(run, p, "", 0)
 		for q := range 2 {
 			if same := log.said[0].Parts[q] == log.said[1].Parts[q]; same == (c.lie != nil && q == 1) {
 				t.Errorf("%s: of replica %d they have %v and %v", name, q, log.said[0].Parts[q], log.said[1].Parts[q])

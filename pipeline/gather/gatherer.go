@@ -41,8 +41,10 @@ type Rounds interface {
 // Config says whose gatherer it is.
 type Config struct {
 	// Run and Plan are of all replicas.
-	Run     plan.RunSpec
-	Plan    plan.Plan
+	Run  plan.RunSpec
+	Plan plan.Plan
+	// Lineage is that of the log in which the plan was made, see seals.Round.
+	Lineage string
 	Replica plan.Replica
 	Worker  plan.WorkerID
 	// Processor makes the outer steps: its memory is the node's.
@@ -82,7 +84,7 @@ func New(cfg Config) (*Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	g := &Gatherer{Config: cfg, codec: codec, coordinator: plan.CoordinatorOf(cfg.Plan, cfg.Replica), size: pieceBytes, first: seals.Of(cfg.Run, cfg.Plan, cfg.Plan.Start)}
+	g := &Gatherer{Config: cfg, codec: codec, coordinator: plan.CoordinatorOf(cfg.Plan, cfg.Replica), size: pieceBytes, first: seals.Of(cfg.Run, cfg.Plan, cfg.Lineage, cfg.Plan.Start)}
 	lr, momentum := cfg.Run.Train.OuterOptimizer(cfg.Plan.Local.Codec)
 	for s, place := range cfg.Plan.Replicas[cfg.Replica].Stages {
 		if place.Worker() != cfg.Worker {

@@ -86,7 +86,7 @@ type hearing struct {
 func (c Config) hear(ctx context.Context, s consensus.State, from plan.Step, found []plan.Contradiction) (all []blame.Heard) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h := hearing{Config: c, state: s, round: seals.Of(*s.Run, s.Plan, from)}
+	h := hearing{Config: c, state: s, round: seals.Of(*s.Run, s.Plan, s.Partings.Of(s.Plan.Generation), from)}
 	for _, d := range found {
 		if h.open < mostOpen && !h.follows(d) {
 			all = append(all, h.one(ctx, d))

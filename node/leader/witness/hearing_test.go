@@ -61,7 +61,8 @@ func newRun(replicas int) *run {
 		}
 		x.state.Plan.Replicas = append(x.state.Plan.Replicas, pipe)
 	}
-	x.round = seals.Of(spec, x.state.Plan, 5)
+	x.state.Partings = plan.Partings{{Recovery: "recovery", Generation: 2}, {Recovery: "later", Generation: 3}}
+	x.round = seals.Of(spec, x.state.Plan, "recovery", 5)
 	return x
 }
 
@@ -157,6 +158,13 @@ func TestHearings(t *testing.T) {
 			x.silent[1] = true
 			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5}}}
 		}, "[1 0 silent proven []]", answerTimeout},
+		"a coordinator shows what was sealed in another lineage": {func(x *run) []plan.Contradiction {
+			now := x.round
+			x.round = seals.Of(now.Run, now.Plan, "", 5)
+			before := x.exhibit(0, 1)
+			x.round, x.shows[[2]plan.Replica{1, 0}] = now, before
+			return []plan.Contradiction{x.said(1, 0, before, x.exhibit(0, -1))}
+		}, "[1 0 untrue proven []]", 0},
 		"one is silent": {func(x *run) []plan.Contradiction {
 			x.silent[1] = true
 			return []plan.Contradiction{x.said(1, 0, seals.Exhibit{}, x.exhibit(0, -1))}

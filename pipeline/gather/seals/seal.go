@@ -38,17 +38,19 @@ type Message struct {
 	Layer int
 }
 
-// Round names a round of a plan. Seals of one are worth nothing in another, nor in another plan of the same generation, which a run may have after a recovery.
+// Round names a round of a plan. Seals of one are worth nothing in another. After a recovery a run may have another plan of the same generation, or the same once more: Lineage
+// tells them apart.
 type Round struct {
-	Run  plan.RunSpec
-	Plan plan.Plan
-	From plan.Step
-	plan plan.Hash
+	Run     plan.RunSpec
+	Plan    plan.Plan
+	Lineage string // of the log, in which the plan was made: plan.Partings.Of
+	From    plan.Step
+	plan    plan.Hash
 }
 
-// Of returns the round of a plan after a step.
-func Of(run plan.RunSpec, p plan.Plan, from plan.Step) Round {
-	return Round{Run: run, Plan: p, From: from, plan: sha256.Sum256(p.Encode())}
+// Of returns the round after a step of a plan that was made in a lineage of the log.
+func Of(run plan.RunSpec, p plan.Plan, lineage string, from plan.Step) Round {
+	return Round{Run: run, Plan: p, Lineage: lineage, From: from, plan: sha256.Sum256(p.Encode())}
 }
 
 // After returns another round of the same plan.
@@ -60,8 +62,11 @@ func (r Round) After(from plan.Step) Round {
 // statement returns what is signed.
 func (r Round) statement(m Message, hash plan.Hash) []byte {
 	b := []byte("pnode outer message\x00")
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Run.Run)))
-	b = append(append(b, r.Run.Run...), r.plan[:]...)
+	for _, name := range []string{string(r.Run.Run), r.Lineage} {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(name)))
+		b = append(b, name...)
+	}
+	b = append(b, r.plan[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.From))
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.Replica))
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.Layer))

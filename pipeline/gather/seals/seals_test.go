@@ -39,7 +39,7 @@ func testRound() Round {
 		}
 		p.Replicas = append(p.Replicas, pipe)
 	}
-	return Of(run, p, 5)
+	return Of(run, p, "", 5)
 }
 
 // exhibit returns what an honest coordinator shows of a replica whose messages are these texts.
@@ -80,8 +80,9 @@ func TestSeals(t *testing.T) {
 		"another hash":    func() error { o := s; o.Hash[0]++; return r.Check(keys(""), m, o) },
 		"another seal":    func() error { o := s; o.Seal[0]++; return r.Check(keys(""), m, o) },
 		"another round":   func() error { return r.After(10).Check(keys(""), m, s) },
-		"another plan":    func() error { return Of(r.Run, otherPlan, 5).Check(keys(""), m, s) },
-		"another run":     func() error { return Of(otherRun, r.Plan, 5).Check(keys(""), m, s) },
+		"another plan":    func() error { return Of(r.Run, otherPlan, "", 5).Check(keys(""), m, s) },
+		"another lineage": func() error { return Of(r.Run, r.Plan, "recovery", 5).Check(keys(""), m, s) },
+		"another run":     func() error { return Of(otherRun, r.Plan, "", 5).Check(keys(""), m, s) },
 	} {
 		if err := check(); !errors.Is(err, ErrSeal) {
 			t.Errorf("%s: %v", name, err)
