@@ -19,7 +19,7 @@ const (
 	// answerTimeout is for how long one coordinator is asked, again every againAfter where nothing comes of it.
 	answerTimeout = 4 * time.Second
 	againAfter    = time.Second
-	// patience bounds a hearing.
+	// patience bounds a hearing: whoever could not be asked for answerTimeout of it is not asked, since its silence would say nothing.
 	patience = 4 * answerTimeout
 	// mostOpen bounds the contradictions of a hearing that lead to nobody.
 	mostOpen = 8
@@ -84,11 +84,10 @@ type hearing struct {
 
 // hear asks about one contradiction after the other.
 func (c Config) hear(ctx context.Context, s consensus.State, from plan.Step, found []plan.Contradiction) (all []blame.Heard) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	began := time.Now()
 	h := hearing{Config: c, state: s, round: seals.Of(*s.Run, s.Plan, s.Partings.Of(s.Plan.Generation), from)}
 	for _, d := range found {
-		if h.open < mostOpen && !h.follows(d) {
+		if h.open < mostOpen && time.Since(began) <= patience-answerTimeout && !h.follows(d) {
 			all = append(all, h.one(ctx, d))
 		}
 	}

@@ -45,6 +45,7 @@ type run struct {
 	asked []outersteps.Question
 	// silent do not answer, empty ones say that they have nothing.
 	silent, empty map[plan.Replica]bool
+	slow          map[plan.Replica]time.Duration // until they answer
 	// other has what a replica shows of another in place of what it has.
 	shows map[[2]plan.Replica]seals.Exhibit
 }
@@ -87,6 +88,7 @@ func (x *run) ask(ctx context.Context, _ plan.PeerID, q outersteps.Question) (se
 	x.mu.Lock()
 	x.asked = append(x.asked, q)
 	x.mu.Unlock()
+	time.Sleep(x.slow[q.By])
 	switch e, ok := x.shows[[2]plan.Replica{q.By, q.Of}]; {
 	case x.silent[q.By]:
 		<-ctx.Done()
@@ -177,7 +179,14 @@ func TestHearings(t *testing.T) {
 				}
 			}
 			return all
-		}, "[1 0 silent silent []] [2 0 silent silent []] [2 1 silent silent []] [3 0 silent silent []] [3 1 silent silent []] [3 2 silent silent []] [4 0 silent silent []] [4 1 silent silent []]", patience},
+		}, "[1 0 silent silent []] [2 0 silent silent []] [2 1 silent silent []] [3 0 silent silent []]", patience},
+		"one would be asked too late": {func(x *run) (all []plan.Contradiction) {
+			x.silent[1], x.silent[2], x.silent[3], x.slow = true, true, true, map[plan.Replica]time.Duration{0: answerTimeout / 4}
+			for _, by := range []plan.Replica{1, 2, 3, 0} {
+				all = append(all, x.said(by, 4, x.exhibit(4, -1), x.exhibit(4, -1)))
+			}
+			return append(all, x.said(5, 0, x.exhibit(0, -1), x.exhibit(0, -1)), x.said(3, 5, x.exhibit(5, -1), x.exhibit(5, -1)))
+		}, "[1 4 silent proven []] [2 4 silent proven []] [3 4 silent proven []] [0 4 proven proven []]", patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
