@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pnode/node/checkpointer"
+	"pnode/pipeline/gather/seals"
 	"pnode/swarm/streams"
 )
 
@@ -19,6 +20,7 @@ func TestAskAndAnswer(t *testing.T) {
 		err    error
 	}{
 		{"answer", func(r []byte) ([]byte, error) { return append([]byte("re: "), r...), nil }, "re: hello", nil},
+		{"largest exhibit", func([]byte) ([]byte, error) { return make([]byte, seals.MaxExhibitBytes), nil }, string(make([]byte, seals.MaxExhibitBytes)), nil},
 		{"empty answer", func([]byte) ([]byte, error) { return nil, nil }, "", nil},
 		{"refusal", func([]byte) ([]byte, error) { return nil, errors.New("no room") }, "", checkpointer.ErrRemote},
 	} {

@@ -18,8 +18,8 @@ type Rounds struct {
 // NoFragment stands for none of the fragments.
 const NoFragment = -1
 
-// MaxEvery bounds the inner steps between two outer steps.
-const MaxEvery = 1 << 20
+// MaxEvery bounds the inner steps between two outer steps: a replica shows the loss of each of them in one answer, see package pipeline/gather/seals.
+const MaxEvery = 100_000
 
 // Validate returns an error that names a setting out of bounds. A fragment is merged before the next one
 // leaves.

@@ -18,7 +18,7 @@ func TestSyncRules(t *testing.T) {
 		"local:delay=0":     {Local: true, AtOnce: true},
 		"local:h=9,delay=8": {Local: true, Every: 9, Delay: 8},
 		"local:warmup=10%":  {Local: true, WarmupPercent: 10},
-		"local:h=1048576":   {Local: true, Every: MaxEvery},
+		"local:h=100000":    {Local: true, Every: MaxEvery},
 		"local:h=30,codec=int8,warmup=10%,lr=0.7,momentum=0.5": {Local: true, Every: 30, Codec: "int8", WarmupPercent: 10, LR: 0.7, Momentum: 0.5},
 		"local:lr=1,momentum=0":                                {Local: true, LR: 1},
 	} {
@@ -41,7 +41,7 @@ func TestSyncRules(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "locally", "local:", "every-step:h=5", "local:h=0", "local:h=-1", "local:h=1048577", "local:h=99999999999999999999", "local:h", "local:h=5,", "local:h=5,h=6",
-		"local:codec=", "local:codec=fp8", "local:warmup=100%", "local:warmup=-5%", "local:warmup=300%", "local:warmup=1.5%", "local:warmup=5,warmup=5%", "local:alpha=0.5", "local:delay=", "local:delay=-1", "local:h=9,delay=9", "local:delay=2000000", "local:delay=1048576",
+		"local:codec=", "local:codec=fp8", "local:warmup=100%", "local:warmup=-5%", "local:warmup=300%", "local:warmup=1.5%", "local:warmup=5,warmup=5%", "local:alpha=0.5", "local:delay=", "local:delay=-1", "local:h=9,delay=9", "local:delay=2000000", "local:delay=100000", "local:h=100001",
 		"local:lr=0.7", "local:momentum=0.5", "local:lr=0,momentum=0", "local:lr=17,momentum=0", "local:lr=NaN,momentum=0", "local:lr=Inf,momentum=0", "local:lr=1e-9,momentum=0",
 		"local:lr=1,momentum=1", "local:lr=1,momentum=-0.1", "local:lr=1,momentum=NaN", "local:H=5", "Local", "local:h=5;codec=int8",
 	} {

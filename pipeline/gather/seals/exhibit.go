@@ -12,6 +12,9 @@ import (
 	"pnode/planner/plan"
 )
 
+// MaxExhibitBytes bounds an encoded Exhibit.
+const MaxExhibitBytes = 4 + wire.MaxOuterReportBytes + wire.SealBytes + wire.MaxOuterHaveBytes
+
 // Exhibit has what a coordinator shows of a replica's messages of a round.
 type Exhibit struct {
 	// Report is the encoded wire.OuterReport, Seal the one under it.

@@ -143,6 +143,17 @@ func TestExhibits(t *testing.T) {
 	}
 }
 
+// TestTheLargestExhibit is one that can be read, of a round of as many inner steps as a plan may have.
+func TestTheLargestExhibit(t *testing.T) {
+	loss := 1.0
+	e := Exhibit{Report: wire.AppendOuterReport(nil, wire.OuterReport{Losses: make([]float64, plan.MaxEvery), HeldOut: &loss, HeldOutF32: &loss})}
+	e.Layers = make([]wire.Sealed, wire.MaxOuterHaveBytes/wire.SealedBytes)
+	b := e.Append(nil)
+	if _, err := Decode(b); err != nil || len(b) != MaxExhibitBytes {
+		t.Errorf("%d bytes of %d: %v", len(b), MaxExhibitBytes, err)
+	}
+}
+
 func FuzzDecodeExhibit(f *testing.F) {
 	e := Exhibit{Report: []byte{0, 1, 2, 3, 4, 5, 6, 7, 8}, Seal: wire.Seal{9}, Layers: []wire.Sealed{{Hash: plan.Hash{1}}, {Seal: wire.Seal{2}}}}
 	f.Add(e.Append(nil))
