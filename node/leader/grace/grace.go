@@ -102,14 +102,15 @@ func (w *Watch) look(v View, handed bool) {
 }
 
 // lacks returns which awaited replicas have handed in, and whose messages of those that are awaited each of them does not have: by what was said of this
-// round, as far as it may be true. Nobody has ended a round that is not closed before its last step, nor in less than half of the time.
+// round, as far as it may be true. Nobody has ended a round that is not closed before its last step, nor in less than half of the time: of what is left of it once
+// the outer step before is made.
 func (w *Watch) lacks(v View) map[plan.Replica][]plan.Replica {
 	awaited, all := v.Round.Awaited(), map[plan.Replica][]plan.Replica{}
 	closed, whole := v.Round.Closed, v.Round.End-v.Round.From
 	for _, h := range v.Said {
 		switch {
 		case h.Generation != v.Plan.Generation || h.From != v.Round.From || !slices.Contains(awaited, h.Replica):
-		case h.Steps > whole || !closed && (h.Steps != whole || v.Now.Before(w.began.Add(v.Takes/2))):
+		case h.Steps > whole || !closed && (h.Steps != whole || v.Now.Before(w.began.Add((v.Takes-v.Overlap)/2))):
 		default:
 			all[h.Replica] = slices.DeleteFunc(slices.Clone(h.Lacks), func(q plan.Replica) bool { return !slices.Contains(awaited, q) })
 		}

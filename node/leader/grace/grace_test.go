@@ -222,6 +222,22 @@ func TestAPauseWhileMessagesTravel(t *testing.T) {
 	}
 }
 
+// TestWordsAfterMessagesHaveTravelled count once they may be true: little of a round may be left then.
+func TestWordsAfterMessagesHaveTravelled(t *testing.T) {
+	run, p := shares(2, 2)
+	said := []gossip.HandedIn{{Generation: 3, Replica: 1, Steps: 10, Lacks: []plan.Replica{0}}}
+	for overlap, want := range map[int]int{0: 100 + 20, 100: 50 + 20, 160: 20 + 20} {
+		var w Watch
+		at := 0
+		for e := consensus.Entry(nil); e == nil && at < 1000; at++ {
+			e, _ = w.Next(View{Now: time.Unix(int64(at), 0), Plan: p, Round: *rounds.First(run, p), Said: said, Takes: 200 * time.Second, Overlap: time.Duration(overlap) * time.Second})
+		}
+		if at--; at != want {
+			t.Errorf("messages travelled for %d s: the round is closed after %d s, want %d", overlap, at, want)
+		}
+	}
+}
+
 // TestDisputesWithoutAQuorum lose the round at once.
 func TestDisputesWithoutAQuorum(t *testing.T) {
 	run, p := shares(2, 2, 2)
