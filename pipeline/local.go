@@ -211,7 +211,8 @@ func (l *localSteps) leave(ctx context.Context, step plan.Step) error {
 	return nil
 }
 
-// outerStep makes the outer step of the round that the replica has left.
+// outerStep makes the outer step of the round that the replica has left. It is never made sooner, not even where the log has it as the plan's last, so that inner steps until then
+// do not count: moments have seen these, and how many they have seen must not depend on timing.
 func (l *localSteps) outerStep(ctx context.Context, step plan.Step) (made gather.Outcome, err error) {
 	if err := l.isRead(ctx); err != nil {
 		return made, err

@@ -67,6 +67,9 @@ func TestRestart(t *testing.T) {
 	b.tasks.Close() // as after a crash: it does nothing more, and a still holds its connection
 	t.Cleanup(func() { b.host.Close() })
 	before := a.host.Network().ConnsToPeer(b.host.ID())
+	if len(before) == 0 {
+		t.Fatal("there is no connection that could look alive")
+	}
 	again := start(t, cfg)
 	if err := again.Connect(ctx, a.Addrs()...); err != nil {
 		t.Fatal(err)
