@@ -86,6 +86,35 @@ func randomView(r *rand.Rand) view {
 	return v
 }
 
+// randomCharges are few in a calm run.
+func randomCharges(r *rand.Rand, peers []plan.PeerID, calm int) (c charges) {
+	one := func(in int) bool { return r.IntN(in) == 0 }
+	odd := func(in int) bool { return one(in * calm) }
+	c.Trial = blame.Trial{Owners: peers[:r.IntN(2)], Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }, Active: 3}
+	kinds := []plan.FaultKind{plan.LostLink, plan.LostLink, plan.NoProgress, plan.BadTensor}
+	for odd(2) {
+		said := accusation{By: peers[r.IntN(5)], Fault: plan.Fault{Accused: peers[r.IntN(5)], Kind: kinds[r.IntN(4)], Step: 30}}
+		c.Trial.Accusations = append(c.Trial.Accusations, said)
+	}
+	if one(3) {
+		c.Trial.Lively = map[plan.PeerID]bool{"a": true, "b": true, "c": true, "d": true}
+	}
+	c.Ruled = one(3)
+	if odd(8) {
+		c.Jump = blame.Ruling{Blame: consensus.Blame{Kind: plan.LossJump, Peer: "b"}, Out: true}
+	}
+	if odd(8) {
+		c.Restarts = blame.Ruling{Blame: consensus.Blame{Kind: plan.NoProgress, Peer: "c"}, Out: true}
+	}
+	if odd(8) {
+		c.Dispute = blame.Ruling{Blame: consensus.Blame{Kind: plan.BadSum, Peer: "a"}, Out: true}
+	}
+	if odd(8) {
+		c.Ended = "the loss jumped"
+	}
+	return c
+}
+
 // randomRun is randomView of a run whose replicas, if any, make every step together.
 func randomRun(r *rand.Rand) view {
 	one := func(in int) bool { return r.IntN(in) == 0 }
@@ -147,28 +176,7 @@ func randomRun(r *rand.Rand) view {
 		v.Stall.By = slices.DeleteFunc(slices.Clone(peers), func(plan.PeerID) bool { return one(4) })
 	}
 	v.Stall.Fallback = plan.Step(r.IntN(2) * 20)
-	v.Trial = blame.Trial{Owners: peers[:r.IntN(2)], Faults: map[plan.PeerID]int{}, Name: func(p plan.PeerID) string { return string(p) }, Active: 3}
-	kinds := []plan.FaultKind{plan.LostLink, plan.LostLink, plan.NoProgress, plan.BadTensor}
-	for odd(2) {
-		said := accusation{By: peers[r.IntN(5)], Fault: plan.Fault{Accused: peers[r.IntN(5)], Kind: kinds[r.IntN(4)], Step: 30}}
-		v.Trial.Accusations = append(v.Trial.Accusations, said)
-	}
-	if one(3) {
-		v.Trial.Lively = map[plan.PeerID]bool{"a": true, "b": true, "c": true, "d": true}
-	}
-	v.Ruled = one(3)
-	if odd(8) {
-		v.Jump = blame.Ruling{Blame: consensus.Blame{Kind: plan.LossJump, Peer: "b"}, Out: true}
-	}
-	if odd(8) {
-		v.Restarts = blame.Ruling{Blame: consensus.Blame{Kind: plan.NoProgress, Peer: "c"}, Out: true}
-	}
-	if odd(8) {
-		v.Dispute = blame.Ruling{Blame: consensus.Blame{Kind: plan.BadSum, Peer: "a"}, Out: true}
-	}
-	if odd(8) {
-		v.Ended = "the loss jumped"
-	}
+	v.charges = randomCharges(r, peers, calm)
 	if odd(3) {
 		v.Replayers = map[plan.PeerID][]plan.PeerID{peers[r.IntN(5)]: {peers[r.IntN(5)]}}
 	}

@@ -188,6 +188,45 @@ func from(peer plan.PeerID, b gossip.Heartbeat) gossip.Heartbeat {
 	return b
 }
 
+// isShown has the log make an outer step of which something is heard, and wants it shown once. Unless all is heard, that is late.
+func (x *apartRun) isShown(t *testing.T, steps []plan.Step, after func(x *apartRun), late bool, want string) {
+	t.Helper()
+	var w outerWatch
+	if w.follow(x.state, x.beats, "a", x.now) != nil || w.status(x.beats, "a") != nil {
+		t.Error("shown before any")
+	}
+	x.merge(steps...)
+	if w.follow(x.state, x.beats, "a", x.now) != nil || w.show(x.beats, "a", x.now, false) != nil {
+		t.Error("shown before anything was heard")
+	}
+	after(x)
+	got := w.show(x.beats, "a", x.now, false)
+	if (got == nil) != late {
+		t.Fatalf("shown: %+v", got)
+	}
+	if late {
+		got = w.show(x.beats, "a", x.now.Add(outerPatience), false)
+	}
+	if got.Text != want {
+		t.Errorf("%s\nwant\n%s", got.Text, want)
+	}
+	if quiet := !strings.Contains(want, "without") && !strings.Contains(want, "far"); got.Quiet() != quiet {
+		t.Errorf("like most: %t", got.Quiet())
+	}
+	if w.show(x.beats, "a", x.now.Add(time.Hour), true) != nil || w.follow(x.state, x.beats, "a", x.now) != nil {
+		t.Error("shown again")
+	}
+	for _, peer := range []plan.PeerID{"a", "b", "c", "d"} { // the next outer step is heard of
+		x.says(gossip.Heartbeat{Peer: peer})
+	}
+	if now := w.status(x.beats, "a"); now.Text != want {
+		t.Errorf("in the status it is %s", now.Text)
+	}
+	if b, err := json.Marshal(outerEvent(*got)); err != nil || strings.Count(string(b), `"outer"`) != 2 {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
 // TestOuterStepsAreShown once each, when all is heard of them or late enough, with who was left out and who is far from the others.
 func TestOuterStepsAreShown(t *testing.T) {
 	near := []float64{1, 1.2, 0.9}
@@ -267,43 +306,11 @@ func TestOuterStepsAreShown(t *testing.T) {
 		"nobody says anything": {nil, func(*apartRun) {}, []plan.Step{4, 4, 4}, true, "steps 9 to 12 of 3 replicas; 15.9 KiB from each"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x, w := newApartRun(), outerWatch{}
+			x := newApartRun()
 			if c.before != nil {
 				c.before(x)
 			}
-			if w.follow(x.state, x.beats, "a", x.now) != nil || w.status(x.beats, "a") != nil {
-				t.Error("shown before any")
-			}
-			x.merge(c.steps...)
-			if w.follow(x.state, x.beats, "a", x.now) != nil || w.show(x.beats, "a", x.now, false) != nil {
-				t.Error("shown before anything was heard")
-			}
-			c.after(x)
-			got := w.show(x.beats, "a", x.now, false)
-			if (got == nil) != c.late {
-				t.Fatalf("shown: %+v", got)
-			}
-			if c.late {
-				got = w.show(x.beats, "a", x.now.Add(outerPatience), false)
-			}
-			if got.Text != c.want {
-				t.Errorf("%s\nwant\n%s", got.Text, c.want)
-			}
-			if quiet := !strings.Contains(c.want, "without") && !strings.Contains(c.want, "far"); got.Quiet() != quiet {
-				t.Errorf("like most: %t", got.Quiet())
-			}
-			if w.show(x.beats, "a", x.now.Add(time.Hour), true) != nil || w.follow(x.state, x.beats, "a", x.now) != nil {
-				t.Error("shown again")
-			}
-			for _, peer := range []plan.PeerID{"a", "b", "c", "d"} { // the next outer step is heard of
-				x.says(gossip.Heartbeat{Peer: peer})
-			}
-			if now := w.status(x.beats, "a"); now.Text != c.want {
-				t.Errorf("in the status it is %s", now.Text)
-			}
-			if b, err := json.Marshal(outerEvent(*got)); err != nil || strings.Count(string(b), `"outer"`) != 2 {
-				t.Errorf("%s, %v", b, err)
-			}
+			x.isShown(t, c.steps, c.after, c.late, c.want)
 		})
 	}
 }

@@ -258,10 +258,9 @@ func parseSalvage(t *testing.T, p map[string]string) Entry {
 	return e
 }
 
-// describe prints a state on one line.
-func describe(s State) string {
+// describeMembers prints the roster, and what is shown of members' speeds.
+func describeMembers(s State) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "epoch %d:", s.Epoch)
 	for _, m := range s.Members {
 		fmt.Fprintf(&b, " %s=%s/%d", m.Peer, m.State, m.ProcessEpoch)
 		if len(m.Addrs) > 0 {
@@ -288,6 +287,14 @@ func describe(s State) string {
 			}
 		}
 	}
+	return b.String()
+}
+
+// describe prints a state on one line.
+func describe(s State) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %d:", s.Epoch)
+	b.WriteString(describeMembers(s))
 	for _, c := range s.CopyFailures {
 		fmt.Fprintf(&b, "; copies of %s do not get to %s", c.Peer, c.Holder)
 	}
