@@ -25,6 +25,7 @@ var homes = []home{
 	{"github.com/quic-go/", []string{"swarm", "pipeline/link"}, "swarm shares the UDP port, link carries the data; nobody else sees a connection"},
 	{"github.com/dgraph-io/badger/", []string{"checkpoint"}, "one store holds everything that must commit atomically"},
 	{"github.com/hashicorp/", []string{"swarm/consensus"}, "the log is an implementation detail of the replicated state"},
+	{"github.com/goreleaser/nfpm/", []string{"deploy/release"}, "only who makes packages for Linux needs it, and all that it brings"},
 	{"github.com/spf13/", []string{"cmd/pnode"}, "flags are the command line's; packages take configs"},
 	{"github.com/goccy/go-yaml", []string{"node/config"}, "one reader of run files, strict about unknown keys"},
 	{"pnode/checkpoint/journal", []string{"checkpoint"}, "one store holds everything that must commit atomically"},

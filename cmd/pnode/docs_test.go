@@ -362,9 +362,9 @@ func TestServicesGiveTheTimeThatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	flag, grace := regexp.MustCompile(`[ ,]--([a-z-]+)[ ,]`), regexp.MustCompile(`--grace,? (\d+)s`)
-	limit := regexp.MustCompile(`(?:TimeoutStopSec=|terminationGracePeriodSeconds: )(\d+)`)
-	for _, name := range []string{"pnode.service", "kubernetes.yaml", "cloud-init.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, "deploy", "spot", name))
+	limit := regexp.MustCompile(`(?:TimeoutStopSec=|terminationGracePeriodSeconds: |stop_grace_period: )(\d+)`)
+	for _, name := range []string{"spot/pnode.service", "spot/kubernetes.yaml", "spot/cloud-init.yaml", "compose.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,6 +388,29 @@ func TestServicesGiveTheTimeThatTheySay(t *testing.T) {
 		killed, err2 := strconv.Atoi(string(kills[1]))
 		if err1 != nil || err2 != nil || own >= killed {
 			t.Errorf("%s: the node is told %s s and killed after %s s", name, told[1], kills[1])
+		}
+	}
+}
+
+// TestProbesAskTheNode: what Kubernetes and Compose run to see whether a node is well is a command, about the folder of the node.
+func TestProbesAskTheNode(t *testing.T) {
+	probe, dir := regexp.MustCompile(`\[(?:CMD, )?/usr/local/bin/pnode, (status[^\]]*)\]`), regexp.MustCompile(`join, --dir, ([^,]+),`)
+	for name, want := range map[string]int{"spot/kubernetes.yaml": 2, "compose.yaml": 1} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := dir.FindSubmatch(text)
+		probes := probe.FindAllSubmatch(text, -1)
+		if node == nil || len(probes) != want {
+			t.Fatalf("%s: %d probes, want %d; the node is %q", name, len(probes), want, node)
+		}
+		for _, p := range probes {
+			args := strings.Split(string(p[1]), ", ")
+			checkCommand(t, name, args)
+			if args[len(args)-1] != string(node[1]) {
+				t.Errorf("%s: the probe asks %q, the node is in %s", name, args, node[1])
+			}
 		}
 	}
 }

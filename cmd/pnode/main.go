@@ -76,6 +76,9 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 		e.generateCommand(), e.evalCommand(),
 		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(), trustTopic(),
 	)
+	for _, command := range extraCommands {
+		root.AddCommand(command(e))
+	}
 	addBuiltIns(root)
 	return root
 }

@@ -7,14 +7,30 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"time"
 
 	"pnode/deploy/image"
 )
 
 // platform holds what a program is built for, and by which version of Go.
 type platform struct{ system, architecture, toolchain string }
+
+// program is a built one with what is published beside it.
+type program struct {
+	platform
+	file    string // on this machine
+	commit  string
+	time    time.Time // of the commit, in UTC: all that is packed has it
+	version string    // semantic, without the v
+	modules []*debug.Module
+	files   []packed // the program first
+}
+
+func (p platform) String() string { return p.system + "/" + p.architecture }
 
 func parsePlatform(text string) (platform, error) {
 	system, architecture, ok := strings.Cut(text, "/")
@@ -24,33 +40,76 @@ func parsePlatform(text string) (platform, error) {
 	return platform{system: system, architecture: architecture}, nil
 }
 
-// name returns the file name of the program.
-func (p platform) name() string {
-	name := "pnode-" + p.system + "-" + p.architecture
+// name begins the names of a platform's files.
+func (p platform) name() string { return "pnode-" + p.system + "-" + p.architecture }
+
+// executable returns the name under which users get the program.
+func (p platform) executable() string {
 	if p.system == "windows" {
-		name += ".exe"
+		return "pnode.exe"
 	}
-	return name
+	return "pnode"
 }
 
-// release builds the program, and describes it in the file beside it.
-func (p platform) release(file string) error {
-	parts, err := p.program(file)
+// release builds the program in the folder work, and describes it in the folder out.
+func (p platform) release(work, out string) (program, error) {
+	built := program{platform: p, file: filepath.Join(work, p.name())}
+	parts, err := p.program(built.file)
 	if err != nil {
-		return err
+		return built, err
 	}
-	sum, err := sumOf(file)
+	sum, err := sumOf(built.file)
 	if err != nil {
-		return err
+		return built, err
 	}
 	if why := unlikeCommit(parts[0]); why != "" {
 		fmt.Fprintf(os.Stderr, "warning: %s: %s; nobody else gets these bytes. Build a release in a clean clone\n", p.name(), why)
 	}
-	text, err := sbom(p.name(), sum, parts...)
+	built.describe(parts)
+	text, err := os.ReadFile(built.file)
 	if err != nil {
-		return err
+		return built, err
 	}
-	return os.WriteFile(file+sbomSuffix, text, 0o644)
+	built.files = []packed{{name: p.executable(), mode: 0o755, text: text}}
+	list, err := sbom(p.name(), sum, parts...)
+	if err != nil {
+		return built, err
+	}
+	return built, os.WriteFile(filepath.Join(out, p.name()+sbomSuffix), list, 0o644)
+}
+
+// noTime stands for the time of a commit that a program does not say. No format of archives has an earlier one.
+var noTime = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// describe takes what Go knows of the programs in the file.
+func (b *program) describe(parts []*debug.BuildInfo) {
+	b.time, b.version = noTime, "0.0.0"
+	if version, ok := strings.CutPrefix(parts[0].Main.Version, "v"); ok {
+		b.version = version
+	}
+	for _, s := range parts[0].Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.commit = s.Value
+		case "vcs.time":
+			if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				b.time = at.UTC()
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, part := range parts {
+		for _, m := range part.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			if !seen[m.Path] {
+				seen[m.Path] = true
+				b.modules = append(b.modules, m)
+			}
+		}
+	}
+	slices.SortFunc(b.modules, func(x, y *debug.Module) int { return strings.Compare(x.Path, y.Path) })
 }
 
 // unlikeCommit returns why a program is not what its commit gives; empty if it is.

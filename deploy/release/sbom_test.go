@@ -15,8 +15,8 @@ import (
 // sboms are files of a release to check, besides the one that the test makes.
 var sboms = flag.String("sboms", "", "`PATTERN` of files to check against the schema")
 
-// program is build information with everything that a module may have.
-func program() *debug.BuildInfo {
+// information returns what Go may know of a program: modules with everything that one may have.
+func information() *debug.BuildInfo {
 	return &debug.BuildInfo{
 		GoVersion: "go1.26.8 X:nodwarf5", Path: "pnode/cmd/pnode", Main: debug.Module{Path: "pnode", Version: "v1.2.3"},
 		Deps: []*debug.Module{
@@ -64,7 +64,7 @@ func valid(s *jsonschema.Schema, text string) error {
 
 func TestSBOMIsValid(t *testing.T) {
 	s := schema(t)
-	text, err := sbom("pnode-linux-amd64", strings.Repeat("0a", 32), program())
+	text, err := sbom("pnode-linux-amd64", strings.Repeat("0a", 32), information())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +97,9 @@ func TestSBOMIsValid(t *testing.T) {
 
 // TestSBOMNamesEveryModule: once, those of both programs in a file, and the standard library.
 func TestSBOMNamesEveryModule(t *testing.T) {
-	other := program()
+	other := information()
 	other.Deps = append(other.Deps, &debug.Module{Path: "example.org/drivers", Version: "v1.0.0"})
-	text, err := sbom("pnode-linux-amd64", "00", program(), other)
+	text, err := sbom("pnode-linux-amd64", "00", information(), other)
 	if err != nil {
 		t.Fatal(err)
 	}
