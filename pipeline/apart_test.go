@@ -10,6 +10,7 @@ import (
 
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -46,7 +47,7 @@ type parted struct {
 func trainApart(t *testing.T, run plan.RunSpec, p plan.Plan, replicas ...plan.Replica) []parted {
 	t.Helper()
 	var mu sync.Mutex // guards all
-	net, all, keepers, workers := newMemoryNet(), make([]parted, len(p.Replicas)), make([]*memoryKeeper, len(p.Replicas)), []*Worker(nil)
+	net, all, keepers, workers := collective.NewMemory(), make([]parted, len(p.Replicas)), make([]*memoryKeeper, len(p.Replicas)), []*Worker(nil)
 	for _, r := range replicas {
 		own, alone := plan.Alone(run, p, r)
 		keepers[r] = &memoryKeeper{}
@@ -60,7 +61,7 @@ func trainApart(t *testing.T, run plan.RunSpec, p plan.Plan, replicas ...plan.Re
 			defer processor.Close()
 			w, err := New(usual(Config{
 				Worker: id, Run: own, Plan: alone, Replica: r, First: p.Replicas[r].FirstMicro, Device: processor, Host: &host.Memory{},
-				Exchange: expecting{memoryExchange{net, id.Peer}, t, run, p}, Keeper: from{keepers[r], 0},
+				Exchange: expecting{net.End(id.Peer), t, run, p}, Keeper: from{keepers[r], 0},
 				OnStep: func(s StepResult) {
 					mu.Lock()
 					defer mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/model"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -14,7 +15,7 @@ import (
 
 // narrowExchange has room for few held-out messages from one peer to another.
 type narrowExchange struct {
-	memoryExchange
+	collective.MemoryEnd
 	first int32 // held-out message
 	rooms *sync.Map
 }
@@ -27,18 +28,18 @@ func (e narrowExchange) room(from, to plan.PeerID) chan struct{} {
 func (e narrowExchange) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if f.Tag.Kind == wire.Activation && f.Tag.Index >= e.first {
 		select {
-		case e.room(e.self, to) <- struct{}{}:
+		case e.room(e.Self, to) <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return e.memoryExchange.Send(ctx, to, f)
+	return e.MemoryEnd.Send(ctx, to, f)
 }
 
 func (e narrowExchange) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	payload, err := e.memoryExchange.Receive(ctx, from, tag)
+	payload, err := e.MemoryEnd.Receive(ctx, from, tag)
 	if err == nil && tag.Kind == wire.Activation && tag.Index >= e.first {
-		<-e.room(from, e.self)
+		<-e.room(from, e.Self)
 	}
 	return payload, err
 }
@@ -57,7 +58,7 @@ func TestEvaluationsNeedLittleRoom(t *testing.T) {
 	for _, text := range []string{"1f1b", "interleaved:v=2", "zb-v"} {
 		plan := scheduled(t, run, text, 2)
 		synctest.Test(t, func(t *testing.T) {
-			net, rooms := newMemoryNet(), &sync.Map{}
+			net, rooms := collective.NewMemory(), &sync.Map{}
 			var workers []*Worker
 			for _, seat := range plan.Workers() {
 				device, err := cpu.New(cpu.Options{Threads: 1})
@@ -67,7 +68,7 @@ func TestEvaluationsNeedLittleRoom(t *testing.T) {
 				defer device.Close()
 				w, err := New(usual(Config{
 					Worker: seat, Run: run, Plan: plan, Device: device, Data: manyHeldOut{patterned{run.Model.Context}},
-					Exchange: narrowExchange{memoryExchange{net, seat.Peer}, int32(run.Train.Micros), rooms},
+					Exchange: narrowExchange{net.End(seat.Peer), int32(run.Train.Micros), rooms},
 					OnStep: func(r StepResult) {
 						if r.HeldOut == nil || r.HeldOutF32 == nil {
 							t.Errorf("%s: step %d: not evaluated", text, r.Step)

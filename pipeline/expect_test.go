@@ -12,17 +12,17 @@ import (
 
 // expecting is an exchange whose receivers expect every message that is sent.
 type expecting struct {
-	memoryExchange
+	collective.MemoryEnd
 	t    *testing.T
 	run  plan.RunSpec
 	plan plan.Plan
 }
 
 func (e expecting) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	if err := Expected(e.run, e.plan)(e.self, to, f.Tag, len(f.Payload)); err != nil {
-		e.t.Errorf("%s does not expect what %s sends: %v", to, e.self, err)
+	if err := Expected(e.run, e.plan)(e.Self, to, f.Tag, len(f.Payload)); err != nil {
+		e.t.Errorf("%s does not expect what %s sends: %v", to, e.Self, err)
 	}
-	return e.memoryExchange.Send(ctx, to, f)
+	return e.MemoryEnd.Send(ctx, to, f)
 }
 
 // TestWhatNobodyExpects: a message of another's stage, replica or layer, from who does not have it, to who does not

@@ -33,12 +33,12 @@ func wantFault(t *testing.T, err error, want plan.Fault) *plan.Fault {
 
 // corrupt is an exchange of a peer that changes what it sends.
 type corrupt struct {
-	memoryExchange
+	collective.MemoryEnd
 	change func(wire.Frame) wire.Frame
 }
 
 func (c corrupt) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
-	return c.memoryExchange.Send(ctx, to, c.change(f))
+	return c.MemoryEnd.Send(ctx, to, c.change(f))
 }
 
 // attack has one peer of a plan send what others do not expect.
@@ -56,7 +56,7 @@ type attack struct {
 // honest peers ended with.
 func (a attack) errsOf(t *testing.T) map[plan.PeerID]error {
 	t.Helper()
-	net := newMemoryNet()
+	net := collective.NewMemory()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if a.keeper == nil {
@@ -73,13 +73,13 @@ func (a attack) errsOf(t *testing.T) map[plan.PeerID]error {
 		defer device.Close()
 		cfg := usual(Config{
 			Worker: seat, Run: a.run, Plan: a.plan, Device: device, Host: &host.Memory{},
-			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{a.keeper, a.plan.Start},
+			Exchange: net.End(seat.Peer), Keeper: from{a.keeper, a.plan.Start},
 		})
 		if seat.Peer == a.by && a.on != nil {
 			cfg.Device = a.on(device)
 		}
 		if seat.Peer == a.by && a.change != nil {
-			cfg.Exchange = corrupt{memoryExchange{net, seat.Peer}, a.change}
+			cfg.Exchange = corrupt{net.End(seat.Peer), a.change}
 		}
 		if a.config != nil {
 			a.config(&cfg)

@@ -13,6 +13,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/planner/plan"
 )
 
@@ -111,7 +112,7 @@ func TestNoStepIsMadeWithoutMoments(t *testing.T) {
 	good := newLateMoments(run, keeper, p.Start)
 	bad := good
 	bad.fails = errors.New("nobody has them")
-	net := newMemoryNet()
+	net := collective.NewMemory()
 	group, ctx := errgroup.WithContext(t.Context())
 	for i, id := range p.Workers() {
 		device, err := cpu.New(cpu.Options{Threads: 1})
@@ -120,7 +121,7 @@ func TestNoStepIsMadeWithoutMoments(t *testing.T) {
 		}
 		defer device.Close()
 		c := Config{
-			Worker: id, Run: run, Plan: p, Device: device, Exchange: memoryExchange{net, id.Peer}, Keeper: good, Data: good, Late: true,
+			Worker: id, Run: run, Plan: p, Device: device, Exchange: net.End(id.Peer), Keeper: good, Data: good, Late: true,
 			OnStep: func(r StepResult) { t.Errorf("step %d is made", r.Step) },
 		}
 		if i == 1 {

@@ -17,6 +17,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/gather"
 	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/wire"
@@ -140,7 +141,7 @@ func trainLocal(t *testing.T, run plan.RunSpec, p plan.Plan, onStep func(log *me
 // plan's, unless they are nil.
 func trainLocalFrom(t *testing.T, run plan.RunSpec, p plan.Plan, keeper *localKeeper, last plan.Step, kept map[plan.WorkerID]*Retained, onStep func(log *memoryRounds, r plan.Replica, step plan.Step) (die bool)) met {
 	t.Helper()
-	log, net := newMemoryRounds(run, p), newMemoryNet()
+	log, net := newMemoryRounds(run, p), collective.NewMemory()
 	log.last = last
 	out := met{}
 	var mu sync.Mutex // guards out
@@ -169,7 +170,7 @@ func trainLocalFrom(t *testing.T, run plan.RunSpec, p plan.Plan, keeper *localKe
 			coordinates := id == plan.CoordinatorOf(p, plan.Replica(r))
 			w, err := New(usual(Config{
 				Worker: id, Run: own, Plan: alone, Replica: plan.Replica(r), First: p.Replicas[r].FirstMicro, Device: before.Device, Host: before.Host,
-				Exchange: expecting{memoryExchange{net, id.Peer}, t, run, p}, Keeper: startsWith{keeper, alone}, From: kept[id],
+				Exchange: expecting{net.End(id.Peer), t, run, p}, Keeper: startsWith{keeper, alone}, From: kept[id],
 				Local: &Local{Run: run, Plan: p, Rounds: log, Processor: before.Device, Keys: seals.Alone{}, OnOuterStep: func(o gather.Outcome) {
 					if !coordinates {
 						return

@@ -17,6 +17,12 @@ import (
 	"pnode/planner/plan"
 )
 
+// address says whose message it is, and for whom.
+type address struct {
+	from, to plan.PeerID
+	tag      wire.Tag
+}
+
 // keepingNet is a network whose messages come out once, as those of a session do, however often they are sent.
 type keepingNet struct {
 	mu      sync.Mutex // guards the rest

@@ -13,6 +13,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/conform"
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
 )
@@ -80,7 +81,7 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		net := newMemoryNet()
+		net := collective.NewMemory()
 		var workers []*Worker
 		for _, seat := range plan.Workers() {
 			processor, err := cpu.New(cpu.Options{Threads: 1})
@@ -90,7 +91,7 @@ func TestCopiesRunBesideThePasses(t *testing.T) {
 			defer processor.Close()
 			w, err := New(usual(Config{
 				Worker: seat, Run: run, Plan: plan, Device: distantBy(call, message, message).of(processor),
-				Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+				Exchange: net.End(seat.Peer), Trace: file,
 			}))
 			if err != nil {
 				t.Fatal(err)

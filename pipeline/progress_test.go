@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -79,14 +80,14 @@ func TestMuteInTheNextGeneration(t *testing.T) {
 
 // slowLink is an exchange on which a message takes a while to come, piece by piece, as a link tells.
 type slowLink struct {
-	memoryExchange
+	collective.MemoryEnd
 	takes time.Duration
 	mu    *sync.Mutex // guards bytes
 	bytes *uint64     // at both ends
 }
 
 func (l slowLink) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	payload, err := l.memoryExchange.Receive(ctx, from, tag)
+	payload, err := l.MemoryEnd.Receive(ctx, from, tag)
 	if tag.Kind != wire.Activation || tag.Step != 2 {
 		return payload, err
 	}
@@ -126,7 +127,7 @@ func TestSlowIsNotMute(t *testing.T) {
 	}
 	t.Run("link", func(t *testing.T) {
 		mu, bytes := &sync.Mutex{}, new(uint64)
-		wantNone(t, func(c *Config) { c.Exchange = slowLink{c.Exchange.(memoryExchange), 4 * time.Minute, mu, bytes} })
+		wantNone(t, func(c *Config) { c.Exchange = slowLink{c.Exchange.(collective.MemoryEnd), 4 * time.Minute, mu, bytes} })
 	})
 	t.Run("steps", func(t *testing.T) {
 		wantNone(t, func(c *Config) {

@@ -12,6 +12,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -83,7 +84,7 @@ func withOutliers(rng *rand.Rand, n int, times float32) []float32 {
 
 // arriving is an exchange on which one message is there.
 type arriving struct {
-	memoryExchange
+	collective.MemoryEnd
 	payload []byte
 }
 

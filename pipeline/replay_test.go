@@ -51,14 +51,14 @@ type recorded struct {
 func record(t *testing.T, run plan.RunSpec, p plan.Plan) recorded {
 	t.Helper()
 	r := recorded{run, p, &memoryKeeper{}, map[plan.Step]wire.Commit{}, map[plan.PeerID]*replay.Logs{}, map[plan.PeerID]*replay.Log{}}
-	net, mu := newMemoryNet(), &sync.Mutex{}
+	net, mu := collective.NewMemory(), &sync.Mutex{}
 	var workers []*Worker
 	for _, id := range p.Workers() {
 		if r.logs[id.Peer] == nil {
 			r.kept[id.Peer] = replay.NewLogs(id.Peer)
 			r.logs[id.Peer] = r.kept[id.Peer].Begin(1, 0, 1<<30)
 		}
-		exchange := committed{memoryExchange{net, id.Peer}, mu, r.commits}
+		exchange := committed{net.End(id.Peer), mu, r.commits}
 		workers = append(workers, r.worker(t, Config{Worker: id, Plan: p, Keeper: from{r.states, 0}, Exchange: r.logs[id.Peer].Keep(exchange)}))
 	}
 	runAll(t, workers)

@@ -11,41 +11,32 @@ import (
 
 	"pnode/kernels/cpu"
 	"pnode/kernels/host"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
 var errGone = errors.New("the peer is dead")
 
-// mortalNet is a memoryNet whose peers may die or leave: what they sent before still comes, then a call that waits
+// mortalNet is a collective.Memory whose peers may die or leave: what they sent before still comes, then a call that waits
 // for them fails.
 type mortalNet struct {
-	*memoryNet
-	mu   sync.Mutex // guards gone
-	gone map[plan.PeerID]chan struct{}
+	*collective.Memory
+	alive map[plan.PeerID]context.Context
+	leave map[plan.PeerID]context.CancelFunc
 }
 
-func newMortalNet(p plan.Plan) *mortalNet {
-	n := &mortalNet{newMemoryNet(), sync.Mutex{}, map[plan.PeerID]chan struct{}{}}
+func newMortalNet(ctx context.Context, p plan.Plan) *mortalNet {
+	n := &mortalNet{collective.NewMemory(), map[plan.PeerID]context.Context{}, map[plan.PeerID]context.CancelFunc{}}
 	for _, peer := range p.Peers() {
-		n.gone[peer] = make(chan struct{})
+		n.alive[peer], n.leave[peer] = context.WithCancel(ctx)
 	}
 	return n
 }
 
-func (n *mortalNet) leave(p plan.PeerID) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	select {
-	case <-n.gone[p]:
-	default:
-		close(n.gone[p])
-	}
-}
-
 // mortal is the end of a peer that dies before a call of a step: the one that is left with no calls.
 type mortal struct {
-	memoryExchange
+	collective.MemoryEnd
 	net   *mortalNet
 	step  plan.Step
 	kind  wire.Kind   // of the messages that count; zero: all
@@ -55,10 +46,8 @@ type mortal struct {
 
 // live counts a call and reports whether the peer lives on.
 func (m mortal) live(t wire.Tag) bool {
-	select {
-	case <-m.net.gone[m.self]:
+	if m.net.alive[m.Self].Err() != nil {
 		return false
-	default:
 	}
 	if m.calls == nil || t.Step != m.step || m.kind != 0 && t.Kind != m.kind {
 		return true
@@ -66,7 +55,7 @@ func (m mortal) live(t wire.Tag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if *m.calls--; *m.calls < 0 {
-		m.net.leave(m.self)
+		m.net.leave[m.Self]()
 	}
 	return *m.calls >= 0
 }
@@ -75,29 +64,23 @@ func (m mortal) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if !m.live(f.Tag) {
 		return errGone
 	}
-	return m.memoryExchange.Send(ctx, to, f)
+	return m.MemoryEnd.Send(ctx, to, f)
 }
 
 func (m mortal) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
 	if !m.live(tag) {
 		return nil, errGone
 	}
-	box := m.net.box(address{from, m.self, tag})
-	select {
-	case payload := <-box:
-		return payload, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-m.net.gone[m.self]:
-		return nil, errGone
-	case <-m.net.gone[from]:
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, peer := range []plan.PeerID{m.Self, from} {
+		defer context.AfterFunc(m.net.alive[peer], cancel)()
 	}
-	select { // what it sent before
-	case payload := <-box:
-		return payload, nil
-	default:
+	payload, err := m.MemoryEnd.Receive(ctx, from, tag) // what it sent before comes
+	if err != nil && (m.net.alive[m.Self].Err() != nil || m.net.alive[from].Err() != nil) {
 		return nil, fmt.Errorf("%v from %s: %w", tag, from, errGone)
 	}
+	return payload, err
 }
 
 // death is a run in which one worker dies in a step, and what the others have left.
@@ -126,7 +109,7 @@ type survivor struct {
 // carryOut runs the plan until the death has ended it for everybody, and returns the living.
 func (d *death) carryOut(t *testing.T) (living []survivor) {
 	t.Helper()
-	net, calls := newMortalNet(d.plan), d.calls
+	net, calls := newMortalNet(t.Context(), d.plan), d.calls
 	d.out = newResult()
 	var mu, turn sync.Mutex // mu guards out and newest, turn calls
 	var work sync.WaitGroup
@@ -136,7 +119,7 @@ func (d *death) carryOut(t *testing.T) (living []survivor) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { device.Close() })
-		exchange := mortal{memoryExchange{net.memoryNet, id.Peer}, net, d.step, d.kind, &turn, nil}
+		exchange := mortal{net.Memory.End(id.Peer), net, d.step, d.kind, &turn, nil}
 		if id.Peer == d.victim {
 			exchange.calls = &calls
 		}
@@ -158,7 +141,7 @@ func (d *death) carryOut(t *testing.T) (living []survivor) {
 		}
 		work.Go(func() {
 			err := errors.Join(w.Run(t.Context(), t.Context()), w.Saved())
-			net.leave(id.Peer)
+			net.leave[id.Peer]()
 			if id.Peer == d.victim {
 				d.died = err != nil
 				w.Close()

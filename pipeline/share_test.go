@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"pnode/pipeline/collective"
 	"pnode/planner/plan"
 
 	"golang.org/x/sync/errgroup"
@@ -164,7 +165,7 @@ func TestSharesTakeLessMemory(t *testing.T) {
 // dying is an exchange that is lost at the part of updated parameters that it is told of, or
 // at that part of the optimizer state which goes into a checkpoint.
 type dying struct {
-	memoryExchange
+	collective.MemoryEnd
 	kind wire.Kind
 	step plan.Step
 	left *atomic.Int32 // frames of the kind in the step before it is lost
@@ -176,7 +177,7 @@ func (d dying) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if f.Tag.Kind == d.kind && f.Tag.Step == d.step && d.left.Add(-1) < 0 {
 		return errDead
 	}
-	return d.memoryExchange.Send(ctx, to, f)
+	return d.MemoryEnd.Send(ctx, to, f)
 }
 
 // TestAReplicaDiesWithParametersHalfGathered: nobody goes on, and another generation from the
@@ -207,7 +208,7 @@ func TestAReplicaDiesWithParametersHalfGathered(t *testing.T) {
 // of their context with it.
 func trainUntilDeath(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *memoryKeeper, death dying) error {
 	t.Helper()
-	net := newMemoryNet()
+	net := collective.NewMemory()
 	saves, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(saves)
@@ -219,10 +220,10 @@ func trainUntilDeath(t *testing.T, run plan.RunSpec, plan plan.Plan, keeper *mem
 		defer device.Close()
 		cfg := usual(Config{
 			Worker: seat, Run: run, Plan: plan, Device: device,
-			Exchange: memoryExchange{net, seat.Peer}, Keeper: from{keeper, plan.Start},
+			Exchange: net.End(seat.Peer), Keeper: from{keeper, plan.Start},
 		})
 		if seat == plan.Replicas[1].Stages[0].Worker() {
-			death.memoryExchange = memoryExchange{net, seat.Peer}
+			death.MemoryEnd = net.End(seat.Peer)
 			cfg.Exchange = death
 		}
 		w, err := New(cfg)

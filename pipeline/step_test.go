@@ -8,12 +8,13 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
 // deadLink is an exchange whose sends fail.
-type deadLink struct{ memoryExchange }
+type deadLink struct{ collective.MemoryEnd }
 
 func (deadLink) Send(context.Context, plan.PeerID, wire.Frame) error { return errDead }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 )
 
 func TestStopEndsAllWorkersWithASave(t *testing.T) {
@@ -13,7 +14,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 	run.Train.CheckpointEvery = 0
 	plan := cut(run, "1f1b", []int{0, 2})
 	keeper := &memoryKeeper{}
-	net := newMemoryNet()
+	net := collective.NewMemory()
 	var workers []*Worker
 	for _, place := range plan.Replicas[0].Stages {
 		device, err := cpu.New(cpu.Options{Threads: 1})
@@ -24,7 +25,7 @@ func TestStopEndsAllWorkersWithASave(t *testing.T) {
 		asked := 0
 		w, err := New(usual(Config{
 			Worker: place.Worker(), Run: run, Plan: plan, Device: device,
-			Exchange: memoryExchange{net, place.Peer}, Keeper: from{keeper, 0},
+			Exchange: net.End(place.Peer), Keeper: from{keeper, 0},
 			Stop: func() bool { asked++; return asked == 2 },
 		}))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
@@ -76,7 +77,7 @@ func TestASubstituteGoesOnForTwoDevices(t *testing.T) {
 
 // lateCommit is an exchange to which the commit of a step comes once it is let through.
 type lateCommit struct {
-	memoryExchange
+	collective.MemoryEnd
 	step    plan.Step
 	through <-chan struct{}
 }
@@ -89,14 +90,14 @@ func (e lateCommit) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag)
 			return nil, ctx.Err()
 		}
 	}
-	return e.memoryExchange.Receive(ctx, from, tag)
+	return e.MemoryEnd.Receive(ctx, from, tag)
 }
 
 // TestWorkersAreHeldAfterOneStep: one that has not got a commit yet is waited for, and the state of all is that of the step.
 func TestWorkersAreHeldAfterOneStep(t *testing.T) {
 	run := testRun()
 	run.Train.CheckpointEvery = 1
-	p, saved, net := cut(run, "1f1b", []int{0, 2}), &memoryKeeper{}, newMemoryNet()
+	p, saved, net := cut(run, "1f1b", []int{0, 2}), &memoryKeeper{}, collective.NewMemory()
 	train(t, run, p, saved)
 	through, ahead := make(chan struct{}), make(chan struct{})
 	var workers []*Worker
@@ -106,7 +107,7 @@ func TestWorkersAreHeldAfterOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer device.Close()
-		end := memoryExchange{net, id.Peer}
+		end := net.End(id.Peer)
 		c := Config{Worker: id, Run: run, Plan: p, Device: device, Exchange: end}
 		if i == 0 {
 			c.Exchange = lateCommit{end, 2, through}

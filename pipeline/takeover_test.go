@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/pipeline/collective"
 	"pnode/planner/plan"
 )
 
@@ -65,7 +66,7 @@ func TestStateStaysInMemory(t *testing.T) {
 				}
 			}
 			keeper := &loads{from: from{d.keeper, next.Start}}
-			net, got := newMemoryNet(), newResult()
+			net, got := collective.NewMemory(), newResult()
 			var mu sync.Mutex // guards got
 			group, ctx := errgroup.WithContext(t.Context())
 			for _, id := range next.Workers() {
@@ -75,7 +76,7 @@ func TestStateStaysInMemory(t *testing.T) {
 				s.Keep(next)
 				w, err := New(usual(Config{
 					Worker: id, Run: run, Plan: next, Device: s.worker.cfg.Device, Host: s.worker.cfg.Host, Keeper: keeper,
-					Exchange: memoryExchange{net, id.Peer}, From: s.Retained,
+					Exchange: net.End(id.Peer), From: s.Retained,
 					OnStep: func(r StepResult) {
 						mu.Lock()
 						defer mu.Unlock()

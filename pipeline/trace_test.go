@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pnode/kernels/cpu"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/schedule"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -25,7 +26,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		net, dir := newMemoryNet(), t.TempDir()
+		net, dir := collective.NewMemory(), t.TempDir()
 		var workers []*Worker
 		var files []*trace.Recorder
 		for _, seat := range plan.Workers() {
@@ -40,7 +41,7 @@ func TestATraceHoldsTheProgram(t *testing.T) {
 			}
 			files = append(files, file)
 			w, err := New(usual(Config{
-				Worker: seat, Run: run, Plan: plan, Device: device, Exchange: memoryExchange{net, seat.Peer}, Trace: file,
+				Worker: seat, Run: run, Plan: plan, Device: device, Exchange: net.End(seat.Peer), Trace: file,
 				NameOf: machine,
 			}))
 			if err != nil {

@@ -87,7 +87,7 @@ func trainBy(t *testing.T, c Config, as func(kernels.Device) kernels.Device) {
 func trainOver(t *testing.T, c Config, as func(kernels.Device) kernels.Device, exchange func(expecting) collective.Exchange) (workers []*Worker) {
 	t.Helper()
 	c.Host = &host.Memory{}
-	net := newMemoryNet()
+	net := collective.NewMemory()
 	for _, seat := range c.Plan.Workers() {
 		processor, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
@@ -95,7 +95,7 @@ func trainOver(t *testing.T, c Config, as func(kernels.Device) kernels.Device, e
 		}
 		defer processor.Close()
 		c.Worker, c.Device = seat, as(processor)
-		c.Exchange = exchange(expecting{memoryExchange{net, seat.Peer}, t, c.Run, c.Plan})
+		c.Exchange = exchange(expecting{net.End(seat.Peer), t, c.Run, c.Plan})
 		w, err := New(usual(c))
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func usual(c Config) Config {
 		c.Data = patterned{c.Run.Model.Context}
 	}
 	if c.Exchange == nil {
-		c.Exchange = memoryExchange{newMemoryNet(), c.Worker.Peer}
+		c.Exchange = collective.NewMemory().End(c.Worker.Peer)
 	}
 	if c.Keeper == nil {
 		c.Keeper = from{&memoryKeeper{}, 0}

@@ -17,6 +17,7 @@ import (
 	"pnode/kernels/host"
 	"pnode/node/ledger"
 	"pnode/pipeline"
+	"pnode/pipeline/collective"
 	"pnode/pipeline/gather"
 	"pnode/pipeline/gather/seals"
 	"pnode/planner/plan"
@@ -116,7 +117,7 @@ type part struct {
 
 // train carries the plan out.
 func (g *generation) train(ctx context.Context) (differ []string, err error) {
-	net := &network{boxes: map[address]chan []byte{}}
+	net := collective.NewMemory()
 	var parts []part
 	defer func() {
 		for _, p := range parts {
@@ -127,7 +128,7 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, id := range g.plan.Workers() {
 		c := pipeline.Config{
-			Worker: id, Run: g.run, Plan: g.plan, Host: &host.Memory{}, Data: g.Data, Exchange: exchange{net, id.Peer},
+			Worker: id, Run: g.run, Plan: g.plan, Host: &host.Memory{}, Data: g.Data, Exchange: net.End(id.Peer),
 			OnLoaded: func() {}, Log: g.Log,
 		}
 		c.Run.Train.CheckpointEvery = 0 // who needs a state says so

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -59,9 +60,9 @@ func sameBits(t *testing.T, name string, got, want []float32) {
 
 // allReduce runs every replica at once on layers' gradients by group, and returns by layer and replica
 // the sums.
-func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut pieces) (*memory, map[int][][]float32) {
+func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut pieces) (sent int, sums map[int][][]float32) {
 	t.Helper()
-	net, out := newMemory(), map[int][][]float32{}
+	net, bytes, out := NewMemory(), new(atomic.Int64), map[int][][]float32{}
 	var work errgroup.Group
 	for layer, all := range layers {
 		out[layer] = make([][]float32, len(members))
@@ -69,7 +70,7 @@ func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut p
 			work.Go(func() error {
 				g := Group{Members: members, Sums: oneEach(len(all)), Self: plan.Replica(r), Layer: layer, Generation: 3, Step: 9, cut: cut}
 				grads := subtrees(g.Sums, m, all)
-				err := AllReduce(t.Context(), member{net, m.Peer}, g, grads)
+				err := AllReduce(t.Context(), counted{net.End(m.Peer), bytes}, g, grads)
 				out[layer][r] = grads[len(grads)-1]
 				return err
 			})
@@ -78,7 +79,7 @@ func allReduce(t *testing.T, members []Member, layers map[int][][]float32, cut p
 	if err := work.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return net, out
+	return int(bytes.Load()), out
 }
 
 // oneEach is the order of sums of groups of one micro-batch each.
@@ -105,12 +106,12 @@ func TestAllReduceIsTheSumOfTheTree(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 3, 7, 64, 1001} {
 			all := gradients(replicas, n)
 			want := naive(all)
-			net, sums := allReduce(t, members(replicas), map[int][][]float32{2: all}, pieces(n%3*40)) // whole, or in some of 40 or 80
+			sent, sums := allReduce(t, members(replicas), map[int][][]float32{2: all}, pieces(n%3*40)) // whole, or in some of 40 or 80
 			for r := range all {
 				sameBits(t, fmt.Sprintf("R=%d n=%d replica %d", replicas, n, r), sums[2][r], want)
 			}
-			if most := 4 * 2 * (replicas - 1) * n; net.sent != most {
-				t.Fatalf("R=%d n=%d: %d bytes sent, want %d", replicas, n, net.sent, most)
+			if most := 4 * 2 * (replicas - 1) * n; sent != most {
+				t.Fatalf("R=%d n=%d: %d bytes sent, want %d", replicas, n, sent, most)
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func TestAllReduceRefusesBadGroups(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if err := AllReduce(t.Context(), member{newMemory(), "peer1"}, bad, [][]float32{make([]float32, 3)}); !errors.Is(err, ErrBadGroup) {
+		if err := AllReduce(t.Context(), NewMemory().End("peer1"), bad, [][]float32{make([]float32, 3)}); !errors.Is(err, ErrBadGroup) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -210,14 +211,14 @@ func TestLargestTagsAreValid(t *testing.T) {
 
 // TestAllReduceLengthMismatch: a member with another length is an error, not a wrong sum.
 func TestAllReduceLengthMismatch(t *testing.T) {
-	net, ms := newMemory(), members(2)
+	net, ms := NewMemory(), members(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var work errgroup.Group
 	for r, n := range []int{10, 14} {
 		work.Go(func() error {
 			defer cancel()
-			return AllReduce(ctx, member{net, ms[r].Peer}, Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{make([]float32, n)})
+			return AllReduce(ctx, net.End(ms[r].Peer), Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{make([]float32, n)})
 		})
 	}
 	var fault *plan.Fault
@@ -230,7 +231,7 @@ func TestAllReduceCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- AllReduce(ctx, member{newMemory(), "peer0"}, Group{Members: members(3), Sums: oneEach(3)}, [][]float32{make([]float32, 9)})
+		done <- AllReduce(ctx, NewMemory().End("peer0"), Group{Members: members(3), Sums: oneEach(3)}, [][]float32{make([]float32, 9)})
 	}()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -242,12 +243,12 @@ func TestSumTied(t *testing.T) {
 	for cut, peers := range map[pieces][2]plan.PeerID{0: {"a", "b"}, 77: {"a", "a"}, 10: {"a", "b"}} {
 		all := gradients(2, 77)
 		want := naive(all)
-		net := newMemory()
+		net := NewMemory()
 		var work errgroup.Group
 		for end := range 2 {
 			work.Go(func() error {
 				tied := Tied{Generation: 1, Step: 2, Embed: Member{Peer: peers[0]}, Head: Member{Peer: peers[1], Stage: 3}, SelfHead: end == 1, Groups: 1, cut: cut}
-				return SumTied(t.Context(), member{net, peers[end]}, tied, all[end])
+				return SumTied(t.Context(), net.End(peers[end]), tied, all[end])
 			})
 		}
 		if err := work.Wait(); err != nil {
@@ -296,7 +297,7 @@ func TestPiecesAreOfWhatLinksTake(t *testing.T) {
 }
 
 func TestSumTiedRefusesOneStage(t *testing.T) {
-	if err := SumTied(t.Context(), member{newMemory(), "a"}, Tied{}, nil); !errors.Is(err, ErrBadGroup) {
+	if err := SumTied(t.Context(), NewMemory().End("a"), Tied{}, nil); !errors.Is(err, ErrBadGroup) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -305,11 +306,11 @@ func BenchmarkAllReduce(b *testing.B) {
 	ms, all := members(2), gradients(2, 1<<20)
 	b.SetBytes(4 << 20)
 	for b.Loop() {
-		net := newMemory()
+		net := NewMemory()
 		var work errgroup.Group
 		for r := range ms {
 			work.Go(func() error {
-				return AllReduce(b.Context(), member{net, ms[r].Peer}, Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{all[r]})
+				return AllReduce(b.Context(), net.End(ms[r].Peer), Group{Members: ms, Sums: oneEach(2), Self: plan.Replica(r)}, [][]float32{all[r]})
 			})
 		}
 		if err := work.Wait(); err != nil {

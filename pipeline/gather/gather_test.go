@@ -84,50 +84,19 @@ func TestWhatNobodyExpects(t *testing.T) {
 	}
 }
 
-// network delivers by receiver and tag.
-type network struct {
-	mu    sync.Mutex // guards boxes
-	boxes map[address]chan []byte
-}
-
-type address struct {
-	to  plan.PeerID
-	tag wire.Tag
-}
-
-func (n *network) box(at address) chan []byte {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.boxes[at] == nil {
-		n.boxes[at] = make(chan []byte, 1)
-	}
-	return n.boxes[at]
-}
-
 // exchange is one peer's end, which may change what it sends.
 type exchange struct {
-	*network
-	self   plan.PeerID
+	collective.MemoryEnd
 	change func(*wire.Frame) error
 }
 
-func (e exchange) Send(_ context.Context, to plan.PeerID, f wire.Frame) error {
+func (e exchange) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error {
 	if e.change != nil {
 		if err := e.change(&f); err != nil {
 			return err
 		}
 	}
-	e.box(address{to, f.Tag}) <- f.Payload
-	return nil
-}
-
-func (e exchange) Receive(ctx context.Context, _ plan.PeerID, tag wire.Tag) ([]byte, error) {
-	select {
-	case b := <-e.box(address{e.self, tag}):
-		return b, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return e.MemoryEnd.Send(ctx, to, f)
 }
 
 // keys sign in the name of a peer: whoever knows the name can.
@@ -213,7 +182,7 @@ func (a *all) Merged(ctx context.Context, _ plan.Step) (plan.Merged, error) {
 func meet(t *testing.T, size int, log *all, change func(*wire.Frame) error, replicas ...plan.Replica) (params map[plan.PeerID]map[int][]float32, errs map[plan.PeerID]error) {
 	t.Helper()
 	run, p := testPlan()
-	net := &network{boxes: map[address]chan []byte{}}
+	net := collective.NewMemory()
 	params, errs = map[plan.PeerID]map[int][]float32{}, map[plan.PeerID]error{}
 	ctx, cancel := context.WithCancel(t.Context()) // with the first error
 	defer cancel()
@@ -226,7 +195,7 @@ func meet(t *testing.T, size int, log *all, change func(*wire.Frame) error, repl
 				t.Fatal(err)
 			}
 			defer processor.Close()
-			e := exchange{net, place.Peer, nil}
+			e := exchange{net.End(place.Peer), nil}
 			if r == 1 {
 				e.change = change
 			}

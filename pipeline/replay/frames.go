@@ -24,9 +24,10 @@ type Frames struct {
 	source       Source
 	last         plan.Step // nothing after it is asked for
 
-	mu      sync.Mutex // guards the rest
-	steps   map[plan.Step]*brought
-	between map[address]chan []byte // messages among the lost
+	between *collective.Memory // the lost
+
+	mu    sync.Mutex // guards steps
+	steps map[plan.Step]*brought
 }
 
 // address names one message.
@@ -47,12 +48,12 @@ type brought struct {
 func NewFrames(ctx context.Context, living, lost []plan.PeerID, last plan.Step, source Source) *Frames {
 	return &Frames{
 		ctx: ctx, living: living, lost: lost, source: source, last: last,
-		steps: map[plan.Step]*brought{}, between: map[address]chan []byte{},
+		between: collective.NewMemory(), steps: map[plan.Step]*brought{},
 	}
 }
 
 // For returns the exchange of a lost peer's workers.
-func (f *Frames) For(self plan.PeerID) collective.Exchange { return exchange{f, self} }
+func (f *Frames) For(self plan.PeerID) collective.Exchange { return exchange{f, f.between.End(self)} }
 
 // bring returns a step's messages, which it begins to fetch where nobody has; nil after the last step.
 func (f *Frames) bring(step plan.Step) *brought {
@@ -92,20 +93,10 @@ func (f *Frames) fetch(step plan.Step, into map[address][]byte) error {
 	return errors.Join(errs...)
 }
 
-// box returns where a message between two lost workers waits.
-func (f *Frames) box(a address) chan []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.between[a] == nil {
-		f.between[a] = make(chan []byte, 1)
-	}
-	return f.between[a]
-}
-
 // exchange is the exchange of one lost peer's workers.
 type exchange struct {
 	*Frames
-	self plan.PeerID
+	end collective.MemoryEnd
 }
 
 // Send hands a message to a lost worker; the living had theirs.
@@ -113,28 +104,15 @@ func (e exchange) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error 
 	if !slices.Contains(e.lost, to) {
 		return nil
 	}
-	select {
-	case e.box(address{e.self, to, f.Tag}) <- f.Payload:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return e.end.Send(ctx, to, f)
 }
 
 // Receive returns a message as it was sent the first time. The error wraps ErrNotKept where it is not there.
 func (e exchange) Receive(ctx context.Context, from plan.PeerID, tag wire.Tag) ([]byte, error) {
-	at := address{from, e.self, tag}
 	if slices.Contains(e.lost, from) {
-		select {
-		case payload := <-e.box(at):
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			delete(e.between, at) // a tag is used once
-			return payload, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return e.end.Receive(ctx, from, tag)
 	}
+	at := address{from, e.end.Self, tag}
 	b := e.bring(tag.Step)
 	e.bring(tag.Step + 1)
 	if b == nil {
