@@ -232,19 +232,12 @@ func (g *Gatherer) Merge(ctx context.Context, late bool, read, write func(layer 
 		return o, nil
 	}
 	weights := meeting.Weights(g.Plan, o.Merged)
-	late = late && !o.Last
-	come := func(layer int) (params []float32, err error) {
-		if !late {
-			return nil, nil
-		}
-		params = make([]float32, g.Run.Model.TrainedLen(layer))
-		return params, read(layer, params)
+	if !late || o.Last {
+		read = nil
 	}
-	var head []float32 // with an end of a tied embedding, read before the other one here is written, which may be the same memory
-	if embed, at, layer := g.ends(); g.Run.Model.TiedGradLen() > 0 && embed.Worker() == g.Worker && at.Worker() == g.Worker {
-		if head, err = come(layer); err != nil {
-			return o, err
-		}
+	reached, err := g.reached(read)
+	if err != nil {
+		return o, err
 	}
 	for _, s := range g.stages {
 		for _, layer := range s.meeting.Layers() {
@@ -252,11 +245,9 @@ func (g *Gatherer) Merge(ctx context.Context, late bool, read, write func(layer 
 			if err != nil {
 				return o, err
 			}
-			now := head
-			if head == nil || layer != g.Run.Model.Layers()-1 {
-				if now, err = come(layer); err != nil {
-					return o, err
-				}
+			now, err := reached.layer(layer)
+			if err != nil {
+				return o, err
 			}
 			params, err := s.meeting.Merge(layer, weights, tied, now)
 			if err == nil {
