@@ -26,6 +26,8 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	interrupts     *interrupts
+	// screen: a node is shown on the whole terminal; nil for commands that run none.
+	screen *bool
 	// probe looks at this machine's devices in a process of its own.
 	probe devices.Probe
 	// withoutDrivers is why this program cannot open drivers, if it has tried; nil where it
@@ -61,8 +63,8 @@ func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
 	}
 }
 
-// isTerminal reports whether lines can be rewritten.
-func isTerminal(w io.Writer) bool {
+// isTerminal reports whether lines can be rewritten, or keys read.
+func isTerminal(w any) bool {
 	if out, ok := w.(*output); ok {
 		w = out.Writer
 	}

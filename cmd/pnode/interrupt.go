@@ -23,11 +23,12 @@ type interrupts struct {
 	// grace is how long this process has from a signal of the system on, a time.Duration; 0 is not known.
 	grace atomic.Int64
 
-	mu    sync.Mutex // guards what follows
-	kill  func()     // what to do before the end, if anything
-	phase node.Phase // of the node that this process runs; empty for none
-	begun bool       // it has seen a plan
-	end   *api.Event // the newest word on its end, nil before there is one
+	mu    sync.Mutex       // guards what follows
+	asks  chan<- os.Signal // of watch; nil before
+	kill  func()           // what to do before the end, if anything
+	phase node.Phase       // of the node that this process runs; empty for none
+	begun bool             // it has seen a plan
+	end   *api.Event       // the newest word on its end, nil before there is one
 }
 
 // beforeExit sets a function to call at a second interrupt, before the process ends.
@@ -35,6 +36,16 @@ func (i *interrupts) beforeExit(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kill = kill
+}
+
+// press does what Ctrl-C does, for whoever has read that key from a terminal.
+func (i *interrupts) press() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	select {
+	case i.asks <- os.Interrupt:
+	default: // two wait already
+	}
 }
 
 // follow notes how far the node has come, for who interrupts it.
@@ -122,6 +133,9 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, over := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(signals, append(ending, os.Interrupt, syscall.SIGTERM)...)
+	i.mu.Lock()
+	i.asks = signals
+	i.mu.Unlock()
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {

@@ -44,6 +44,7 @@ environment (` + config.InviteEnv + `).`,
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
 	addMachineFlags(f, &flags)
 	f.Lookup("listen").Usage = "accept other nodes at `HOST:PORT` (default any port)"
+	e.screen = addScreen(c)
 	e.runsNode(c, func(ctx context.Context, args []string) error {
 		if err := flags.Validate(); err != nil {
 			return err
@@ -100,11 +101,12 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
-	w := e.progress(cfg.JSON, 0)
 	cfg.Dir = place.Dir
+	w, ended := e.show(ctx, cfg, 0)
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
 	err = node.Join(ctx, cfg, target, e.output(w, cfg))
+	ended()
 	return errors.Join(err, w.Close(), place.Tidy())
 }

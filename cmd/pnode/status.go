@@ -16,19 +16,23 @@ import (
 const watchEvery = time.Second
 
 func (e environment) statusCommand() *cobra.Command {
-	var asJSON, watch, all bool
+	var asJSON, watch, all, lines bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the run of a node on this machine",
 		Long: `Show members, plan, step, loss and the times of each stage, as a running node of this machine
 knows them. Of more than 64 members it shows this node, the leader, the slowest stages of the plan and what is
-wrong, and counts the others.`,
+wrong, and counts the others. --watch takes the whole terminal: q leaves it, and the run goes on.`,
 		Example: `  pnode status
   pnode status --watch
   pnode status --all                              each of 1,000 members
   pnode status --json --dir ~/run7 | jq .loss`,
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
+		if watch && !asJSON && !all && !lines && e.hasScreen() {
+			_, err := e.view(ctx, client, statusKeys)
+			return err
+		}
 		ask := client.BriefStatus
 		if all || asJSON {
 			ask = client.Status
@@ -41,7 +45,8 @@ wrong, and counts the others.`,
 	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&all, "all", false, "show each of many members and stages")
-	c.Flags().BoolVar(&watch, "watch", false, "show it again every second")
+	c.Flags().BoolVar(&watch, "watch", false, "show it on the whole terminal until q, or where there is none again every second")
+	c.Flags().BoolVar(&lines, "plain", false, "with --watch: print the tables again every second on a terminal, too")
 	return c
 }
 

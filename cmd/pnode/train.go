@@ -70,6 +70,7 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 	addTrainFlags(c.Flags(), &flags)
 	c.Flags().StringVar(&file, "config", "", "read settings from the run file `FILE` (YAML)")
 	c.Flags().BoolVar(&printConfig, "print-config", false, "print all settings as a run file and exit")
+	e.screen = addScreen(c)
 	e.runsNode(c, func(ctx context.Context, args []string) error {
 		given := givenKeys(c.Flags())
 		if len(args) > 0 && !given("data") {
@@ -110,12 +111,14 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if cfg.Resume {
 		steps = 0 // the run has its own number
 	}
-	w := e.progress(cfg.JSON, steps)
+	w, ended := e.show(ctx, cfg, steps)
+	defer ended()
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
 	if cfg.Local == 0 {
 		err = node.Train(ctx, cfg, e.output(w, cfg))
+		ended()
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
 	if cfg.Extends() > 0 {
@@ -133,6 +136,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err == nil {
 		e.interrupts.beforeExit(nodes.Kill)
 		err = nodes.Run(ctx)
+		ended()
 	}
 	if crash := (*local.NodeError)(nil); errors.As(err, &crash) && crash.Sentence == "" {
 		return errors.Join(err, w.Close()) // the folder has the log that says why

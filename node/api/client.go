@@ -97,6 +97,12 @@ func (c *Client) BriefStatus(ctx context.Context) (Status, error) {
 	return st, err
 }
 
+// History asks for the loss curves, and what happened.
+func (c *Client) History(ctx context.Context) (h History, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/history", nil, &h)
+	return h, err
+}
+
 // Checkpoints lists what the node keeps.
 func (c *Client) Checkpoints(ctx context.Context) (CheckpointList, error) {
 	var list CheckpointList

@@ -163,7 +163,7 @@ func TestTimeLeftForgetsPauses(t *testing.T) {
 		step  time.Duration
 		batch int // steps that come at a time
 	}{{"slow steps", 5 * time.Second, 1}, {"quick steps", 20 * time.Millisecond, 1}, {"another node's steps", 20 * time.Millisecond, 50}} {
-		var p pace
+		var p Pace
 		now, left := time.Unix(0, 0), time.Duration(0)
 		for step := 1; step <= 1000; step++ {
 			if step == 600 {
@@ -171,7 +171,7 @@ func TestTimeLeftForgetsPauses(t *testing.T) {
 			}
 			if now = now.Add(tt.step); step%tt.batch == 0 {
 				for s := step - tt.batch + 1; s <= step; s++ {
-					left = p.remaining(api.Event{Generation: 1, Step: plan.Step(s), Steps: 2000}, now)
+					left = p.Remaining(api.Event{Generation: 1, Step: plan.Step(s), Steps: 2000}, now)
 				}
 			}
 		}
@@ -183,7 +183,7 @@ func TestTimeLeftForgetsPauses(t *testing.T) {
 
 // TestTimeLeftOfSteps: steps that come at once, as to a node that has just joined, say nothing of those to come.
 func TestTimeLeftOfSteps(t *testing.T) {
-	var p pace
+	var p Pace
 	now := time.Unix(0, 0)
 	for step, want := plan.Step(33), time.Duration(0); step <= 55; step++ {
 		if step > 50 {
@@ -192,7 +192,7 @@ func TestTimeLeftOfSteps(t *testing.T) {
 		if step > 51 {
 			want = time.Duration(120-step) * 4 * time.Second
 		}
-		if left := p.remaining(api.Event{Generation: 1, Step: step, Steps: 120}, now); (left - want).Abs() > time.Second {
+		if left := p.Remaining(api.Event{Generation: 1, Step: step, Steps: 120}, now); (left - want).Abs() > time.Second {
 			t.Errorf("step %d: %v left, want %v", step, left, want)
 		}
 		now = now.Add(time.Microsecond)

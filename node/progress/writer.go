@@ -48,7 +48,7 @@ type Writer struct {
 	apart plan.Generation
 	held  string
 	said  string // by the newest event about the way out, or about why nothing moves
-	pace  pace
+	pace  Pace
 	err   error // the first failed write
 }
 
@@ -143,7 +143,7 @@ func (w *Writer) step(e api.Event) {
 	if e.Step == e.Steps {
 		e.HeldOut = nil // the summary that follows says it, and how good it is
 	}
-	text := stepText(e, w.pace.remaining(e, now))
+	text := stepText(e, w.pace.Remaining(e, now))
 	lasting := e.HeldOut != nil || e.Step == e.Steps
 	switch {
 	case w.options.Terminal:
@@ -183,9 +183,9 @@ func (w *Writer) write(to io.Writer, text string) {
 	}
 }
 
-// pace estimates the time to the end from the steps seen in this generation. Those that come at once with its first one may have
+// Pace estimates the time to the end from the steps seen in this generation. Those that come at once with its first one may have
 // been done before, elsewhere: what is measured begins with the first step after them.
-type pace struct {
+type Pace struct {
 	begin, last mark
 	caughtUp    bool // the newest step came at once with the first one
 	// each are the newest seconds a step, over paceEvery or a step at least: steps of other
@@ -209,11 +209,11 @@ const (
 	pauseFactor = 4
 )
 
-// remaining returns the expected time to the last step; 0 is unknown.
-func (p *pace) remaining(e api.Event, now time.Time) time.Duration {
+// Remaining returns the expected time to the last step; 0 is unknown.
+func (p *Pace) Remaining(e api.Event, now time.Time) time.Duration {
 	seen := mark{e.Generation, e.Step, now}
 	if p.begin.at.IsZero() || e.Generation != p.begin.generation || e.Step <= p.last.step {
-		*p = pace{begin: seen, last: seen}
+		*p = Pace{begin: seen, last: seen}
 		return 0
 	}
 	if early := now.Sub(p.begin.at) < atOnce; early || p.caughtUp {

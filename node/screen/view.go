@@ -1,0 +1,86 @@
+package screen
+
+import (
+	"strings"
+	"time"
+
+	"pnode/node/api"
+)
+
+// View holds what is shown.
+type View struct {
+	Status  api.Status
+	History api.History
+	// Now dates checkpoints and events.
+	Now time.Time
+	// ETA is the time to the last step; 0 is unknown.
+	ETA time.Duration
+	// Trouble says why Status is not of now; empty where it is.
+	Trouble string
+	// Keys says what keys do.
+	Keys string
+	// Columns and Lines are the size of the terminal.
+	Columns, Lines int
+	Colour         bool
+}
+
+// part is a few lines that belong together.
+type part struct {
+	lines []line
+	// least are the lines that it is worth showing with; fewer are none.
+	least int
+	// more returns what stands in place of the lines that find no room; nil: they are left out.
+	more func(left int) line
+}
+
+// Render draws a view, in at most Lines lines of at most Columns cells, the last one without an end.
+func Render(v View) string {
+	if v.Columns <= 0 || v.Lines <= 0 {
+		return ""
+	}
+	parts := []part{v.title(), v.progress(), v.trouble(), v.curve(), v.saved(), v.nodes(), v.links(), v.news()}
+	// Where there is little room, the first ones in this order have it.
+	shown := v.share(parts, []int{0, 1, 2, 5, 3, 4, 7, 6})
+	var b strings.Builder
+	for i, l := range shown {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(l.draw(v.Columns, v.Colour))
+	}
+	return b.String()
+}
+
+// share gives parts their lines, and the last line of the terminal to the keys.
+func (v View) share(parts []part, order []int) []line {
+	room, keys := v.Lines, line(nil)
+	if room > 2 && v.Keys != "" {
+		keys = line{{printable(v.Keys), faint}}
+		room--
+	}
+	given := make([]int, len(parts))
+	for _, i := range order {
+		p := parts[i]
+		if n := min(len(p.lines), room); n >= min(p.least, len(p.lines)) {
+			given[i] = n
+			room -= n
+		}
+	}
+	var shown []line
+	for i, p := range parts {
+		n := given[i]
+		lines := p.lines[:n]
+		if left := len(p.lines) - n; left > 0 && n > 0 && p.more != nil {
+			lines = append(append([]line(nil), p.lines[:n-1]...), p.more(left+1))
+		}
+		if len(lines) > 0 && i > 1 && room > 0 && len(shown) > 0 { // an empty line where there is room to spare
+			shown = append(shown, nil)
+			room--
+		}
+		shown = append(shown, lines...)
+	}
+	if keys != nil {
+		shown = append(shown, keys)
+	}
+	return shown
+}
