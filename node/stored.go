@@ -42,6 +42,9 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 	}
 	found, err := config.Existing(dir)
 	if errors.Is(err, config.ErrNoRun) && dir != "" {
+		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: there is no folder %s: check the spelling. A model of Hugging Face is downloaded before: config.json and model.safetensors, in one folder", weights.ErrNoModel, dir)
+		}
 		return nil, fmt.Errorf("%w: %s holds neither a run nor a model: name the folder of a run, of a model in Hugging Face's layout (config.json and model.safetensors), or one that `pnode import` made", weights.ErrNoModel, dir)
 	}
 	if err != nil {

@@ -223,6 +223,9 @@ func (o *opening) specify(ctx context.Context, out Output) (plan.RunSpec, error)
 	if err != nil {
 		return plan.RunSpec{}, err
 	}
+	if warning := ingest.Repeats(spec); warning != "" {
+		out.Notice(warning)
+	}
 	owner, err := admission.CreateOwner(o.cfg.Dir)
 	if err != nil {
 		return plan.RunSpec{}, err

@@ -115,8 +115,9 @@ func InputOf(run plan.RunSpec) Input {
 
 // Bounds of what is planned.
 const (
+	// MaxMembers bounds the members of a run.
+	MaxMembers = 4096
 	maxLayers  = 4096
-	maxMembers = 4096
 	maxMicros  = 1 << 20
 )
 
@@ -130,8 +131,8 @@ func (in Input) check() error {
 		return bad("generations count from 1")
 	case layers < 1 || layers > maxLayers:
 		return bad("a model of %d layers, want 1 to %d", layers, maxLayers)
-	case len(in.Members) > maxMembers:
-		return bad("%d members, at most %d are planned", len(in.Members), maxMembers)
+	case len(in.Members) > MaxMembers:
+		return bad("%d members, at most %d are planned", len(in.Members), MaxMembers)
 	case t.Micros < 1 || t.Micros > maxMicros:
 		return bad("%d micro-batches a step, want 1 to %d", t.Micros, maxMicros)
 	case t.Replicas < 0 || t.Stages < 0:

@@ -57,8 +57,8 @@ train, or with --dir the settings of the run in that folder; docs/planning.md ex
 			if cfg.Cluster != "" && c.Flags().Changed("nodes") {
 				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: leave it out, the file for --cluster has %d devices", o.nodes, cfg.Local)}
 			}
-			if o.nodes < 1 {
-				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 or more", o.nodes)}
+			if o.nodes < 1 || o.nodes > planner.MaxMembers {
+				return usageError{c.CommandPath(), fmt.Errorf("--nodes is %d: want 1 to %d", o.nodes, planner.MaxMembers)}
 			}
 			return e.plan(c.Context(), cfg, o)
 		},
