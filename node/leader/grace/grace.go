@@ -68,8 +68,8 @@ func (w *Watch) Next(v View) (e consensus.Entry, lost bool) {
 		case len(slow) > 0:
 		case !over(w.since, grace): // they have handed in, and say so once they know who else was left out
 			return nil, false
-		default:
-			slow = missing
+		default: // who has all may be one whose own messages come to few
+			slow = slices.DeleteFunc(v.Round.Awaited(), func(q plan.Replica) bool { return !slices.Contains(missing, q) && lackedBy(lacks, q) < 2 })
 		}
 		e, needed := leaveOut(v, apart(v, lacks, slow), "its messages, or its word that it has those of the others, did not come in time")
 		return e, needed && over(w.closed, late+v.Patience) // a replica that the others cannot do without is waited for
@@ -116,6 +116,16 @@ func (w *Watch) lacks(v View) map[plan.Replica][]plan.Replica {
 		}
 	}
 	return all
+}
+
+// lackedBy counts the replicas that lack another one's messages. Where it is one, either may be wrong.
+func lackedBy(lacks map[plan.Replica][]plan.Replica, q plan.Replica) (n int) {
+	for _, of := range lacks {
+		if slices.Contains(of, q) {
+			n++
+		}
+	}
+	return n
 }
 
 // leaveOut proposes to leave a replica out, unless the rest would be no quorum: then it is needed.

@@ -186,6 +186,40 @@ func TestWhoHasAllIsAskedOnceMore(t *testing.T) {
 	}
 }
 
+// TestWhoReachesFewIsLeftOut, and not those that lack its messages, though it has theirs and the log has its word. By the word of one alone it is that one.
+func TestWhoReachesFewIsLeftOut(t *testing.T) {
+	run, p := shares(3, 2, 2, 2)
+	whole := plan.Part{Steps: 10}
+	for name, c := range map[string]struct {
+		lack []plan.Replica // what replica 2 has sent
+		want plan.Replica
+	}{"nobody": {[]plan.Replica{0, 1, 3}, 2}, "one of three": {[]plan.Replica{0, 3}, 2}, "all but one of them": {[]plan.Replica{0}, 0}} {
+		r := rounds.First(run, p).Close()
+		said := []gossip.HandedIn{}
+		for q := range plan.Replica(4) {
+			word := gossip.HandedIn{Generation: 3, Replica: q, Steps: 10}
+			if slices.Contains(c.lack, q) {
+				word.Lacks = []plan.Replica{2}
+			} else {
+				next, err := r.Gather(plan.Gathered{Replica: q, Parts: []plan.Part{whole, whole, whole, whole}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r = next
+			}
+			said = append(said, word)
+		}
+		var w Watch
+		e, s := consensus.Entry(nil), 0
+		for ; e == nil && s < 100; s++ {
+			e, _ = w.Next(View{Now: time.Unix(int64(s), 0), Plan: p, Round: r, Said: said, Exchange: 10 * time.Second})
+		}
+		if out, ok := e.(consensus.LeaveOut); !ok || out.Replica != c.want || s != 26 {
+			t.Errorf("it reaches %s: %+v after %d s", name, e, s)
+		}
+	}
+}
+
 // TestAPauseClosesARound without a word of the leader: who does not come then is left out as soon as after a close.
 func TestAPauseClosesARound(t *testing.T) {
 	const never = -1
