@@ -66,6 +66,15 @@ func TestWhatARunLeavesIsUsable(t *testing.T) {
 	if other := generatedBy(t, run, "--seed", "2"); other == said {
 		t.Errorf("another seed gives the same text %q", said)
 	}
+	if code, planned, stderr := pnode(t, "plan", "--dir", run); code != exitOK || !strings.HasPrefix(planned, "the run in "+run+": ") || !strings.Contains(planned, "\n8 steps") {
+		t.Errorf("the plan of the run, exit code %d: %s%s", code, planned, stderr)
+	}
+	if code, _, stderr := pnode(t, "status", "--dir", run); code != exitUnreachable || !strings.Contains(stderr, "finished at step 8: go on with `pnode train --resume --steps 16 --dir "+run) {
+		t.Errorf("the status of a finished run, exit code %d: %s", code, stderr)
+	}
+	if code, listed, stderr := pnode(t, "ps"); code != exitOK || !strings.Contains(listed, "finished at step 8 ") || !strings.Contains(listed, " in "+run+"\n") {
+		t.Errorf("the nodes of this machine, exit code %d: %s%s", code, listed, stderr)
+	}
 	out, imported := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "imported")
 	for _, args := range [][]string{{"export", out, "--dir", run}, {"import", out, "--dir", imported}} {
 		if code, _, stderr := pnode(t, args...); code != exitOK {

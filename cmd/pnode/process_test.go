@@ -77,7 +77,7 @@ func runTests(m *testing.M) (code int, err error) {
 			return 0, err
 		}
 	}
-	// The register of nodes is no run: commands in other tests may find it.
+	// The register of nodes is for commands in this process and for nodes in others, and not the user's own.
 	if err := os.Setenv("XDG_STATE_HOME", filepath.Join(binaryDir, "state")); err != nil {
 		return 0, err
 	}
@@ -203,7 +203,7 @@ func launchBy(t testing.TB, begin func(*exec.Cmd) error, binary string, env []st
 		steps: make(chan step, 1<<16), losses: map[int]json.Number{},
 	}
 	p.cmd.Stderr = p.stderr
-	p.cmd.Env = append(append(outerEnv, env...), devices.NamesEnv+"=cpu") // losses are compared to the bit
+	p.cmd.Env = append(append(outerEnv, env...), devices.NamesEnv+"=cpu", "XDG_STATE_HOME="+os.Getenv("XDG_STATE_HOME")) // losses are compared to the bit
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
