@@ -22,6 +22,14 @@ usage() {
   say "  --prefix FOLDER  install below it: bin/pnode, share/man, completions (default: ~/.local)"
 }
 
+# quote prints a path as one word of a shell.
+quote() {
+  case $1 in
+  *[!a-zA-Z0-9/._+:,@%=-]*) printf "'%s'\n" "$(say "$1" | sed "s/'/'\\\\''/g")" ;;
+  *) say "$1" ;;
+  esac
+}
+
 # platform prints the system and processor as the files are named.
 platform() {
   system=$(uname -s)
@@ -84,16 +92,30 @@ if [ -z "$from" ]; then
   usage >&2
   fail "nothing says where the release is" "Name the address of the folder with its files: --from ADDRESS, or PNODE_FROM=ADDRESS"
 fi
+case $from in
+http://* | https://* | file:///*) ;;
+*) fail "--from (or PNODE_FROM) $from is no address" "It begins with https:// or http://; a folder of this machine is file:///FOLDER" ;;
+esac
 from=${from%/}
 if [ -z "$prefix" ]; then
   [ -n "${HOME:-}" ] || fail "HOME is not set" "Name a folder with --prefix"
   prefix=$HOME/.local
 fi
+case $prefix in
+\~ | \~/*) # a shell leaves it in --prefix=~/FOLDER
+  [ -n "${HOME:-}" ] || fail "HOME is not set" "Name the folder of --prefix in full"
+  prefix=$HOME${prefix#\~}
+  ;;
+/*) ;;
+*) prefix=$(pwd)/$prefix ;;
+esac
+prefix=${prefix%/}
+new=$prefix/bin/.pnode.new
 
 name=pnode-$(platform)
 archive=$name.tar.gz
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work"; rm -f "$new"' EXIT
 trap 'exit 1' HUP INT TERM
 
 download SHA256SUMS
@@ -103,30 +125,31 @@ download "$archive"
 got=$(sum "$work/$archive")
 [ "$got" = "$want" ] || fail "$archive is not what SHA256SUMS says: SHA-256 $got, want $want" "Nothing was installed. Try again; if that stays, tell whoever runs $from"
 
+umask 022 # others may use the folder, too
 tar -xzf "$work/$archive" -C "$work" || fail "cannot unpack $archive"
 mkdir -p "$prefix/bin" "$prefix/share/man/man1" "$prefix/share/bash-completion/completions" "$prefix/share/zsh/site-functions" \
   "$prefix/share/fish/vendor_completions.d" "$prefix/share/doc/pnode" || fail "cannot write to $prefix" "Name a folder of yours with --prefix"
+{ cp "$work/$name/pnode" "$new" && chmod 755 "$new"; } || fail "cannot write to $prefix/bin" "Name a folder of yours with --prefix"
+version=$("$new" version) || fail "the program of $archive does not run in $prefix/bin" "What was there stays. Where programs may not run, name another folder with --prefix"
 # A program that runs cannot be written over; its name can be given to another.
-{ cp "$work/$name/pnode" "$prefix/bin/.pnode.new" && chmod 755 "$prefix/bin/.pnode.new" && mv "$prefix/bin/.pnode.new" "$prefix/bin/pnode"; } ||
-  fail "cannot write $prefix/bin/pnode" "Name a folder of yours with --prefix"
+mv -f "$new" "$prefix/bin/pnode" || fail "cannot write $prefix/bin/pnode" "Name a folder of yours with --prefix"
 cp "$work/$name"/man/man1/*.1 "$prefix/share/man/man1/"
 cp "$work/$name/completions/pnode" "$prefix/share/bash-completion/completions/pnode"
 cp "$work/$name/completions/_pnode" "$prefix/share/zsh/site-functions/_pnode"
 cp "$work/$name/completions/pnode.fish" "$prefix/share/fish/vendor_completions.d/pnode.fish"
 cp "$work/$name/LICENSE" "$work/$name/THIRD-PARTY-LICENSES" "$prefix/share/doc/pnode/"
-version=$("$prefix/bin/pnode" version) || fail "$prefix/bin/pnode does not run here"
 
 say "installed $prefix/bin/pnode: $version"
 found=$(command -v pnode 2>/dev/null || true)
 run=pnode
 if [ "$found" != "$prefix/bin/pnode" ]; then
-  run=$prefix/bin/pnode
+  run=$(quote "$prefix/bin/pnode")
   if [ -n "$found" ]; then
     say "\`pnode\` is $found on your path. To have this one, put $prefix/bin first:"
   else
     say "$prefix/bin is not on your path. To have \`pnode\` found, say in this shell and in your shell's profile:"
   fi
-  say "  export PATH=\"$prefix/bin:\$PATH\""
+  say "  export PATH=$(quote "$prefix/bin"):\"\$PATH\""
 fi
 say "Then:"
 say "  $run doctor        # shows what this machine computes with"

@@ -16,12 +16,15 @@ import (
 // realRelease is one to install, besides the small one that the test makes.
 var realRelease = flag.String("release", "", "`FOLDER` of a release to install")
 
+// smallProgram says what it was asked.
+const smallProgram = "#!/bin/sh\necho small $1\n"
+
 // smallRelease makes a release for this machine whose program is a script.
-func smallRelease(t *testing.T) (dir, archive string) {
+func smallRelease(t *testing.T, script string) (dir, archive string) {
 	t.Helper()
 	dir = t.TempDir()
 	b := program{platform: platform{system: runtime.GOOS, architecture: runtime.GOARCH}, time: noTime, files: []packed{
-		{"pnode", 0o755, []byte("#!/bin/sh\necho small $1\n")},
+		{"pnode", 0o755, []byte(script)},
 		{manFolder + "/pnode.1", 0o644, []byte(".TH PNODE 1\n")},
 		{licenseFile, 0o644, []byte("license\n")},
 		{thirdPartyFile, 0o644, []byte("licenses\n")},
@@ -38,11 +41,16 @@ func smallRelease(t *testing.T) (dir, archive string) {
 	return dir, b.name() + ".tar.gz"
 }
 
-// install runs install.sh without the tester's settings, and returns what it says and the folder that it installs to.
+// install runs install.sh without the tester's settings for a user who keeps files from others, and returns what it says and the folder that it installs to.
 func install(t *testing.T, arguments ...string) (said, home string, err error) {
 	t.Helper()
 	home = t.TempDir()
-	cmd := exec.Command("sh", append([]string{installer}, arguments...)...)
+	script, err := filepath.Abs(installer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{"-c", "umask 077; exec sh \"$0\" \"$@\"", script}, arguments...)...)
+	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir()}
 	out, err := cmd.CombinedOutput()
 	return string(out), home, err
@@ -54,7 +62,7 @@ func TestInstaller(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || !system {
 		t.Skip("needs a system that install.sh knows, and curl")
 	}
-	dir, archive := smallRelease(t)
+	dir, archive := smallRelease(t, smallProgram)
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer server.Close()
 
@@ -70,13 +78,59 @@ func TestInstaller(t *testing.T) {
 		}
 	})
 	t.Run("installs files of this machine elsewhere", func(t *testing.T) {
-		prefix := filepath.Join(t.TempDir(), "a place")
+		prefix := filepath.Join(t.TempDir(), "a place of o'neill")
 		said, _, err := install(t, "--from=file://"+dir, "--prefix", prefix)
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, said)
 		}
+		_, hint, found := strings.Cut(said, "Then:\n")
+		hint, _, _ = strings.Cut(hint, "#")
+		if out, err := exec.Command("sh", "-c", hint).CombinedOutput(); !found || err != nil || string(out) != "small doctor\n" {
+			t.Errorf("%q runs %q, %v", hint, out, err)
+		}
 		if _, err := os.Stat(filepath.Join(prefix, "bin", "pnode")); err != nil {
 			t.Error(err)
+		}
+	})
+	for name, prefix := range map[string]string{"below home": "~/a/rel", "below the folder of the shell": "a/rel/"} {
+		t.Run("installs "+name, func(t *testing.T) {
+			said, home, err := install(t, "--from", server.URL, "--prefix="+prefix)
+			bin := filepath.Join(home, "a", "rel", "bin")
+			if err != nil || !strings.Contains(said, "installed "+filepath.Join(bin, "pnode")+":") || !strings.Contains(said, "export PATH="+bin+":") {
+				t.Fatalf("%v, want what is in %s:\n%s", err, bin, said)
+			}
+			left, err := os.ReadDir(home)
+			if err != nil || len(left) != 1 {
+				t.Errorf("it left %v, %v", left, err)
+			}
+		})
+	}
+	t.Run("installs for others", func(t *testing.T) {
+		said, home, err := install(t, "--from", server.URL, "--prefix", "shared")
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, said)
+		}
+		for file, want := range map[string]os.FileMode{"": 0o755, "bin": 0o755, "bin/pnode": 0o755, "share/man/man1/pnode.1": 0o644} {
+			if info, err := os.Stat(filepath.Join(home, "shared", file)); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v, want %v", file, info, err, want)
+			}
+		}
+	})
+	t.Run("keeps a program where the new one does not run", func(t *testing.T) {
+		broken, _ := smallRelease(t, "#!/bin/sh\nexit 1\n")
+		prefix := t.TempDir()
+		if said, _, err := install(t, "--from", server.URL, "--prefix", prefix); err != nil {
+			t.Fatalf("%v:\n%s", err, said)
+		}
+		said, _, err := install(t, "--from", "file://"+broken, "--prefix", prefix)
+		if err == nil || !strings.Contains(said, "does not run in "+prefix) {
+			t.Errorf("error %v:\n%s", err, said)
+		}
+		if text, err := os.ReadFile(filepath.Join(prefix, "bin", "pnode")); err != nil || string(text) != smallProgram {
+			t.Errorf("the program is now %q, %v", text, err)
+		}
+		if left, err := os.ReadDir(filepath.Join(prefix, "bin")); err != nil || len(left) != 1 {
+			t.Errorf("it left %v, %v", left, err)
 		}
 	})
 	changed := t.TempDir()
@@ -104,6 +158,7 @@ func TestInstaller(t *testing.T) {
 		"other platforms":     {[]string{"--from", "file://" + other}, "does not list " + archive},
 		"no archive":          {[]string{"--from", "file://" + lacking}, "cannot download file://" + lacking + "/" + archive},
 		"another address":     {[]string{"--from", server.URL + "/none"}, "cannot download " + server.URL + "/none/SHA256SUMS"},
+		"a folder":            {[]string{"--from", "rel/x"}, "rel/x is no address"},
 		"no address":          {nil, "PNODE_FROM"},
 		"no value":            {[]string{"--from"}, "--from has no value"},
 		"an unknown argument": {[]string{"--form", "x"}, "unknown argument --form"},
