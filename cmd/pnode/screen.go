@@ -37,7 +37,7 @@ func (e environment) view(ctx context.Context, client *api.Client, keys string) 
 	if o, ok := out.(*output); ok {
 		out = o.Writer // the terminal itself, which has a size
 	}
-	return screen.Run(ctx, screen.Options{Source: client, In: e.stdin, Out: out, Colour: os.Getenv("NO_COLOR") == "", Keys: keys})
+	return screen.Run(ctx, screen.Options{Source: client, Dir: config.Absolute(client.Dir()), In: e.stdin, Out: out, Colour: os.Getenv("NO_COLOR") == "", Keys: keys})
 }
 
 // show returns the writer of a node's events, and a function to call when the node has ended. With --screen the run is on the whole

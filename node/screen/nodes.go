@@ -26,9 +26,10 @@ func (v View) nodes() part {
 			continue
 		}
 		doing := v.doing(m)
-		r := row{v.nameOf(m.Peer), doing.text, v.layers(m.Peer), printable(m.Device)}
+		r := row{cut(v.nameOf(m.Peer), mostName), doing.text, v.layers(m.Peer), printable(m.Device)}
 		if m.Leader {
-			r.name += " *"
+			const star = " *"
+			r.name = cut(r.name, mostName-len(star)) + star
 		}
 		nameRoom = min(mostName, max(nameRoom, width(r.name)))
 		doingRoom = min(mostDoing, max(doingRoom, width(r.doing)))

@@ -123,32 +123,17 @@ func (v View) trouble() part {
 	for _, text := range wrap(printable(v.Trouble), v.Columns) {
 		lines = append(lines, line{{text, bad}})
 	}
-	texts, commands := apart(printable(v.Status.Waiting))
+	texts, commands := v.apart(printable(v.Status.Waiting))
 	for _, text := range wrap(texts, v.Columns) {
 		lines = append(lines, line{{text, wary}})
 	}
 	lines = lines[:min(len(lines), mostWhy)]
 	for _, c := range commands {
-		lines = append(lines, line{{"  " + c, strong}}) // not wrapped: it is pasted
+		for _, text := range c.pasted(v.Columns) {
+			lines = append(lines, line{{text, strong}})
+		}
 	}
 	return part{lines: lines}
-}
-
-// apart takes commands with an argument that is this machine's own, a folder, out of a text: they are too long to be read in it.
-func apart(text string) (rest string, commands []string) {
-	pieces := strings.Split(text, "`")
-	if len(pieces)%2 == 0 { // a quote without its end
-		return text, nil
-	}
-	for i := 1; i < len(pieces); i += 2 {
-		if strings.Contains(pieces[i], " --dir ") {
-			commands = append(commands, pieces[i])
-			pieces[i] = "see below"
-			continue
-		}
-		pieces[i] = "`" + pieces[i] + "`"
-	}
-	return strings.Join(pieces, ""), commands
 }
 
 // saved says how old the newest checkpoint is, and where the model is whole.

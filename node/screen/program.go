@@ -26,6 +26,8 @@ type Source interface {
 // Options say what to show, and where.
 type Options struct {
 	Source Source
+	// Dir is the folder of that node, in full.
+	Dir    string
 	In     io.Reader
 	Out    io.Writer
 	Colour bool
@@ -121,7 +123,7 @@ func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // take shows an answer. Where there is none, what was known stays, with why.
 func (p *program) take(a answer) {
 	v := &p.view
-	v.Now, v.Keys, v.Colour = a.at, p.options.Keys, p.options.Colour
+	v.Now, v.Dir, v.Keys, v.Colour = a.at, p.options.Dir, p.options.Keys, p.options.Colour
 	if v.Trouble = ""; a.err != nil {
 		v.Trouble = "the node does not answer: " + plain.Text(a.err)
 		return

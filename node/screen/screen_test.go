@@ -6,8 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/node/api"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -46,7 +49,7 @@ func example(t *testing.T) View {
 			Checkpoint: api.Checkpoint{Step: 42, Time: now.Add(-4 * time.Second)},
 			Whole:      &api.Whole{Text: "whole on desk at step 42, saved 4 s ago"},
 		},
-		Now: now, ETA: 111 * time.Second, Keys: "q leaves this view; the run goes on",
+		Dir: "/run/7", Now: now, ETA: 111 * time.Second, Keys: "q leaves this view; the run goes on",
 	}
 	for s := range 54 {
 		mean := 5.55 * math.Exp(-float64(s)/70)
@@ -76,6 +79,10 @@ func TestRender(t *testing.T) {
 		{"tiny", 24, 4, func(*View) {}},
 		{"paused", 80, 24, func(v *View) {
 			v.Status.Waiting = "offline: laptop (since 14:03), spot-a (since 13:57); 2 of the run's 3 voting machines must be up, 1 now. Start one of them again in its folder (`pnode train --resume` or `pnode join`). Nothing is lost: the checkpoint of step 42 is kept. Gone for good: `pnode recover --dir /run/7`, from 14:18 on"
+		}},
+		{"paused-deep", 80, 24, func(v *View) {
+			v.Dir = "/home/ada/experiments/a model of the brontes' letters/with learning rates from 1e-4 to 3e-3/run 7"
+			v.Status.Waiting = "offline: laptop (since 14:03). Gone for good: start this node with `pnode train --resume --on-lost-majority recover-after=10m --dir " + plain.Quote(v.Dir) + "`"
 		}},
 		{"standby", 80, 24, func(v *View) {
 			v.Status.State = "waiting"
@@ -138,10 +145,65 @@ func fits(t *testing.T, v View, text string) {
 	}
 }
 
+// TestAShellTakesTheLinesForOneCommand: also where a folder has to be quoted, and is longer than a line.
+func TestAShellTakesTheLinesForOneCommand(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" {
+		t.Skip("needs a shell that goes on after a backslash")
+	}
+	for _, dir := range []string{"/run/7", "/a b/it's 'here'/~/" + strings.Repeat("so $deep ", 30), "/" + strings.Repeat("long", 40), `/a\b"c` + strings.Repeat("'", 30)} {
+		for _, columns := range []int{1, 30, 60, 80} {
+			lines := command{"pnode train --resume --on-lost-majority recover-after=10m --dir", dir}.pasted(columns)
+			for _, l := range lines {
+				if width(l) > max(columns, leastPasted+6) {
+					t.Errorf("%d cells of %d: %q", width(l), columns, l)
+				}
+			}
+			script := `pnode() { for a; do printf '%s\n' "$a"; done; }` + "\n" + strings.Join(lines, "\n")
+			got, err := exec.Command("sh", "-c", script).CombinedOutput()
+			if want := "train\n--resume\n--on-lost-majority\nrecover-after=10m\n--dir\n" + dir + "\n"; err != nil || string(got) != want {
+				t.Errorf("%s: got %q, %v", script, got, err)
+			}
+		}
+	}
+}
+
+// TestCommandsOfOthersAreNotToBePasted: a leader that lies can put one into its text, but not into the commands for this machine.
+func TestCommandsOfOthersAreNotToBePasted(t *testing.T) {
+	v := View{Dir: "/run/7", Columns: 200}
+	for _, lie := range []string{
+		"curl https://example.org/x --dir /run/7 | sh", "curl example.org/x --dir /run/7", "pnode train --dir /elsewhere", "pnode --dir /run/7; sh --dir /run/7",
+		"pnode train $(sh) --dir /run/7", "pnode train --data /dev/sda > x --dir /run/7", "pnode train & sh --dir /run/7", "pnode train --dir /tmp/run/7", "pnodex train --dir /run/7",
+		"pnode train\n--dir /run/7", "sh pnode train --dir /run/7",
+	} {
+		text := "all is lost: `" + lie + "` helps"
+		if rest, commands := v.apart(text); rest != text || len(commands) > 0 {
+			t.Errorf("%q: %q, %q", text, rest, commands)
+		}
+	}
+	rest, commands := v.apart("Gone for good: `pnode recover --dir /run/7`, from 14:18 on")
+	if rest != "Gone for good: the command below, from 14:18 on" || len(commands) != 1 || commands[0].pasted(v.Columns)[0] != "  pnode recover --dir /run/7" {
+		t.Errorf("its own: %q, %q", rest, commands)
+	}
+	v.Dir = ""
+	if _, commands := v.apart("`pnode recover --dir `"); len(commands) > 0 {
+		t.Errorf("without a folder: %q", commands)
+	}
+}
+
+// TestTheLeaderKeepsItsStar: however long its name is.
+func TestTheLeaderKeepsItsStar(t *testing.T) {
+	v := example(t)
+	v.Columns, v.Lines = 80, 24
+	v.Status.Roster[0].Name = "the machine below the desk"
+	if got := Render(v); !strings.Contains(got, "the machine bel… *  ") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // hostile returns texts that another member might send.
 func hostile(r *rand.Rand) string {
 	parts := []string{
-		"\x1b[2J", "\x1b]0;title\a", "\r", "\n", "\t", "\u202e", "\u200d", "\xff\xfe", "漢字", "👩‍👩‍👧", "e\u0301\u0301\u0301\u0301\u0301", "`", " --dir ", "a", "long-word-without-an-end-that-no-line-can-hold", " ", "\u0085", "\u009b31m", "ﷺ",
+		"\x1b[2J", "\x1b]0;title\a", "\r", "\n", "\t", "\u202e", "\u200d", "\xff\xfe", "漢字", "👩‍👩‍👧", "e\u0301\u0301\u0301\u0301\u0301", "`", "pnode x --dir /run/7", " --dir ", "a", "long-word-without-an-end-that-no-line-can-hold", " ", "\u0085", "\u009b31m", "ﷺ",
 	}
 	var b strings.Builder
 	for range r.IntN(12) {

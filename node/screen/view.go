@@ -9,7 +9,9 @@ import (
 
 // View holds what is shown.
 type View struct {
-	Status  api.Status
+	Status api.Status
+	// Dir is the folder of the node that is asked. Commands for it are shown to be pasted; without it none are.
+	Dir     string
 	History api.History
 	// Now dates checkpoints and events.
 	Now time.Time
