@@ -74,14 +74,18 @@ func lockDir(dir string, shared bool) (*os.File, error) {
 	if shared {
 		try, remedy = tryShare, "stop it, or wait until it has ended"
 	}
-	if err := try(f); err != nil {
+	err = try(f)
+	for until := time.Now().Add(readersPatience); errors.Is(err, ErrLocked) && !shared && !taken(path) && time.Now().Before(until); {
+		time.Sleep(readersInterval)
+		err = try(f)
+	}
+	if err != nil {
 		if errors.Is(err, ErrLocked) {
-			owner := ""
-			b, unread := io.ReadAll(io.LimitReader(f, 20))
-			if pid, numeric := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); unread == nil && numeric == nil {
-				owner = fmt.Sprintf(" (process %d)", pid)
+			who := ""
+			if pid := owner(f); pid != 0 {
+				who = fmt.Sprintf(" (process %d)", pid)
 			}
-			err = fmt.Errorf("%w%s; %s", ErrLocked, owner, remedy)
+			err = fmt.Errorf("%w%s; %s", ErrLocked, who, remedy)
 		}
 		_ = f.Close() // nothing was written
 		return nil, err
@@ -91,6 +95,35 @@ func lockDir(dir string, shared bool) (*os.File, error) {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy: on a full disk the lock holds without it
 	}
 	return f, nil
+}
+
+const (
+	// readersPatience is how long a process that wants a directory alone waits for those that read: Peek does for a moment.
+	readersPatience = time.Second
+	readersInterval = 10 * time.Millisecond
+)
+
+// taken reports whether a process has the directory of a lock file alone.
+func taken(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(tryShare(f), ErrLocked)
+}
+
+// owner returns the process that a lock file names; 0 where it names none.
+func owner(f *os.File) int {
+	b, err := io.ReadAll(io.LimitReader(f, 20))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid < 0 {
+		return 0
+	}
+	return pid
 }
 
 // releaseInterval is how often AwaitRelease looks.

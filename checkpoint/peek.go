@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 type Glance struct {
 	// InUse: a process has the store open.
 	InUse bool
+	// PID is the process that has it open; 0: not known.
+	PID int
 	// Newest is the step of its newest checkpoint, whole or not; 0 is none.
 	Newest plan.Step
 }
@@ -21,7 +24,9 @@ type Glance struct {
 func Peek(dir string) Glance {
 	var g Glance
 	if f, err := os.Open(filepath.Join(dir, lockFile)); err == nil {
-		g.InUse = tryShare(f) != nil
+		if g.InUse = errors.Is(tryShare(f), ErrLocked); g.InUse {
+			g.PID = owner(f)
+		}
 		_ = f.Close() // nothing was written
 	}
 	entries, _ := os.ReadDir(filepath.Join(dir, "manifests"))

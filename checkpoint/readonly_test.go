@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pnode/planner/plan"
 )
@@ -119,4 +121,31 @@ func TestReadersOfWhatACrashLeft(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "none"), Options{ReadOnly: true}); !errors.Is(err, ErrNoStore) {
 		t.Errorf("no store: %v", err)
 	}
+}
+
+// TestALookIsWaitedFor: who lists the nodes of a machine does not keep one from starting.
+func TestALookIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		f, err := os.Create(filepath.Join(dir, lockFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tryShare(f); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(readersPatience/2, func() { _ = f.Close() })
+		release, err := Lock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		if g := Peek(dir); !g.InUse || g.PID != os.Getpid() {
+			t.Errorf("the folder looks like %+v, want it in use by process %d", g, os.Getpid())
+		}
+		before := time.Now()
+		if _, err := Lock(dir); !errors.Is(err, ErrLocked) || !time.Now().Equal(before) {
+			t.Errorf("a folder in use: %v after %v", err, time.Since(before))
+		}
+	})
 }

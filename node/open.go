@@ -79,10 +79,25 @@ func (o *opening) prepare(log *slog.Logger) (err error) {
 		Self: o.identity.Peer(), Coming: checkpointer.Coming, Logger: log, MustExist: o.returning, ReadOnly: o.reading,
 	})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		dir := plain.Quote(o.cfg.Dir)
-		return fmt.Errorf("%w in %s already: `pnode status --dir %s` shows it, and Ctrl-C or `pnode leave --dir %s` ends it. For another node on this machine name another folder with --dir (%w)", ErrRunning, o.cfg.Dir, dir, dir, err)
+		return fmt.Errorf("%w (%w)", runs(o.cfg.Dir), err)
 	}
 	return err
+}
+
+// Running returns why a folder is no place for another start: a node runs there, or one of several local ones. It is nil while none does. The
+// error wraps ErrRunning.
+func Running(dir string) error {
+	for _, node := range append(config.NodeDirs(dir), dir) {
+		if checkpoint.Peek(storeDir(node)).InUse {
+			return runs(dir)
+		}
+	}
+	return nil
+}
+
+func runs(dir string) error {
+	quoted := plain.Quote(dir)
+	return fmt.Errorf("%w in %s already: `pnode status --dir %s` shows it, and Ctrl-C or `pnode leave --dir %s` ends it. For another node on this machine name another folder with --dir", ErrRunning, dir, quoted, quoted)
 }
 
 // tellVisible prints what the members of the run get to see, unless all are on this machine: none of them connects to

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,9 @@ func dial(ctx context.Context, dir string) (*api.Client, error) {
 		if !errors.Is(err, api.ErrNoNode) {
 			return client, err
 		}
+		if running := node.Running(dir); running != nil {
+			return nil, fmt.Errorf("%w in %s that answers: one has the folder and is starting or ending; ask again in a moment", api.ErrNoNode, dir)
+		}
 		if config.Belongs(dir) {
 			if _, left := os.Stat(filepath.Join(dir, api.AddressFile)); errors.Is(left, fs.ErrNotExist) {
 				err = fmt.Errorf("%w in %s", api.ErrNoNode, dir)
@@ -134,6 +138,14 @@ func dial(ctx context.Context, dir string) (*api.Client, error) {
 		return nil, fmt.Errorf("%w%s", err, elsewhere(ctx))
 	}
 	return newest(ctx)
+}
+
+// taken explains why a start refuses a folder: a run there that goes on is not to be resumed.
+func taken(err error, dir string) error {
+	if !errors.Is(err, config.ErrDirTaken) {
+		return err
+	}
+	return cmp.Or(node.Running(config.Absolute(dir)), err)
 }
 
 // output remembers the first failed write to standard output: a command whose result was lost on

@@ -96,7 +96,7 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	}
 	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
-		return err
+		return taken(err, cfg.Dir)
 	}
 	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())

@@ -88,6 +88,9 @@ func newest(ctx context.Context) (*api.Client, error) {
 		return nil, fmt.Errorf("%w on this machine: start one with `pnode train` or `pnode join`, or name its folder with --dir", api.ErrNoNode)
 	}
 	last := all[0]
+	if last.Running { // it has no address yet, or had none just now
+		return nil, fmt.Errorf("%w on this machine that answers; one, in %s, is %s: look again with `%s`; `pnode ps` lists all", api.ErrNoNode, last.Dir, last.State, last.Next)
+	}
 	return nil, fmt.Errorf("%w on this machine; the newest, in %s, is %s: go on with `%s`; `pnode ps` lists all", api.ErrNoNode, last.Dir, last.State, last.Next)
 }
 

@@ -98,7 +98,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	}
 	place, err := cfg.Place(time.Now())
 	if err != nil {
-		return err
+		return taken(err, cfg.Dir)
 	}
 	if err := cfg.TryTrace(); err != nil {
 		return errors.Join(err, place.Tidy())

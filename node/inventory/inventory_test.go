@@ -2,13 +2,17 @@ package inventory
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"pnode/checkpoint"
+	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/plain"
 )
 
 // TestRegisterOutlivesDamage: what is no entry is left out and removed by the next start; each folder is there once, by its newest start.
@@ -92,15 +96,25 @@ func TestListTellsHowNodesEnded(t *testing.T) {
 		}
 		return dir
 	}
-	finished, cut, held, gone := folder("finished", 60), folder("cut", 12), folder("held", 0), folder("gone", 0)
+	finished, cut, held, hangs, gone := folder("finished", 60), folder("cut", 12), folder("held", 0), folder("hangs", 24), folder("gone", 0)
 	if err := os.RemoveAll(gone); err != nil {
 		t.Fatal(err)
 	}
-	release, err := checkpoint.Lock(filepath.Join(held, "store"))
+	for _, dir := range []string{held, hangs} {
+		release, err := checkpoint.Lock(filepath.Join(dir, "store"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
+	defer deaf.Close()
+	if err := os.WriteFile(filepath.Join(hangs, api.AddressFile), fmt.Appendf(nil, `{"addr":%q,"token":"t","pid":7}`, deaf.Addr()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	look := func(dir string) (Membership, error) {
 		m := Membership{Run: "r", Name: filepath.Base(dir), Steps: 60, Next: "again " + dir}
 		if dir == finished {
@@ -111,19 +125,23 @@ func TestListTellsHowNodesEnded(t *testing.T) {
 	got := map[string]string{}
 	all := Inventory{Register: r, Root: root, Look: look}.List(t.Context())
 	for _, n := range all {
-		got[n.Dir] = fmt.Sprintf("%s %d/%d %v", n.State, n.Step, n.Steps, n.Running)
+		got[n.Dir] = fmt.Sprintf("%s %d/%d: %s", n.State, n.Step, n.Steps, n.Next)
+		if pid := n.PID == os.Getpid(); pid != n.Running || n.Running != strings.HasPrefix(n.Next, "pnode status") {
+			t.Errorf("process %d: %+v", n.PID, n)
+		}
 	}
 	want := map[string]string{
-		finished: "finished 60/60 false",
-		cut:      "interrupted 12/60 false",
-		held:     "starting or ending 0/60 true",
+		finished: "finished 60/60: again " + finished,
+		cut:      "interrupted 12/60: again " + cut,
+		held:     "starting or ending 0/60: pnode status --dir " + plain.Quote(held),
+		hangs:    "does not answer 24/60: pnode status --dir " + plain.Quote(hangs),
 	}
 	for dir, w := range want {
 		if got[dir] != w {
 			t.Errorf("%s: %q, want %q", dir, got[dir], w)
 		}
 	}
-	if len(all) != len(want) || all[0].Dir != held {
+	if len(all) != len(want) || all[0].Dir != hangs {
 		t.Errorf("%d nodes, want %d, those that run first: %v", len(all), len(want), all)
 	}
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +19,10 @@ import (
 
 // The states of a node besides those of api.Status, which one that answers has.
 const (
-	// Starting: a process has the folder, and does not answer yet, or not any more.
+	// Starting: a process has the folder, and does not say yet, or not any more, where it is asked.
 	Starting = "starting or ending"
+	// Silent: a process has the folder, and does not answer in time.
+	Silent = "does not answer"
 	// Interrupted: it ended before its run did.
 	Interrupted = "interrupted"
 	// Finished: the run is.
@@ -31,7 +34,7 @@ type Node struct {
 	Dir  string     `json:"dir"`
 	Run  plan.RunID `json:"run"`
 	Name string     `json:"name"`
-	// Running: its process answers, or at least has the folder.
+	// Running: its process answers, or at least has the folder, see Starting and Silent.
 	Running bool   `json:"running"`
 	State   string `json:"state"`
 	// Waiting says why nothing moves; empty while it does.
@@ -82,6 +85,9 @@ func (i Inventory) Folders() []Entry {
 // most asks this many nodes at the same time.
 const most = 8
 
+// answersWithin bounds the wait for a node: the others are listed as well where one hangs.
+const answersWithin = 2 * time.Second
+
 // List returns all nodes that are known: those that run first, each group by the newest start.
 func (i Inventory) List(ctx context.Context) []Node {
 	folders := i.Folders()
@@ -115,9 +121,13 @@ func (i Inventory) node(ctx context.Context, e Entry) *Node {
 		return nil
 	}
 	n := &Node{Dir: e.Folder, Run: m.Run, Name: m.Name, Steps: m.Steps, Next: m.Next}
-	if client, err := api.Dial(ctx, e.Folder); err == nil {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	client, err := api.Dial(ctx, e.Folder)
+	if err == nil {
 		defer client.Close()
-		if st, err := client.BriefStatus(ctx); err == nil {
+		var st api.Status
+		if st, err = client.BriefStatus(ctx); err == nil {
 			n.fill(st, client.PID(), e)
 			return n
 		}
@@ -126,7 +136,11 @@ func (i Inventory) node(ctx context.Context, e Entry) *Node {
 	n.Step, n.Since = max(left.Newest, m.Finished), changed(filepath.Join(e.Folder, config.MembershipFile))
 	switch {
 	case left.InUse:
-		n.State, n.Running, n.Since = Starting, true, e.Started
+		n.State, n.Running, n.Since, n.PID = Starting, true, e.Started, left.PID
+		if errors.Is(err, api.ErrUnreachable) {
+			n.State = Silent
+		}
+		n.Next = "pnode status --dir " + plain.Quote(n.Dir)
 	case m.Finished > 0:
 		n.State, n.Step = Finished, m.Finished
 	default:

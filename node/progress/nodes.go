@@ -35,7 +35,7 @@ func Nodes(w io.Writer, all []inventory.Node, now time.Time) error {
 
 func nodeState(n inventory.Node) string {
 	state := clean(n.State)
-	if n.State != inventory.Starting && n.Running {
+	if n.Running { // those of the inventory stay as they are
 		state = stateText(n.State)
 	}
 	if n.Waiting != "" {
