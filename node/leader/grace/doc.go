@@ -10,6 +10,7 @@
 //     waited for, and not before half of the round should be over.
 //   - After as long again, and twice the time that the messages should take, one replica is left out: the one from which, or to which, the
 //     messages of the most micro-batches are lacking; of equals the one with fewer micro-batches, and else the last. Those go first that have not handed in.
+//     One that has all messages, by the log, is left out only where several others, with more than half of the micro-batches, say that they lack its own.
 //     A slow one without which the rest is no quorum is waited for.
 //   - Where messages travel while inner steps of the next round go on, replicas do not end that before it is time for the outer step: graces begin then, at the earliest.
 //   - A round of which nothing is heard for twice as long as it should take is closed, too, which costs nobody anything.

@@ -69,7 +69,7 @@ func (w *Watch) Next(v View) (e consensus.Entry, lost bool) {
 		case !over(w.since, grace): // they have handed in, and say so once they know who else was left out
 			return nil, false
 		default: // who has all may be one whose own messages come to few
-			slow = slices.DeleteFunc(v.Round.Awaited(), func(q plan.Replica) bool { return !slices.Contains(missing, q) && lackedBy(lacks, q) < 2 })
+			slow = slices.DeleteFunc(v.Round.Awaited(), func(q plan.Replica) bool { return !slices.Contains(missing, q) && !reachesFew(v, lacks, q) })
 		}
 		e, needed := leaveOut(v, apart(v, lacks, slow), "its messages, or its word that it has those of the others, did not come in time")
 		return e, needed && over(w.closed, late+v.Patience) // a replica that the others cannot do without is waited for
@@ -118,14 +118,20 @@ func (w *Watch) lacks(v View) map[plan.Replica][]plan.Replica {
 	return all
 }
 
-// lackedBy counts the replicas that lack another one's messages. Where it is one, either may be wrong.
-func lackedBy(lacks map[plan.Replica][]plan.Replica, q plan.Replica) (n int) {
-	for _, of := range lacks {
-		if slices.Contains(of, q) {
-			n++
+// reachesFew reports whether several of the others, with more than half of their micro-batches, lack a replica's messages. Where fewer say so they may be wrong, or lie
+// about one of the others after the other.
+func reachesFew(v View, lacks map[plan.Replica][]plan.Replica, q plan.Replica) bool {
+	without, all, lacking := 0, 0, 0
+	for _, other := range v.Round.Awaited() {
+		if other == q {
+			continue
+		}
+		micros := v.Plan.Replicas[other].Micros
+		if all += micros; slices.Contains(lacks[other], q) {
+			without, lacking = without+1, lacking+micros
 		}
 	}
-	return n
+	return without > 1 && 2*lacking > all
 }
 
 // leaveOut proposes to leave a replica out, unless the rest would be no quorum: then it is needed.

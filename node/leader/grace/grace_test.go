@@ -220,6 +220,48 @@ func TestWhoReachesFewIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestTwoLiarsLeaveOutNoHonestReplica, though both say that they lack messages of one after the other, each of which has all others'.
+func TestTwoLiarsLeaveOutNoHonestReplica(t *testing.T) {
+	for name, micros := range map[string][]int{"equal": {2, 2, 2, 2, 2, 2, 2, 2}, "larger": {3, 3, 3, 3, 3, 3, 5, 5}} {
+		run, p := shares(micros...)
+		r := rounds.First(run, p).Close()
+		parts := slices.Repeat([]plan.Part{{Steps: 10}}, len(micros))
+		for q := range plan.Replica(6) {
+			next, err := r.Gather(plan.Gathered{Replica: q, Parts: parts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = next
+		}
+		var w Watch
+		var out []plan.Replica
+		for s := 0; len(r.Missing()) > 0 && s < 1000; s++ {
+			var said []gossip.HandedIn
+			for q := range plan.Replica(8) {
+				word := gossip.HandedIn{Generation: 3, Replica: q, Steps: 10}
+				if q >= 6 {
+					word.Lacks = r.Awaited()[:1]
+				}
+				said = append(said, word)
+			}
+			e, lost := w.Next(View{Now: time.Unix(int64(s), 0), Plan: p, Round: r, Said: said, Exchange: 10 * time.Second})
+			if lost {
+				t.Fatalf("%s: the round is lost, without %v", name, out)
+			}
+			if e, ok := e.(consensus.LeaveOut); ok {
+				next, err := r.LeaveOut(p, rounds.LeftOut{Replica: e.Replica, Reason: e.Reason})
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, r = append(out, e.Replica), next
+			}
+		}
+		if want := []plan.Replica{7, 6}; !slices.Equal(out, want) {
+			t.Errorf("%s: left out %v, want %v", name, out, want)
+		}
+	}
+}
+
 // TestAPauseClosesARound without a word of the leader: who does not come then is left out as soon as after a close.
 func TestAPauseClosesARound(t *testing.T) {
 	const never = -1
