@@ -64,7 +64,8 @@ func Dispute(s consensus.State, heard []Heard) (rulings []Ruling) {
 	for _, h := range heard {
 		by, of := coordinator(s, h.By), coordinator(s, h.Of)
 		if h.Hasty() && h.ByShows == Proven {
-			add(true, of, by, of, fmt.Sprintf("it had ended its part of a round after %s, before the round was closed", plan.Count(int(h.Has.Steps), "inner step")))
+			sealed := plan.CoordinatorOf(s.Plan, h.Of).Peer // not who speaks for it since
+			add(true, sealed, by, sealed, fmt.Sprintf("it had ended its part of a round after %s, before the round was closed", plan.Count(int(h.Has.Steps), "inner step")))
 		}
 		for _, p := range h.Twofold {
 			add(true, p, by, of, fmt.Sprintf("it has sealed two different messages of replica %d in a round", h.Of))

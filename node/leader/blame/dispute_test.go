@@ -60,6 +60,7 @@ func TestDisputes(t *testing.T) {
 		"one says so, and is silent":          {heard: []Heard{hasty(1, 0, Silent)}, want: "(B A)"},
 		"one says so, and is silent again":    {past: []consensus.Blame{note("B")}, heard: []Heard{hasty(1, 0, Silent)}, want: "B A"},
 		"one says so, and is gone":            {lost: func(s *consensus.State) { s.Members[1].State = consensus.Gone }, heard: []Heard{hasty(1, 0, Silent)}, want: "( )"},
+		"one ends a round early, and is lost": {lost: func(s *consensus.State) { s.Substitute = &consensus.Substitute{Lost: "A", By: "C"} }, heard: []Heard{hasty(1, 0, Proven)}, want: "A B"},
 		"a node against itself":               {heard: []Heard{pair(3, 1, Untrue, Untrue, "B")}},
 		"a stage, between two of one node":    {heard: []Heard{pair(3, 1, Proven, Proven, "b")}, want: "b B"},
 	} {

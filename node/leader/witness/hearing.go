@@ -121,7 +121,7 @@ func (h *hearing) one(ctx context.Context, d plan.Contradiction) blame.Heard {
 	before := len(h.guilty)
 	switch proven := heard.ByShows == blame.Proven && heard.OfShows == blame.Proven; {
 	case proven && heard.Hasty():
-		h.guilty = append(h.guilty, h.coordinator(d.Of))
+		h.guilty = append(h.guilty, h.round.Sender(seals.Message{Replica: d.Of, Layer: seals.Losses}).Peer)
 	case proven:
 		heard.Twofold = h.round.Twofold(has, sent, d.Of)
 		h.guilty = append(h.guilty, heard.Twofold...)
