@@ -349,7 +349,7 @@ func (n *Node) Leave(context.Context) error {
 // Stop asks all nodes to save and stop. Where nobody has led the run for leaderPatience it refuses at once: the log takes nothing then.
 func (n *Node) Stop(ctx context.Context) error {
 	if lost := n.raft.Quorum().LostSince; !lost.IsZero() && time.Since(lost) > leaderPatience {
-		return api.NotReady(fmt.Sprintf("too few of the run's voting machines are up to stop all of it; Ctrl-C or `pnode leave --dir %s` ends this node alone", plain.Quote(n.dir)))
+		return api.NotReady(fmt.Sprintf("no leader of the run answers this node, so nothing can stop all of it now; `pnode status --dir %[1]s` says what is missing, Ctrl-C or `pnode leave --dir %[1]s` ends this node alone", plain.Quote(n.dir)))
 	}
 	return n.raft.Propose(ctx, consensus.WantStop{})
 }

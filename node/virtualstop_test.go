@@ -253,6 +253,13 @@ func TestWhoIsLeftAloneInAStoppedRunEnds(t *testing.T) {
 		second.kill()
 		f.faults.silenced(founder.addr(), false)
 		began := time.Now()
+		f.until("nobody has led for a while", time.Minute, func() bool {
+			lost := last.node().raft.Quorum().LostSince
+			return !lost.IsZero() && time.Since(lost) > leaderPatience
+		})
+		if err := last.node().Stop(f.Context()); err == nil || !strings.Contains(err.Error(), "no leader of the run answers this node") {
+			t.Errorf("a request to stop all of it: %v", err)
+		}
 		err := f.untilEnded(2 * aloneAfter)[2]
 		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "the run was stopped: it goes on when its owner, node-0") {
 			t.Errorf("it ends after %v with %v", time.Since(began), err)
