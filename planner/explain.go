@@ -85,7 +85,7 @@ func (e explainer) roundsText() string {
 	}
 	train, inner := e.in.Run.Train, e.k.step()-c.PerStep()
 	lr, momentum := train.OuterOptimizer(c.Codec)
-	why := c.Why(train.Sync, train.Steps-e.in.Start, inner)
+	why := c.Why(train.Sync, train.Steps-e.in.Start)
 	if e.k.pinned != nil {
 		why = "as in the plan before"
 	}

@@ -36,7 +36,17 @@ type Choice struct {
 	Delay plan.Step
 	// Takes is how long an outer step takes, Exposed for how long of that inner steps wait.
 	Takes, Exposed schedule.Nanos
+	keeps          kept
 }
+
+// kept is what a choice was chosen for.
+type kept uint8
+
+const (
+	least kept = iota // nothing takes much less
+	takes             // outer steps take mostPercent of the time at most
+	waits             // inner steps wait for no longer, while outer steps take more
+)
 
 // PerStep returns by how much outer steps lengthen an inner one on average.
 func (c Choice) PerStep() schedule.Nanos { return c.spread(c.Exposed) }
@@ -60,7 +70,7 @@ func (c Choice) Local() *plan.Local {
 // Choose returns the first choice whose outer steps take mostPercent of the time of inner steps of so many nanoseconds at most, or the first one with
 // about the least of it. An outer step takes all, by codec, and for travels of that its messages are on their way: where that is much, inner steps go on meanwhile. So
 // many steps of the run are left: where they are too few for the fewest bits, it is enough that inner steps wait for no longer. What the rule says is not changed.
-func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(codec string) (all, travels schedule.Nanos)) Choice {
+func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, outer func(codec string) (all, travels schedule.Nanos)) Choice {
 	tried, paces := codecs, slices.Clone(everies)
 	if rule.Codec != "" {
 		tried = []string{rule.Codec}
@@ -75,7 +85,7 @@ func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(
 	}
 	var all []Choice
 	for _, codec := range tried {
-		took, travels := takes(codec)
+		took, travels := outer(codec)
 		for _, every := range paces {
 			if len(tried) > 1 && codec == "topk" && every < min(leastTopK, slices.Max(paces)) {
 				continue
@@ -96,18 +106,22 @@ func Choose(rule plan.SyncRule, left plan.Step, step schedule.Nanos, takes func(
 	}
 	few := slices.ContainsFunc(all, last)
 	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(rank(a), rank(b)) })
-	for _, good := range []func(Choice) bool{
-		func(c Choice) bool { return !last(c) && c.within(step) },
-		func(c Choice) bool { return few && !last(c) && c.waits(step) },
-		func(c Choice) bool { return c.within(step) },
+	for _, good := range []struct {
+		keeps kept
+		is    func(Choice) bool
+	}{
+		{takes, func(c Choice) bool { return !last(c) && c.within(step) }},
+		{waits, func(c Choice) bool { return few && !last(c) && c.waits(step) }},
+		{takes, func(c Choice) bool { return c.within(step) }},
 	} {
-		if i := slices.IndexFunc(all, good); i >= 0 {
+		if i := slices.IndexFunc(all, good.is); i >= 0 {
+			all[i].keeps = good.keeps
 			return all[i]
 		}
 	}
-	least := slices.MinFunc(all, func(a, b Choice) int { return cmp.Compare(a.spread(a.Takes), b.spread(b.Takes)) })
+	best := slices.MinFunc(all, func(a, b Choice) int { return cmp.Compare(a.spread(a.Takes), b.spread(b.Takes)) })
 	near := func(c Choice) bool {
-		return (step+c.spread(c.Takes))*100 <= (step+least.spread(least.Takes))*(100+nearPercent)
+		return (step+c.spread(c.Takes))*100 <= (step+best.spread(best.Takes))*(100+nearPercent)
 	}
 	return all[slices.IndexFunc(all, near)]
 }
@@ -127,8 +141,8 @@ func (c Choice) hidden(rule plan.SyncRule, step, travels schedule.Nanos) Choice 
 	return c
 }
 
-// Why says how the steps and the codec were chosen, for inner steps of some length.
-func (c Choice) Why(rule plan.SyncRule, left plan.Step, step schedule.Nanos) string {
+// Why says how the steps and the codec were chosen.
+func (c Choice) Why(rule plan.SyncRule, left plan.Step) string {
 	what := "the fewest steps in the most exact codec that keep"
 	switch {
 	case rule.Every > 0 && rule.Codec != "":
@@ -138,10 +152,10 @@ func (c Choice) Why(rule plan.SyncRule, left plan.Step, step schedule.Nanos) str
 	case rule.Codec != "":
 		what = "the fewest steps that keep"
 	}
-	switch {
-	case c.within(step):
+	switch c.keeps {
+	case takes:
 		return fmt.Sprintf("%s this within %d%%", what, mostPercent)
-	case rule.Codec == "" && c.Codec != "topk" && c.waits(step):
+	case waits:
 		return fmt.Sprintf("%s what is waited for within %d%%", what, mostPercent)
 	}
 	why := "nothing that is tried takes much less"

@@ -50,7 +50,7 @@ func TestChoose(t *testing.T) {
 		if got.Every != c.every || got.Codec != c.codec {
 			t.Errorf("%s: every %d steps in %s, want %d in %s: %d permille", name, got.Every, got.Codec, c.every, c.codec, got.Permille(c.step))
 		}
-		if why := got.Why(c.rule, c.left, c.step); why != c.why {
+		if why := got.Why(c.rule, c.left); why != c.why {
 			t.Errorf("%s: %s, want %s", name, why, c.why)
 		}
 		if l := got.Local(); l.Rounds.Validate() != nil || l.Every != got.Every || l.Codec != got.Codec {
@@ -68,6 +68,16 @@ func TestExactnessIsNotGivenAwayForNothing(t *testing.T) {
 	})
 	if got.Codec != "int8" {
 		t.Errorf("in %s, want int8", got.Codec)
+	}
+}
+
+// TestWhyIsTheRuleThatChose: what nothing takes much less than may have nobody wait as well.
+func TestWhyIsTheRuleThatChose(t *testing.T) {
+	const step = schedule.Nanos(100e6)
+	rule := plan.SyncRule{Every: 30}
+	got := Choose(rule, 100_000, step, func(string) (all, travels schedule.Nanos) { return 300e6, 300e6 })
+	if why, want := got.Why(rule, 100_000), "nothing that is tried takes much less"; got.Codec != "int8" || !got.waits(step) || got.within(step) || why != want {
+		t.Errorf("%+v: %s, want %s", got, why, want)
 	}
 }
 
