@@ -26,6 +26,7 @@ type interrupts struct {
 	mu    sync.Mutex       // guards what follows
 	asks  chan<- os.Signal // of watch; nil before
 	kill  func()           // what to do before the end, if anything
+	view  func()           // ends the view that has the terminal; nil for none
 	phase node.Phase       // of the node that this process runs; empty for none
 	begun bool             // it has seen a plan
 	end   *api.Event       // the newest word on its end, nil before there is one
@@ -36,6 +37,43 @@ func (i *interrupts) beforeExit(kill func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.kill = kill
+}
+
+// viewEnds bounds the wait for a view: a terminal may take nothing.
+const viewEnds = 2 * time.Second
+
+// viewing notes that a view has the terminal until over is called. An interrupt ends ctx and waits for that before it says anything: the
+// terminal is left as it was.
+func (i *interrupts) viewing(parent context.Context) (ctx context.Context, over func()) {
+	ctx, cancel := context.WithCancel(parent)
+	gone := make(chan struct{})
+	i.setView(func() {
+		cancel()
+		select {
+		case <-gone:
+		case <-time.After(viewEnds):
+		}
+	})
+	return ctx, func() {
+		i.setView(nil)
+		cancel()
+		close(gone)
+	}
+}
+
+func (i *interrupts) setView(end func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.view = end
+}
+
+func (i *interrupts) endView() {
+	i.mu.Lock()
+	end := i.view
+	i.mu.Unlock()
+	if end != nil {
+		end()
+	}
 }
 
 // press does what Ctrl-C does, for whoever has read that key from a terminal.
@@ -140,6 +178,7 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 	watching.Go(func() {
 		select {
 		case s := <-signals:
+			i.endView()
 			fmt.Fprintf(stderr, "\npnode: %s; interrupt again to end at once\n", i.first())
 			why := i.notice(s)
 			cancel(&why)
@@ -148,6 +187,7 @@ func (i *interrupts) watch(parent context.Context, stderr io.Writer) (ctx contex
 		}
 		select {
 		case <-signals:
+			i.endView()
 			text, code := i.second()
 			if text != "" {
 				fmt.Fprintf(stderr, "\npnode: ending at once. %s\n", text)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,41 @@ func TestWhatASecondInterruptGivesUp(t *testing.T) {
 		}
 		if line := <-stderr; !strings.Contains(line, want) {
 			t.Errorf("said %q, want %q", line, want)
+		}
+	}
+	<-exited
+}
+
+// TestInterruptsEndAView before they say anything, and before the process ends.
+func TestInterruptsEndAView(t *testing.T) {
+	stderr, exited := make(lines, 1), make(chan int, 1)
+	i := &interrupts{}
+	i.saves.Store(true)
+	var views, ended atomic.Int32
+	view := func() {
+		views.Add(1)
+		ctx, over := i.viewing(t.Context())
+		go func() {
+			<-ctx.Done()
+			ended.Add(1)
+			over()
+		}()
+	}
+	i.exit = func(code int) {
+		if ended.Load() != views.Load() {
+			t.Error("the process ends while a view has the terminal")
+		}
+		exited <- code
+	}
+	_, stop := i.watch(t.Context(), stderr)
+	defer stop()
+	for range 2 {
+		view()
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if line := <-stderr; ended.Load() != views.Load() {
+			t.Errorf("%q is written over a view", line)
 		}
 	}
 	<-exited

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -37,6 +38,8 @@ func (e environment) view(ctx context.Context, client *api.Client, keys string) 
 	if o, ok := out.(*output); ok {
 		out = o.Writer // the terminal itself, which has a size
 	}
+	ctx, over := e.interrupts.viewing(ctx)
+	defer over()
 	return screen.Run(ctx, screen.Options{Source: client, Dir: config.Absolute(client.Dir()), In: e.stdin, Out: out, Colour: os.Getenv("NO_COLOR") == "", Keys: keys})
 }
 
@@ -58,8 +61,8 @@ func (e environment) show(ctx context.Context, cfg config.Config, steps int) (w 
 		lines.lower()
 		key, err := terminal.view(ctx, client, nodeKeys)
 		lines.raise()
-		if err != nil && ctx.Err() == nil {
-			_, _ = io.WriteString(lines, "the view has ended: "+sentence(err)+"\n") // the node says itself how it ends
+		if err != nil && ctx.Err() == nil && !errors.Is(err, api.ErrNoNode) { // the node says itself how it ends
+			_, _ = io.WriteString(lines, "the view has ended: "+sentence(err)+"\n")
 		}
 		if key == screen.KeyInterrupt {
 			terminal.interrupts.press()
