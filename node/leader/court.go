@@ -210,12 +210,12 @@ func (c *court) dispute(m moment, ruled bool) blame.Ruling {
 // foundGrace is for how long the words of others are waited for where a member says what another replica's has sent it.
 const foundGrace = 2 * gossip.Every
 
-// contradictions returns what replicas with local steps say against each other, in the round that the plan has ended with or in one that ends with nothing, and of
-// those that have ended the one under way before they might. It began after step from.
+// contradictions returns what replicas with local steps say against each other, in the round that the plan has ended with, in one that ends with nothing, or of those
+// that have ended the one under way before they might. It began after step from.
 func contradictions(s consensus.State) (from plan.Step, found []plan.Contradiction) {
 	switch {
 	case s.Round != nil:
-		return s.Round.From, slices.Concat(s.Round.Hasty, s.Round.Contradictions(s.Plan))
+		return s.Round.From, s.Round.Contradictions(s.Plan)
 	case s.Merged != nil:
 		return s.Merged.From, s.Merged.Contradictions
 	}

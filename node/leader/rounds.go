@@ -100,8 +100,8 @@ func (w *roundWatch) end(state consensus.State, last plan.Merged, unable map[pla
 
 // overText says why a plan has ended with an outer step.
 func overText(s consensus.State, last plan.Merged) string {
-	if len(last.Contradictions) > 0 {
-		c := last.Contradictions[0]
+	if i := slices.IndexFunc(last.Contradictions, func(c plan.Contradiction) bool { return !c.Hasty() }); i >= 0 {
+		c := last.Contradictions[i]
 		return fmt.Sprintf("replicas %d and %d contradict each other on the messages of the round up to step %d, for which replicas %v had no part in the outer step", c.By, c.Of, last.To, last.Disputed)
 	}
 	if blamed := withBlamed(s, nil); len(blamed) > 0 {

@@ -32,6 +32,9 @@ type Contradiction struct {
 	Sent Part `json:"sent,omitzero"`
 }
 
+// Hasty reports whether it says that Of had ended its part of the round before it might.
+func (c Contradiction) Hasty() bool { return c.Sent == Part{} }
+
 // MaxContradictions bounds those of a round that are kept: as many as two replicas of the most have with all others.
 const MaxContradictions = 4 * MaxLocalReplicas
 
@@ -45,7 +48,7 @@ type Merged struct {
 	Parts []Part `json:"parts"`
 	// Disputed are replicas that have other messages of some of the rest than these say that they sent, or the other way round.
 	Disputed []Replica `json:"disputed,omitempty"`
-	// Contradictions are what brought them there, MaxContradictions of them at most.
+	// Contradictions are what brought them there, after those of replicas that had ended the round before they might: MaxContradictions of them at most.
 	Contradictions []Contradiction `json:"contradictions,omitempty"`
 	// Save makes a checkpoint of the state after the outer step. Last ends the plan there.
 	Save bool `json:"save,omitempty"`

@@ -39,7 +39,7 @@ type Choice struct {
 	keeps          kept
 }
 
-// kept is what a choice was chosen for.
+// kept says what a choice was chosen for.
 type kept uint8
 
 const (

@@ -27,9 +27,6 @@ type Heard struct {
 	Twofold []plan.PeerID
 }
 
-// Hasty reports whether it is about a replica that had ended the round before it was closed. By shows the losses of its steps, with its coordinator's seal.
-func (h Heard) Hasty() bool { return h.Sent == plan.Part{} }
-
 // Dispute rules on replicas with local steps that contradict each other on what was sent in a round. Each has told the log what it has of all others, in one sum; what
 // that sum is of, its coordinator can show with the seals of those who sent it. No majority is asked, and owners are judged like others.
 //

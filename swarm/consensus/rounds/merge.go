@@ -12,8 +12,8 @@ func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged,
 	if len(r.Missing()) > 0 {
 		return m, false
 	}
-	rest, disputed, why := r.agree(p, r.Awaited())
-	m = plan.Merged{Generation: p.Generation, From: r.From, To: r.From, Parts: make([]plan.Part, len(p.Replicas)), Disputed: disputed, Contradictions: why}
+	rest, disputed, _ := r.agree(p, r.Awaited())
+	m = plan.Merged{Generation: p.Generation, From: r.From, To: r.From, Parts: make([]plan.Part, len(p.Replicas)), Disputed: disputed, Contradictions: r.Contradictions(p)}
 	var taken []plan.MicroRange
 	for q, pipe := range p.Replicas {
 		part := r.Gathered[rest[0]][q]
@@ -30,7 +30,7 @@ func (r Round) Merge(run plan.RunSpec, p plan.Plan, ending bool) (m plan.Merged,
 	}
 	train := run.Train
 	m.Stream = r.Stream.Without(taken).Brief(m.To, train.Micros)
-	m.Last = ending || len(r.LeftOut) > 0 || len(disputed) > 0 || m.To >= train.Steps || r.forestalled(p, m, train.Steps)
+	m.Last = ending || len(r.LeftOut) > 0 || len(m.Contradictions) > 0 || m.To >= train.Steps || r.forestalled(p, m, train.Steps)
 	m.Save = m.Last || r.Due || train.CheckpointEvery > 0 && m.To/train.CheckpointEvery > m.From/train.CheckpointEvery
 	return m, true
 }
@@ -42,13 +42,14 @@ func (r Round) forestalled(p plan.Plan, m plan.Merged, last plan.Step) bool {
 	return m.To == r.End && p.Local.MergedAt(r.End, last) > r.End && slices.ContainsFunc(m.Parts, short)
 }
 
-// Contradictions returns what the replicas of a round say against each other, once all that are awaited have said what they have.
+// Contradictions returns what the replicas of a round say against each other: of hasty ones at once, the rest once all that are awaited have said what they have.
 func (r Round) Contradictions(p plan.Plan) []plan.Contradiction {
 	if len(r.Missing()) > 0 {
-		return nil
+		return r.Hasty
 	}
 	_, _, why := r.agree(p, r.Awaited())
-	return why
+	all := slices.Concat(r.Hasty, why)
+	return all[:min(len(all), plan.MaxContradictions)]
 }
 
 // agree returns the replicas of some, in order, that have what each other of them says to have sent, and the rest, which are in a dispute, with what brought
@@ -73,7 +74,7 @@ func (r Round) agree(p plan.Plan, some []plan.Replica) (rest, disputed []plan.Re
 		}
 		if worst < 0 {
 			slices.Sort(disputed)
-			return rest, disputed, why[:min(len(why), plan.MaxContradictions)]
+			return rest, disputed, why
 		}
 		for _, b := range rest {
 			for _, c := range []plan.Contradiction{{By: b, Of: rest[worst]}, {By: rest[worst], Of: b}} {

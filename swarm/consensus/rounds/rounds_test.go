@@ -219,6 +219,39 @@ func TestWhoEndsARoundEarly(t *testing.T) {
 	}
 }
 
+// TestWhoEndsARoundEarlyIsToldOfAfterIt, with what others contradict each other on: the hearing may take longer than the round.
+func TestWhoEndsARoundEarlyIsToldOfAfterIt(t *testing.T) {
+	run, p := shares(2, 2, 2)
+	hasty := plan.Contradiction{By: 0, Of: 1, Has: parts("a10 x7 c10")[1]}
+	for name, c := range map[string]struct {
+		words []string
+		want  []plan.Contradiction
+	}{
+		"it is left out":       {[]string{"a10 x7 c10", "", "a10 x7 c10"}, []plan.Contradiction{hasty}},
+		"its word is another":  {[]string{"a10 x7 c10", "a10 b10 c10", "a10 x7 c10"}, []plan.Contradiction{hasty, {By: 0, Of: 1, Has: hasty.Has, Sent: parts("b10")[0]}, {By: 2, Of: 1, Has: hasty.Has, Sent: parts("b10")[0]}}},
+		"nobody ends it early": {[]string{"a10 b10 c10", "a10 b10 c10", "a10 b10 c10"}, nil},
+	} {
+		r := *First(run, p)
+		for q, has := range c.words {
+			next, err := r.LeaveOut(p, LeftOut{plan.Replica(q), "late"})
+			if has != "" {
+				next, err = r.Gather(plan.Gathered{Replica: plan.Replica(q), Parts: parts(has)})
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			r = next
+		}
+		m, ok := r.Merge(run, p, false)
+		if !ok || !slices.Equal(m.Contradictions, c.want) || m.Last != (len(c.want) > 0) {
+			t.Errorf("%s: %t, %+v, want %+v", name, ok, m, c.want)
+		}
+		if err := Validate(run, p, nil, &m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestRoundsFollowEachOther up to the last step, with the same ends wherever plans start and rounds are closed.
 func TestRoundsFollowEachOther(t *testing.T) {
 	run, p := shares(2, 2)
