@@ -45,6 +45,8 @@ type Rounds struct {
 	Config
 	mu   sync.Mutex    // guards the rest but more
 	have plan.Gathered // what came last; without parts before anything has
+	// shown has what shows it, by replica.
+	shown []seals.Exhibit
 	// accused were found in the round after found to have sent what no honest one does.
 	found   plan.Step
 	accused []plan.PeerID
@@ -63,7 +65,7 @@ func (r *Rounds) Closed() bool {
 // Have takes in what the replica's coordinator has of a round.
 func (r *Rounds) Have(g plan.Gathered, shown []seals.Exhibit) {
 	r.mu.Lock()
-	r.have = g
+	r.have, r.shown = g, shown
 	r.mu.Unlock()
 	r.Words.hear(g, shown)
 	select {
@@ -148,7 +150,22 @@ func (r *Rounds) due(s consensus.State, last said) (g plan.Gathered, ok bool) {
 	}
 	awaited := round.Awaited()
 	missing := func(q plan.Replica) bool { return r.have.Parts[q].Steps == 0 }
-	return r.have, slices.Contains(awaited, r.Replica) && !slices.ContainsFunc(awaited, missing)
+	return r.sealed(round.End - round.From), slices.Contains(awaited, r.Replica) && !slices.ContainsFunc(awaited, missing)
+}
+
+// sealed returns what the replica has, with the seals of those that have ended a round of so many steps early. Callers hold mu.
+func (r *Rounds) sealed(whole plan.Step) plan.Gathered {
+	g := r.have
+	for q, part := range g.Parts {
+		if part.Steps == 0 || part.Steps >= whole || q >= len(r.shown) {
+			continue
+		}
+		if g.Seals == nil {
+			g.Seals = make([]plan.Hash, len(g.Parts))
+		}
+		g.Seals[q] = r.shown[q].SealSum()
+	}
+	return g
 }
 
 // propose tells the log what the replica has, and reports whether the log has answered, and that it does not take it.

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"pnode/pipeline/gather"
+	"pnode/pipeline/gather/seals"
 	"pnode/pipeline/meeting"
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 	"pnode/swarm/consensus/rounds"
@@ -164,6 +166,25 @@ func TestWhatTheLogIsTold(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSealsOfWhoEndsARoundEarly are told to the log, and no others.
+func TestSealsOfWhoEndsARoundEarly(t *testing.T) {
+	l := three()
+	shown := []seals.Exhibit{{Seal: wire.Seal{1}}, {Seal: wire.Seal{2}}, {Seal: wire.Seal{3}}}
+	for _, c := range []struct {
+		has  plan.Gathered
+		want []plan.Hash
+	}{
+		{has(0, 10, 10, 10), nil},
+		{has(0, 10, 9, 10), []plan.Hash{{}, shown[1].SealSum(), {}}},
+	} {
+		r := New(Config{Log: l, Plan: l.state.Plan, Words: &Words{}})
+		r.Have(c.has, shown)
+		if g, ok := r.due(l.state, said{}); !ok || !slices.Equal(g.Seals, c.want) {
+			t.Errorf("%t, %+v", ok, g)
+		}
 	}
 }
 

@@ -17,8 +17,18 @@ type Gathered struct {
 	Replica Replica `json:"replica"`
 	// Parts has what came, by replica.
 	Parts []Part `json:"parts"`
+	// Seals has by replica the hash of the seal under its losses, where it made fewer steps than the round has; nil where all have made as many.
+	Seals []Hash `json:"seals,omitempty"`
 	// Due asks for a checkpoint.
 	Due bool `json:"due,omitempty"`
+}
+
+// Seal returns what Seals has of a replica.
+func (g Gathered) Seal(of Replica) (sum Hash) {
+	if int(of) < len(g.Seals) {
+		sum = g.Seals[of]
+	}
+	return sum
 }
 
 // Contradiction says that replica By has other messages or losses of replica Of than that says that it has sent. Nobody can tell by it alone which of the two is
@@ -30,6 +40,8 @@ type Contradiction struct {
 	// had ended its part of the round before it might.
 	Has  Part `json:"has,omitzero"`
 	Sent Part `json:"sent,omitzero"`
+	// Seal is the hash of the seal under its losses then. Others can compute what a replica will send, but not that.
+	Seal Hash `json:"seal,omitzero"`
 }
 
 // Hasty reports whether it says that Of had ended its part of the round before it might.

@@ -44,7 +44,7 @@ func entries() []Entry {
 		Substitute{Generation: 1, Lost: "a", ProcessEpoch: 1, By: "b", Replays: true, From: 10},
 		KeptWhole{Peer: "a", Step: 10, Generation: 1, Own: new(plan.Replica)},
 		CopyFailed{Peer: "a", Holder: "b"},
-		Gathered{Generation: 1, From: 20, Replica: 1, Parts: []plan.Part{{Steps: 9, Sum: chunk}, {Steps: 10, Sum: chunk}}, Due: true},
+		Gathered{Generation: 1, From: 20, Replica: 1, Parts: []plan.Part{{Steps: 9, Sum: chunk}, {Steps: 10, Sum: chunk}}, Seals: []plan.Hash{chunk, {}}, Due: true},
 		CloseRound{Generation: 1, From: 20},
 		LeaveOut{Generation: 1, From: 20, Replica: 1, Reason: "its process has ended"},
 	}

@@ -238,7 +238,7 @@ const (
 	maxSalvageBytes = 256 << 10 // parts for as many layers as there may be
 	maxSmallBytes   = 4 << 10
 
-	maxGatheredBytes = 8 << 10 // parts of plan.MaxLocalReplicas
+	maxGatheredBytes = 12 << 10 // parts and seals of plan.MaxLocalReplicas
 )
 
 // checkSize returns an error for an entry of a kind that is too long.

@@ -234,6 +234,7 @@ func TestTheLargestGatheredFits(t *testing.T) {
 	e := Gathered{Generation: math.MaxUint32, From: maxSteps, Replica: plan.MaxLocalReplicas - 1, Due: true}
 	for range plan.MaxLocalReplicas {
 		e.Parts = append(e.Parts, plan.Part{Steps: plan.MaxEvery, Sum: plan.Hash{0: 255, 31: 255}})
+		e.Seals = append(e.Seals, plan.Hash{0: 255, 31: 255})
 	}
 	encoded(t, e)
 	e.Parts = slices.Repeat(e.Parts, 2)

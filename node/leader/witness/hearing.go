@@ -118,6 +118,9 @@ func (h *hearing) one(ctx context.Context, d plan.Contradiction) blame.Heard {
 		work.Go(func() { sent, heard.OfShows = h.show(ctx, d.Of, d.Of, d.Sent) })
 	}
 	work.Wait()
+	if heard.Hasty() && heard.ByShows == blame.Proven && has.SealSum() != d.Seal {
+		heard.ByShows = blame.Untrue // it had no seal, or has one from after the close alone
+	}
 	before := len(h.guilty)
 	switch proven := heard.ByShows == blame.Proven && heard.OfShows == blame.Proven; {
 	case proven && heard.Hasty():

@@ -151,10 +151,13 @@ func TestHearings(t *testing.T) {
 			return []plan.Contradiction{x.said(1, 0, seals.Exhibit{}, x.exhibit(0, -1))}
 		}, "[1 0 untrue proven []]", 0},
 		"one has ended the round early": {func(x *run) []plan.Contradiction {
-			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}}, x.said(2, 0, x.exhibit(0, 1), x.exhibit(0, -1))}
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}, Seal: x.exhibit(0, -1).SealSum()}, x.said(2, 0, x.exhibit(0, 1), x.exhibit(0, -1))}
 		}, "[1 0 proven proven []]", 0},
+		"so one says, and had no seal, but has it since": {func(x *run) []plan.Contradiction {
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}}}
+		}, "[1 0 untrue proven []]", 0},
 		"so one says, and cannot show it": {func(x *run) []plan.Contradiction {
-			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 4, Sum: x.exhibit(0, -1).Sum()}}}
+			return []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 4, Sum: x.exhibit(0, -1).Sum()}, Seal: x.exhibit(0, -1).SealSum()}}
 		}, "[1 0 untrue proven []]", 0},
 		"so one says, and is silent": {func(x *run) []plan.Contradiction {
 			x.silent[1] = true
@@ -217,7 +220,7 @@ func TestWhatIsFoundLaterIsHeard(t *testing.T) {
 		x := newRun(3)
 		var h Hearings
 		c := Config{Ask: x.ask, Keys: keys(""), Log: slog.New(slog.DiscardHandler)}
-		hasty := []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}}}
+		hasty := []plan.Contradiction{{By: 1, Of: 0, Has: plan.Part{Steps: 5, Sum: x.exhibit(0, -1).Sum()}, Seal: x.exhibit(0, -1).SealSum()}}
 		both := append(slices.Clone(hasty), x.said(1, 2, seals.Exhibit{}, x.exhibit(2, -1)))
 		for _, found := range [][]plan.Contradiction{hasty, both, both} {
 			h.Of(t.Context(), c, x.state, 5, found, func() {})

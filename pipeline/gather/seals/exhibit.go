@@ -33,6 +33,9 @@ func (e Exhibit) Sum() plan.Hash {
 	return meeting.Sum(e.Report, hashes)
 }
 
+// SealSum returns plan.Contradiction.Seal of what is shown.
+func (e Exhibit) SealSum() plan.Hash { return sha256.Sum256(e.Seal[:]) }
+
 // Append appends the exhibit: the length of the report, 32 bits, the report and its seal, and the layers as in wire.OuterHave.
 func (e Exhibit) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Report)))

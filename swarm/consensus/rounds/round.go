@@ -63,13 +63,16 @@ func begin(run plan.RunSpec, p plan.Plan, from plan.Step, stream plan.Stream) *R
 }
 
 // Gather takes a replica's word. Saying the same again changes nothing. A replica makes all inner steps of a round that is not closed: who has ended it before is not
-// believed, and Hasty. The same sum of its messages in another one's word from before the close shows it: nobody else can make that up.
+// believed, and Hasty. Its seal in another one's word from before the close shows it. The sum of its messages does not: who is fast enough can compute what a slow one
+// will have done by the close that such a word brings about.
 func (r Round) Gather(g plan.Gathered) (Round, error) {
 	switch {
 	case g.From != r.From:
 		return r, fmt.Errorf("gathered for the round after step %d, it is the one after step %d: %w", g.From, r.From, ErrStale)
 	case g.Replica < 0 || int(g.Replica) >= len(r.Gathered) || len(g.Parts) != len(r.Gathered):
 		return r, fmt.Errorf("gathered by replica %d, parts of %d, in a plan of %s: %w", g.Replica, len(g.Parts), plan.Count(len(r.Gathered), "replica"), ErrRefused)
+	case len(g.Seals) != 0 && len(g.Seals) != len(r.Gathered):
+		return r, fmt.Errorf("gathered by replica %d, seals of %d, in a plan of %s: %w", g.Replica, len(g.Seals), plan.Count(len(r.Gathered), "replica"), ErrRefused)
 	case r.isOut(g.Replica):
 		return r, fmt.Errorf("gathered by replica %d, which is left out: %w", g.Replica, ErrStale)
 	case r.Gathered[g.Replica] != nil && slices.Equal(r.Gathered[g.Replica], g.Parts):
@@ -91,13 +94,15 @@ func (r Round) Gather(g plan.Gathered) (Round, error) {
 	switch {
 	case own.Steps < whole && !r.Closed:
 		return r, fmt.Errorf("replica %d has ended the round after %d inner steps of %d, and nobody has closed it: %w", g.Replica, own.Steps, whole, ErrRefused)
-	case slices.ContainsFunc(r.Hasty, func(c plan.Contradiction) bool { return c.Of == g.Replica && c.Has == own }):
+	case slices.ContainsFunc(r.Hasty, func(c plan.Contradiction) bool {
+		return c.Of == g.Replica && c.Has == own && c.Seal == g.Seal(g.Replica)
+	}):
 		return r, fmt.Errorf("replica %d had ended the round after %d inner steps of %d before it was closed: %w", g.Replica, own.Steps, whole, ErrRefused)
 	}
 	if !r.Closed {
 		for q, part := range g.Parts {
 			if part.Steps < whole && !r.isOut(plan.Replica(q)) {
-				r.Hasty = append(r.Hasty, plan.Contradiction{By: g.Replica, Of: plan.Replica(q), Has: part})
+				r.Hasty = append(r.Hasty, plan.Contradiction{By: g.Replica, Of: plan.Replica(q), Has: part, Seal: g.Seal(plan.Replica(q))})
 			}
 		}
 		r.Closed = len(r.Hasty) > 0

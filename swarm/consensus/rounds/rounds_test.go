@@ -130,6 +130,7 @@ func TestRefusals(t *testing.T) {
 		{plan.Gathered{Replica: -1, Parts: parts("a1 b1 c1")}, ErrRefused, "replica -1"},
 		{plan.Gathered{Parts: parts("a1 b1")}, ErrRefused, "parts of 2"},
 		{plan.Gathered{Parts: parts("a1 b1 c1 d1")}, ErrRefused, "parts of 4"},
+		{plan.Gathered{Parts: parts("a1 b1 c1"), Seals: make([]plan.Hash, 2)}, ErrRefused, "seals of 2"},
 		{plan.Gathered{Parts: parts("a11 b1 c1")}, ErrRefused, "11 inner steps"},
 		{plan.Gathered{Parts: parts("a1 b18446744073709551615 c1")}, ErrRefused, "inner steps"},
 		{plan.Gathered{Parts: parts("a1 b0 c1")}, ErrRefused, "no inner step"},
@@ -215,6 +216,31 @@ func TestWhoEndsARoundEarly(t *testing.T) {
 		}
 		if err := Validate(run, p, &r, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWhoIsSaidToEndARoundEarlyIsBelieved unless the word that says so had its seal: another one can compute what it sends once that word has closed the round.
+func TestWhoIsSaidToEndARoundEarlyIsBelieved(t *testing.T) {
+	run, p := shares(2, 2)
+	seal := plan.Hash{7}
+	for name, c := range map[string]struct {
+		had, own []plan.Hash
+		refused  bool
+	}{
+		"its seal": {[]plan.Hash{{}, seal}, []plan.Hash{{}, seal}, true},
+		"another":  {[]plan.Hash{{}, {8}}, []plan.Hash{{}, seal}, false},
+		"none":     {nil, []plan.Hash{{}, seal}, false},
+	} {
+		r, err := First(run, p).Gather(plan.Gathered{Replica: 0, Parts: parts("a10 b7"), Seals: c.had})
+		if err != nil || len(r.Hasty) != 1 || r.Hasty[0].Seal != (plan.Gathered{Seals: c.had}).Seal(1) {
+			t.Fatalf("%s: %+v, %v", name, r.Hasty, err)
+		}
+		if r, err = r.Gather(plan.Gathered{Replica: 1, Parts: parts("a10 b7"), Seals: c.own}); errors.Is(err, ErrRefused) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m, ok := r.Merge(run, p, false); ok == c.refused || ok && (!m.Last || !slices.Equal(m.Counted(), []plan.Replica{0, 1}) || !slices.Equal(m.Contradictions, r.Hasty)) {
+			t.Errorf("%s: %t, %+v", name, ok, m)
 		}
 	}
 }
