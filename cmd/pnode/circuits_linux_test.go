@@ -24,7 +24,7 @@ func TestJoinThroughARelay(t *testing.T) {
 	owner := t.TempDir()
 	a := launchOn(t, home, "join", printed(t, public, "invite", "--owner", "--dir", dir), "--dir", owner, "--name", "home", "--emulate", half, "--log-level", "info")
 	a.stderr.await(t, "reached through relays")
-	a.stderr.await(t, "state: standby")
+	a.stderr.await(t, "state: (standby|waiting for the first plan)")
 	invite := printed(t, home, "invite", "--dir", owner)
 	b := launchOn(t, lab.Host("away", netlab.Symmetric), "join", invite, "--dir", t.TempDir(),
 		"--name", "away", "--emulate", half, "--log-level", "info")

@@ -136,7 +136,7 @@ func TestMembersOutwaitTheirNATs(t *testing.T) {
 				host := lab.Host(name, kind)
 				host.Remember(udp, tcp)
 				m := launchOn(t, host, "join", invite, "--dir", t.TempDir(), "--name", name, "--emulate", half, "--log-level", "info")
-				m.stderr.await(t, "state: standby")
+				m.stderr.await(t, "state: (standby|waiting for the first plan)")
 				return m
 			}
 			a := join("a")

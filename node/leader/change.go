@@ -41,9 +41,9 @@ func (v view) first() (verdict, bool) {
 	case active == 0:
 		return verdict{Blocked: "the run begins once a node has measured itself"}, true
 	case active < need:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined; `pnode invite` on the machine that began the run prints how others join", active, plan.Count(need, "node"))}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join", active, plan.Count(need, "node"))}, true
 	case devices < v.MinDevices:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined; `pnode invite` on the machine that began the run prints how others join", devices, plan.Count(v.MinDevices, "device"))}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join", devices, plan.Count(v.MinDevices, "device"))}, true
 	case v.entering():
 		return verdict{Blocked: fmt.Sprintf("waiting up to %s for members that are entering, so that the first plan has them", plan.Duration(enterPatience))}, true
 	}

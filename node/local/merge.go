@@ -35,6 +35,7 @@ type merge struct {
 	steps order
 	step  time.Time // when the newest step came
 	last  plan.Step // of the finished run; 0 while it goes on
+	ended bool      // before the last step: nothing is waited for any more, until another plan
 	why   string    // nothing moves, as a node said last; empty once things do
 }
 
@@ -62,7 +63,7 @@ func (m *merge) event(node int, e api.Event) {
 	case api.KindError, api.KindRecovery:
 		k.message = e.Message
 	case api.KindPlan:
-		k.step, m.why = 0, ""
+		k.step, m.why, m.ended = 0, "", false
 	case api.KindSubstitute: // nodes hear of it at different steps
 		k.step = 0
 	}
@@ -77,6 +78,8 @@ func (m *merge) event(node int, e api.Event) {
 		m.show(m.steps.flush())
 		if e.Step == e.Steps {
 			m.last = e.Step
+		} else {
+			m.ended = true
 		}
 	}
 	m.out.Event(e)
@@ -140,6 +143,9 @@ func (m *merge) finished() plan.Step {
 func (m *merge) waits() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.ended {
+		return ""
+	}
 	return m.why
 }
 

@@ -77,3 +77,20 @@ func TestMergeForgetsTheOldest(t *testing.T) {
 		t.Error("a remembered checkpoint was shown again")
 	}
 }
+
+func TestNothingIsWaitedForAfterAStop(t *testing.T) {
+	m := newMerge(newRecord(), func() {})
+	waits := func(want string, events ...api.Event) {
+		t.Helper()
+		for _, e := range events {
+			m.event(0, e)
+		}
+		if got := m.waits(); got != want {
+			t.Errorf("it waits %q, want %q", got, want)
+		}
+	}
+	wait := api.Event{Kind: api.KindWaiting, Message: "1 of 2 nodes joined"}
+	waits(wait.Message, wait)
+	waits("", api.Event{Kind: api.KindDone, Message: "stopped", Steps: 9}, wait)
+	waits(wait.Message, api.Event{Kind: api.KindPlan, Generation: 1}, wait)
+}

@@ -137,7 +137,7 @@ func (m *Monitor) SetPhase(phase string) {
 	m.mu.Lock()
 	m.phase = phase
 	m.mu.Unlock()
-	m.Publish(api.Event{Kind: api.KindState, Message: phase})
+	m.Publish(api.Event{Kind: api.KindState, Generation: m.Consensus.State().Plan.Generation, Message: phase})
 }
 
 // Begin notes that the node follows a new plan, and publishes it.

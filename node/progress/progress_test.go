@@ -404,3 +404,23 @@ func TestWhatIsSaidTwiceIsShownOnce(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestNothingIsWaitedForAfterAStop, but a finished node says for whom it stays.
+func TestNothingIsWaitedForAfterAStop(t *testing.T) {
+	for want, end := range map[string]api.Event{
+		"state: waiting for the first plan\ndone: stopped\n":                           {Kind: api.KindDone, Message: "stopped", Steps: 9},
+		"state: waiting for the first plan\ndone: finished\nwaiting: lab is to have\n": {Kind: api.KindDone, Message: "finished", Step: 9, Steps: 9},
+	} {
+		var text strings.Builder
+		w := New(Options{Text: &text})
+		w.Event(api.Event{Kind: api.KindState, Message: "waiting"})
+		w.Event(end)
+		w.Event(api.Event{Kind: api.KindWaiting, Message: "lab is to have"})
+		if got := text.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := Describe(api.Event{Kind: api.KindState, Generation: 2, Message: "waiting"}); !strings.Contains(got, "standby") {
+		t.Errorf("without a part of the second plan: %s", got)
+	}
+}

@@ -73,6 +73,9 @@ func wholeSeconds(left time.Duration) time.Duration {
 func Describe(e api.Event) string {
 	switch text := strings.Join(strings.Fields(clean(e.Message)), " "); e.Kind {
 	case api.KindState:
+		if text == stateWaiting && e.Generation == 0 {
+			return "state: waiting for the first plan"
+		}
 		return "state: " + stateText(text)
 	case api.KindPlan:
 		return "plan: " + text
@@ -89,14 +92,17 @@ func Describe(e api.Event) string {
 	}
 }
 
+// stateWaiting names the state of a node without a part of a plan.
+const stateWaiting = "waiting"
+
 // stateTexts say what the states of a node mean.
 var stateTexts = map[string]string{
-	"joining":   "joining the run",
-	"profiling": "measuring this machine and getting the text",
-	"waiting":   "standby, without a part of a plan",
-	"loading":   "loading this node's part of the model",
-	"draining":  "leaving, once others have what this node has",
-	"serving":   "finished, staying for machines that still need this one",
+	"joining":    "joining the run",
+	"profiling":  "measuring this machine and getting the text",
+	stateWaiting: "standby, without a part of a plan",
+	"loading":    "loading this node's part of the model",
+	"draining":   "leaving, once others have what this node has",
+	"serving":    "finished, staying for machines that still need this one",
 }
 
 // stateText returns a state in words for people.

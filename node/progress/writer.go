@@ -48,6 +48,7 @@ type Writer struct {
 	apart plan.Generation
 	held  string
 	said  string // by the newest event about the way out, or about why nothing moves
+	ended bool   // before the last step: nothing is waited for any more
 	pace  Pace
 	err   error // the first failed write
 }
@@ -92,7 +93,7 @@ func (w *Writer) Event(e api.Event) {
 		w.outer = now
 	case api.KindMember: // the plan that follows says it
 	case api.KindDrain, api.KindWaiting: // the way out of a run tells both of the same
-		if e.Message != w.said {
+		if e.Message != w.said && !(w.ended && e.Kind == api.KindWaiting) {
 			w.line(Describe(e))
 		}
 		w.said = e.Message
@@ -101,6 +102,7 @@ func (w *Writer) Event(e api.Event) {
 			w.line(Describe(e))
 		}
 	default:
+		w.ended = w.ended || e.Kind == api.KindDone && e.Step != e.Steps
 		w.line(Describe(e))
 	}
 }
