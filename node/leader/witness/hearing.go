@@ -110,20 +110,21 @@ func (h *hearing) coordinator(q plan.Replica) plan.PeerID {
 func (h *hearing) one(ctx context.Context, d plan.Contradiction) blame.Heard {
 	heard := blame.Heard{Contradiction: d}
 	var has, sent seals.Exhibit
+	hasty := heard.Hasty()
 	var work sync.WaitGroup
 	work.Go(func() { has, heard.ByShows = h.show(ctx, d.By, d.Of, d.Has) })
-	if heard.Hasty() {
+	if hasty {
 		heard.OfShows = blame.Proven // it has said nothing that it could be asked for
 	} else {
 		work.Go(func() { sent, heard.OfShows = h.show(ctx, d.Of, d.Of, d.Sent) })
 	}
 	work.Wait()
-	if heard.Hasty() && heard.ByShows == blame.Proven && has.SealSum() != d.Seal {
+	if hasty && heard.ByShows == blame.Proven && has.SealSum() != d.Seal {
 		heard.ByShows = blame.Untrue // it had no seal, or has one from after the close alone
 	}
 	before := len(h.guilty)
 	switch proven := heard.ByShows == blame.Proven && heard.OfShows == blame.Proven; {
-	case proven && heard.Hasty():
+	case proven && hasty:
 		h.guilty = append(h.guilty, h.round.Sender(seals.Message{Replica: d.Of, Layer: seals.Losses}).Peer)
 	case proven:
 		heard.Twofold = h.round.Twofold(has, sent, d.Of)
