@@ -167,7 +167,7 @@ func (l recorded) State() consensus.State {
 		return s
 	}
 	round := *s.Round
-	round.LeftOut = nil // who counts is waited for
+	round.LeftOut, round.Closed = nil, false // who counts is waited for, and ends its part where it did
 	for q, part := range made.Parts {
 		if part.Steps == 0 {
 			round, _ = round.LeaveOut(s.Plan, rounds.LeftOut{Replica: plan.Replica(q)})
@@ -195,6 +195,11 @@ func (l recorded) Propose(ctx context.Context, e consensus.Entry) error {
 	}
 	if slices.Contains(made.out, g.Replica) {
 		return nil
+	}
+	round := l.now().Round
+	short := func(p plan.Part) bool { return p.Steps > 0 && p.Steps < round.End-round.From }
+	if slices.ContainsFunc(made.Parts, short) && !round.Closed {
+		l.apply(consensus.CloseRound{Generation: made.Generation, From: made.From})
 	}
 	g.Parts = slices.Clone(g.Parts)
 	for q, part := range made.Parts {
