@@ -56,18 +56,25 @@ func install(t *testing.T, arguments ...string) (said, home string, err error) {
 	return string(out), home, err
 }
 
-// TestInstaller: who has a shell and an address gets a program that runs, or is told why not and has nothing changed.
-func TestInstaller(t *testing.T) {
+// serve returns the folder of a small release, its archive, and the address of a server that has it.
+func serve(t *testing.T) (dir, archive, address string) {
+	t.Helper()
 	system := runtime.GOOS == "linux" || runtime.GOOS == "darwin" && runtime.GOARCH == "arm64"
 	if _, err := exec.LookPath("curl"); err != nil || !system {
 		t.Skip("needs a system that install.sh knows, and curl")
 	}
-	dir, archive := smallRelease(t, smallProgram)
+	dir, archive = smallRelease(t, smallProgram)
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
-	defer server.Close()
+	t.Cleanup(server.Close)
+	return dir, archive, server.URL
+}
+
+// TestInstaller: who has a shell and an address gets a program that runs.
+func TestInstaller(t *testing.T) {
+	dir, _, address := serve(t)
 
 	t.Run("installs", func(t *testing.T) {
-		said, home, err := install(t, "--from", server.URL+"/")
+		said, home, err := install(t, "--from", address+"/")
 		if err != nil || !strings.Contains(said, "small version") || !strings.Contains(said, "export PATH=") {
 			t.Fatalf("%v:\n%s", err, said)
 		}
@@ -94,7 +101,7 @@ func TestInstaller(t *testing.T) {
 	})
 	for name, prefix := range map[string]string{"below home": "~/a/rel", "below the folder of the shell": "a/rel/"} {
 		t.Run("installs "+name, func(t *testing.T) {
-			said, home, err := install(t, "--from", server.URL, "--prefix="+prefix)
+			said, home, err := install(t, "--from", address, "--prefix="+prefix)
 			bin := filepath.Join(home, "a", "rel", "bin")
 			if err != nil || !strings.Contains(said, "installed "+filepath.Join(bin, "pnode")+":") || !strings.Contains(said, "export PATH="+bin+":") {
 				t.Fatalf("%v, want what is in %s:\n%s", err, bin, said)
@@ -106,7 +113,7 @@ func TestInstaller(t *testing.T) {
 		})
 	}
 	t.Run("installs for others", func(t *testing.T) {
-		said, home, err := install(t, "--from", server.URL, "--prefix", "shared")
+		said, home, err := install(t, "--from", address, "--prefix", "shared")
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, said)
 		}
@@ -119,7 +126,7 @@ func TestInstaller(t *testing.T) {
 	t.Run("keeps a program where the new one does not run", func(t *testing.T) {
 		broken, _ := smallRelease(t, "#!/bin/sh\nexit 1\n")
 		prefix := t.TempDir()
-		if said, _, err := install(t, "--from", server.URL, "--prefix", prefix); err != nil {
+		if said, _, err := install(t, "--from", address, "--prefix", prefix); err != nil {
 			t.Fatalf("%v:\n%s", err, said)
 		}
 		said, _, err := install(t, "--from", "file://"+broken, "--prefix", prefix)
@@ -133,6 +140,25 @@ func TestInstaller(t *testing.T) {
 			t.Errorf("it left %v, %v", left, err)
 		}
 	})
+	if *realRelease != "" {
+		t.Run("a release", func(t *testing.T) {
+			server := httptest.NewServer(http.FileServer(http.Dir(*realRelease)))
+			defer server.Close()
+			said, home, err := install(t, "--from", server.URL)
+			if err != nil || !strings.Contains(said, "commit") {
+				t.Fatalf("%v:\n%s", err, said)
+			}
+			t.Logf("%s", said)
+			if out, err := exec.Command(filepath.Join(home, ".local", "bin", "pnode"), "help").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// TestInstallerRefuses: who gets no program is told why, and has nothing changed.
+func TestInstallerRefuses(t *testing.T) {
+	dir, archive, address := serve(t)
 	changed := t.TempDir()
 	for _, name := range []string{sumsFile, archive} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -157,7 +183,7 @@ func TestInstaller(t *testing.T) {
 		"other bytes":         {[]string{"--from", "file://" + changed}, archive + " is not what SHA256SUMS says"},
 		"other platforms":     {[]string{"--from", "file://" + other}, "does not list " + archive},
 		"no archive":          {[]string{"--from", "file://" + lacking}, "cannot download file://" + lacking + "/" + archive},
-		"another address":     {[]string{"--from", server.URL + "/none"}, "cannot download " + server.URL + "/none/SHA256SUMS"},
+		"another address":     {[]string{"--from", address + "/none"}, "cannot download " + address + "/none/SHA256SUMS"},
 		"a folder":            {[]string{"--from", "rel/x"}, "rel/x is no address"},
 		"no address":          {nil, "PNODE_FROM"},
 		"no value":            {[]string{"--from"}, "--from has no value"},
@@ -184,18 +210,4 @@ func TestInstaller(t *testing.T) {
 			t.Errorf("%v:\n%s", err, said)
 		}
 	})
-	if *realRelease != "" {
-		t.Run("a release", func(t *testing.T) {
-			server := httptest.NewServer(http.FileServer(http.Dir(*realRelease)))
-			defer server.Close()
-			said, home, err := install(t, "--from", server.URL)
-			if err != nil || !strings.Contains(said, "commit") {
-				t.Fatalf("%v:\n%s", err, said)
-			}
-			t.Logf("%s", said)
-			if out, err := exec.Command(filepath.Join(home, ".local", "bin", "pnode"), "help").CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
-	}
 }
