@@ -106,7 +106,7 @@ func TestACodecOutlivesAKill(t *testing.T) {
 		t.Skip("real processes take minutes")
 	}
 	t.Parallel()
-	const steps = 10
+	const steps = 60                                                                      // of some 60 ms each: most of them are to come when the node is killed
 	file, cluster := runFile(t, steps), clusterFile(t, "400GFLOP/s", "100Mbit/s", "90MB") // room for no cut but the one in halves
 	codec := "auto"                                                                       // the lines are measured, and how fast they seem says which one it becomes
 	run := func(killed bool) *process {
