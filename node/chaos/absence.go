@@ -49,8 +49,14 @@ func (f *fleet) inject(x Fault) error {
 		m.absent.back = end
 		return err
 	case Full:
+		m.filled = true
 		end, err := f.lines.disturb(x)
-		m.absent.back = end
+		m.absent.back = func() error {
+			if err := end(); err != nil || !m.told {
+				return err
+			}
+			return f.enter(m)
+		}
 		return err
 	case Cut, OneWay:
 		end, err := f.lines.disturb(x)

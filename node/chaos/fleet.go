@@ -31,6 +31,7 @@ type member struct {
 	absent *absence // nil while it takes part
 	told   bool     // its process is to end
 	rotted bool     // its store was damaged since it joined
+	filled bool     // its disk was full since its process began
 }
 
 // fleet holds the nodes of a run.
@@ -153,7 +154,7 @@ func (f *fleet) start(m *member, invite string, args []string) (err error) {
 	}
 	env := append(slices.Clone(f.Env), config.InviteEnv+"="+invite)
 	m.run, err = launch{on: m.at, binary: f.Binary, dir: m.dir, args: args, env: env}.begin(f.over, f.steps)
-	m.told = false
+	m.told, m.filled = false, false
 	f.changed(1)
 	if err == nil {
 		go f.hear(m, m.run)

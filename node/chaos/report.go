@@ -77,8 +77,10 @@ type Report struct {
 	// Early are nodes that left without having handed over.
 	Early int `json:"early"`
 	// Refused are the sentences of nodes that did not go on with a damaged store.
-	Refused []string      `json:"refused"`
-	Audit   ledger.Report `json:"audit"`
+	Refused []string `json:"refused"`
+	// NoRoom are the sentences of nodes that ended as their disk was full when a plan needed a state to be kept.
+	NoRoom []string      `json:"no_room"`
+	Audit  ledger.Report `json:"audit"`
 	// Compared counts steps whose loss was compared with the run without faults, Differ those that differ, and Weights
 	// the nodes whose checkpoint of the last step was.
 	Compared int `json:"compared"`
@@ -220,6 +222,9 @@ func (r Report) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "steps redone: %d; nodes that left without handing over: %d\n", r.Redone, r.Early)
 	for _, why := range r.Refused {
 		fmt.Fprintf(&b, "joined anew after damage: %s\n", why)
+	}
+	for _, why := range r.NoRoom {
+		fmt.Fprintf(&b, "ended for want of room, and came back: %s\n", why)
 	}
 	if err := r.Audit.Print(&b); err != nil {
 		return err

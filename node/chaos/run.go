@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"pnode/checkpoint"
 	"pnode/node"
 	"pnode/node/config"
 	"pnode/planner/plan"
@@ -254,16 +256,23 @@ func (f *fleet) mend(r *Report, now time.Time) error {
 	for _, m := range f.unexpected() {
 		why := lastLine(m.dir + logFile)
 		f.changed(-1)
-		if !m.rotted {
+		switch {
+		case m.filled && strings.Contains(why, checkpoint.ErrDiskFull.Error()): // a plan needed a state to be kept
+			r.NoRoom = append(r.NoRoom, why)
+			f.Tell(fmt.Sprintf("node %d ended for want of room: %s", m.number, why))
+			if m.told = m.absent != nil && m.absent.Kind == Full; m.told { // it comes back when there is room
+				continue
+			}
+		case m.rotted: // a store that cannot be mended is refused with a sentence that says to join anew
+			r.Refused = append(r.Refused, why)
+			f.Tell(fmt.Sprintf("node %d does not go on with its damaged store, and joins anew: %s", m.number, why))
+			if err := wipe(m.dir); err != nil {
+				return err
+			}
+			m.rotted = false
+		default:
 			return fmt.Errorf("%w: node %d ended by itself: %s", ErrFailed, m.number, why)
 		}
-		// A store that cannot be mended is refused with a sentence that says to join anew.
-		r.Refused = append(r.Refused, why)
-		f.Tell(fmt.Sprintf("node %d does not go on with its damaged store, and joins anew: %s", m.number, why))
-		if err := wipe(m.dir); err != nil {
-			return err
-		}
-		m.rotted = false
 		if err := f.enter(m); err != nil {
 			return err
 		}
