@@ -24,6 +24,7 @@ import (
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/tokenizer"
 	"pnode/node/infer"
+	"pnode/node/inventory"
 	"pnode/node/local"
 	"pnode/node/plain"
 	"pnode/node/weights"
@@ -56,6 +57,7 @@ var exitCodes = []struct {
 	{node.ErrNotHandedOver, exitNotHanded},
 	{config.ErrInvalid, exitUsage},
 	{config.ErrNoRun, exitUsage}, // what a command needs and is not there
+	{inventory.ErrSeveral, exitUsage},
 	{node.ErrNoLedger, exitUsage},
 	{node.ErrSameFolder, exitUsage},
 	{node.ErrNoRun, exitUsage},

@@ -27,21 +27,24 @@ func (e environment) joinCommand() *cobra.Command {
 		Use:   "join [INVITE|MULTIADDR|-]",
 		Short: "Join a run, or return to one",
 		Long: `Join a run with an invite that "pnode train --listen" or "pnode invite" printed. A folder that
-belongs to a run already needs none: without an argument its node comes back, and the
-address of a member (a multiaddr) says where to look first.
+belongs to a run already needs none: with --dir alone its node comes back, and the address of a
+member (a multiaddr) says where to look first. Without --dir, too, it comes back to the one
+unfinished run of this machine, wherever its folder is; if there are several, it names the
+command for each.
 
 Other users of a machine can see its command lines while a program runs. Where they must not
 see the invite, give it on standard input ("-"), in a file (--invite-file) or in the
 environment (` + config.InviteEnv + `).`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the address
   pnode join - < invite.txt                 the same, with an invite that nobody else sees
-  pnode join --dir ~/run7                   return after a restart`,
+  pnode join                                return to the unfinished run of this machine
+  pnode join --dir ~/run7                   return to the run in a folder`,
 		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 	}
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&file, "invite-file", "", "read the invite from `FILE`")
-	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite the newest)")
+	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite that of the unfinished run of this machine)")
 	addMachineFlags(f, &flags)
 	f.Lookup("listen").Usage = "accept other nodes at `HOST:PORT` (default any port)"
 	e.screen = addScreen(c)
@@ -94,6 +97,13 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	if err := cfg.TryListen(); err != nil {
 		return err
 	}
+	returns := ""
+	if target == "" && cfg.Dir == "" {
+		var err error
+		if cfg.Dir, returns, err = unfinished(ctx); err != nil {
+			return err
+		}
+	}
 	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
 		return taken(err, cfg.Dir)
@@ -103,10 +113,26 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	}
 	cfg.Dir = place.Dir
 	w, ended := e.show(ctx, cfg, 0)
+	if returns != "" {
+		w.Notice(returns)
+	}
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
 	err = node.Join(ctx, cfg, target, e.output(w, cfg))
 	ended()
 	return errors.Join(err, w.Close(), place.Tidy())
+}
+
+// unfinished returns the folder of the one unfinished run of this machine, and a line that names it; empty where there is none.
+func unfinished(ctx context.Context) (dir, says string, err error) {
+	here, err := nodesHere()
+	if err != nil {
+		return "", "", err
+	}
+	n, ok, err := here.ComeBack(ctx)
+	if err != nil || !ok {
+		return "", "", err
+	}
+	return n.Folder(), fmt.Sprintf("coming back to run %s as %s, %s, in %s", n.Run, n.Name, n.Progress(), n.Folder()), nil
 }

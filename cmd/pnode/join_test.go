@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,5 +43,36 @@ func TestWhereTheInviteComesFrom(t *testing.T) {
 	}
 	if code, _, stderr := pnode(t, "join", "--invite-file", file+"x"); code != exitUsage || !strings.Contains(stderr, "--invite-file") {
 		t.Errorf("a missing file: %d %s", code, stderr)
+	}
+}
+
+// TestJoinComesBackToTheUnfinishedRun: `pnode join` alone returns to the one run of this machine that is not over, and says which; of several
+// it names the commands.
+func TestJoinComesBackToTheUnfinishedRun(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // a register with the runs of this test alone
+	file := runFile(t, 100000)
+	begin := func() string {
+		dir := t.TempDir()
+		p := start(t, "train", "--config", file, "--dir", dir, "--json")
+		p.until(6)
+		p.interrupt()
+		p.finish(0)
+		return dir
+	}
+	first := begin()
+	back := start(t, "join", "--json")
+	back.stderr.await(t, `coming back to run \S+ as \S+, at step \d+ of 100,?000, in `+regexp.QuoteMeta(first)+"\n")
+	back.until(back.last.Step + 8)
+	if code, _, problem := pnode(t, "join"); code != exitUsage || !strings.Contains(problem, "shows the one in "+first) {
+		t.Errorf("while it runs: %d %s", code, problem)
+	}
+	back.interrupt()
+	back.finish(0)
+	second := begin()
+	code, _, problem := pnode(t, "join")
+	for _, dir := range []string{first, second} {
+		if code != exitUsage || !strings.Contains(problem, "`pnode train --resume --dir "+dir+"` (at step ") {
+			t.Errorf("with two runs: %d %s", code, problem)
+		}
 	}
 }

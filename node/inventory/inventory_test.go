@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/plain"
+	"pnode/planner/plan"
 )
 
 // TestRegisterOutlivesDamage: what is no entry is left out and removed by the next start; each folder is there once, by its newest start.
@@ -143,5 +145,48 @@ func TestListTellsHowNodesEnded(t *testing.T) {
 	}
 	if len(all) != len(want) || all[0].Dir != hangs {
 		t.Errorf("%d nodes, want %d, those that run first: %v", len(all), len(want), all)
+	}
+}
+
+// TestComeBack: to the one run that is unfinished and does not run; else what there is to choose from, or what is up, is named.
+func TestComeBack(t *testing.T) {
+	node := func(dir, state, next string, step plan.Step) Node {
+		return Node{Dir: dir, State: state, Running: state == "training", Step: step, Steps: 60, Next: next}
+	}
+	done, up := node("/done", Finished, "pnode generate", 60), node("/up", "training", "pnode status --watch --dir /up", 9)
+	mine, other := node("/mine", Interrupted, "pnode join --dir /mine", 12), node("/other", Interrupted, "pnode train --resume --dir /other", 0)
+	local := func(i int) Node {
+		return node(fmt.Sprintf("/local/node-%d", i), Interrupted, "pnode train --resume --dir /local", 7)
+	}
+	var many []Node
+	for i := range mostNamed + 2 {
+		many = append(many, node("", Interrupted, fmt.Sprintf("pnode join --dir /%d", i), 1))
+	}
+	for name, c := range map[string]struct {
+		all     []Node
+		dir     string
+		problem error
+		says    []string
+	}{
+		"none":        {},
+		"finished":    {all: []Node{done}},
+		"one":         {all: []Node{up, mine, done}, dir: "/mine"},
+		"local nodes": {all: []Node{local(0), local(1)}, dir: "/local"},
+		"up":          {all: []Node{up, done}, problem: config.ErrNoRun, says: []string{"`pnode status --watch --dir /up` shows the one in /up"}},
+		"two": {
+			all: []Node{up, mine, other, done}, problem: ErrSeveral,
+			says: []string{"`pnode join --dir /mine` (at step 12 of 60), `pnode train --resume --dir /other` (before its first checkpoint)"},
+		},
+		"many": {all: many, problem: ErrSeveral, says: []string{"--dir /4`", "and 2 more: `pnode ps`"}},
+	} {
+		n, ok, err := comeBack(c.all)
+		if ok != (c.dir != "") || ok && n.Folder() != c.dir || !errors.Is(err, c.problem) {
+			t.Errorf("%s: %v %q, %v", name, ok, n.Folder(), err)
+		}
+		for _, s := range c.says {
+			if err == nil || !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %v\nwant ... %s", name, err, s)
+			}
+		}
 	}
 }
