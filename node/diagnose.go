@@ -45,7 +45,7 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	case errors.Is(ctx.Err(), context.Canceled): // interrupted, not out of time
 		return ErrInterrupted
 	case admission.IsRefusal(err):
-		return marked{err, ErrRefused}
+		return refusedError(err)
 	}
 	log.Info("first contact", "cause", err)
 	tests, cancel := context.WithTimeout(ctx, diagnoseTime)
@@ -60,13 +60,23 @@ func contactError(ctx context.Context, err error, addrs []string, log *slog.Logg
 	for _, t := range report.Tests {
 		log.Info("test of the way to the contact", "test", t.Part, "target", t.Target, "result", t.Result, "says", t.Says)
 	}
-	switch why, cannot := strings.CutPrefix(report.Verdict, "this machine cannot join: "); {
-	case cannot:
-		return fmt.Errorf("%w: %s: %s; `pnode doctor --net INVITE` shows all tests", ErrUnreachable, why, report.Do)
+	switch why := report.Obstacle(); {
+	case why != "":
+		return fmt.Errorf("%w: %s; what to do: %s; `pnode doctor --net INVITE` shows all tests", ErrUnreachable, why, report.Do)
 	case errors.Is(err, admission.ErrUnknownInvite):
-		return marked{admission.InWords(err), ErrRefused}
+		return refusedError(err)
 	}
 	return fmt.Errorf("%w: the contact answers over %s, and did not let this node in: %w; try again", ErrUnreachable, report.Over, admission.InWords(err))
+}
+
+// refusedError returns the error of who is not let in by the answer of a contact, or by the invite itself: what is wrong with the invite, or with
+// this machine's clock, and what to do.
+func refusedError(answer error) error {
+	report, ok := diagnose.NotLetIn(answer)
+	if !ok {
+		return marked{admission.InWords(answer), ErrRefused}
+	}
+	return marked{marked{fmt.Errorf("%w: %s; what to do: %s", ErrRefused, report.Obstacle(), report.Do), answer}, ErrRefused}
 }
 
 // tellWay prints in one line over what a node reached the contact at addresses, and why, unless that is QUIC.

@@ -20,6 +20,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"pnode/node/config"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
 	"pnode/swarm/diagnose"
@@ -67,16 +68,16 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 		at   string
 		want string
 	}{
-		"nobody listens": {nobody(), "(QUIC handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place: start the node that made the invite"},
+		"nobody listens": {nobody(), "(QUIC handshake): the machine there answers that nothing listens on the port, or a firewall answers in its place; what to do: start the node that made the invite"},
 		"this clock is behind": {
 			answering(t, contact, time.Now().Add(71*time.Hour), func(*tls.Config) {}),
-			"(QUIC handshake): this machine's clock is behind the contact's by at least 3 days: it takes the contact's certificate for one of the future: set this machine's clock",
+			"(QUIC handshake): this machine's clock is behind the contact's by at least 3 days: it takes the contact's certificate for one of the future; what to do: set this machine's clock",
 		},
 		"this clock is ahead": {
 			answering(t, contact, time.Now().Add(-time.Hour), func(conf *tls.Config) {
 				conf.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return errors.New("not yet valid") }
 			}),
-			"the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead: set this machine's clock",
+			"the contact takes this machine's certificate for one of the future: the clocks differ by more than 1 hour, this one being ahead; what to do: set this machine's clock",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +97,66 @@ func TestAFailedJoinNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// TestAFailedJoinBlamesTheNameAndTheWayOverUDP: an address of a name that nobody knows, and one at which packets get no answer.
+func TestAFailedJoinBlamesTheNameAndTheWayOverUDP(t *testing.T) {
+	contact := testIdentity(t)
+	deaf, err := net.ListenPacket("udp", "127.0.0.1:0") // takes packets and says nothing, as a firewall that drops them
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deaf.Close() })
+	_, port, err := net.SplitHostPort(deaf.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ addr, want string }{
+		"no such name": {"/dns/desk.invalid/udp/4001/quic-v1", "cannot reach the run: DNS desk.invalid (look the name up): the resolver"},
+		"UDP dropped": {
+			"/ip4/127.0.0.1/udp/" + port + "/quic-v1", "cannot reach the run: UDP 127.0.0.1:" + port + " (QUIC handshake): no answer in 5 s; " +
+				"what to do: see that the machine there is on and its node runs; open UDP and TCP to that port there and on the way",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := slog.New(slog.DiscardHandler)
+			err := contactError(t.Context(), errors.New("dial"), []string{c.addr + "/p2p/" + string(contact.Peer())}, log)
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v\nwant ... %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestAnInviteThatIsRefused: the error says whether it was the invite or this machine's clock, and what to do; what says so by itself stays.
+func TestAnInviteThatIsRefused(t *testing.T) {
+	asked := "refused: invite (ask the contact for what belongs to it): "
+	renew := "; what to do: ask for a new one (`pnode invite`)"
+	for name, c := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"used up":   {fmt.Errorf("swarm: claim invite: peer x: %w", admission.ErrInviteUsed), asked + "the contact says: invite is used up" + renew},
+		"revoked":   {admission.ErrInviteRevoked, asked + "the contact says: invite was revoked" + renew},
+		"another's": {fmt.Errorf("swarm: claim invite: peer x: %w", admission.ErrSignature), asked + "what the contact answers does not belong to this invite: not signed by an owner of this run" + renew},
+		"unknown": {
+			fmt.Errorf("%w: %w", admission.ErrUnknownInvite, errors.New("stream reset")),
+			asked + "the contact does not answer to it: it was revoked and forgotten, or is of a run that is over" + renew,
+		},
+		"this clock is ahead": {
+			fmt.Errorf("swarm: redeem invite: %w", admission.ErrCapabilityExpired),
+			"refused: clock: invite (ask the contact for what belongs to it): the contact accepts the invite, and by this machine's clock the membership itself is over already; " +
+				"what to do: set this machine's clock, or the contact's if that is the wrong one",
+		},
+		"removed":     {admission.Removed("removed from the run by desk"), "this node was removed from the run by desk"},
+		"no majority": {admission.ErrNoMajority, admission.ErrNoMajority.Error()},
+	} {
+		err := refusedError(c.answer)
+		if got := plain.Text(err); got != c.want || !errors.Is(err, ErrRefused) || !errors.Is(err, c.answer) {
+			t.Errorf("%s: %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
 // TestAContactThatAnswersTheTestsAlone: why it did not answer before is told in words for people, on one line.
 func TestAContactThatAnswersTheTestsAlone(t *testing.T) {
 	contact := testIdentity(t)
@@ -106,7 +167,7 @@ func TestAContactThatAnswersTheTestsAlone(t *testing.T) {
 	}}
 	for want, err := range map[string]error{
 		"the contact answers over QUIC, and did not let this node in: the connection is blocked by this machine's firewall; try again": raw,
-		admission.ErrUnknownInvite.Error(): fmt.Errorf("%w: %w", admission.ErrUnknownInvite, raw),
+		"it was revoked and forgotten, or is of a run that is over; what to do: ask for a new one (`pnode invite`)":                    fmt.Errorf("%w: %w", admission.ErrUnknownInvite, raw),
 	} {
 		told := contactError(t.Context(), fmt.Errorf("swarm: connect: peer x: %w", err), []string{addr}, slog.New(slog.DiscardHandler))
 		if text := told.Error(); !strings.HasSuffix(text, want) || strings.Contains(text, "\n") || strings.Contains(text, "sendmsg") {

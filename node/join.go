@@ -73,7 +73,7 @@ func (m *membership) renew(ctx context.Context, cfg config.Config, invite admiss
 	}
 	capability, err := invite.Redeem(identity, now)
 	if err != nil {
-		return marked{err, ErrRefused}
+		return refusedError(err)
 	}
 	m.Capability = capability
 	return nil
@@ -130,7 +130,7 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	}
 	capability, err := invite.Redeem(identity, time.Now())
 	if err != nil {
-		return marked{err, ErrRefused}
+		return refusedError(err)
 	}
 	o.membership.Run, o.membership.OwnerKey, o.membership.Capability = invite.Grant.Run, invite.OwnerKey, capability
 	if err := o.prepare(out.Log); err != nil {

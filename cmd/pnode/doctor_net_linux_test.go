@@ -137,7 +137,7 @@ func TestDoctorOnNetworks(t *testing.T) {
 		{"rejected", rejecting, nil, invite, 3, "the machine there answers that nothing listens on the port, or a firewall answers in its place", "udp", "start the node that made the invite"},
 		{"cut", cutting, nil, invite, 3, "it connects, and is cut before the end of the handshake", "tcp", "allow the connection"},
 		{"narrow", lab.Host("narrow", netlab.MTU1280Silent), nil, invite, 0, "this machine can join: UDP to " + at + " works: data will go over QUIC", "", ""},
-		{"expired", lab.Host("late", netlab.Public), nil, short, 3, "this machine cannot join: invite: the contact says: invite expired", "invite", "ask for a new one (`pnode invite`)"},
+		{"expired", lab.Host("late", netlab.Public), nil, short, 3, "this machine cannot join: invite (ask the contact for what belongs to it): the contact says: invite expired", "invite", "ask for a new one (`pnode invite`)"},
 	}
 	t.Run("while the contact runs", func(t *testing.T) {
 		for _, c := range tests {
@@ -154,6 +154,14 @@ func TestDoctorOnNetworks(t *testing.T) {
 				t.Logf("%s\n%s", out, errs)
 				if code != c.code || !strings.Contains(r.Verdict, c.verdict) || r.Cause != c.cause || !strings.Contains(r.Do, c.do) {
 					t.Errorf("exit code %d, cause %q:\n%s\n%s\nwant %d, %q:\n%s\n%s", code, r.Cause, r.Verdict, r.Do, c.code, c.cause, c.verdict, c.do)
+				}
+				if c.code == 0 || !strings.HasPrefix(c.target, "pnode1-") {
+					return
+				}
+				_, errs, code = on(t, c.host, c.env, join, "--dir", filepath.Join(t.TempDir(), "join"), c.target)
+				why, _, _ := strings.Cut(strings.TrimPrefix(r.Verdict, "this machine cannot join: "), "expired") // how long ago differs
+				if code != c.code || !strings.Contains(errs, ": "+why) || !strings.Contains(errs, "; what to do: "+r.Do) {
+					t.Errorf("join: exit code %d:\n%swant %d, %s; what to do: %s", code, errs, c.code, why, r.Do)
 				}
 			})
 		}

@@ -209,6 +209,9 @@ func explainInvite(c Claimed, now time.Time) Test {
 		t.Finding = ClockAhead
 		t.Says = "the contact accepts the invite, and by this machine's clock the membership itself is over already"
 		t.Do = "set this machine's clock, or the contact's if that is the wrong one"
+	case errors.Is(c.Err, admission.ErrWrongRun), errors.Is(c.Err, admission.ErrSignature):
+		t.Finding, t.Says = NoUse, "what the contact answers does not belong to this invite: "+plan.Clip(bare(c.Err), mostQuoted)
+		t.Do = "ask for a new one (`pnode invite`)"
 	case admission.IsRefusal(c.Err):
 		t.Finding, t.Says, t.Do = NoUse, told(c.Err), "ask for a new one (`pnode invite`)"
 	default:
@@ -220,12 +223,20 @@ func explainInvite(c Claimed, now time.Time) Test {
 
 // told returns what the contact says of an invite.
 func told(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, "invite "); i >= 0 {
-		text = text[i:]
-	}
-	first, _, _ := strings.Cut(text, ";")
+	first, _, _ := strings.Cut(bare(err), ";")
 	return "the contact says: " + plan.Clip(first, mostQuoted)
+}
+
+// bare returns the text of an answer without that of the question.
+func bare(err error) string {
+	text := err.Error()
+	for _, question := range []string{"swarm: claim invite: ", "swarm: redeem invite: "} {
+		text = strings.TrimPrefix(text, question)
+	}
+	if whose, said, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(whose, "peer ") {
+		return said
+	}
+	return text
 }
 
 func explainClock(now, started time.Time, late time.Duration, dates []dated) Test {

@@ -1,11 +1,15 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pnode/planner/plan"
+	"pnode/swarm/admission"
+	"pnode/swarm/version"
 )
 
 // Judge returns the report of tests: whether this machine can join, over what, and which part is in the way.
@@ -30,8 +34,44 @@ func (r *Report) judgeRefusal() bool {
 	if t.Finding == ClockAhead || t.Finding == ClockBehind {
 		r.Cause = Clock
 	}
-	r.Verdict = fmt.Sprintf("this machine cannot join: %s: %s", r.Cause, t.Says)
+	r.Verdict = cannotJoin + blamed(r.Cause, []Test{t})
 	return true
+}
+
+// cannotJoin begins the verdict of whoever cannot.
+const cannotJoin = "this machine cannot join: "
+
+// Obstacle returns what is in the way of a machine that cannot join, with the test that shows it; empty for one that can.
+func (r Report) Obstacle() string {
+	why, cannot := strings.CutPrefix(r.Verdict, cannotJoin)
+	if !cannot {
+		return ""
+	}
+	return why
+}
+
+// NotLetIn returns the report on what a contact, or the invite itself, has answered to whoever came with the invite. ok is false for an answer that
+// is about neither the invite nor the clock, and says by itself what to do.
+func NotLetIn(answer error) (r Report, ok bool) {
+	for _, other := range []error{admission.ErrNeedsInvite, admission.ErrBlocked, admission.ErrNoMajority, version.Err} {
+		if errors.Is(answer, other) {
+			return Report{}, false
+		}
+	}
+	if !admission.IsRefusal(answer) && !errors.Is(answer, admission.ErrUnknownInvite) {
+		return Report{}, false
+	}
+	t := explainInvite(Claimed{Err: answer}, time.Time{})
+	t.Part, t.Did = Invite, askForInvite
+	return Judge([]Test{t}), true
+}
+
+// blamed returns what tests did and found, after the part that is to blame unless they are of that part.
+func blamed(cause Part, tests []Test) string {
+	if cause == Clock {
+		return "clock: " + sentence(tests)
+	}
+	return sentence(tests)
 }
 
 // way is a transport with the part that tests it.
@@ -158,7 +198,7 @@ func (r *Report) judgeFailure() {
 			r.Cause = Relay
 		}
 		r.Do = do
-		r.Verdict = "this machine cannot join: " + behindRelay + sentence(tried)
+		r.Verdict = cannotJoin + behindRelay + blamed(cause, tried)
 	}
 	var tried []Test
 	for _, part := range []Part{UDP, TCP, WebSocket} {
@@ -205,7 +245,7 @@ func (r *Report) judgeFailure() {
 				return
 			}
 		}
-		r.Verdict = "this machine cannot join: the invite names no address that could be tried"
+		r.Verdict = cannotJoin + "invite: it names no address that could be tried"
 		r.Cause, r.Do = Invite, "ask for a new one (`pnode invite`)"
 	}
 }
@@ -220,7 +260,10 @@ func sentence(tests []Test) string {
 			i++
 			did, over = did+"; "+tests[i].Did, over+" and "+word(tests[i].Part)
 		}
-		found = append(found, fmt.Sprintf("%s %s (%s): %s", over, t.Target, did, t.Says))
+		if t.Target != "" {
+			over += " " + t.Target
+		}
+		found = append(found, fmt.Sprintf("%s (%s): %s", over, did, t.Says))
 	}
 	return strings.Join(found, "; ")
 }
