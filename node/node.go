@@ -22,6 +22,7 @@ import (
 	"pnode/node/leader"
 	"pnode/node/ledger"
 	"pnode/node/listening"
+	"pnode/node/metrics"
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/outersteps"
@@ -120,7 +121,8 @@ type Node struct {
 	restorer     *generation.Restorer
 	hearsay      *hearsay.Hearsay
 	monitor      *monitor.Monitor
-	api          *api.Server     // nil in a simulation
+	api          *api.Server // nil in a simulation, as is metrics
+	metrics      *metrics.Exporter
 	trace        *trace.Recorder // nil without one
 
 	group    errgroup.Group

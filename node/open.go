@@ -24,6 +24,7 @@ import (
 	"pnode/node/leader/witness"
 	"pnode/node/ledger"
 	"pnode/node/listening"
+	"pnode/node/metrics"
 	"pnode/node/monitor"
 	"pnode/node/notice"
 	"pnode/node/plain"
@@ -178,7 +179,11 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	})
 	n.openRooms(o)
 	n.custody.extends = o.extends
-	if err := n.listen(); err != nil {
+	scraped, err := o.cfg.MetricsAddr()
+	if err != nil {
+		return nil, err
+	}
+	if err := n.listen(scraped); err != nil {
 		return nil, err
 	}
 	n.start()
@@ -225,8 +230,8 @@ func (n *Node) lastStep() plan.Step {
 	return 0
 }
 
-// listen hears the members' gossip, and takes the port of the local interface.
-func (n *Node) listen() (err error) {
+// listen hears the members' gossip, and takes the port of the local interface, and an address for metrics where one is named.
+func (n *Node) listen(scraped string) (err error) {
 	members := n.swarm.Topics()
 	n.heartbeats.Clock = n.clock
 	hear := func(p gossip.Profile) { n.leader.Hear(n.base, p) }
@@ -237,12 +242,22 @@ func (n *Node) listen() (err error) {
 		n.out.simulation.opened(n)
 		return nil
 	}
-	n.api, err = api.Listen(api.Options{Dir: n.dir, Log: n.log, Node: struct {
+	n.metrics = metrics.New(metrics.Source{
+		Status: n.monitor.Status, Traffic: n.links.Traffic, CheckpointBytes: n.checkpointer.SizeBytes,
+		Voters: func() (int, uint64) { q := n.raft.Quorum(); return len(q.Voters), q.Changes },
+	}, n.log)
+	if err := n.metrics.Listen(scraped, n.out.Notice); err != nil {
+		return err
+	}
+	n.api, err = api.Listen(api.Options{Dir: n.dir, Log: n.log, Metrics: n.metrics.Handler(), Node: struct {
 		*monitor.Monitor
 		*Node
 		*ownership
 		*custody
 	}{n.monitor, n, &n.ownership, n.custody}})
+	if err != nil {
+		err = errors.Join(err, n.metrics.Close())
+	}
 	return err
 }
 
@@ -251,7 +266,8 @@ func (n *Node) listen() (err error) {
 func (n *Node) start() {
 	essentials := []func(context.Context) error{n.links.Run, n.watchDisk}
 	if n.api != nil {
-		essentials = append(essentials, n.api.Run)
+		essentials = append(essentials, n.api.Run, n.metrics.Run)
+		n.group.Go(func() error { n.monitor.Forward(n.metrics.Event); return nil })
 	}
 	for _, essential := range essentials {
 		n.group.Go(func() error {

@@ -82,6 +82,7 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")
 	f.StringVar(&c.Emulate, "emulate", c.Emulate, "emulate the device and the links in `FILE` (YAML) on this node")
 	f.StringVar(&c.Trace, "trace", c.Trace, "write the timeline of every step to `FILE` (Chrome trace format)")
+	f.StringVar(&c.Metrics, "metrics", c.Metrics, "let Prometheus read metrics at http://`ADDRESS`/metrics without a key: PORT for programs of this machine, or HOST:PORT; of local nodes the first one answers; see docs/metrics.md")
 	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")
 }

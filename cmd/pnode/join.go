@@ -94,7 +94,7 @@ func (e environment) target(arg, file string) (string, error) {
 }
 
 func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
-	if err := cfg.TryListen(); err != nil {
+	if err := errors.Join(cfg.TryListen(), cfg.TryMetrics()); err != nil {
 		return err
 	}
 	returns := ""

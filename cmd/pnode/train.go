@@ -31,7 +31,8 @@ A resumed run keeps the settings it was started with. --steps alone can move its
 run too: the learning rate then stays at --min-lr after the steps for which it was made, so that
 losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
 change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --keep-whole,
---notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --json, --log-level.
+--notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --metrics, --json,
+--log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are
@@ -93,7 +94,7 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 }
 
 func (e environment) train(ctx context.Context, cfg config.Config) error {
-	if err := errors.Join(checkLoRA(cfg.LoRA), cfg.TryListen()); err != nil {
+	if err := errors.Join(checkLoRA(cfg.LoRA), cfg.TryListen(), cfg.TryMetrics()); err != nil {
 		return err
 	}
 	place, err := cfg.Place(time.Now())

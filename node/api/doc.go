@@ -12,7 +12,7 @@
 // # Endpoints
 //
 //	GET  /v1/status   Status as JSON; of many members ?brief lists some, and counts the others
-//	GET  /v1/metrics  Status as gauges in the text format of Prometheus
+//	GET  /v1/metrics  what package metrics knows in the text format of Prometheus; /metrics is the same
 //	GET  /v1/events   the newest events and then those to come, one JSON object a line;
 //	                  ?after=SEQ leaves out those that are known
 //	GET  /v1/history  History as JSON: loss curves and what happened, thinned out

@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds of events. All of them carry Generation and, where there is one, Step.
 const (
-	// KindStep is a committed step: Loss, HeldOut and HeldOutF32 if measured, TokensPerS.
+	// KindStep is a committed step: Loss, HeldOut and HeldOutF32 if measured, TokensPerS, LearningRate, and GradientNorm and StepS where they are known.
 	KindStep Kind = "step"
 	// KindState is a change of the node's state, named by Message.
 	KindState Kind = "state"
@@ -70,7 +70,12 @@ type Event struct {
 	// measured.
 	HeldOutF32 *float64 `json:"heldout_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
-	Message    string   `json:"message,omitempty"`
+	// LearningRate is that of Step's update, GradientNorm the norm of its gradient before clipping, StepS how long the step took on a
+	// node that computed it. 0 or nil: not known.
+	LearningRate float64  `json:"learning_rate,omitempty"`
+	GradientNorm *float64 `json:"gradient_norm,omitempty"`
+	StepS        float64  `json:"step_s,omitempty"`
+	Message      string   `json:"message,omitempty"`
 	// Settled reports, with KindDrain and KindDone, that whoever ends the node at once gives nothing up.
 	Settled bool `json:"settled,omitempty"`
 	// Votes reports, with KindDrain, that the others are no majority without this node, which has not given its vote away yet.
@@ -93,7 +98,7 @@ type eventJSON struct {
 // MarshalJSON writes numbers that JSON has no word for as null.
 func (e Event) MarshalJSON() ([]byte, error) {
 	w := eventJSON{plainEvent: plainEvent(e), Loss: finite(&e.Loss)}
-	w.HeldOut, w.HeldOutF32 = finite(e.HeldOut), finite(e.HeldOutF32)
+	w.HeldOut, w.HeldOutF32, w.GradientNorm = finite(e.HeldOut), finite(e.HeldOutF32), finite(e.GradientNorm)
 	if finite(&e.TokensPerS) == nil {
 		w.TokensPerS = 0
 	}

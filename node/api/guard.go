@@ -14,7 +14,7 @@ import (
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
-		if !loopback(r.Host) || len(r.Header["Origin"]) > 0 && origin != "http://"+r.Host {
+		if !Loopback(r.Host) || len(r.Header["Origin"]) > 0 && origin != "http://"+r.Host {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -22,9 +22,9 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-// loopback reports whether a "host" or "host:port" names this machine itself, in a way that no
+// Loopback reports whether a "host" or "host:port" names this machine itself, in a way that no
 // name server has a say in.
-func loopback(host string) bool {
+func Loopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

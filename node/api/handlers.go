@@ -21,7 +21,10 @@ type errorReply struct {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
-	mux.HandleFunc("GET /v1/metrics", s.metrics)
+	if s.options.Metrics != nil {
+		mux.Handle("GET /v1/metrics", s.options.Metrics)
+		mux.Handle("GET /metrics", s.options.Metrics) // where scrapers look
+	}
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.options.Node.History(), nil) })
 	mux.HandleFunc("GET /v1/schedule.svg", s.schedule)
@@ -60,22 +63,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 }
 
 // snapshot returns the node's status as it is told.
-func (s *Server) snapshot() Status {
-	st := s.options.Node.Status()
-	st.Loss, st.HeldOut, st.HeldOutF32 = finite(st.Loss), finite(st.HeldOut), finite(st.HeldOutF32)
-	if st.Waiting != "" {
-		st.TokensPerS, st.ETAS = 0, 0
-	}
-	return st
-}
-
-// metrics answers with the status in the text format of Prometheus.
-func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", metricsType)
-	if err := WriteMetrics(w, s.snapshot()); err != nil {
-		s.options.Log.Debug("api: metrics not written", "error", err)
-	}
-}
+func (s *Server) snapshot() Status { return s.options.Node.Status().Shown() }
 
 // schedule answers with a picture that may style itself and do nothing else.
 func (s *Server) schedule(w http.ResponseWriter, _ *http.Request) {

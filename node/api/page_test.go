@@ -89,7 +89,7 @@ func TestThePagesKeyOnlyLooks(t *testing.T) {
 	o := open(t, node)
 	for path, want := range map[string]string{
 		"/v1/status": `"run":"seen"`, "/v1/history": `"message":"first"`, "/v1/events": `"first"`,
-		"/v1/schedule.svg": "<svg", "/v1/metrics": "pnode_step 0\n", "/v1/checkpoints": "checkpoints",
+		"/v1/schedule.svg": "<svg", "/v1/metrics": "pnode_step 0\n", "/metrics": "pnode_step 0\n", "/v1/checkpoints": "checkpoints",
 	} {
 		if resp, body := o.ask("GET", path, o.looking); resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("GET %s: %s %q", path, resp.Status, body)

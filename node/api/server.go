@@ -70,6 +70,8 @@ type Options struct {
 	// Dir is the node's folder; it must exist.
 	Dir  string
 	Node Node
+	// Metrics answers GET /metrics, and /v1/metrics, behind the same checks as all else; nil is nobody.
+	Metrics http.Handler
 	// Log is where failures of the server itself go; nil is nowhere.
 	Log *slog.Logger
 }

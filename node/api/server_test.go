@@ -90,7 +90,9 @@ func (n *fakeNode) Recover(context.Context) (Recovery, error) {
 func serve(t *testing.T, node Node, change func(*Server)) (dir string, stop func()) {
 	t.Helper()
 	dir = t.TempDir()
-	s, err := Listen(Options{Dir: dir, Node: node})
+	s, err := Listen(Options{Dir: dir, Node: node, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "pnode_step 0\n")
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestNothingWithoutTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, header := range []string{"", "Bearer ", "Bearer wrong", "Basic " + a.Token, a.Token, "Bearer " + a.Token + "x", "bearer" + a.Token} {
-		for _, request := range []string{"GET /v1/status", "GET /v1/events", "GET /v1/metrics", "GET /v1/history", "GET /v1/schedule.svg", "GET /index.html", "GET /page.css", "POST /v1/invite", "POST /v1/leave", "POST /v1/stop", "GET /", "GET /v1/none"} {
+		for _, request := range []string{"GET /v1/status", "GET /v1/events", "GET /v1/metrics", "GET /metrics", "GET /v1/history", "GET /v1/schedule.svg", "GET /index.html", "GET /page.css", "POST /v1/invite", "POST /v1/leave", "POST /v1/stop", "GET /", "GET /v1/none"} {
 			method, path, _ := strings.Cut(request, " ")
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+a.Addr+path, strings.NewReader(`{"ttl_s":1,"uses":1}`))
 			if err != nil {

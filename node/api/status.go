@@ -16,7 +16,9 @@ type Status struct {
 	// Waiting says in a sentence why nothing moves, such as "no leader: 1 of 3 voters is
 	// up"; empty while the run moves or is over. A run that waits has no speed: TokensPerS
 	// and ETAS are 0 then, whatever the node fills in.
-	Waiting    string          `json:"waiting,omitempty"`
+	Waiting string `json:"waiting,omitempty"`
+	// WaitingFor says the same in one of WaitKinds, for programs.
+	WaitingFor WaitKind        `json:"waiting_for,omitempty"`
 	Generation plan.Generation `json:"generation"`
 	Term       plan.Term       `json:"term"`
 	// Votes says who votes on the log, why, and what happens when they go.
@@ -34,6 +36,9 @@ type Status struct {
 	// measured.
 	HeldOutF32 *float64 `json:"held_out_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
+	// LearningRate is that of Step, GradientNorm the norm of its gradient before clipping; 0 or nil: not known.
+	LearningRate float64  `json:"learning_rate,omitempty"`
+	GradientNorm *float64 `json:"gradient_norm,omitempty"`
 	// ETAS is the expected time to the last step in seconds; 0 is unknown.
 	ETAS   float64       `json:"eta_s"`
 	Roster []Member      `json:"roster"`
@@ -60,6 +65,40 @@ type Status struct {
 	Links []LinkStatus `json:"links,omitempty"`
 	// Rest counts what a brief status leaves out; nil where it leaves nothing out.
 	Rest *Rest `json:"rest,omitempty"`
+}
+
+// WaitKind names what a run, or a node of it, waits for.
+type WaitKind string
+
+// WaitKinds are all that there are.
+var WaitKinds = []WaitKind{WaitLeader, WaitPlan, WaitReplay, WaitReplicas, WaitClosing, WaitUnused, WaitDiverged, WaitOthers}
+
+const (
+	// WaitLeader: no leader of the run's log is known.
+	WaitLeader WaitKind = "leader"
+	// WaitPlan: the plan before was given up, or there is none yet.
+	WaitPlan WaitKind = "plan"
+	// WaitReplay: steps of lost members are computed again.
+	WaitReplay WaitKind = "replay"
+	// WaitReplicas: replicas with local steps wait for others.
+	WaitReplicas WaitKind = "replicas"
+	// WaitClosing: all steps are made, and the model is evaluated and saved.
+	WaitClosing WaitKind = "closing"
+	// WaitUnused: plans do without this node, for a fault.
+	WaitUnused WaitKind = "unused"
+	// WaitDiverged: the run has stopped, as its loss is no number any more.
+	WaitDiverged WaitKind = "diverged"
+	// WaitOthers: the run is finished, and this node stays for other nodes.
+	WaitOthers WaitKind = "others"
+)
+
+// Shown returns the status as it is told: numbers that are none are left out, and a run that waits has no speed.
+func (s Status) Shown() Status {
+	s.Loss, s.HeldOut, s.HeldOutF32, s.GradientNorm = finite(s.Loss), finite(s.HeldOut), finite(s.HeldOutF32), finite(s.GradientNorm)
+	if s.Waiting != "" {
+		s.TokensPerS, s.ETAS = 0, 0
+	}
+	return s
 }
 
 // About describes what a run trains, and how.

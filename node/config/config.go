@@ -157,6 +157,8 @@ type Config struct {
 	Memory Memory `yaml:"memory"`
 	// Trace is a file for the timeline of every step.
 	Trace string `yaml:"trace"`
+	// Metrics is the address at which a scraper reads the node's metrics without a key; empty is none. A bare port is one of loopback.
+	Metrics string `yaml:"metrics"`
 	// JSON writes one object a step to standard output.
 	JSON bool `yaml:"json"`
 	// LogLevel is debug, info, warn or error.

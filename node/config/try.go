@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 
 	"pnode/swarm/listen"
 )
@@ -41,6 +43,41 @@ func (c Config) TryListen() error {
 		return c.refuse("listen", c.Listen, err)
 	}
 	return nil
+}
+
+// MetricsAddr returns the "HOST:PORT" to answer scrapers at, "" for none. The error wraps ErrInvalid.
+func (c Config) MetricsAddr() (string, error) {
+	text := c.Metrics
+	if text == "" {
+		return "", nil
+	}
+	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
+		text = net.JoinHostPort("127.0.0.1", text)
+	}
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return "", c.invalid("metrics", c.Metrics, "PORT for programs of this machine, or HOST:PORT, as in 9464 or 0.0.0.0:9464")
+	}
+	return text, nil
+}
+
+// TryMetrics takes the address for scrapers for a moment, to explain before anything is made what cannot work. The error wraps ErrInvalid.
+func (c Config) TryMetrics() error {
+	at, err := c.MetricsAddr()
+	if err != nil || at == "" {
+		return err
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		if op := (*net.OpError)(nil); errors.As(err, &op) {
+			err = op.Err // without the address, which is named already
+		}
+		return c.refuse("metrics", c.Metrics, fmt.Errorf("%w; name another port, or an address of this machine", err))
+	}
+	return l.Close()
 }
 
 // TryTrace opens the file of a timeline for writing, to explain before the data is read

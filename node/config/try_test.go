@@ -51,6 +51,35 @@ func TestTryListenExplains(t *testing.T) {
 	}
 }
 
+func TestMetricsAddr(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct{ given, at, refused string }{
+		{given: "", at: ""},
+		{given: "0", at: "127.0.0.1:0"},
+		{given: "127.0.0.1:0", at: "127.0.0.1:0"},
+		{given: ":0", at: ":0"},
+		{given: "here", refused: "want PORT for programs of this machine, or HOST:PORT"},
+		{given: "127.0.0.1", refused: "want PORT"},
+		{given: "70000", refused: "want PORT"},
+		{given: "127.0.0.1:http", refused: "want PORT"},
+		{given: taken.Addr().String(), at: taken.Addr().String(), refused: "name another port"},
+	} {
+		config := Config{Metrics: c.given}
+		at, _ := config.MetricsAddr()
+		err := config.TryMetrics()
+		if at != c.at || (err == nil) != (c.refused == "") {
+			t.Errorf("%q: %q, %v; want %q", c.given, at, err, c.at)
+		}
+		if err != nil && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--metrics is "+c.given) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%q: %v, want %q", c.given, err, c.refused)
+		}
+	}
+}
+
 func TestTryTraceExplains(t *testing.T) {
 	dir := t.TempDir()
 	for _, bad := range []struct{ path, want string }{

@@ -308,6 +308,9 @@ func (c Config) validateNode() error {
 	if _, err := c.NoticeSetting(); err != nil {
 		return err
 	}
+	if _, err := c.MetricsAddr(); err != nil {
+		return err
+	}
 	if c.Listen == "" { // the node chooses
 		return nil
 	}

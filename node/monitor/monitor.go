@@ -104,7 +104,12 @@ type Monitor struct {
 // and losses from now on.
 func New(c Config) *Monitor {
 	m := &Monitor{Config: c, phase: phaseJoining, slow: gossip.NewSlowDowns(), clocks: clockWatch{}}
-	m.steps.log.publish = m.Publish
+	m.steps.log.publish = func(e api.Event) {
+		if run := m.Consensus.State().Run; run != nil {
+			e.LearningRate = pipeline.LearningRate(run.Train, e.Step)
+		}
+		m.Publish(e)
+	}
 	if l, err := twofold.Read(m.Dir, LossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {
 		m.Recall(l)
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/node/ledger"
+	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -75,8 +76,8 @@ func (m *Monitor) Status() api.Status {
 		Roster:     m.members(state, leader, now), Plan: m.stages(state),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}
-	why, done := m.waiting(state, now)
-	s.Waiting = why + done
+	why, done, kind := m.waiting(state, now)
+	s.Waiting, s.WaitingFor = why+done, kind
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}
@@ -111,11 +112,11 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 	newest := m.steps.current()
 	running := position{newest.Generation, newest.Step}
 	s.Step, s.HeldOut, s.HeldOutF32, s.TokensPerS = reached(state, running, m.Recorded()), newest.HeldOut, newest.HeldOutF32, newest.TokensPerS
-	loss := newest.Loss
+	loss, norm := newest.Loss, newest.GradientNorm
 	for _, member := range state.Members {
 		b, ok := m.Beats.Last(member.Peer)
 		if ok && b.Generation == s.Generation && b.Step > s.Step {
-			s.Step, s.TokensPerS = b.Step, b.TokensPerS
+			s.Step, s.TokensPerS, norm = b.Step, b.TokensPerS, nil
 			if b.Loss != 0 {
 				loss = b.Loss
 			}
@@ -128,6 +129,9 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 		return
 	}
 	s.Steps = state.Run.Train.Steps
+	if s.Step > 0 {
+		s.LearningRate, s.GradientNorm = pipeline.LearningRate(state.Run.Train, s.Step), norm
+	}
 	d := state.Run.Data
 	s.Data = api.Data{SizeBytes: d.SizeBytes, HeldOutBytes: d.SizeBytes * int64(d.HeldOutPermille) / 1000}
 	if s.TokensPerS > 0 && s.Steps >= s.Step {

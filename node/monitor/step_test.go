@@ -52,6 +52,19 @@ func TestTheLastStepTellsTheFinishedModel(t *testing.T) {
 	}
 }
 
+// TestStepsTellTheirGradient: a step has the norm of its own gradient and its own time, or none where they were not measured.
+func TestStepsTellTheirGradient(t *testing.T) {
+	var got []api.Event
+	p := &steps{log: stepLog{publish: func(e api.Event) { got = append(got, e) }}}
+	p.begin(plan.Plan{Generation: 1}, nil, 9)
+	for i, r := range []pipeline.StepResult{{Step: 1, Norm: 2, Total: time.Second}, {Step: 2, Norm: 3, Total: time.Minute}, {Step: 3}} {
+		p.report(r, 8, time.Unix(int64(i), 0))
+	}
+	if len(got) != 3 || *got[0].GradientNorm != 2 || got[0].StepS != 1 || *got[1].GradientNorm != 3 || got[1].StepS != 60 || got[2].GradientNorm != nil || got[2].StepS != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestOptimisticStepsAreCounted: each once, whichever worker of this node applied it or rolled it back, and those of the plan that runs.
 func TestOptimisticStepsAreCounted(t *testing.T) {
 	p := &steps{log: stepLog{publish: func(api.Event) {}}}

@@ -170,7 +170,11 @@ func (s *steps) report(r pipeline.StepResult, tokens int, now time.Time) (left s
 
 // add logs a step that counts, and holds back the run's last one; the caller holds mu.
 func (s *steps) add(r pipeline.StepResult) {
-	s.newest.Step, s.newest.Loss = r.Step, r.Loss
+	s.newest.Step, s.newest.Loss, s.newest.StepS, s.newest.GradientNorm = r.Step, r.Loss, r.Total.Seconds(), nil
+	if r.Norm > 0 { // else not measured
+		norm := r.Norm
+		s.newest.GradientNorm = &norm
+	}
 	if r.HeldOut != nil {
 		s.newest.HeldOut, s.newest.HeldOutF32 = r.HeldOut, r.HeldOutF32
 	}
@@ -231,6 +235,7 @@ func (s *steps) merge(events []api.Event, lineage plan.Partings) {
 		s.enter(positionOf(e))
 		s.moved = time.Now()
 		s.newest.Step, s.newest.Steps, s.newest.Loss, s.newest.TokensPerS = e.Step, e.Steps, e.Loss, e.TokensPerS
+		s.newest.GradientNorm, s.newest.StepS = e.GradientNorm, e.StepS
 		if e.HeldOut != nil {
 			s.newest.HeldOut, s.newest.HeldOutF32 = e.HeldOut, e.HeldOutF32
 		}

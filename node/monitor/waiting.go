@@ -100,12 +100,15 @@ func (a awayVoter) text(near time.Time) string {
 	return fmt.Sprintf("%s (since %s)", a.Name, since)
 }
 
-// why returns the reason why nothing moves, in one sentence for people. It is empty when things
+// why returns the reason why nothing moves, in one sentence for people, and its kind. Both are empty when things
 // move, or will in a moment.
-func (v waitView) why() string {
-	why := v.cause()
-	if why == "" || v.Trying == "" {
-		return why
+func (v waitView) why() (kind api.WaitKind, why string) {
+	kind, why = v.cause()
+	if why == "" {
+		return "", ""
+	}
+	if v.Trying == "" {
+		return kind, why
 	}
 	until := ""
 	if !v.Deadline.At.IsZero() {
@@ -114,7 +117,7 @@ func (v waitView) why() string {
 	if v.Deadline.Deserted {
 		until += ", as their machines say that no node runs there"
 	}
-	return fmt.Sprintf("%s. Trying %s%s; Ctrl-C ends that and loses nothing", why, v.Trying, until)
+	return kind, fmt.Sprintf("%s. Trying %s%s; Ctrl-C ends that and loses nothing", why, v.Trying, until)
 }
 
 // Tried names the members at addresses, or the addresses of members without a name, with the ends of their peer IDs.
@@ -140,45 +143,46 @@ func Tried(state consensus.State, addrs []string) string {
 	return strings.Join(all, "")
 }
 
-func (v waitView) cause() string {
+// cause returns why nothing moves, without what a node that comes back tries meanwhile, and what kind of wait that is.
+func (v waitView) cause() (kind api.WaitKind, why string) {
 	voters := len(v.Quorum.Voters)
 	switch {
 	case v.Finished && (v.Trying == "" || v.Leaderless <= electionTime): // else it comes back, as to move the end of the run
-		return v.Serving
+		return api.WaitOthers, v.Serving
 	case v.Leaderless > electionTime && voters == 0:
-		return "no leader of the run answers yet"
+		return api.WaitLeader, "no leader of the run answers yet"
 	case v.Leaderless > electionTime && v.Apart != "":
-		return fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, plain.Quote(v.Dir))
+		return api.WaitLeader, fmt.Sprintf("%s was recovered without this node and goes on with the run. `pnode recover --dir %s` has this node follow it; what it has done since then does not count any more", v.Apart, plain.Quote(v.Dir))
 	case v.Leaderless > votesMovedTime && voters-len(v.Away) >= voters/2+1 && len(v.Away) > 0:
 		var away []string
 		for _, a := range v.Away {
 			away = append(away, a.Name)
 		}
-		return fmt.Sprintf("the run has no leader, though %d of the %d voters that this node knows are up: they elect one, this node is cut off from them, or votes have moved since its log ended. Start %s, too",
+		return api.WaitLeader, fmt.Sprintf("the run has no leader, though %d of the %d voters that this node knows are up: they elect one, this node is cut off from them, or votes have moved since its log ended. Start %s, too",
 			voters-len(v.Away), voters, names(away))
 	case v.Leaderless > electionTime && voters-len(v.Away) >= voters/2+1:
-		return "the run has no leader: its voters are electing one, or this node is cut off from them"
+		return api.WaitLeader, "the run has no leader: its voters are electing one, or this node is cut off from them"
 	case v.Leaderless > electionTime:
 		if v.Stopped != "" {
-			return fmt.Sprintf("%s. Now %s. %s. %s", v.Stopped, v.offline(), v.kept(), v.wayOut())
+			return api.WaitLeader, fmt.Sprintf("%s. Now %s. %s. %s", v.Stopped, v.offline(), v.kept(), v.wayOut())
 		}
-		return fmt.Sprintf("%s. Start %s again in its folder (`pnode train --resume` or `pnode join`). %s. %s", v.offline(), v.oneOfThem(), v.kept(), v.wayOut())
+		return api.WaitLeader, fmt.Sprintf("%s. Start %s again in its folder (`pnode train --resume` or `pnode join`). %s. %s", v.offline(), v.oneOfThem(), v.kept(), v.wayOut())
 	case v.Diverged != "":
-		return v.Diverged
+		return api.WaitDiverged, v.Diverged
 	case v.Blocked != "" && !v.Training:
-		return v.Blocked
+		return api.WaitPlan, v.Blocked
 	case v.NotUsed != "" && !v.Training:
-		return "this node is in the run, but not used " + v.NotUsed
+		return api.WaitUnused, "this node is in the run, but not used " + v.NotUsed
 	case v.Stalled != 0 && v.Replay != "":
-		return v.Replay
+		return api.WaitReplay, v.Replay
 	case v.Stalled != 0:
-		return fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, plain.Text(v.StallWhy))
+		return api.WaitPlan, fmt.Sprintf("generation %d was given up, a new plan will follow: %s", v.Stalled, plain.Text(v.StallWhy))
 	case v.Ends != "":
-		return v.Ends
+		return api.WaitClosing, v.Ends
 	case v.Training:
-		return v.Round
+		return api.WaitReplicas, v.Round
 	}
-	return ""
+	return "", ""
 }
 
 // offline says who is away, and how many of those that vote on the run's log must be up.
@@ -275,9 +279,9 @@ func (v waitView) wayOut() string {
 	return fmt.Sprintf("Gone for good: `pnode recover --dir %s`, from %s on", plain.Quote(v.Dir), plain.Moment(last.Add(consensus.RecoverAfter).Add(time.Minute), v.Now, timeOfDay))
 }
 
-// waiting returns why nothing moves as far as this node knows, and what is done of the work that is waited for, where that is known; state is
+// waiting returns why nothing moves as far as this node knows, of what kind that is, and what is done of the work that is waited for, where that is known; state is
 // what Known returns.
-func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done string) {
+func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done string, kind api.WaitKind) {
 	newest := m.steps.current()
 	v := waitView{Now: now, Finished: state.Finished, Quorum: m.Consensus.Quorum(), Checkpoint: state.Checkpoint.Step, Reached: reached(state, position{newest.Generation, newest.Step}, m.Recorded()), RecoverAfter: m.RecoverAfter, Dir: m.Dir}
 	if me, ok := state.Member(m.Self); ok {
@@ -316,13 +320,13 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 			v.Deadline = m.deadline
 		}
 	}
-	if why = v.why(); why != v.Replay {
+	if kind, why = v.why(); why != v.Replay {
 		done = ""
 	}
 	if why != "" && m.SlowDisk != nil {
 		done += slowDiskText(m.Dir, m.SlowDisk())
 	}
-	return why, done
+	return why, done, kind
 }
 
 // slowDiskText says what a slow disk holds up, to whole seconds: it is no news each time.
@@ -349,7 +353,7 @@ func StoppedText(state consensus.State, self plan.PeerID) string {
 // stage, and the newest outer step. Only one goroutine calls it.
 func (m *Monitor) ShowWaiting(now time.Time) {
 	state, _ := m.Known()
-	if why, done := m.waiting(state, now); m.shown.due(why, done, now) {
+	if why, done, _ := m.waiting(state, now); m.shown.due(why, done, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why + done})
 	}
 	// The run loop may be busy with the end of a plan, and its next state be of another one.

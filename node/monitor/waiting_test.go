@@ -111,7 +111,7 @@ func TestWhyNothingMoves(t *testing.T) {
 		if c.view.Now.IsZero() {
 			c.view.Now = seven
 		}
-		if got := c.view.why(); got != c.want {
+		if _, got := c.view.why(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -109,6 +109,9 @@ func (e *Endpoint) answerOne(w io.Writer, chunk ChunkFunc, h plan.Hash) error {
 		return err
 	}
 	_, err = w.Write(data)
+	if err == nil {
+		e.counts.sent[0].Add(uint64(len(data)))
+	}
 	return err
 }
 
@@ -173,6 +176,7 @@ func (e *Endpoint) fetchBatch(
 			missing++
 			continue
 		}
+		e.counts.received[0].Add(uint64(len(data)))
 		if err := store(h, data); err != nil {
 			return missing, fmt.Errorf("store chunk %v: %w", h, err)
 		}

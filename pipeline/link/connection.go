@@ -148,6 +148,7 @@ func (c *connection) write(class wire.Class) {
 			continue
 		}
 		c.remote.counts.payloadSent.Add(uint64(len(p.payload())))
+		c.remote.session.endpoint.counts.sent[p.frame.Tag.Kind].Add(uint64(len(p.payload())))
 		if p.last() {
 			c.remote.counts.framesSent.Add(1)
 		}

@@ -144,6 +144,7 @@ func (f *inflow) put(p wire.Piece, data []byte) error {
 	}
 	f.remote.counts.framesReceived.Add(1)
 	f.remote.counts.payloadReceived.Add(uint64(len(m.payload)))
+	f.remote.session.endpoint.counts.received[m.header.Tag.Kind].Add(uint64(len(m.payload)))
 	f.remote.session.inbox.deliver(key{from: m.from, tag: m.header.Tag}, f.remote.id, m.payload)
 	m.payload = nil // the receiver's now, though messages before this one may be missing
 	return nil

@@ -54,6 +54,16 @@ func TestThreePeersEmulated(t *testing.T) {
 				t.Errorf("busy for %v with what takes %v or more", st.Busy, least)
 			}
 		}
+		for _, kind := range c.endpoints[0].Traffic() {
+			want := uint64(0)
+			switch kind.Kind {
+			case wire.Activation.String(), wire.Gradient.String(), wire.ReducePart.String(), wire.GatherPart.String(), wire.TiedGrad.String():
+				want = 400_000 // two messages to and from each of two peers
+			}
+			if kind.Sent != want || kind.Received != want {
+				t.Errorf("traffic is %+v, want %d bytes each way", kind, want)
+			}
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pnode/pipeline/wire"
 	"pnode/planner/plan"
 )
 
@@ -92,6 +93,27 @@ type counters struct {
 	corrupt atomic.Uint64
 	// busyChunks requests came when ChunkStreams were being answered.
 	busyChunks atomic.Uint64
+	// sent and received have the payload of all sessions by kind, those of index 0 that of chunks. Each message counts once.
+	sent, received [wire.Kinds]atomic.Uint64
+}
+
+// Traffic is the payload of a kind, in bytes, since an endpoint was made: of messages, each of which counts once, or of chunks.
+type Traffic struct {
+	Kind           string
+	Sent, Received uint64
+}
+
+// chunkKind names chunks, which belong to no session, among the kinds of messages.
+const chunkKind = "chunk"
+
+// Traffic returns the payload of each kind, chunks first.
+func (e *Endpoint) Traffic() []Traffic {
+	all := make([]Traffic, wire.Kinds)
+	for k := range all {
+		all[k] = Traffic{Kind: wire.Kind(k).String(), Sent: e.counts.sent[k].Load(), Received: e.counts.received[k].Load()}
+	}
+	all[0].Kind = chunkKind
+	return all
 }
 
 // traffic counts the frames exchanged with one peer.

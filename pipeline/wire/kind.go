@@ -43,6 +43,9 @@ const (
 	kindEnd
 )
 
+// Kinds is one more than the last kind.
+const Kinds = int(kindEnd)
+
 var kindNames = [kindEnd]string{
 	"", "activation", "gradient", "reduce-part", "gather-part", "tied-grad", "report", "commit", "heartbeat", "padding",
 	"state-part", "state-taken", "outer-grad", "outer-report", "outer-have",

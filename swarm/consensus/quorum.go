@@ -36,6 +36,8 @@ type Quorum struct {
 	// LostSince is since when no leader is known; zero while one is. A second or two are
 	// an election, more are a lost majority, or a node that is cut off from it.
 	LostSince time.Time
+	// Changes counts how often another leader became known than the one before, since this process began.
+	Changes uint64
 	// Apart is a member that recovered the run and goes on with it, where this node did not have to believe that.
 	Apart plan.PeerID
 }
@@ -56,21 +58,26 @@ func (n *Node) Quorum() Quorum {
 			silent = append(silent, p)
 		}
 	}
-	return Quorum{Voters: voters, Silent: silent, Leader: n.reign.leader, LostSince: n.reign.lostSince, Apart: n.apartFrom()}
+	return Quorum{Voters: voters, Silent: silent, Leader: n.reign.leader, LostSince: n.reign.lostSince, Changes: n.reign.changes, Apart: n.apartFrom()}
 }
 
 // reign holds who leads, or since when nobody is known to.
 type reign struct {
 	leader    plan.PeerID
 	lostSince time.Time
-	known     bool // a leader was known once
+	known     bool        // a leader was known once
+	last      plan.PeerID // that was known
+	changes   uint64      // from one known leader to another
 }
 
 // take notes at time now who leads, "" for nobody.
 func (r *reign) take(leader plan.PeerID, now time.Time) {
 	switch {
 	case leader != "":
-		r.lostSince, r.known = time.Time{}, true
+		if r.last != "" && r.last != leader {
+			r.changes++
+		}
+		r.lostSince, r.known, r.last = time.Time{}, true, leader
 	case r.lostSince.IsZero():
 		r.lostSince = now
 	}

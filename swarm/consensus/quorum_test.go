@@ -12,13 +12,13 @@ func TestReign(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var r reign
 	for i, want := range []reign{
-		{"", at(0), false},
-		{"", at(0), false},
-		{"a", time.Time{}, true},
-		{"b", time.Time{}, true},
-		{"", at(4), true},
-		{"", at(4), true},
-		{"b", time.Time{}, true},
+		{lostSince: at(0)},
+		{lostSince: at(0)},
+		{leader: "a", known: true, last: "a"},
+		{leader: "b", known: true, last: "b", changes: 1},
+		{lostSince: at(4), known: true, last: "b", changes: 1},
+		{lostSince: at(4), known: true, last: "b", changes: 1},
+		{leader: "b", known: true, last: "b", changes: 1},
 	} {
 		if r.take(want.leader, at(i)); r != want {
 			t.Errorf("after %d: %v, want %v", i, r, want)
