@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,12 +15,13 @@ import (
 
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/qrcode"
 	"pnode/planner/plan"
 )
 
 func (e environment) inviteCommand() *cobra.Command {
 	var r api.InviteRequest
-	var list, asJSON bool
+	var list, asJSON, code bool
 	c := &cobra.Command{
 		Use:   "invite",
 		Short: "Print an invite to the run of a node on this machine",
@@ -31,6 +33,7 @@ The invite is noted in the run's log, and counted there for all nodes: it takes 
 run's voters. A newcomer asks this node first, so that it must run.`,
 		Example: `  pnode invite
   pnode invite --ttl 10m --uses 20
+  pnode invite --qr                         as a code for a camera, too
   pnode invite --owner                      for a second owner, so that the run needs no single machine
   pnode invite --list`,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -39,6 +42,9 @@ run's voters. A newcomer asks this node first, so that it must run.`,
 			}
 			if r.Uses < 1 || r.Uses > api.MaxInviteUses {
 				return fmt.Errorf("%w: --uses is %d: want 1 to %d", config.ErrInvalid, r.Uses, api.MaxInviteUses)
+			}
+			if code && list {
+				return fmt.Errorf("%w: --qr is for a new invite: leave --list out", config.ErrInvalid)
 			}
 			if asJSON && !list {
 				return fmt.Errorf("%w: --json is for --list", config.ErrInvalid)
@@ -60,15 +66,27 @@ run's voters. A newcomer asks this node first, so that it must run.`,
 		}
 		until := time.Now().Add(r.TTL).Format("2006-01-02 15:04 MST")
 		fmt.Fprintf(e.stderr, "%s %s, until %s:\n", plan.Count(r.Uses, "node"), may, until) // the invite alone is for scripts
-		_, err = fmt.Fprintln(e.stdout, invite)
-		return err
+		if _, err := fmt.Fprintln(e.stdout, invite); err != nil || !code {
+			return err
+		}
+		return e.drawCode(invite)
 	})
 	c.Flags().DurationVar(&r.TTL, "ttl", 24*time.Hour, "time until it expires")
 	c.Flags().IntVar(&r.Uses, "uses", 1, "number of nodes that may use it")
 	c.Flags().BoolVar(&r.Owner, "owner", false, "make owners of the nodes that use it")
+	c.Flags().BoolVar(&code, "qr", false, "draw it as a QR code, too, on standard error")
 	c.Flags().BoolVar(&list, "list", false, "list the run's invites, and who came by each, instead")
 	c.Flags().BoolVar(&asJSON, "json", false, "with --list, print one JSON object for each")
 	return c
+}
+
+// drawCode draws a text as a QR code beside what scripts read.
+func (e environment) drawCode(text string) error {
+	drawn, err := qrcode.Terminal(text, isTerminal(e.stderr) && os.Getenv("TERM") != "dumb")
+	if err == nil {
+		_, err = io.WriteString(e.stderr, drawn)
+	}
+	return err
 }
 
 // listInvites prints the invites of the run, the oldest first.

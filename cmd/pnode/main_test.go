@@ -127,6 +127,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"tokenize --tokenizer /no/such --out " + dir + "/out main.go", exitUsage, "no such file or directory; name a tokenizer.json"},
 		{"samples", exitUsage, "--step is 0, or missing: want 1 or more"},
 		{"samples --step 1 --steps 0", exitUsage, "--steps is 0: want 1 or more"},
+		{"invite --qr --list", exitUsage, "--qr is for a new invite"},
 		{"invite --uses 0", exitUsage, "--uses is 0: want 1 to"},
 		{"train --lr 0", exitUsage, "pnode: --lr is 0: want more than 0, up to 10"},
 		{"train --dir main.go", exitUsage, "pnode: --dir is main.go, which is a file: name a folder"},

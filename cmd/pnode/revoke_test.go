@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pnode/node/qrcode"
 )
 
 // TestAnOwnerRemovesANode in real processes: a node that came by an invite is removed, told why, and stays out after the
@@ -54,7 +56,10 @@ func TestAnOwnerRemovesANode(t *testing.T) {
 	owners, _ := ask(0, "invite", "--owner", "--dir", dir)
 	o := start(t, "join", owners, "--dir", eve, "--name", "eve", "--emulate", device)
 	o.stderr.await(t, `(state: (?:standby|waiting))`)
-	second, _ := ask(0, "invite", "--dir", eve)
+	second, code := ask(0, "invite", "--qr", "--dir", eve)
+	if drawn, err := qrcode.Terminal(second, false); err != nil || !strings.HasSuffix(code, ":\n"+drawn) {
+		t.Errorf("the code of %s: %v\n%s", second, err, code)
+	}
 	if out, _ := ask(0, "revoke", second, "--dir", eve); !strings.Contains(out, "nobody comes in by invite") {
 		t.Errorf("a second owner revokes its invite: %s", out)
 	}
