@@ -115,7 +115,7 @@ func diagnosis(d devices.Diagnosis, withoutDrivers error) string {
 		describe(&b, device)
 	}
 	for _, m := range d.Missing {
-		fmt.Fprintf(&b, "no %s devices: %s\n", m.Backend, m.Why)
+		fmt.Fprintf(&b, "no %s devices: %s\n", m.Backend, strings.TrimPrefix(m.Why, m.Backend+": "))
 	}
 	switch {
 	case d.Drivers:

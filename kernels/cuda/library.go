@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNoLibrary says that NVIDIA's driver is not installed.
-var ErrNoLibrary = errors.New("cuda: no NVIDIA driver on this machine")
+var ErrNoLibrary = errors.New("cuda: no NVIDIA driver on this machine; for a card of NVIDIA install its driver, version 450 or later")
 
 // function is a function of the driver that the package calls.
 type function int

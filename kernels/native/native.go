@@ -37,7 +37,9 @@ func (l Library) Open() (addresses []uintptr, err error) {
 		}
 		handle, err := openLibrary(name)
 		if err != nil {
-			failures = append(failures, err.Error())
+			if !isMissing(name, err) { // else Missing says all that there is to say
+				failures = append(failures, err.Error())
+			}
 			continue
 		}
 		for _, name := range l.Functions {
@@ -53,7 +55,15 @@ func (l Library) Open() (addresses []uintptr, err error) {
 		}
 		return addresses, nil
 	}
+	if len(failures) == 0 {
+		return nil, l.Missing
+	}
 	return nil, fmt.Errorf("%w: %s", l.Missing, strings.Join(failures, "; "))
+}
+
+// isMissing reports whether a library itself is not there, rather than one that it needs.
+func isMissing(name string, err error) bool {
+	return strings.HasPrefix(err.Error(), name+": ") && strings.HasSuffix(err.Error(), ": No such file or directory")
 }
 
 // Call calls the function at an address. What pointers among the arguments point to stays alive

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNoLibrary says that no OpenCL library could be opened.
-var ErrNoLibrary = errors.New("opencl: no OpenCL on this machine")
+var ErrNoLibrary = errors.New("opencl: no OpenCL driver on this machine; for a card of AMD or Intel install that of its maker (Debian, Ubuntu: mesa-opencl-icd, intel-opencl-icd)")
 
 // function is a function of OpenCL 1.2 that the package calls.
 type function int

@@ -42,6 +42,8 @@ func TestMergeTakesGivenFlagsOnly(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, tt := range []struct{ content, want string }{
 		{"seed: 3\nstpes: 1", `config: run.yaml:2: unknown key "stpes": did you mean "steps"?`},
+		{"data: [x]\n  steps: 4", `config: run.yaml:2: indented too far: the line before it begins no list and no block`},
+		{"data: [x]\nsteps: [", `config: run.yaml:2: sequence end token ']' not found`},
 		{"colour: red", `config: run.yaml:1: unknown key "colour": want one of preset, init, context, data, data_limit, `},
 		{"xy: 1", `config: run.yaml:1: unknown key "xy": want one of preset, `},
 		{"micro-batch: 3", `config: run.yaml:1: unknown key "micro-batch": did you mean "micro_batch"?`},

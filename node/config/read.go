@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -48,6 +49,9 @@ func parse(name string, content []byte, target any) (keys []string, err error) {
 		if t := e.GetToken(); t != nil && t.Position != nil {
 			at = t.Position.Line
 		}
+		if indentedTooFar(content, at) {
+			return nil, r.fail(at, "", errors.New("indented too far: the line before it begins no list and no block"))
+		}
 		return nil, r.fail(at, "", errors.New(e.GetMessage()))
 	}
 	for i, doc := range file.Docs {
@@ -62,6 +66,22 @@ func parse(name string, content []byte, target any) (keys []string, err error) {
 		}
 	}
 	return keys, nil
+}
+
+// indentedTooFar reports whether a line, counted from 1, begins further right than the one before it, which has a value of its own.
+func indentedTooFar(content []byte, line int) bool {
+	lines := strings.Split(string(content), "\n")
+	if line < 2 || line > len(lines) {
+		return false
+	}
+	indent := func(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }
+	for before := line - 2; before >= 0; before-- {
+		text, _, _ := strings.Cut(lines[before], " #")
+		if text = strings.TrimRight(text, " \t\r"); text != "" && !strings.HasPrefix(strings.TrimSpace(text), "#") {
+			return indent(lines[line-1]) > indent(text) && !strings.HasSuffix(text, ":")
+		}
+	}
+	return false
 }
 
 // reader sets fields from the nodes of a file. It reads scalars by the type of the field, not by how YAML would guess

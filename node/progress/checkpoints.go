@@ -61,7 +61,7 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 // not all well.
 func Verified(w io.Writer, r checkpoint.Report) error {
 	err := table(w, func(p printer) {
-		p.f("%s, %s: as written\n", plan.Count(r.Chunks, "chunk"), size(r.Bytes))
+		p.f("%s, %s: checksums OK\n", plan.Count(r.Chunks, "chunk"), size(r.Bytes))
 		for _, m := range r.Manifests {
 			verdict := "complete"
 			switch {
@@ -121,7 +121,7 @@ var ErrFilesDamaged = errors.New("files of the folder beside its checkpoints are
 func VerifiedFiles(w io.Writer, compared, damaged []string) error {
 	var b strings.Builder
 	if len(damaged) == 0 {
-		fmt.Fprintf(&b, "%s: as written\n", strings.Join(compared, ", "))
+		fmt.Fprintf(&b, "%s: checksums OK\n", strings.Join(compared, ", "))
 	} else {
 		fmt.Fprintf(&b, "compared: %s\n", strings.Join(compared, ", "))
 	}
