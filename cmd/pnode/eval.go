@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/kernels"
-	"pnode/node/dataset"
+	"pnode/node/dataset/corpus"
 	"pnode/node/dataset/files"
 	"pnode/node/infer"
 	"pnode/node/progress"
@@ -103,7 +103,7 @@ func checkText(path string) error {
 	case st.IsDir():
 		return fmt.Errorf("%w: %s is a folder; name the files in it", files.ErrNotRegular, path)
 	case st.Mode().IsRegular() && st.Size() == 0:
-		return fmt.Errorf("%w: %s is empty; leave it out", dataset.ErrNoText, path)
+		return fmt.Errorf("%w: %s is empty; leave it out", corpus.ErrNoText, path)
 	case !st.Mode().IsRegular():
 		return nil // what a pipe holds can be read once
 	}

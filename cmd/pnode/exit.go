@@ -20,8 +20,10 @@ import (
 	"pnode/node/chaos"
 	"pnode/node/config"
 	"pnode/node/dataset"
+	"pnode/node/dataset/corpus"
 	"pnode/node/dataset/files"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/source"
 	"pnode/node/dataset/tokenizer"
 	"pnode/node/infer"
 	"pnode/node/inventory"
@@ -70,8 +72,9 @@ var exitCodes = []struct {
 	{infer.ErrWindow, exitUsage},
 	{bench.ErrOptions, exitUsage},
 	{chaos.ErrOptions, exitUsage},
-	{dataset.ErrNoText, exitUsage},
-	{dataset.ErrNotText, exitUsage},
+	{corpus.ErrNoText, exitUsage},
+	{corpus.ErrNotText, exitUsage},
+	{source.ErrNoColumn, exitUsage},
 	{dataset.ErrTooShort, exitUsage},
 	{dataset.ErrTooLarge, exitUsage},
 	{tokenizer.ErrFormat, exitUsage},

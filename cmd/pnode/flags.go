@@ -10,6 +10,7 @@ import (
 
 	"pnode/kernels/devices"
 	"pnode/node/config"
+	"pnode/node/dataset/source"
 	"pnode/pipeline/model"
 )
 
@@ -19,7 +20,9 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.Preset, "preset", c.Preset, "`NAME` of the model: "+strings.Join(model.PresetNames(), ", "))
 	f.StringVar(&c.Init, "init", c.Init, "start from the weights in `FOLDER` instead of a preset: a Hugging Face model, an imported one, or a run")
 	f.IntVar(&c.Context, "context", c.Context, "tokens of a sequence; 0 takes the model's own")
-	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text (file, folder or pattern) or of token shards; repeat it for more (default the Go source tree if there is one, else sums and sentences that pnode writes)")
+	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text, JSON Lines, CSV or Parquet, packed with gzip or zstd or not (file, folder or pattern), or of token shards; repeat it for more (default the Go source tree if there is one, else sums and sentences that pnode writes)")
+	f.StringVar(&c.Column, "column", c.Column, "`NAME` of the column or field with the text in --data (default "+source.DefaultColumn+")")
+	f.BoolVar(&c.SkipMalformed, "skip-malformed", c.SkipMalformed, "leave malformed documents of --data out, however many; without it 1 in 100 of a file is left out at most")
 	f.Var(&c.DataLimit, "data-limit", "use at most this much of the data; 0 takes all of --data, or 16MB of the Go source tree")
 	f.IntVar(&c.Steps, "steps", c.Steps, "optimizer updates; with --resume a later end for the run")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the first parameters and of the order of the data")

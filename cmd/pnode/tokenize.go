@@ -21,12 +21,12 @@ func (e environment) tokenizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tokenize --tokenizer DIR|FILE|bytes --out DIR PATH...",
 		Short: "Make token shards out of text, for train --data",
-		Long: `Turn text, jsonl and parquet files into a folder of token shards for "pnode train --data". PATH is a
-file, a folder or a pattern; .gz and .zst files are unpacked.
+		Long: `Turn text, JSON Lines, CSV and Parquet files into a folder of token shards for "pnode train --data".
+PATH is a file, a folder or a pattern. Formats are told by what is in a file; gzip and zstd are
+unpacked.
 
-A text file is one document, unless --document-separator divides it. A line of .jsonl or a row of
-.parquet is one document, with its text in the field or column --field. After an interrupt the
-same command continues where it stopped.`,
+A text file is one document, unless --document-separator divides it. A line of JSON or a row is one
+document, with its text in --column. After an interrupt the same command continues where it stopped.`,
 		Example: `  pnode tokenize --tokenizer ~/gpt2 --out shards corpus/*.jsonl.zst
   pnode tokenize --tokenizer bytes --out shards --document-separator blank-line book.txt
   pnode train --data shards --preset gpt2-124m`,
@@ -43,7 +43,12 @@ same command continues where it stopped.`,
 				return err
 			}
 			o.Paths, o.Tokenizer, o.EndOfText, o.TokenizerFiles = args, chosen.Tokenizer, chosen.EndOfText, chosen.Files
-			o.Progress = progress.Tokenizing(e.stderr, isTerminal(e.stderr), time.Now)
+			show := progress.Tokenizing(e.stderr, isTerminal(e.stderr), time.Now)
+			var skipped source.Skipped
+			o.Progress = func(p shard.Progress) {
+				skipped = p.Skipped
+				show(p)
+			}
 			o.Lock = checkpoint.Lock
 			m, err := shard.Make(c.Context(), o)
 			if errors.Is(err, context.Canceled) {
@@ -51,6 +56,9 @@ same command continues where it stopped.`,
 			}
 			if err != nil {
 				return err
+			}
+			if text := skipped.String(); text != "" {
+				fmt.Fprintf(e.stderr, "left out: %s\n", text)
 			}
 			fmt.Fprintf(e.stdout, "%s: documents %d, tokens %d (of %d bytes), shards %d, vocabulary %d; train on it with\n  pnode train --data %s\n",
 				o.Out, m.Documents, m.Tokens, m.TokenBytes, len(m.Shards), m.Vocab, o.Out)
@@ -61,10 +69,10 @@ same command continues where it stopped.`,
 	f.SortFlags = false
 	f.StringVar(&name, "tokenizer", "", "`DIR|FILE` of a tokenizer (tokenizer.json, or vocab.json with merges.txt), or the word bytes")
 	f.StringVar(&o.Out, "out", "", "`FOLDER` to create")
-	f.StringVar(&o.Source.Field, "field", "text", "`NAME` of the jsonl field or parquet column with the text")
+	f.StringVar(&o.Source.Column, "column", source.DefaultColumn, "`NAME` of the column or field with the text")
 	f.StringVar(&o.Source.Separator, "document-separator", "", "`LINE` between the documents of a text file, or "+source.BlankLine)
 	f.StringVar(&endOfText, "end-of-text", "", "special `TOKEN` after every document (default the tokenizer's own)")
-	f.BoolVar(&o.Source.SkipMalformed, "skip-malformed", false, "skip and count malformed documents")
+	f.BoolVar(&o.Source.SkipMalformed, "skip-malformed", false, "leave malformed documents out, however many; without it 1 in 100 of a file is left out at most")
 	f.Int64Var(&o.ShardTokens, "shard-tokens", shard.DefaultShardTokens, "tokens after which a shard ends with its document")
 	addThreads(f, &o.Threads)
 	return c

@@ -61,6 +61,7 @@ is given up: steps after the last checkpoint, which are made again. A run of loc
 first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 		Example: `  pnode train                                   a few minutes, on text of this machine
   pnode train --data book.txt --data notes/     on your own text
+  pnode train --data c.parquet --column body    on the rows of a table, or of JSON Lines or CSV
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
   pnode train --cluster cluster.yaml            on an emulated cluster, see above
   pnode train --listen :4001                    let others join; prints an invite

@@ -33,12 +33,16 @@ type Config struct {
 	Init string `yaml:"init"`
 	// Context is the length of a sequence in tokens; 0 is the model's own.
 	Context int `yaml:"context"`
-	// Data are files, folders and globs of UTF-8 text; empty is the Go toolchain's source tree where there
-	// is one, else a text that the node writes.
+	// Data are files, folders and globs of documents (see package source) or token shards; empty is the Go toolchain's source tree where
+	// there is one, else a text that the node writes.
 	Data []string `yaml:"data"`
 	// DataLimit is how much of the text is used; 0 is all of what Data names, 16 MB of
 	// the Go toolchain's source, and 4 MB of a text that the node writes.
 	DataLimit Bytes `yaml:"data_limit"`
+	// Column has the text in files that have columns; empty is source.DefaultColumn.
+	Column string `yaml:"column"`
+	// SkipMalformed leaves out any number of malformed documents, not 1 in 100 at most.
+	SkipMalformed bool `yaml:"skip_malformed"`
 
 	Steps int    `yaml:"steps"`
 	Seed  uint64 `yaml:"seed"`

@@ -40,7 +40,7 @@ func TestDefaultIsValid(t *testing.T) {
 func odd() Config {
 	return Config{
 		Init: "some weights", Context: 96, Data: []string{"a: b", "- x", "#h", "*.txt", "1", "true", `c:\d`, "two\nlines "},
-		DataLimit: 3 << 20, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
+		DataLimit: 3 << 20, Column: "bo dy", SkipMalformed: true, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6, WeightDecay: 0.01, ClipNorm: 0.5,
 		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, Sync: "local:h=3,codec=int4,warmup=1,lr=0.9,momentum=0.25", UnevenShares: true,
 		DocumentMask: true, Recompute: "block", PostValidation: "off", Optimizer: "muon", Momentum: 0.8, Shard: "off", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", AwaitOwner: Moment(90 * time.Second), Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", Announce: "tcp/a.example:1", Relay: relayOff, KeepWhole: KeepOn, OnLostMajority: LostMajority(time.Hour), AwaitHolders: Moment(time.Minute), Notices: "aws=http://127.0.0.1:1338", Grace: Grace(90 * time.Second), Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json", Metrics: "9464",

@@ -345,16 +345,7 @@ func TestTinyShakespeare(t *testing.T) {
 	if got := fmt.Sprintf("%.4f", bigramEntropy(text)); got != "2.4526" {
 		t.Errorf("bigram entropy %s nats", got)
 	}
-	c, err := Collect([]string{path}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := chunkstest.Memory{}
-	spec, err := c.Store(context.Background(), m.Put)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.HeldOutPermille = 100
+	m, spec := storedText(text, 100)
 	d, err := Open(m, spec, Window{Context: 128, StepRows: 1, Vocab: 256})
 	if err != nil {
 		t.Fatal(err)

@@ -3,11 +3,8 @@
 //
 // # Nouns
 //
-//   - Corpus: the text files found under the given paths, in an order that depends on
-//     their names only. Store streams them, joined by newlines, into chunks: one token is
-//     one byte.
-//   - token stream: the content of the chunks of a planner.DataSpec in order: bytes of a
-//     Corpus, or 2 or 4 byte tokens that package shard made with a tokenizer. Documents
+//   - token stream: the content of the chunks of a plan.DataSpec in order: bytes of a
+//     corpus.Corpus, or 2 or 4 byte tokens that package shard made with a tokenizer. Documents
 //     end with the spec's end-of-text token.
 //   - split: the end of the stream, HeldOutPermille of it, is held out: no window to train
 //     on reaches into it.
@@ -46,13 +43,12 @@
 //
 // # Refusals
 //
-// Files that were named and are not UTF-8 text, paths that lead nowhere, a stream too short
-// for one sample on each side of the split, tokens outside the vocabulary, a vocabulary
+// A stream too short for one sample on each side of the split, tokens outside the vocabulary, a vocabulary
 // over the model's, more than MaxBytes.
 //
-// Package node collects a Corpus, or imports shards, when it starts a run, and opens the
-// Dataset on every node. It never imports the store, the network or the model: chunks come
+// Package node stores a corpus, or imports shards, when it starts a run, and opens the
+// Dataset on every node. This package never imports the store, the network or the model: chunks come
 // and go through functions given to it. Its parts: files finds files under paths, source
-// reads documents from text, jsonl and parquet files, tokenizer turns text into tokens,
+// reads documents out of them, corpus makes a stream of bytes of these, tokenizer turns text into tokens,
 // shard writes and reads folders of token shards, and makes them from documents.
 package dataset

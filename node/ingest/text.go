@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"pnode/node/config"
 	"pnode/node/dataset"
+	"pnode/node/dataset/corpus"
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/source"
 	"pnode/node/dataset/synthetic"
 	"pnode/node/dataset/tokenizer"
 	"pnode/planner/plan"
@@ -67,8 +70,8 @@ func (s *Source) storeText(ctx context.Context) (plan.DataSpec, error) {
 func (s *Source) storeBytes(ctx context.Context, put put) (plan.DataSpec, string, error) {
 	paths, what, limit := s.Data, "the text", s.DataLimit
 	if len(paths) == 0 {
-		tree, err := dataset.GoSourceTree()
-		if errors.Is(err, dataset.ErrNoGo) {
+		tree, err := corpus.GoSourceTree()
+		if errors.Is(err, corpus.ErrNoGo) {
 			return s.storeSynthetic(ctx, put)
 		}
 		if err != nil {
@@ -79,20 +82,50 @@ func (s *Source) storeBytes(ctx context.Context, put put) (plan.DataSpec, string
 			limit = goSourceLimit
 		}
 	}
-	corpus, err := dataset.Collect(paths, dataset.Options{LimitBytes: int64(limit)})
+	o := corpus.Options{Source: s.documents(), LimitBytes: int64(limit), Progress: s.reading()}
+	if len(s.Data) == 0 {
+		o.Source.Plain = true // a tree of source has tables for its tests
+	}
+	text, err := corpus.Find(paths, o)
 	if err != nil {
 		return plan.DataSpec{}, "", err
 	}
-	spec, err := corpus.Store(ctx, put)
-	r := corpus.Report
+	spec, r, err := text.Store(ctx, put)
 	notice := fmt.Sprintf("%s: %s, %v", what, plan.Count(r.Files, "file"), textSize(r.Bytes))
+	if r.Tables > 0 {
+		notice = fmt.Sprintf("%s of %s: %s in column %q, %v", what, plan.Count(r.Files, "file"), plan.Count(int(r.Documents), "document"), o.Source.TextColumn(), textSize(r.Bytes))
+	}
 	if r.Truncated {
 		notice += fmt.Sprintf(", cut at --data-limit %v", limit)
 	}
-	if r.Skipped > 0 {
-		notice += fmt.Sprintf(", %s skipped that held no text", plan.Count(r.Skipped, "file"))
+	if r.Irregular > 0 {
+		notice += fmt.Sprintf(", %s not followed", plan.Count(r.Irregular, "link"))
 	}
-	return spec, notice, err
+	return spec, notice + leftOut(r.Skipped), err
+}
+
+// documents returns how documents are read out of files.
+func (s *Source) documents() source.Options {
+	return source.Options{Column: s.Column, SkipMalformed: s.SkipMalformed}
+}
+
+// leftOut says for people what of the data is not in the text.
+func leftOut(skipped source.Skipped) string {
+	if text := skipped.String(); text != "" {
+		return "; left out: " + text
+	}
+	return ""
+}
+
+// reading returns a function that tells people how far the data is read, where that takes long.
+func (s *Source) reading() func(read, total int64) {
+	last := time.Now()
+	return func(read, total int64) {
+		if now := time.Now(); now.Sub(last) >= noticeEvery && read < total {
+			last = now
+			s.Notice(fmt.Sprintf("reading the data: %v of %v", textSize(read), textSize(total)))
+		}
+	}
 }
 
 // storeSynthetic writes a text of this program's own: `pnode train` alone works on any machine.

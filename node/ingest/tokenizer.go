@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"pnode/node/dataset/shard"
+	"pnode/node/dataset/source"
 	"pnode/node/dataset/tokenizer"
 	"pnode/planner/plan"
 )
@@ -40,12 +41,20 @@ func (s *Source) storeTokenized(ctx context.Context, put put) (spec plan.DataSpe
 		return spec, "", fmt.Errorf("ingest: tokenize the text: %w", err)
 	}
 	o.Out, o.Paths, o.Threads = filepath.Join(work, "shards"), s.Data, s.Threads
+	o.Source = s.documents()
+	var skipped source.Skipped
+	reading := s.reading()
+	o.Progress = func(p shard.Progress) {
+		skipped = p.Skipped
+		reading(p.ReadBytes, p.TotalBytes)
+	}
 	if _, err := shard.Make(ctx, o); err != nil {
 		return spec, "", err
 	}
 	tokenized := *s
 	tokenized.Data = []string{o.Out}
-	return tokenized.storeShards(ctx, put)
+	spec, notice, err = tokenized.storeShards(ctx, put)
+	return spec, notice + leftOut(skipped), err
 }
 
 // shardOptions returns options for the weights' tokenizer, whose files it writes to dir.

@@ -28,8 +28,8 @@ func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Pro
 		last = t
 		line := fmt.Sprintf("%.1f of %.1f MB, %d documents, %.1f M tokens",
 			float64(p.ReadBytes)/1e6, float64(p.TotalBytes)/1e6, p.Documents, float64(p.Tokens)/1e6)
-		if p.Skipped.Malformed > 0 {
-			line += fmt.Sprintf(", %d malformed skipped", p.Skipped.Malformed)
+		if n := p.Skipped.Documents(); n > 0 {
+			line += fmt.Sprintf(", %d malformed left out", n)
 		}
 		read := float64(p.ReadBytes - p.ResumedBytes) // what an earlier call has read does not count for the rate
 		if rate := read / max(t.Sub(begin).Seconds(), 1e-3); rate > 0 {

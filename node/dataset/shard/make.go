@@ -100,7 +100,7 @@ func newMaker(o Options) (*maker, error) {
 	}
 	m := &maker{Options: o, dir: filepath.Clean(o.Out) + partial, width: tokenBytes(o.Tokenizer.Vocab())}
 	var err error
-	if m.files, err = source.Find(o.Paths); err != nil {
+	if m.files, _, err = source.Find(o.Paths); err != nil {
 		return nil, err
 	}
 	m.job, err = o.identity(m.files)
@@ -198,8 +198,7 @@ func (m *maker) readFile(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	m.skipped.Malformed += skipped.Malformed
-	m.skipped.Files += skipped.Files
+	m.skipped = m.skipped.Plus(skipped)
 	m.done.Skipped = m.skipped
 	return nil
 }
@@ -275,8 +274,7 @@ func (m *maker) complete() error {
 		}
 	}
 	if m.done.Documents == 0 {
-		return fmt.Errorf("%w: %d files hold no document (%d malformed, %d files not text); name others",
-			files.ErrNone, len(m.files), m.skipped.Malformed, m.skipped.Files)
+		return fmt.Errorf("%w: %s hold no document: %v; name others", files.ErrNone, plan.Count(len(m.files), "file"), m.skipped)
 	}
 	if err := m.copyTokenizer(); err != nil {
 		return err
@@ -311,6 +309,6 @@ func (m *maker) copyTokenizer() error {
 func (m *maker) manifest() Manifest {
 	return Manifest{
 		Version: Version, Tokenizer: m.Tokenizer.Hash(), Vocab: m.Tokenizer.Vocab(), TokenBytes: m.width,
-		EndOfText: m.EndOfText, Counts: m.done.Counts, Skipped: m.skipped.Malformed, Shards: m.state.Shards,
+		EndOfText: m.EndOfText, Counts: m.done.Counts, Skipped: m.skipped.Documents(), Shards: m.state.Shards,
 	}
 }

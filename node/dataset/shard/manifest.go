@@ -52,7 +52,7 @@ type Manifest struct {
 	// EndOfText is the token behind every document.
 	EndOfText int32 `json:"end_of_text"`
 	Counts
-	// Skipped documents were malformed.
+	// Skipped documents were malformed, not UTF-8, too long or no text; empty ones do not count.
 	Skipped int64   `json:"skipped"`
 	Shards  []Shard `json:"shards"`
 }

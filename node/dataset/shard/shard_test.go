@@ -196,7 +196,7 @@ func TestMakeRefuses(t *testing.T) {
 	}{
 		"malformed":    {func(o *Options) { o.Source.SkipMalformed = false }, source.ErrMalformed, "line 2"},
 		"no files":     {func(o *Options) { o.Paths = []string{o.Out + "x*"} }, nil, "matches nothing"},
-		"no documents": {func(o *Options) { o.Source.Field = "body" }, files.ErrNone, "54 malformed"},
+		"no documents": {func(o *Options) { o.Source.Column = "body" }, files.ErrNone, "2 files without the column (the first: "},
 		"end of text":  {func(o *Options) { o.EndOfText = 300 }, nil, "vocabulary of 300"},
 		"tokens":       {func(o *Options) { o.Tokenizer = words{5, new(atomic.Int64)} }, nil, "its vocabulary ends at 4"},
 		"shards":       {func(o *Options) { o.ShardTokens = -1 }, nil, "a shard of -1 tokens"},

@@ -5,17 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 )
+
+// openParquet reads what the file says of itself. The library panics on some damaged files.
+func (r *Reader) openParquet() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = r.damaged(fmt.Errorf("%v", p))
+		}
+	}()
+	if err := checkFooter(r.disk, r.file.SizeBytes); err != nil {
+		return r.damaged(err)
+	}
+	r.table, err = parquet.OpenFile(r.disk, r.file.SizeBytes, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(blockBytes))
+	if err != nil {
+		return r.damaged(err)
+	}
+	r.format = Parquet
+	r.column, err = r.textColumn(r.table.Schema())
+	return err
+}
 
 // parquet reads the rows of one column, page by page. Nothing behind damage is read: a
 // page that is wrong leaves no way to tell where the next row is.
-func (r *reader) parquet(f *os.File) (err error) {
-	// The library panics on some damaged files.
+func (r *Reader) parquet() (err error) {
 	handed := false // a document is with the caller
 	defer func() {
 		if p := recover(); p != nil {
@@ -25,23 +41,17 @@ func (r *reader) parquet(f *os.File) (err error) {
 			err = r.damaged(fmt.Errorf("%v", p))
 		}
 	}()
-	if err := checkFooter(f, r.file.SizeBytes); err != nil {
-		return r.damaged(err)
-	}
-	file, err := parquet.OpenFile(f, r.file.SizeBytes, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(blockBytes))
-	if err != nil {
-		return r.damaged(err)
-	}
-	column, err := textColumn(file.Schema(), r.options.field())
-	if err == nil {
-		err = checkCompression(file.Metadata().RowGroups, column)
-	}
-	if err != nil {
-		return fmt.Errorf("source: %s: %w", r.file.Path, err)
-	}
-	rows := rows{reader: r, total: max(file.NumRows(), 1), handed: &handed}
-	for _, group := range file.RowGroups() {
-		if err := rows.pages(group.ColumnChunks()[column].Pages()); err != nil {
+	rows := rows{reader: r, total: max(r.table.NumRows(), 1), handed: &handed}
+	for i, group := range r.table.RowGroups() {
+		chunk := &r.table.Metadata().RowGroups[i].Columns[r.column].MetaData
+		if err := checkPages(r.disk, r.file.SizeBytes, chunk); err != nil {
+			err = fmt.Errorf("row group %d, from row %d: %w", i, rows.read+1, err)
+			if errors.Is(err, errUnread) {
+				return fmt.Errorf("source: %s: %w: %w", r.file.Path, ErrMalformed, err)
+			}
+			return r.damaged(err)
+		}
+		if err := rows.pages(group.ColumnChunks()[r.column].Pages()); err != nil {
 			return err
 		}
 	}
@@ -52,61 +62,55 @@ func (r *reader) parquet(f *os.File) (err error) {
 const parquetMagic = "PAR1"
 
 // maxFooterBytes bounds the description of a file's columns and row groups.
-const maxFooterBytes = 64 << 20
+const maxFooterBytes = 32 << 20
 
-// checkFooter holds the length of the footer against the file's: the library allocates
-// what the last bytes of the file say.
+// checkFooter looks at the end of the file before the library does, which allocates what it says.
 func checkFooter(f io.ReaderAt, size int64) error {
 	const magic, length = 4, 4
 	end := make([]byte, length+magic)
 	if size < magic+length+magic {
-		return fmt.Errorf("%d bytes are no parquet file", size)
+		return fmt.Errorf("%d bytes are no Parquet file", size)
 	}
 	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
 		return err
 	}
 	if string(end[length:]) != parquetMagic {
-		return fmt.Errorf("it does not end with %s as a parquet file does: cut off, or another format", parquetMagic)
+		return fmt.Errorf("it does not end with %s as a Parquet file does: cut off, or another format", parquetMagic)
 	}
 	footer := int64(binary.LittleEndian.Uint32(end))
 	if footer > min(size-magic-length-magic, maxFooterBytes) {
 		return fmt.Errorf("a footer of %d bytes in a file of %d, at most %d are accepted", footer, size, maxFooterBytes)
 	}
+	encoded := make([]byte, footer)
+	if _, err := f.ReadAt(encoded, size-magic-length-footer); err != nil {
+		return err
+	}
+	if err := checkThrift(encoded); err != nil {
+		return fmt.Errorf("its footer: %w", err)
+	}
 	return nil
 }
 
-// textColumn finds the column of a name; dots lead into groups.
-func textColumn(schema *parquet.Schema, name string) (int, error) {
+// textColumn finds the column of the text; dots lead into groups.
+func (r *Reader) textColumn(schema *parquet.Schema) (int, error) {
+	name := r.options.TextColumn()
 	leaf, ok := schema.Lookup(strings.Split(name, ".")...)
 	if !ok {
 		var names []string
 		for _, path := range schema.Columns() {
 			names = append(names, strings.Join(path, "."))
 		}
-		return 0, fmt.Errorf("%w: no column %q; name that of the text with --field, there are %s", ErrMalformed, name, strings.Join(names, ", "))
+		return 0, r.noColumn(names)
 	}
 	if kind := leaf.Node.Type().Kind(); kind != parquet.ByteArray || leaf.MaxRepetitionLevel > 0 {
-		return 0, fmt.Errorf("%w: column %q holds %s, no strings; name that of the text with --field", ErrMalformed, name, leaf.Node.Type())
+		return 0, fmt.Errorf("source: %s: %w: column %q holds %s, no text; name that of the text with --column", r.file.Path, ErrMalformed, name, leaf.Node.Type())
 	}
 	return leaf.ColumnIndex, nil
 }
 
-// checkCompression refuses a column packed with LZ4: where the library unpacks one into
-// memory of its own and that has just the right size, it goes on to read what was in the
-// page's before; and of a damaged one it asks for twice the memory until there is none.
-func checkCompression(groups []format.RowGroup, column int) error {
-	for _, group := range groups {
-		switch codec := group.Columns[column].MetaData.Codec; codec {
-		case format.Lz4Raw, format.Lz4, format.LZO:
-			return fmt.Errorf("%w: its text is compressed with %v, which is not read; write it with zstd, snappy or gzip", ErrMalformed, codec)
-		}
-	}
-	return nil
-}
-
 // rows hands the values of a column on.
 type rows struct {
-	reader *reader
+	reader *Reader
 	read   int64
 	total  int64
 	handed *bool
@@ -151,7 +155,7 @@ func (r *rows) values(values parquet.ValueReader) error {
 
 func (r *rows) value(v parquet.Value) error {
 	if v.IsNull() {
-		return r.reader.malformed("row", r.read, errors.New("no text but null"))
+		return r.reader.malformed("row", r.read, errNull)
 	}
 	document := v.ByteArray()
 	if err := checkText(document); err != nil {

@@ -49,31 +49,32 @@ func parquetFile(t testing.TB, rows int) ([]byte, []string) {
 func TestParquet(t *testing.T) {
 	content, bodies := parquetFile(t, 1000)
 	f := write(t, "a.parquet", content)
-	got, _, err := collect(t, f, Options{Field: "body"})
+	got, _, err := collect(t, f, Options{Column: "body"})
 	if err != nil || !slices.Equal(got, bodies) {
 		t.Errorf("%d of %d rows, or others: %v", len(got), len(bodies), err)
 	}
-	if got, _, err = collect(t, f, Options{Field: "meta.url"}); err != nil || len(got) != 1000 || got[8] != "url1" {
+	if got, _, err = collect(t, f, Options{Column: "meta.url"}); err != nil || len(got) != 1000 || got[8] != "url1" {
 		t.Errorf("a column in a group: %d rows, %v", len(got), err)
 	}
-	if _, _, err = collect(t, f, Options{}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "row 4: malformed: no text but null") {
-		t.Errorf("a null: %v", err)
+	got, skipped, err := collect(t, f, Options{})
+	if err != nil || len(got) != 900 || skipped != (Skipped{Empty: 100}) {
+		t.Errorf("with nulls: %d rows, %+v, %v", len(got), skipped, err)
 	}
-	got, skipped, err := collect(t, f, Options{SkipMalformed: true})
-	if err != nil || len(got) != 900 || skipped.Malformed != 100 {
-		t.Errorf("nulls skipped: %d rows, %+v, %v", len(got), skipped, err)
-	}
-	for field, says := range map[string]string{"missing": "there are id, text, body, lz4, meta.url", "id": "INT(64", "meta": "no column"} {
-		if _, _, err = collect(t, f, Options{Field: field, SkipMalformed: true}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--field") {
-			t.Errorf("field %q: %v, want %q", field, err, says)
+	for column, says := range map[string]string{"missing": `no such column "missing"; columns: id, text, body, lz4, meta.url.`, "id": "INT(64", "meta": "columns: id"} {
+		if _, _, err = collect(t, f, Options{Column: column, SkipMalformed: true}); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--column") {
+			t.Errorf("column %q: %v, want %q", column, err, says)
 		}
+	}
+	f.Named = false
+	if got, skipped, err = collect(t, f, Options{Column: "missing"}); err != nil || len(got) != 0 || skipped.FilesNoColumn != 1 || !strings.Contains(skipped.First, "columns: id") {
+		t.Errorf("found without the column: %d rows, %+v, %v", len(got), skipped, err)
 	}
 }
 
 // TestParquetRefusesLZ4: the library gives other text than a file holds where it is so packed.
 func TestParquetRefusesLZ4(t *testing.T) {
 	content, _ := parquetFile(t, 1000)
-	if _, _, err := collect(t, write(t, "a.parquet", content), Options{Field: "lz4"}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "compressed with LZ4_RAW, which is not read; write it with zstd") {
+	if _, _, err := collect(t, write(t, "a.parquet", content), Options{Column: "lz4"}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "compressed with LZ4_RAW, which is not read: write it with zstd") {
 		t.Errorf("%v", err)
 	}
 }
@@ -101,7 +102,7 @@ func TestParquetSurvivesDamage(t *testing.T) {
 		})
 		if err != nil {
 			failed++
-			if !errors.Is(err, ErrMalformed) {
+			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNoColumn) {
 				t.Fatal(err)
 			}
 		}

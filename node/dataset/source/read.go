@@ -2,17 +2,12 @@ package source
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 
 	"pnode/node/dataset/files"
 )
@@ -20,48 +15,72 @@ import (
 // BlankLine as a separator means lines of white space only.
 const BlankLine = "blank-line"
 
-// Options of Read.
+// Options of Open and Read.
 type Options struct {
-	// Field of a JSON object, or column of a parquet file; empty is "text".
-	Field string
+	// Column has the text: of a Parquet or CSV file, or a field of JSON objects; empty is DefaultColumn.
+	Column string
 	// Separator is a line that divides text files into documents, BlankLine for blank ones;
 	// empty means that a file is a document.
 	Separator string
-	// SkipMalformed goes on behind what is malformed.
+	// SkipMalformed leaves out any number of malformed documents; else more than 1 in 100 of a file is an error.
 	SkipMalformed bool
+	// Plain takes every file as text, as it lies there.
+	Plain bool
 }
 
-func (o Options) field() string {
-	if o.Field == "" {
-		return "text"
+// DefaultColumn names the column that most data sets have their text in.
+const DefaultColumn = "text"
+
+// TextColumn returns the column that the text is in.
+func (o Options) TextColumn() string {
+	if o.Column == "" {
+		return DefaultColumn
 	}
-	return o.Field
-}
-
-// Skipped counts what Read left out.
-type Skipped struct {
-	// Malformed documents, with SkipMalformed.
-	Malformed int64 `json:"malformed"`
-	// Files that were found and are not text.
-	Files int64 `json:"files"`
+	return o.Column
 }
 
 // Read returns the documents of a file to each, which must not keep the slice, and how many
 // bytes of the file have been read by then. The error of each ends it and is returned as it
 // is; others name the file and the place in it.
 func Read(f File, o Options, each func(document []byte, readBytes int64) error) (Skipped, error) {
-	r := reader{file: f, options: o, each: each}
-	err := r.read()
-	return r.skipped, err
+	r, err := Open(f, o)
+	if err != nil {
+		return Skipped{}, err
+	}
+	defer r.Close()
+	err = r.Documents(each)
+	return r.Skipped(), err
 }
 
-// reader reads one file.
-type reader struct {
+// MostBytes bounds the text in a file by its size; it is below 0 for one that is packed. The error is that of Open.
+func MostBytes(f File, o Options) (int64, error) {
+	r, err := Open(f, o)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	if r.packed || r.format == Parquet {
+		return -1, nil
+	}
+	return f.SizeBytes, nil
+}
+
+// Reader reads one file.
+type Reader struct {
 	file    File
 	options Options
+	format  Format
 	each    func([]byte, int64) error
-	skipped Skipped
-	raw     counter
+	tally   tally
+
+	disk   *os.File
+	raw    counter
+	text   *bufio.Reader // unpacked; nil for Parquet
+	packed bool
+	unpack func()        // ends the unpacking
+	table  *parquet.File // of Parquet
+	column int           // of its text
+	given  int64         // bytes of documents
 }
 
 // counter counts the bytes of the file itself, before unpacking.
@@ -76,88 +95,73 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *reader) read() error {
-	f, err := os.Open(r.file.Path)
+// Open finds out what a file holds. The error names the file, and what it lacks where that shows at its beginning.
+func Open(f File, o Options) (*Reader, error) {
+	disk, err := os.Open(f.Path)
 	if err != nil {
-		return fmt.Errorf("source: %w", files.Explain(err))
+		return nil, fmt.Errorf("source: %w", files.Explain(err))
 	}
-	defer func() { _ = f.Close() }() // only read
-	name := strings.ToLower(filepath.Base(r.file.Path))
-	if strings.HasSuffix(name, ".parquet") {
-		return r.parquet(f)
+	r := &Reader{file: f, options: o, disk: disk, raw: counter{Reader: disk}, unpack: func() {}}
+	if err := r.detect(); err != nil {
+		r.Close()
+		return nil, err
 	}
-	r.raw.Reader = f
-	text, name, done, err := unpack(&r.raw, name)
+	return r, nil
+}
+
+// Format returns how the file holds documents.
+func (r *Reader) Format() Format { return r.format }
+
+// Skipped returns what was left out so far.
+func (r *Reader) Skipped() Skipped { return r.tally.skipped }
+
+// Close closes the file, which was only read.
+func (r *Reader) Close() {
+	r.unpack()
+	_ = r.disk.Close()
+}
+
+// Text returns the whole text of a file of Format Text, unpacked and without the mark that may begin it. Its bytes may be anything.
+func (r *Reader) Text() io.Reader { return r.text }
+
+// Documents is the rest of Read.
+func (r *Reader) Documents(each func(document []byte, readBytes int64) error) (err error) {
+	r.each = each
+	switch r.format {
+	case Text:
+		err = r.documents()
+	case JSONLines:
+		err = r.jsonLines()
+	case CSV:
+		err = r.csv()
+	case Parquet:
+		err = r.parquet()
+	case Other: // it has been counted
+	}
 	if err != nil {
-		return r.damaged(err)
+		return err
 	}
-	defer done()
-	lines := bufio.NewReaderSize(text, blockBytes)
-	switch {
-	case strings.HasSuffix(name, ".jsonl"), strings.HasSuffix(name, ".ndjson"):
-		return r.jsonLines(lines)
-	default:
-		return r.text(lines)
-	}
+	return r.tally.end(r)
 }
 
 // blockBytes are read at a time.
 const blockBytes = 256 << 10
 
-// unpack follows the last extension of a name and gives the name without it.
-func unpack(file io.Reader, name string) (unpacked io.Reader, inner string, done func(), err error) {
-	if inner, ok := strings.CutSuffix(name, ".gz"); ok {
-		z, err := gzip.NewReader(file)
-		return z, inner, func() {}, err
-	}
-	if inner, ok := strings.CutSuffix(name, ".zst"); ok {
-		// One goroutine, and a window as large as zstd's tool accepts by default.
-		z, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return nil, "", nil, err
-		}
-		return z, inner, z.Close, nil
-	}
-	return file, name, func() {}, nil
-}
-
-// damaged is the error of a file that cannot be read on.
-func (r *reader) damaged(err error) error {
-	return fmt.Errorf("source: %s: %w: %w; get the file again or leave it out", r.file.Path, ErrMalformed, err)
-}
-
-// malformed counts what is skipped, or is the error. The place is a line or row from 1.
-func (r *reader) malformed(place string, number int64, err error) error {
-	if r.options.SkipMalformed {
-		r.skipped.Malformed++
-		return nil
-	}
-	return fmt.Errorf("source: %s: %s %d: %w: %w; correct it, or leave such out with --skip-malformed",
-		r.file.Path, place, number, ErrMalformed, err)
-}
-
 // give hands a document on.
-func (r *reader) give(document []byte) error {
+func (r *Reader) give(document []byte) error {
 	if len(document) == 0 {
+		r.tally.skipped.Empty++
 		return nil
+	}
+	r.tally.documents++
+	r.given += int64(len(document))
+	if r.format == Parquet && r.given > mostUnpacked(r.file.SizeBytes) { // what unpacks other files looks itself
+		return r.damaged(errBomb(r.file.SizeBytes))
 	}
 	return r.each(document, r.raw.bytes)
 }
 
-// checkText returns what is wrong with a document.
-func checkText(document []byte) error {
-	switch {
-	case len(document) > MaxDocumentBytes:
-		return fmt.Errorf("%w: %d bytes, at most %d are accepted", ErrTooLong, len(document), MaxDocumentBytes)
-	case !utf8.Valid(document):
-		return errors.New("not UTF-8")
-	case bytes.IndexByte(document, 0) >= 0:
-		return errors.New("a NUL byte")
-	}
-	return nil
-}
-
-// readLine reads a line with its end into buf. One longer than MaxDocumentBytes is read to
+// readLine reads a line with its end into buf. One longer than maxLineBytes is read to
 // its end and given as ErrTooLong. io.EOF means that there is no line left.
 func readLine(r *bufio.Reader, buf []byte) ([]byte, error) {
 	buf = buf[:0]
@@ -184,49 +188,5 @@ func readLine(r *bufio.Reader, buf []byte) ([]byte, error) {
 // maxLineBytes leaves room for what JSON writes around and into a document.
 const maxLineBytes = 2 * MaxDocumentBytes
 
-// Sentinels, wrapped by the errors of this package.
-var (
-	// ErrMalformed: a document is not as its format wants it.
-	ErrMalformed = errors.New("malformed")
-	// ErrTooLong: a document is over MaxDocumentBytes.
-	ErrTooLong = errors.New("document too long")
-)
-
 // MaxDocumentBytes bounds a document: a tokenizer needs it in memory as a whole.
 const MaxDocumentBytes = 64 << 20
-
-// File is one file of the input.
-type File struct {
-	Path      string
-	SizeBytes int64
-	// Modified is the time of its last change in nanoseconds: to see that it is the same.
-	Modified int64
-	// Named reports that the user gave this path, not one that leads to it.
-	Named bool
-}
-
-// Find lists the files under paths, in the order of files.Find. The error names the path.
-func Find(paths []string) ([]File, error) {
-	var found []File
-	irregular, err := files.Find(paths, func(f files.Found) error {
-		st, err := os.Stat(f.Path)
-		if err != nil {
-			return files.Explain(err)
-		}
-		if st.Size() > 0 {
-			found = append(found, File{Path: f.Path, SizeBytes: st.Size(), Modified: st.ModTime().UnixNano(), Named: f.Named})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("source: %w", err)
-	}
-	if len(found) == 0 && irregular > 0 { // the caches of downloads are made of links
-		return nil, fmt.Errorf("source: %w under %q but %d links and the like, which are not followed below folders; name them by a pattern such as %s/*",
-			files.ErrNone, strings.Join(paths, " "), irregular, strings.TrimSuffix(paths[0], "/"))
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("source: %w under %q; name files with text, or folders", files.ErrNone, strings.Join(paths, " "))
-	}
-	return found, nil
-}

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,26 +9,23 @@ import (
 	"pnode/node/dataset/files"
 )
 
-// text reads a text file.
-func (r *reader) text(lines *bufio.Reader) error {
+// documents reads a text file.
+func (r *Reader) documents() error {
 	if !r.file.Named {
 		// The error comes again below.
-		if head, _ := lines.Peek(4096); checkText(head[:files.WholeCharacters(head)]) != nil {
-			r.skipped.Files++
+		if head, _ := r.text.Peek(4096); checkText(head[:files.WholeCharacters(head)]) != nil {
+			r.tally.skipped.Files++
 			return nil
 		}
 	}
-	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		_, _ = lines.Discard(len(byteOrderMark)) // it has just been read
-	}
 	if r.options.Separator == "" {
-		return r.wholeFile(lines)
+		return r.wholeFile()
 	}
-	return r.separated(lines)
+	return r.separated()
 }
 
-func (r *reader) wholeFile(text io.Reader) error {
-	document, err := io.ReadAll(io.LimitReader(text, MaxDocumentBytes+1))
+func (r *Reader) wholeFile() error {
+	document, err := io.ReadAll(io.LimitReader(r.text, MaxDocumentBytes+1))
 	if err != nil {
 		return r.damaged(err)
 	}
@@ -46,12 +42,12 @@ func (r *reader) wholeFile(text io.Reader) error {
 
 // separated gathers lines up to one that separates. The line ends around the separator do
 // not belong to a document.
-func (r *reader) separated(lines *bufio.Reader) error {
+func (r *Reader) separated() error {
 	d := gathered{reader: r, begin: 1}
 	var line []byte
 	for number := int64(1); ; number++ {
 		var err error
-		line, err = readLine(lines, line)
+		line, err = readLine(r.text, line)
 		switch {
 		case errors.Is(err, io.EOF):
 			return d.end(number)
@@ -79,7 +75,7 @@ func separates(line []byte, separator string) bool {
 
 // gathered is a document that grows by lines.
 type gathered struct {
-	reader  *reader
+	reader  *Reader
 	begin   int64 // its first line
 	text    []byte
 	failure error
@@ -101,9 +97,10 @@ func (d *gathered) end(next int64) error {
 	if err == nil {
 		err = checkText(document)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		err = d.reader.malformed("document from line", d.begin, err)
-	} else {
+	case len(document) > 0: // several separators in a row are no empty documents
 		err = d.reader.give(document)
 	}
 	d.begin, d.text, d.failure = next, d.text[:0], nil

@@ -1,9 +1,10 @@
-package dataset
+package corpus
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,8 +13,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"pnode/node/dataset"
 	"pnode/node/dataset/chunkstest"
 	"pnode/node/dataset/files"
+	"pnode/node/dataset/source"
 	"pnode/planner/plan"
 )
 
@@ -33,10 +36,15 @@ func tree(t *testing.T, files map[string]string) {
 	t.Chdir(dir)
 }
 
-func stored(t *testing.T, c *Corpus) string {
+// stored returns the stream of a corpus, and the report.
+func stored(t *testing.T, paths []string, o Options) (string, Report) {
 	t.Helper()
+	c, err := Find(paths, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := chunkstest.Memory{}
-	spec, err := c.Store(context.Background(), m.Put)
+	spec, report, err := c.Store(context.Background(), m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +52,10 @@ func stored(t *testing.T, c *Corpus) string {
 	for _, h := range spec.Chunks {
 		text = append(text, m[h]...)
 	}
-	if int64(len(text)) != spec.SizeBytes || spec.SizeBytes != c.Report.Bytes {
-		t.Fatalf("stored %d bytes, spec says %d, report %d", len(text), spec.SizeBytes, c.Report.Bytes)
+	if int64(len(text)) != spec.SizeBytes || spec.SizeBytes != report.Bytes {
+		t.Fatalf("stored %d bytes, spec says %d, report %d", len(text), spec.SizeBytes, report.Bytes)
 	}
-	return string(text)
+	return string(text), report
 }
 
 var someFiles = map[string]string{
@@ -61,45 +69,39 @@ var someFiles = map[string]string{
 	"empty.txt":       "",
 }
 
-func TestCollectOrderAndReport(t *testing.T) {
+func TestFindOrderAndReport(t *testing.T) {
 	tree(t, someFiles)
 	for _, c := range []struct {
-		name  string
-		paths []string
-		limit int64
-		want  string
-		rest  Report // Files, Skipped, Truncated
+		name          string
+		paths         []string
+		limit         int64
+		want          string
+		files, binary int
+		truncated     bool
 	}{
-		{"folder", []string{"."}, 0, "alpha\n\nbeta\ngamma\nzeta ä€😀", Report{Files: 4, Skipped: 2}},
-		{"order of arguments", []string{"b.txt", "a.txt"}, 0, "beta\nalpha\n", Report{Files: 2}},
-		{"a file once", []string{"b.txt", ".", "./b.txt"}, 0, "beta\nalpha\n\ngamma\nzeta ä€😀", Report{Files: 4, Skipped: 2}},
-		{"pattern", []string{"*.txt"}, 0, "alpha\n\nbeta", Report{Files: 2}},
-		{"pattern with binaries", []string{"sub/*"}, 0, "gamma\nzeta ä€😀", Report{Files: 2, Skipped: 2}},
-		{"pattern for hidden folders", []string{"sub/.*"}, 0, "hidden", Report{Files: 1}},
-		{"limit at a file's end", []string{"a.txt", "b.txt"}, 6, "alpha\n", Report{Files: 1, Truncated: true}},
-		{"limit at the separator", []string{"a.txt", "b.txt"}, 7, "alpha\n", Report{Files: 1, Truncated: true}},
-		{"limit in a file", []string{"a.txt", "b.txt"}, 9, "alpha\n\nbe", Report{Files: 2, Truncated: true}},
-		{"limit not reached", []string{"a.txt", "b.txt"}, 11, "alpha\n\nbeta", Report{Files: 2}},
-		{"limit in a character", []string{"sub/z.md"}, 9, "zeta ä", Report{Files: 1, Truncated: true}},
-		{"nothing after the limit", []string{"sub/z.md", "b.txt"}, 9, "zeta ä", Report{Files: 1, Truncated: true}},
+		{"folder", []string{"."}, 0, "alpha\n\nbeta\ngamma\nzeta ä€😀", 4, 2, false},
+		{"order of arguments", []string{"b.txt", "a.txt"}, 0, "beta\nalpha\n", 2, 0, false},
+		{"a file once", []string{"b.txt", ".", "./b.txt"}, 0, "beta\nalpha\n\ngamma\nzeta ä€😀", 4, 2, false},
+		{"pattern", []string{"*.txt"}, 0, "alpha\n\nbeta", 2, 0, false},
+		{"pattern with binaries", []string{"sub/*"}, 0, "gamma\nzeta ä€😀", 2, 2, false},
+		{"pattern for hidden folders", []string{"sub/.*"}, 0, "hidden", 1, 0, false},
+		{"limit at a file's end", []string{"a.txt", "b.txt"}, 6, "alpha\n", 1, 0, true},
+		{"limit at the separator", []string{"a.txt", "b.txt"}, 7, "alpha\n", 1, 0, true},
+		{"limit in a file", []string{"a.txt", "b.txt"}, 9, "alpha\n\nbe", 2, 0, true},
+		{"limit not reached", []string{"a.txt", "b.txt"}, 11, "alpha\n\nbeta", 2, 0, false},
+		{"limit in a character", []string{"sub/z.md"}, 9, "zeta ä", 1, 0, true},
+		{"nothing after the limit", []string{"sub/z.md", "b.txt"}, 9, "zeta ä", 1, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Collect(c.paths, Options{LimitBytes: c.limit})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.rest.Bytes = int64(len(c.want))
-			if got.Report != c.rest {
-				t.Errorf("report %+v, want %+v", got.Report, c.rest)
-			}
-			if text := stored(t, got); text != c.want {
-				t.Errorf("text %q, want %q", text, c.want)
+			text, got := stored(t, c.paths, Options{LimitBytes: c.limit})
+			if got.Files != c.files || got.Skipped.Files != int64(c.binary) || got.Truncated != c.truncated || text != c.want {
+				t.Errorf("report %+v, text %q, want %q", got, text, c.want)
 			}
 		})
 	}
 }
 
-func TestCollectErrorsNameThePathAndTheRemedy(t *testing.T) {
+func TestFindErrorsNameThePathAndTheRemedy(t *testing.T) {
 	tree(t, someFiles)
 	if err := os.Mkdir("bare", 0o700); err != nil {
 		t.Fatal(err)
@@ -120,17 +122,20 @@ func TestCollectErrorsNameThePathAndTheRemedy(t *testing.T) {
 		{nil, ErrNoText, "name files or folders"},
 		{[]string{os.DevNull}, files.ErrNotRegular, os.DevNull},
 	} {
-		_, err := Collect(c.paths, Options{})
+		found, err := Find(c.paths, Options{})
+		if err == nil {
+			_, _, err = found.Store(t.Context(), chunkstest.Memory{}.Put)
+		}
 		if err == nil || c.cause != nil && !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: error %v, want one that is %v and says %q", c.paths, err, c.cause, c.says)
 		}
 	}
-	if _, err := Collect([]string{"a.txt"}, Options{LimitBytes: MaxBytes + 1}); err == nil {
-		t.Error("a limit over MaxBytes is accepted")
+	if _, err := Find([]string{"a.txt"}, Options{LimitBytes: dataset.MaxBytes + 1}); err == nil {
+		t.Error("a limit over dataset.MaxBytes is accepted")
 	}
 }
 
-func TestCollectUnreadableFile(t *testing.T) {
+func TestFindUnreadableFile(t *testing.T) {
 	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
 		t.Skip("this user reads everything")
 	}
@@ -138,39 +143,38 @@ func TestCollectUnreadableFile(t *testing.T) {
 	if err := os.Chmod("a.txt", 0); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Collect([]string{"."}, Options{})
+	c, err := Find([]string{"."}, Options{})
+	if err == nil {
+		_, _, err = c.Store(t.Context(), chunkstest.Memory{}.Put)
+	}
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "a.txt") || !strings.Contains(err.Error(), "readable") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestCollectEntersALinkedFolderThatIsNamed(t *testing.T) {
+func TestFindEntersALinkedFolderThatIsNamed(t *testing.T) {
 	tree(t, map[string]string{"real/a.txt": "alpha"})
 	if err := os.Symlink("real", "link"); err != nil {
 		t.Skip(err)
 	}
-	c, err := Collect([]string{"link"}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := stored(t, c); text != "alpha" {
+	if text, _ := stored(t, []string{"link"}, Options{}); text != "alpha" {
 		t.Errorf("text %q", text)
 	}
 	// A link below a folder is not followed: it may lead out of it, or round in circles.
-	if c, err = Collect([]string{"."}, Options{}); err != nil || c.Report.Files != 1 || c.Report.Skipped != 1 {
-		t.Errorf("folder with a link: %+v, %v", c, err)
+	if _, report := stored(t, []string{"."}, Options{}); report.Files != 1 || report.Irregular != 1 {
+		t.Errorf("folder with a link: %+v", report)
 	}
 }
 
 func TestStoreCutsChunks(t *testing.T) {
-	long := strings.Repeat("0123456789abcde\n", ChunkBytes/16)
+	long := strings.Repeat("0123456789abcde\n", dataset.ChunkBytes/16)
 	tree(t, map[string]string{"1": long, "2": long, "3": "end"})
-	c, err := Collect([]string{"."}, Options{})
+	c, err := Find([]string{"."}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := chunkstest.Memory{}
-	spec, err := c.Store(context.Background(), m.Put)
+	spec, _, err := c.Store(context.Background(), m.Put)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,34 +182,32 @@ func TestStoreCutsChunks(t *testing.T) {
 	for _, h := range spec.Chunks {
 		sizes = append(sizes, len(m[h]))
 	}
-	if len(sizes) != 3 || sizes[0] != ChunkBytes || sizes[1] != ChunkBytes || sizes[2] != 5 {
+	if len(sizes) != 3 || sizes[0] != dataset.ChunkBytes || sizes[1] != dataset.ChunkBytes || sizes[2] != 5 {
 		t.Errorf("chunks of %v bytes", sizes)
 	}
-	if text := stored(t, c); text != long+"\n"+long+"\nend" {
+	if text, _ := stored(t, []string{"."}, Options{}); text != long+"\n"+long+"\nend" {
 		t.Error("the text is not the files joined by newlines")
 	}
 }
 
 func TestStoreErrors(t *testing.T) {
 	tree(t, map[string]string{"a": "alpha", "b": "beta"})
-	c, err := Collect([]string{"."}, Options{})
+	c, err := Find([]string{"."}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("disk full")
-	_, err = c.Store(context.Background(), func([]byte) (plan.Hash, error) { return plan.Hash{}, full })
+	_, _, err = c.Store(context.Background(), func([]byte) (plan.Hash, error) { return plan.Hash{}, full })
 	if !errors.Is(err, full) {
 		t.Errorf("error of put: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err = c.Store(ctx, chunkstest.Memory{}.Put); !errors.Is(err, context.Canceled) {
+	if _, _, err = c.Store(ctx, chunkstest.Memory{}.Put); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := os.Truncate("b", 1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = c.Store(context.Background(), chunkstest.Memory{}.Put); err == nil || !strings.Contains(err.Error(), "b became shorter") {
+	w := writer{chunks: io.Discard, progress: func(int64) error { return nil }}
+	if err = w.copy(source.File{Path: "b"}, strings.NewReader("be"), 4); err == nil || !strings.Contains(err.Error(), "b became shorter") {
 		t.Errorf("a file that became shorter: %v", err)
 	}
 }
@@ -213,14 +215,10 @@ func TestStoreErrors(t *testing.T) {
 // TestTextAcrossBlocks puts a character at every position around the end of the block that
 // textBytes reads.
 func TestTextAcrossBlocks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "text")
 	for before := 256<<10 - 5; before <= 256<<10+1; before++ {
 		text := strings.Repeat("x", before) + "😀"
 		for cut := range 4 { // of the character's last bytes
-			if err := os.WriteFile(path, []byte(text[:len(text)-cut]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			size, err := textBytes(path, MaxBytes)
+			size, err := textBytes(strings.NewReader(text[:len(text)-cut]), dataset.MaxBytes)
 			if cut == 0 && (err != nil || size != int64(len(text))) || cut > 0 && !errors.Is(err, ErrNotText) {
 				t.Fatalf("character at %d without its last %d bytes: %d, %v", before, cut, size, err)
 			}
@@ -233,13 +231,9 @@ func FuzzTextBytes(f *testing.F) {
 	f.Add([]byte("ä€😀"), int64(4))
 	f.Add([]byte("\xf0\x9f"), int64(9))
 	f.Add([]byte("a\x00"), int64(9))
-	path := filepath.Join(f.TempDir(), "text")
 	f.Fuzz(func(t *testing.T, text []byte, room int64) {
 		room = max(0, min(room, 1<<20))
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		size, err := textBytes(path, room)
+		size, err := textBytes(bytes.NewReader(text), room)
 		valid := utf8.Valid(text) && bytes.IndexByte(text, 0) < 0
 		switch {
 		case errors.Is(err, ErrNotText):
@@ -287,8 +281,8 @@ func TestGoSourceTreeOfTheGoCommand(t *testing.T) {
 	if err != nil || src != filepath.Join(want, "src") {
 		t.Fatalf("%s, %v", src, err)
 	}
-	c, err := Collect([]string{src}, Options{LimitBytes: 1 << 20})
-	if err != nil || c.Report.Bytes > 1<<20 || c.Report.Bytes < 1<<20-utf8.UTFMax || !c.Report.Truncated {
-		t.Errorf("first MiB of it: %+v, %v", c, err)
+	_, report := stored(t, []string{src}, Options{LimitBytes: 1 << 20})
+	if report.Bytes > 1<<20 || report.Bytes < 1<<20-utf8.UTFMax || !report.Truncated {
+		t.Errorf("first MiB of it: %+v", report)
 	}
 }
