@@ -15,6 +15,7 @@ import (
 	"pnode/node"
 	"pnode/node/config"
 	"pnode/node/hardware"
+	"pnode/node/ingest"
 	"pnode/node/leader"
 	"pnode/planner"
 	"pnode/planner/plan"
@@ -82,7 +83,7 @@ train, or with --dir the settings of the run in that folder; docs/planning.md ex
 var notPlanned = []string{
 	"dir", "resume", "name", "listen", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace",
 	"min-nodes", "voters", "await-owner", "sample-bytes", "keep", "held-out-every", "lr", "min-lr", "warmup-steps", "decay-steps", "weight-decay",
-	"clip-norm", "seed", "data", "data-limit",
+	"clip-norm", "seed", "data", "data-limit", "column", "skip-malformed",
 }
 
 func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) error {
@@ -98,11 +99,15 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 		return err
 	}
 	name := cmp.Or(cfg.Init, cfg.Preset)
+	warning := ingest.PlannedRepeats(cfg, spec)
 	if dir := config.Absolute(cfg.Dir); dir != "" && config.Belongs(dir) { // the flags of a run that is there already change nothing of it
 		if spec, err = node.LoadRun(dir); err != nil {
 			return err
 		}
-		name = "the run in " + dir
+		name, warning = "the run in "+dir, ingest.Repeats(spec)
+	}
+	if warning != "" {
+		fmt.Fprintln(e.stderr, warning)
 	}
 	machine, err := hardware.OptionsOf(cfg)
 	if err != nil {
