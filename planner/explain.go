@@ -252,6 +252,8 @@ func (e explainer) choices(device int) (texts []string) {
 	switch {
 	case !e.in.Run.Train.Storage.Auto:
 		return texts
+	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0 && storage == model.StorageF32: // as on a processor: nothing to choose
+		return texts
 	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0:
 		return append(texts, fmt.Sprintf("in %v: halves were not measured", storage))
 	}

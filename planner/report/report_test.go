@@ -39,7 +39,7 @@ func made() planner.Details {
 	device := func(node, kind string, need int64, stages ...planner.StageDetails) planner.DeviceDetails {
 		return planner.DeviceDetails{
 			Worker: plan.WorkerID{Peer: plan.PeerID(node), Device: "cuda:0"}, Node: node, Profile: plan.DeviceProfile{Model: kind},
-			NeedBytes: need, TotalBytes: 8 << 30, Busy: 90e6, Choices: []string{"in f32: halves were not measured"}, Stages: stages,
+			NeedBytes: need, TotalBytes: 8 << 30, Busy: 90e6, Choices: []string{"in bf16: halves were not measured"}, Stages: stages,
 		}
 	}
 	recomputes := sends(stage(0, 0, 0, 6, 3), plan.CodecInt8)
