@@ -68,6 +68,14 @@ func (o Output) simulated() *swarm.Simulated {
 	return o.simulation.network
 }
 
+// memory returns what measures this process's memory: nothing where many nodes of a simulation share it.
+func (o Output) memory() func() int64 {
+	if o.simulation != nil {
+		return nil
+	}
+	return hardware.ProcessBytes
+}
+
 // tellFolder prints where the run is and how to look on, once it is known that there is one.
 func (o Output) tellFolder(dir string) {
 	o.Notice("run folder: " + dir)

@@ -18,6 +18,7 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/export"
 	"pnode/node/progress"
 	"pnode/planner/plan"
 )
@@ -47,8 +48,27 @@ func (e environment) progress(json bool, steps int) *progress.Writer {
 	return progress.New(o)
 }
 
-// output returns the sinks of a node: events, notices and log go to w.
-func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
+// numbers opens what a run's numbers are written to, besides w.
+func (e environment) numbers(w *progress.Writer, cfg config.Config) (*export.Exports, error) {
+	return export.Open(export.Options{
+		TensorBoard: cfg.TensorBoard, CSV: cfg.CSV, MLflow: cfg.MLflow, Dir: cfg.Dir, Settings: cfg.Parameters(),
+		Warn: func(text string) { w.Notice("warning: " + text) },
+	})
+}
+
+// withNumbers gives what happens to people, and its numbers to exports; local.Supervisor writes to it.
+type withNumbers struct {
+	*progress.Writer
+	numbers *export.Exports
+}
+
+func (s withNumbers) Event(e api.Event) {
+	s.Writer.Event(e)
+	s.numbers.Event(e)
+}
+
+// output returns the sinks of a node: events, notices and log go to w, and numbers of events to exports.
+func (e environment) output(w *progress.Writer, numbers *export.Exports, cfg config.Config) node.Output {
 	e.interrupts.grace.Store(int64(cfg.Grace))
 	e.interrupts.starts()
 	log, noted := slog.New(w.Log(cfg.Level())), sync.Once{}
@@ -58,6 +78,7 @@ func (e environment) output(w *progress.Writer, cfg config.Config) node.Output {
 			noted.Do(func() { noteNode(cfg.Dir, log) })
 			e.interrupts.follow(event)
 			w.Event(event)
+			numbers.Event(event)
 		},
 		Notice: w.Notice,
 		Log:    log,

@@ -11,6 +11,7 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node/config"
 	"pnode/node/dataset/source"
+	"pnode/node/export"
 	"pnode/pipeline/model"
 )
 
@@ -85,6 +86,9 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")
 	f.StringVar(&c.Emulate, "emulate", c.Emulate, "emulate the device and the links in `FILE` (YAML) on this node")
 	f.StringVar(&c.Trace, "trace", c.Trace, "write the timeline of every step to `FILE` (Chrome trace format)")
+	f.StringVar(&c.TensorBoard, "tensorboard", c.TensorBoard, "write losses, learning rate, gradient norm, speed and memory as event files of TensorBoard to `FOLDER`; see docs/metrics.md")
+	f.StringVar(&c.CSV, "csv", c.CSV, "write a line a step to `FILE`, with the same numbers; a start that finds it goes on in it")
+	f.StringVar(&c.MLflow, "mlflow", c.MLflow, "log the same numbers to the MLflow server at `URL`, in the experiment "+export.ExperimentEnv+" or pnode")
 	f.StringVar(&c.Metrics, "metrics", c.Metrics, "let Prometheus read metrics at http://`ADDRESS`/metrics without a key: PORT for programs of this machine, or HOST:PORT; of local nodes the first one answers; see docs/metrics.md")
 	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")

@@ -108,18 +108,25 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	if err != nil {
 		return taken(err, cfg.Dir)
 	}
-	if err := cfg.TryTrace(); err != nil {
+	if err := cfg.TryFiles(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
 	cfg.Dir = place.Dir
 	w, ended := e.show(ctx, cfg, 0)
+	defer ended()
+	numbers, err := e.numbers(w, cfg)
+	if err != nil {
+		return errors.Join(err, place.Tidy())
+	}
+	defer numbers.Close()
 	if returns != "" {
 		w.Notice(returns)
 	}
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
-	err = node.Join(ctx, cfg, target, e.output(w, cfg))
+	err = node.Join(ctx, cfg, target, e.output(w, numbers, cfg))
+	numbers.Close()
 	ended()
 	return errors.Join(err, w.Close(), place.Tidy())
 }

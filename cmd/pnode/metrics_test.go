@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,5 +157,45 @@ func get(t *testing.T, from string, into any) {
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		t.Fatalf("%s: %s, %v", from, resp.Status, err)
+	}
+}
+
+// TestNumbersAreKept: a CSV file and a folder of event files get each step with the loss that --json has, over a start that resumes the run.
+func TestNumbersAreKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run, table, board := filepath.Join(dir, "run"), filepath.Join(dir, "run.csv"), filepath.Join(dir, "tb")
+	kept := []string{"--dir", run, "--csv", table, "--tensorboard", board, "--json"}
+	first := start(t, append([]string{"train", "--config", runFile(t, 12)}, kept...)...)
+	first.until(6)
+	first.interrupt()
+	want := first.finish(0)
+	second := start(t, append([]string{"train", "--resume"}, kept...)...)
+	for step, loss := range second.finish(0) {
+		want[step] = loss
+	}
+	f, err := os.Open(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil || len(rows) < 13 || len(want) != 12 {
+		t.Fatalf("%d rows of %d steps: %v", len(rows), len(want), err)
+	}
+	for _, row := range rows[1:] {
+		step, err := strconv.Atoi(row[2])
+		got, lossErr := strconv.ParseFloat(row[3], 64)
+		loss, jsonErr := want[step].Float64()
+		if err := errors.Join(err, lossErr, jsonErr); err != nil || got != loss {
+			t.Errorf("step %d has loss %v, --json says %v: %v", step, got, want[step], err)
+		}
+		if row[6] == "" || row[7] == "" || row[9] == "" || row[10] == "" {
+			t.Errorf("step %d lacks a number: %q", step, row)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(board, "events.out.tfevents.*"))
+	if err != nil || len(files) != 2 {
+		t.Errorf("event files %q, %v; want one for each start", files, err)
 	}
 }

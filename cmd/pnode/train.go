@@ -31,8 +31,8 @@ A resumed run keeps the settings it was started with. --steps alone can move its
 run too: the learning rate then stays at --min-lr after the steps for which it was made, so that
 losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
 change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --keep-whole,
---notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --metrics, --json,
---log-level.
+--notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --tensorboard, --csv,
+--mlflow, --metrics, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are
@@ -102,7 +102,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err != nil {
 		return taken(err, cfg.Dir)
 	}
-	if err := cfg.TryTrace(); err != nil {
+	if err := cfg.TryFiles(); err != nil {
 		return errors.Join(err, place.Tidy())
 	}
 	cfg.Dir = place.Dir
@@ -115,11 +115,17 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	}
 	w, ended := e.show(ctx, cfg, steps)
 	defer ended()
+	numbers, err := e.numbers(w, cfg)
+	if err != nil {
+		return errors.Join(err, place.Tidy())
+	}
+	defer numbers.Close()
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
 	if cfg.Local == 0 {
-		err = node.Train(ctx, cfg, e.output(w, cfg))
+		err = node.Train(ctx, cfg, e.output(w, numbers, cfg))
+		numbers.Close()
 		ended()
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
@@ -134,10 +140,11 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err != nil {
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
-	nodes, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: w})
+	nodes, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: withNumbers{w, numbers}})
 	if err == nil {
 		e.interrupts.beforeExit(nodes.Kill)
 		err = nodes.Run(ctx)
+		numbers.Close()
 		ended()
 	}
 	if crash := (*local.NodeError)(nil); errors.As(err, &crash) && crash.Sentence == "" {

@@ -75,7 +75,9 @@ type Event struct {
 	LearningRate float64  `json:"learning_rate,omitempty"`
 	GradientNorm *float64 `json:"gradient_norm,omitempty"`
 	StepS        float64  `json:"step_s,omitempty"`
-	Message      string   `json:"message,omitempty"`
+	// MemoryBytes of the machine's memory were taken by the process of the node that tells the event; 0: not known.
+	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+	Message     string `json:"message,omitempty"`
 	// Settled reports, with KindDrain and KindDone, that whoever ends the node at once gives nothing up.
 	Settled bool `json:"settled,omitempty"`
 	// Votes reports, with KindDrain, that the others are no majority without this node, which has not given its vote away yet.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +165,10 @@ type Config struct {
 	Trace string `yaml:"trace"`
 	// Metrics is the address at which a scraper reads the node's metrics without a key; empty is none. A bare port is one of loopback.
 	Metrics string `yaml:"metrics"`
+	// TensorBoard is a folder for event files, CSV a file of a line a step, MLflow the URL of a tracking server; empty is none.
+	TensorBoard string `yaml:"tensorboard"`
+	CSV         string `yaml:"csv"`
+	MLflow      string `yaml:"mlflow"`
 	// JSON writes one object a step to standard output.
 	JSON bool `yaml:"json"`
 	// LogLevel is debug, info, warn or error.
@@ -318,6 +324,28 @@ func (c Config) RunSpec(m model.Config, data plan.DataSpec, run plan.RunID) (pla
 			AwaitOwnerS:        int64(time.Duration(c.AwaitOwner) / time.Second),
 		},
 	}, nil
+}
+
+// Parameters returns the settings of a new run that decide what is trained and how, as people call them; none for one that is resumed, which has
+// its own.
+func (c Config) Parameters() map[string]string {
+	if c.Resume {
+		return nil
+	}
+	all := map[string]string{}
+	v := reflect.ValueOf(&c).Elem()
+	for _, f := range fieldsOf(v.Type()) {
+		if key := f.Tag.Get("yaml"); slices.Contains(parameters, key) {
+			all[key] = strings.Trim(text(v.FieldByIndex(f.Index)), `"`)
+		}
+	}
+	return all
+}
+
+// parameters are the keys of Parameters.
+var parameters = []string{
+	"preset", "context", "steps", "seed", "micros", "micro_batch", "lr", "min_lr", "warmup_steps", "decay_steps", "weight_decay", "optimizer", "momentum", "clip_norm", "dropout",
+	"lora_rank", "replicas", "stages", "schedule", "sum_groups", "sync", "recompute", "storage", "codec", "data_limit", "held_out_every",
 }
 
 // voters returns who votes. Where all nodes are of this machine nobody is a newcomer.

@@ -80,29 +80,33 @@ func (c Config) TryMetrics() error {
 	return l.Close()
 }
 
-// TryTrace opens the file of a timeline for writing, to explain before the data is read
+// TryFiles opens the files of a timeline and of numbers for writing, to explain before the data is read
 // what cannot work. It leaves things as they were: a file keeps what it holds, and a pipe
-// is not opened, whose reader would take the end of this for that of the timeline. The
+// is not opened, whose reader would take the end of this for that of what is written. The
 // error wraps ErrInvalid.
-func (c Config) TryTrace() error {
-	if c.Trace == "" {
+func (c Config) TryFiles() error {
+	return errors.Join(c.tryFile("trace", c.Trace), c.tryFile("csv", c.CSV))
+}
+
+func (c Config) tryFile(key, path string) error {
+	if path == "" {
 		return nil
 	}
-	st, err := os.Stat(c.Trace)
+	st, err := os.Stat(path)
 	if err == nil && !st.IsDir() && !st.Mode().IsRegular() {
 		return nil
 	}
 	isNew := errors.Is(err, fs.ErrNotExist)
-	f, err := os.OpenFile(c.Trace, os.O_WRONLY|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		if at := (*fs.PathError)(nil); errors.As(err, &at) {
 			err = at.Err // without the path, which is named already
 		}
-		return c.refuse("trace", c.Trace, fmt.Errorf("%w; name a file in a folder that is there and can be written to", err))
+		return c.refuse(key, path, fmt.Errorf("%w; name a file in a folder that is there and can be written to", err))
 	}
 	err = f.Close()
 	if isNew {
-		err = errors.Join(err, os.Remove(c.Trace))
+		err = errors.Join(err, os.Remove(path))
 	}
 	return err
 }

@@ -80,27 +80,27 @@ func TestMetricsAddr(t *testing.T) {
 	}
 }
 
-func TestTryTraceExplains(t *testing.T) {
+func TestTryFilesExplains(t *testing.T) {
 	dir := t.TempDir()
 	for _, bad := range []struct{ path, want string }{
 		{filepath.Join(dir, "missing", "t.json"), "no such file or directory; name a file in a folder that is there"},
 		{dir, "is a directory"},
 	} {
-		err := Config{Trace: bad.path}.TryTrace()
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--trace is "+bad.path+": "+bad.want) {
+		err := Config{Trace: bad.path, CSV: bad.path}.TryFiles()
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "--trace is "+bad.path+": "+bad.want) || !strings.Contains(err.Error(), "--csv is "+bad.path+": "+bad.want) {
 			t.Errorf("%s: %v", bad.path, err)
 		}
 	}
 }
 
-func TestTryTraceLeavesThingsAsTheyWere(t *testing.T) {
+func TestTryFilesLeavesThingsAsTheyWere(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "kept.json")
 	if err := os.WriteFile(kept, []byte("[]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"", kept, filepath.Join(dir, "new.json"), os.DevNull} {
-		if err := (Config{Trace: path}).TryTrace(); err != nil {
+		if err := (Config{Trace: path, CSV: path}).TryFiles(); err != nil {
 			t.Errorf("%q: %v", path, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pnode/node/export/mlflow"
 	"pnode/node/notice"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -276,7 +277,7 @@ func (c Config) validateNode() error {
 		return c.invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
 	}
 	paths := map[string][]string{
-		"dir": {c.Dir}, "trace": {c.Trace}, "init": {c.Init}, "lora": {c.LoRA}, "cluster": {c.Cluster}, "emulate": {c.Emulate}, "data": c.Data,
+		"dir": {c.Dir}, "trace": {c.Trace}, "tensorboard": {c.TensorBoard}, "csv": {c.CSV}, "init": {c.Init}, "lora": {c.LoRA}, "cluster": {c.Cluster}, "emulate": {c.Emulate}, "data": c.Data,
 	}
 	for _, key := range slices.Sorted(maps.Keys(paths)) {
 		if i := slices.IndexFunc(paths[key], func(path string) bool { return !utf8.ValidString(path) }); i >= 0 { // run.yaml could not say it
@@ -307,6 +308,11 @@ func (c Config) validateNode() error {
 	}
 	if _, err := c.NoticeSetting(); err != nil {
 		return err
+	}
+	if c.MLflow != "" {
+		if _, err := mlflow.New(c.MLflow, mlflow.Credentials{}); err != nil {
+			return c.refuse("mlflow", "no server", err) // a URL may hold a password
+		}
 	}
 	if _, err := c.MetricsAddr(); err != nil {
 		return err

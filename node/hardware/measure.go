@@ -3,9 +3,11 @@ package hardware
 import (
 	"fmt"
 	"math"
+	"os"
 
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
+	"github.com/shirou/gopsutil/v4/process"
 
 	"pnode/kernels"
 	"pnode/kernels/devices"
@@ -73,6 +75,19 @@ func (m *Machine) SpareBytes() int64 {
 		return 0
 	}
 	return m.options.Memory.Of(devices.CPU).Within(int64(min(memory.Available, math.MaxInt64))) / spareShare
+}
+
+// ProcessBytes returns how many bytes of the host's memory this process takes, 0 where that is not known.
+func ProcessBytes() int64 {
+	p, err := process.NewProcess(int32(os.Getpid()))
+	if err != nil {
+		return 0
+	}
+	used, err := p.MemoryInfo()
+	if err != nil {
+		return 0
+	}
+	return int64(min(used.RSS, math.MaxInt64))
 }
 
 // hostUsers counts the devices that share the host's memory, 1 at least: those that compute in

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pnode/checkpoint"
@@ -52,7 +53,9 @@ type Config struct {
 	// Links returns the rates of this node's links.
 	Links func() []gossip.LinkRate
 	Addrs func() []string
-	Log   *slog.Logger
+	// Memory returns how many bytes of memory this process takes, 0 where that is not known; nil knows nothing.
+	Memory func() int64
+	Log    *slog.Logger
 }
 
 // Consensus is the replicated state of the run; *consensus.Node implements it.
@@ -80,6 +83,7 @@ type Monitor struct {
 	// Interruption follows the way from one plan to the next.
 	Interruption Interruption
 	view         viewCache
+	memory       atomic.Int64          // this process takes, as measured last
 	roster       roster                // the run loop's
 	rulings      []consensus.Blame     // known to the run loop; nil before its first look
 	substitute   *consensus.Substitute // the run loop's, as last shown
@@ -108,6 +112,7 @@ func New(c Config) *Monitor {
 		if run := m.Consensus.State().Run; run != nil {
 			e.LearningRate = pipeline.LearningRate(run.Train, e.Step)
 		}
+		e.MemoryBytes = m.memory.Load()
 		m.Publish(e)
 	}
 	if l, err := twofold.Read(m.Dir, LossesFile, api.MaxLossesBytes, api.DecodeLosses); err == nil {

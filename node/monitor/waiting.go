@@ -350,8 +350,11 @@ func StoppedText(state consensus.State, self plan.PeerID) string {
 }
 
 // ShowWaiting publishes why nothing moves, after that has been so for showAfter, and then how far it has come, where that is told, what each member would add that waits without a
-// stage, and the newest outer step. Only one goroutine calls it.
+// stage, and the newest outer step. It measures this process's memory, which is too slow to do in each step. Only one goroutine calls it.
 func (m *Monitor) ShowWaiting(now time.Time) {
+	if m.Memory != nil {
+		m.memory.Store(m.Memory())
+	}
 	state, _ := m.Known()
 	if why, done, _ := m.waiting(state, now); m.shown.due(why, done, now) {
 		m.Publish(api.Event{Kind: api.KindWaiting, Generation: state.Plan.Generation, Message: why + done})

@@ -29,6 +29,23 @@ func AppendJSON(dst []byte, e api.Event) []byte {
 	dst = appendNumber(dst, &speed, 0)
 	dst = append(dst, `,"generation":`...)
 	dst = strconv.AppendUint(dst, uint64(e.Generation), 10)
+	for _, more := range []struct {
+		key   string
+		value *float64
+		known bool
+	}{
+		{"learning_rate", &e.LearningRate, e.LearningRate != 0},
+		{"gradient_norm", e.GradientNorm, e.GradientNorm != nil},
+		{"step_s", &e.StepS, e.StepS != 0},
+	} {
+		if more.known {
+			dst = append(append(append(dst, `,"`...), more.key...), `":`...)
+			dst = appendNumber(dst, more.value, -1)
+		}
+	}
+	if e.MemoryBytes != 0 {
+		dst = strconv.AppendInt(append(dst, `,"memory_bytes":`...), e.MemoryBytes, 10)
+	}
 	return append(dst, "}\n"...)
 }
 

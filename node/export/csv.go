@@ -1,0 +1,120 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"pnode/node/api"
+)
+
+// columns of a CSV file. The time is in seconds since 1970.
+var columns = []string{
+	"time", "generation", "step", "loss", "held_out", "held_out_float32", "learning_rate", "gradient_norm", "tokens_per_second", "step_seconds", "memory_bytes",
+}
+
+// table is a CSV file of steps.
+type table struct {
+	path string
+	*growing
+}
+
+// newTable opens a file of an earlier start, or makes one. An unfinished line at its end, as a crash leaves one, is cut.
+func newTable(path string) (_ *table, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("--csv is %s: %w", path, err)
+		}
+	}()
+	g, f, err := openGrowing(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name a file in a folder that is there and can be written to", err)
+	}
+	header := strings.Join(columns, ",") + "\n"
+	if !g.regular || g.end == 0 {
+		g.add([]byte(header))
+		return &table{path, g}, nil
+	}
+	switch first, readErr := bufio.NewReader(io.LimitReader(f, int64(len(header)))).ReadString('\n'); {
+	case readErr != nil && !errors.Is(readErr, io.EOF):
+		err = bare(readErr)
+	case first == header:
+		g.end, err = wholeLines(f, g.end)
+	case strings.HasPrefix(header, first): // all that an earlier start wrote, on a full disk
+		g.end = 0
+		g.add([]byte(header))
+	default:
+		err = errors.New("it holds other columns: name another file, or move this one away")
+	}
+	if err == nil {
+		err = f.Truncate(g.end)
+	}
+	if err == nil {
+		_, err = f.Seek(g.end, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &table{path, g}, nil
+}
+
+// longestLine bounds what is looked at for the end of the last whole line.
+const longestLine = 64 << 10
+
+// wholeLines returns the size of a file without an unfinished line at its end.
+func wholeLines(f *os.File, size int64) (int64, error) {
+	from := max(0, size-longestLine)
+	tail := make([]byte, size-from)
+	if _, err := f.ReadAt(tail, from); err != nil {
+		return size, bare(err)
+	}
+	end := bytes.LastIndexByte(tail, '\n')
+	if end < 0 {
+		return size, errors.New("it has no lines: name another file, or move this one away")
+	}
+	return from + int64(end) + 1, nil
+}
+
+func (t *table) batches() bool { return false }
+
+func (t *table) name() string { return "--csv " + t.path }
+
+// take keeps the row of a step; other events have none.
+func (t *table) take(r Row) {
+	if r.Kind != api.KindStep {
+		return
+	}
+	b := strconv.AppendFloat(nil, float64(r.Time.UnixMilli())/1e3, 'f', 3, 64)
+	b = strconv.AppendUint(append(b, ','), uint64(r.Generation), 10)
+	b = strconv.AppendUint(append(b, ','), uint64(r.Step), 10)
+	for _, v := range []*float64{
+		&r.Loss, r.HeldOut, r.HeldOutF32, known(r.LearningRate), r.GradientNorm, known(r.TokensPerS), known(r.StepS),
+	} {
+		if b = append(b, ','); v != nil && !math.IsNaN(*v) && !math.IsInf(*v, 0) {
+			b = strconv.AppendFloat(b, *v, 'g', -1, 64)
+		}
+	}
+	if b = append(b, ','); r.MemoryBytes > 0 {
+		b = strconv.AppendInt(b, r.MemoryBytes, 10)
+	}
+	t.add(append(b, '\n'))
+}
+
+// known returns a number, nil where it is 0 and so not known.
+func known(x float64) *float64 {
+	if x == 0 {
+		return nil
+	}
+	return &x
+}
+
+func (t *table) flush(context.Context) error { return t.growing.flush() }
+
+func (t *table) close(context.Context) error { return bare(t.file.Close()) }
