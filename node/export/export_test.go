@@ -124,11 +124,28 @@ func TestOpenRefuses(t *testing.T) {
 
 // disk is a file on a disk that is full from some size on.
 type disk struct {
+	mu      sync.Mutex // guards what follows
 	content []byte
 	at, max int64
 }
 
+// resize makes the disk larger.
+func (d *disk) resize(size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.max = size
+}
+
+// holds returns what is in the file.
+func (d *disk) holds() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return string(d.content)
+}
+
 func (d *disk) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	n := int(min(int64(len(b)), d.max-d.at))
 	d.content = append(d.content[:d.at], b[:n]...)
 	d.at += int64(n)
@@ -138,9 +155,19 @@ func (d *disk) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (d *disk) Seek(to int64, _ int) (int64, error) { d.at = to; return to, nil }
+func (d *disk) Seek(to int64, _ int) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = to
+	return to, nil
+}
 
-func (d *disk) Truncate(size int64) error { d.content = d.content[:size]; return nil }
+func (d *disk) Truncate(size int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.content = d.content[:size]
+	return nil
+}
 
 func (d *disk) Close() error { return nil }
 
@@ -154,15 +181,15 @@ func TestFullDisk(t *testing.T) {
 			e.Event(made(step+1, 1))
 		}
 		synctest.Wait()
-		if n := len(d.content); n > 0 && d.content[n-1] != '\n' {
-			t.Errorf("the file ends within a line: %q", d.content)
+		if text := d.holds(); text != "" && !strings.HasSuffix(text, "\n") {
+			t.Errorf("the file ends within a line: %q", text)
 		}
 		time.Sleep(2 * retryEvery) // tried again in vain
-		d.max = 1 << 20
+		d.resize(1 << 20)
 		time.Sleep(2 * retryEvery)
 		e.Event(made(11, 1))
 		e.Close()
-		lines := strings.Split(strings.TrimSuffix(string(d.content), "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(d.holds(), "\n"), "\n")
 		if len(lines) != 11 || !strings.Contains(lines[10], ",1,11,2.9,") {
 			t.Errorf("%d lines, %q", len(lines), lines)
 		}
@@ -183,9 +210,9 @@ func TestFullDiskIsBounded(t *testing.T) {
 			t.Fatalf("%d bytes wait: %v", len(g.waits), err)
 		}
 	}
-	d.max = 1 << 30
-	if err := g.flush(); err == nil || err.Error() != "6 records are missing: there was no room for them" || len(d.content) != mostHeld {
-		t.Errorf("%d bytes, %v", len(d.content), err)
+	d.resize(1 << 30)
+	if err := g.flush(); err == nil || err.Error() != "6 records are missing: there was no room for them" || len(d.holds()) != mostHeld {
+		t.Errorf("%d bytes, %v", len(d.holds()), err)
 	}
 	if err := g.flush(); err != nil {
 		t.Error(err)
@@ -288,3 +315,17 @@ type pipe struct{ *io.PipeWriter }
 
 func (pipe) Seek(int64, int) (int64, error) { return 0, errors.New("a pipe") }
 func (pipe) Truncate(int64) error           { return errors.New("a pipe") }
+
+// BenchmarkEvent measures what a step pays for two files.
+func BenchmarkEvent(b *testing.B) {
+	dir := b.TempDir()
+	e, err := Open(Options{CSV: filepath.Join(dir, "r.csv"), TensorBoard: filepath.Join(dir, "tb"), Warn: func(string) {}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	event := made(1, 1)
+	for b.Loop() {
+		e.Event(event)
+	}
+}

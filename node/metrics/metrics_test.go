@@ -288,3 +288,19 @@ func TestFamiliesAreDescribed(t *testing.T) {
 		t.Errorf("series at the start: %v of %v", sums, got)
 	}
 }
+
+// BenchmarkScrape measures an answer, without the status that it is made of.
+func BenchmarkScrape(b *testing.B) {
+	h := of(everything).Handler()
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+	}
+}
+
+// BenchmarkEvent measures what a step pays for its counters.
+func BenchmarkEvent(b *testing.B) {
+	e := of(everything)
+	for b.Loop() {
+		e.Event(api.Event{Kind: api.KindStep, Step: 1})
+	}
+}
