@@ -22,6 +22,10 @@ type History struct {
 	Losses
 	// Drift is that of outer steps since this process began, see OuterStep.
 	Drift Curve `json:"drift"`
+	// LearningRate, GradientNorm and TokensPerS are those of steps since this process began, see Event.
+	LearningRate Curve `json:"learning_rate"`
+	GradientNorm Curve `json:"gradient_norm"`
+	TokensPerS   Curve `json:"tokens_per_s"`
 	// Happened are events of all kinds but KindStep, the oldest first. Of outer steps of a generation the newest is there, and each that is not
 	// like most.
 	Happened []Happened `json:"happened"`
@@ -37,12 +41,7 @@ type Happened struct {
 func (h *History) note(e Event, now time.Time) {
 	h.Seq = e.Seq
 	if e.Kind == KindStep {
-		h.Train.add(e.Step, e.Loss)
-		if e.HeldOut != nil {
-			h.HeldOut.add(e.Step, *e.HeldOut)
-		} else {
-			h.HeldOut.back(e.Step)
-		}
+		h.noteStep(e)
 		return
 	}
 	if e.Outer != nil && e.Outer.Drift != nil {
@@ -58,4 +57,35 @@ func (h *History) note(e Event, now time.Time) {
 		h.Happened = slices.Delete(h.Happened, 0, 1)
 	}
 	h.Happened = append(h.Happened, Happened{now, e})
+}
+
+// noteStep takes in a step. One that comes again takes the place of the first time, also where less is known of it.
+func (h *History) noteStep(e Event) {
+	known := func(v float64) *float64 {
+		if v == 0 {
+			return nil
+		}
+		return &v
+	}
+	for _, of := range []struct {
+		curve *Curve
+		value *float64
+	}{
+		{&h.Train, &e.Loss},
+		{&h.HeldOut, e.HeldOut},
+		{&h.LearningRate, known(e.LearningRate)},
+		{&h.GradientNorm, e.GradientNorm},
+		{&h.TokensPerS, known(e.TokensPerS)},
+	} {
+		if of.value != nil {
+			of.curve.add(e.Step, *of.value)
+		} else {
+			of.curve.back(e.Step)
+		}
+	}
+}
+
+// curves are all curves in it.
+func (h *History) curves() []*Curve {
+	return []*Curve{&h.Train, &h.HeldOut, &h.Drift, &h.LearningRate, &h.GradientNorm, &h.TokensPerS}
 }

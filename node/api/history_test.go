@@ -100,6 +100,29 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestHistoryOfRates: what is known of a step beside its losses is remembered, and forgotten where the step comes again without it.
+func TestHistoryOfRates(t *testing.T) {
+	var h Hub
+	norm := 1.5
+	for step := plan.Step(1); step <= 4; step++ {
+		h.Publish(Event{Kind: KindStep, Step: step, Loss: 3, LearningRate: 1e-3, GradientNorm: &norm, TokensPerS: 1000})
+	}
+	h.Publish(Event{Kind: KindStep, Step: 3, Loss: 2})
+	past := h.History()
+	for name, c := range map[string]Curve{"learning rate": past.LearningRate, "gradient norm": past.GradientNorm, "tokens/s": past.TokensPerS} {
+		if n := len(c.Points); n != 2 || c.Points[1].Step != 2 {
+			t.Errorf("%s: %+v", name, c.Points)
+		}
+	}
+	if past.LearningRate.Points[0].Mean != 1e-3 || past.GradientNorm.Points[0].Mean != norm || past.TokensPerS.Points[0].Mean != 1000 || len(past.Train.Points) != 3 {
+		t.Errorf("the history is %+v", past)
+	}
+	past.GradientNorm.Points[0].Mean = -1
+	if h.History().GradientNorm.Points[0].Mean != norm {
+		t.Error("what History gives is shared")
+	}
+}
+
 // TestHistoryOfOuterSteps: of those that are like most the newest of each generation is remembered, and all others.
 func TestHistoryOfOuterSteps(t *testing.T) {
 	var h Hub

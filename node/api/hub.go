@@ -81,8 +81,9 @@ func (h *Hub) History() History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	past := h.past // shares nothing with the hub once its lists are copied
-	past.Train.Points, past.HeldOut.Points = slices.Clone(past.Train.Points), slices.Clone(past.HeldOut.Points)
-	past.Drift.Points = slices.Clone(past.Drift.Points)
+	for _, c := range past.curves() {
+		c.Points = slices.Clone(c.Points)
+	}
 	past.Happened = slices.Clone(past.Happened)
 	return past
 }

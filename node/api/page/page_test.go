@@ -268,3 +268,38 @@ func TestReplicasWithLocalSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestCurvesAreSmoothed by an average that knows how many steps a point stands for, and starts at the first one. Axes have round numbers.
+func TestCurvesAreSmoothed(t *testing.T) {
+	out := scripted(t, `
+		const { Curves, smoothed } = await import('./curve.js');
+		const { roomy, ticks } = await import('./scale.js');
+		const p = (step, mean, count = 1) => ({ step, mean, count });
+		const show = (points) => points.map((p) => p.mean.toFixed(4)).join(' ');
+		console.log('each', show(smoothed([p(1, 4), p(2, 2), p(3, 2)], 0.5)));
+		console.log('thinned', show(smoothed([p(1, 4), p(3, 2, 2)], 0.5)));
+		console.log('none', show(smoothed([p(1, 4), p(2, 2)], 0)));
+		const curves = new Curves({ train: {}, held_out: {} });
+		curves.add({ step: 1, loss: 3, heldout: null, learning_rate: 0.001, tokens_per_s: 10 });
+		curves.add({ step: 2, loss: 3, heldout: 4, gradient_norm: 0, tokens_per_s: 0 });
+		console.log('known', curves.train.length, curves.heldOut.length, curves.learningRate.length, curves.gradientNorm.length, curves.tokensPerS.length);
+		curves.add({ step: 1, loss: null, heldout: null, tokens_per_s: 5 });
+		console.log('again', curves.train.length, curves.heldOut.length, curves.learningRate.length, curves.tokensPerS.length);
+		const values = (axis) => ticks(axis, 5).map(([, text]) => text).join(' ');
+		console.log('linear', values(roomy([p(1, 1.5), p(2, 5.5)], 100, 0, false, 0.005)));
+		const log = roomy([p(1, 0.01), p(2, 10)], 100, 0, true, 0.005);
+		console.log('log', values(log), Math.round(log.place(Math.sqrt(0.1))), log.value(log.place(2)).toFixed(4));
+		console.log('no log of 0', roomy([p(1, 0), p(2, 10)], 100, 0, true, 0.005).log);`)
+	want := `each 4.0000 2.6667 2.2857
+thinned 4.0000 2.2857
+none 4.0000 2.0000
+known 2 1 1 1 1
+again 0 0 0 1
+linear 2 3 4 5
+log 0.01 0.02 0.05 0.1 0.2 0.5 1 2 5 10 50 2.0000
+no log of 0 false
+`
+	if out != want {
+		t.Errorf("the curves are\n%swant\n%s", out, want)
+	}
+}

@@ -1,8 +1,9 @@
 // Starts the page: asks the node for its status every second and follows its events; begins
 // again when the node is back. All that is shown is drawn from here.
 
+import { beginChart, showCurves } from './chart.js';
+import { Curves, mostNew } from './curve.js';
 import { at } from './dom.js';
-import { Curves, mostNew, showCurves } from './curve.js';
 import { Past, showPast } from './happened.js';
 import { Refused, follow, remembered, status, takeKey } from './node.js';
 import { showRounds } from './rounds.js';
@@ -108,6 +109,7 @@ async function start() {
     notice('This page needs the key of its node: open it with `pnode watch`.');
     return;
   }
+  beginChart();
   window.addEventListener('hashchange', () => takeKey());
   new ResizeObserver(() => { changed = true; }).observe(at('loss'));
   document.addEventListener('visibilitychange', () => { changed = true; });
