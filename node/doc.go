@@ -99,7 +99,8 @@
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
 //   - Single tasks of the loop: rejoin, wish, finish, check of devices, and giving the vote away (farewell.go).
-//   - api.Run: the local HTTP server.
+//   - api.Run: the local HTTP server; metrics.Run the address for scrapers, and Forward counts events for it.
+//   - otlp.Run: sends traces of some steps, where somebody wants them.
 //   - notice.Watch, with one for each thing that it asks a cloud for; none where there is no cloud (bootstrap.go).
 //   - followRemovals: cuts off the peers that owners remove from the run (removal.go).
 //   - listening.Run: keeps for how long voters were not heard.

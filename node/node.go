@@ -14,6 +14,7 @@ import (
 	"pnode/kernels/devices"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
+	"pnode/node/export/otlp"
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
@@ -132,6 +133,7 @@ type Node struct {
 	api          *api.Server // nil in a simulation, as is metrics
 	metrics      *metrics.Exporter
 	trace        *trace.Recorder // nil without one
+	spans        *otlp.Exporter  // of some steps; nil where nobody wants them
 
 	group    errgroup.Group
 	base     context.Context // of everything that runs until Close

@@ -15,6 +15,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/config"
+	"pnode/node/export/otlp"
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
@@ -156,10 +157,8 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.notices, err = o.cfg.NoticeSetting(); err != nil {
 		return nil, err
 	}
-	if o.cfg.Trace != "" {
-		if n.trace, err = trace.Create(o.cfg.Trace); err != nil {
-			return nil, err
-		}
+	if n.trace, n.spans, err = o.openTrace(n.name, n.out); err != nil {
+		return nil, err
 	}
 	o.hardware.Probe, o.hardware.Log = out.Probe, out.Log
 	if n.hardware, err = hardware.Open(ctx, o.hardware); err != nil {
@@ -188,6 +187,25 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	}
 	n.start()
 	return n, nil
+}
+
+// openTrace begins to record what workers do, where somebody wants it, and to send some of it to a collector.
+func (o *opening) openTrace(node string, out Output) (r *trace.Recorder, e *otlp.Exporter, err error) {
+	var spans func(trace.Span)
+	switch {
+	case o.cfg.OTLP != "":
+		e, err = otlp.New(otlp.Options{
+			URL: o.cfg.OTLP, Run: string(o.membership.Run), Node: node, Warn: func(text string) { out.Notice("warning: " + text) },
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		spans = e.Span
+	case o.cfg.Trace == "":
+		return nil, nil, nil
+	}
+	r, err = trace.Open(o.cfg.Trace, plan.Step(o.cfg.OTLPEvery), spans)
+	return r, e, err
 }
 
 // openNetwork brings this node into reach of the others: the swarm, the consensus on one of its
@@ -285,6 +303,9 @@ func (n *Node) start() {
 		return nil
 	})
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
+	if n.spans != nil {
+		n.group.Go(func() error { n.spans.Run(n.base); return nil })
+	}
 }
 
 // openRooms gives each room what it needs of the node and its settings.

@@ -89,6 +89,8 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	f.StringVar(&c.TensorBoard, "tensorboard", c.TensorBoard, "write losses, learning rate, gradient norm, speed and memory as event files of TensorBoard to `FOLDER`; see docs/metrics.md")
 	f.StringVar(&c.CSV, "csv", c.CSV, "write a line a step to `FILE`, with the same numbers; a start that finds it goes on in it")
 	f.StringVar(&c.MLflow, "mlflow", c.MLflow, "log the same numbers to the MLflow server at `URL`, in the experiment "+export.ExperimentEnv+" or pnode")
+	f.StringVar(&c.OTLP, "otlp", c.OTLP, "send traces of steps to the OpenTelemetry collector at `URL` (OTLP over HTTP), as http://127.0.0.1:4318; those of all nodes that do so come together")
+	f.IntVar(&c.OTLPEvery, "otlp-every", c.OTLPEvery, "steps from one that is traced to the next")
 	f.StringVar(&c.Metrics, "metrics", c.Metrics, "let Prometheus read metrics at http://`ADDRESS`/metrics without a key: PORT for programs of this machine, or HOST:PORT; of local nodes the first one answers; see docs/metrics.md")
 	f.BoolVar(&c.JSON, "json", c.JSON, "print one JSON object for each step on standard output")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`LEVEL`: debug, info, warn or error")

@@ -1,18 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -160,16 +164,27 @@ func get(t *testing.T, from string, into any) {
 	}
 }
 
-// TestNumbersAreKept: a CSV file and a folder of event files get each step with the loss that --json has, over a start that resumes the run.
+// TestNumbersAreKept: a CSV file and a folder of event files get each step with the loss that --json has, over a start that resumes the run, and
+// a collector traces of some steps.
 func TestNumbersAreKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	run, table, board := filepath.Join(dir, "run"), filepath.Join(dir, "run.csv"), filepath.Join(dir, "tb")
-	kept := []string{"--dir", run, "--csv", table, "--tensorboard", board, "--json"}
+	var traces atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil && r.URL.Path == "/v1/traces" && bytes.Contains(body, []byte(`"name":"step 3"`)) {
+			traces.Add(1)
+		}
+	}))
+	defer collector.Close()
+	kept := []string{"--dir", run, "--csv", table, "--tensorboard", board, "--otlp", collector.URL, "--otlp-every", "3", "--json"}
 	first := start(t, append([]string{"train", "--config", runFile(t, 12)}, kept...)...)
 	first.until(6)
 	first.interrupt()
 	want := first.finish(0)
+	if traces.Load() != 1 {
+		t.Errorf("step 3 was traced %d times", traces.Load())
+	}
 	second := start(t, append([]string{"train", "--resume"}, kept...)...)
 	for step, loss := range second.finish(0) {
 		want[step] = loss

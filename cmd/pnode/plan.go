@@ -81,7 +81,7 @@ train, or with --dir the settings of the run in that folder; docs/planning.md ex
 // notPlanned names flags of train that no plan depends on. They are accepted, so that the flags of a run can be
 // pasted.
 var notPlanned = []string{
-	"dir", "resume", "name", "listen", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace", "tensorboard", "csv", "mlflow", "metrics",
+	"dir", "resume", "name", "listen", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp-every", "metrics",
 	"min-nodes", "voters", "await-owner", "sample-bytes", "keep", "held-out-every", "lr", "min-lr", "warmup-steps", "decay-steps", "weight-decay",
 	"clip-norm", "seed", "data", "data-limit", "column", "skip-malformed",
 }

@@ -32,7 +32,7 @@ run too: the learning rate then stays at --min-lr after the steps for which it w
 losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
 change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --keep-whole,
 --notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --tensorboard, --csv,
---mlflow, --metrics, --json, --log-level.
+--mlflow, --otlp, --otlp-every, --metrics, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
 of its entry, behind links with a bandwidth, a one-way latency, jitter and loss. The losses are

@@ -169,6 +169,9 @@ type Config struct {
 	TensorBoard string `yaml:"tensorboard"`
 	CSV         string `yaml:"csv"`
 	MLflow      string `yaml:"mlflow"`
+	// OTLP is the URL of an OpenTelemetry collector, which gets a trace of every OTLPEvery-th step; empty is none.
+	OTLP      string `yaml:"otlp"`
+	OTLPEvery int    `yaml:"otlp_every"`
 	// JSON writes one object a step to standard output.
 	JSON bool `yaml:"json"`
 	// LogLevel is debug, info, warn or error.
@@ -210,6 +213,7 @@ func Default() Config {
 		AwaitOwner:     Moment(30 * time.Minute),
 		Grace:          Grace(usualGrace),
 		AwaitHolders:   Moment(5 * time.Minute),
+		OTLPEvery:      100,
 		LogLevel:       "warn",
 	}
 }

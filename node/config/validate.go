@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"pnode/node/export/mlflow"
+	"pnode/node/export/otlp"
 	"pnode/node/notice"
 	"pnode/pipeline/model"
 	"pnode/planner"
@@ -312,6 +313,14 @@ func (c Config) validateNode() error {
 	if c.MLflow != "" {
 		if _, err := mlflow.New(c.MLflow, mlflow.Credentials{}); err != nil {
 			return c.refuse("mlflow", "no server", err) // a URL may hold a password
+		}
+	}
+	if c.OTLP != "" {
+		if _, err := otlp.Endpoint(c.OTLP); err != nil {
+			return c.refuse("otlp", "no collector", err)
+		}
+		if c.OTLPEvery < 1 {
+			return c.invalid("otlp_every", c.OTLPEvery, "1 or more steps from one that is traced to the next")
 		}
 	}
 	if _, err := c.MetricsAddr(); err != nil {

@@ -35,7 +35,7 @@ func (s *Supervisor) prepare() error {
 	s.tellOwner(c.Listen)
 	first := s.options.Config // node 0 has the settings of the run, for one process of many
 	first.Local, first.Dir, first.Resume, first.JSON, first.Cluster, first.Trace, first.Metrics = 0, "", false, false, "", "", ""
-	first.TensorBoard, first.CSV, first.MLflow = "", "", "" // the supervisor has the steps of all nodes
+	first.TensorBoard, first.CSV, first.MLflow, first.OTLP = "", "", "", "" // the supervisor has the steps of all nodes
 	first.MinNodes = s.options.Nodes
 	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
 		first.Stages = config.Count(s.options.Nodes / int(c.Replicas))
@@ -135,6 +135,9 @@ func (s *Supervisor) ownArgs(index int) []string {
 	}
 	if c.Trace != "" {
 		args = append(args, "--trace", s.traceFile(index))
+	}
+	if c.OTLP != "" {
+		args = append(args, "--otlp", c.OTLP, "--otlp-every", strconv.Itoa(c.OTLPEvery))
 	}
 	if c.Metrics != "" && index == 0 { // one address for all: every node knows the run
 		args = append(args, "--metrics", c.Metrics)

@@ -36,7 +36,7 @@ func rowOf(base int, r plan.Replica, s plan.Stage) int { return base + int(s) + 
 
 // AddCopy writes a copy to or from a stage, as Add does.
 func (r *Recorder) AddCopy(c TimedCopy, at plan.StageID, begin, end time.Time) {
-	if r != nil {
+	if r.wants(c.Step) {
 		c.Name, c.Row = fmt.Sprintf("%s, replica %d, stage %d", c.Name, at.Replica, at.Stage), rowOf(copiesRow, at.Replica, at.Stage)
 		c.Start, c.End = r.nanos(begin, end)
 		r.putCopy(c)
@@ -44,8 +44,8 @@ func (r *Recorder) AddCopy(c TimedCopy, at plan.StageID, begin, end time.Time) {
 }
 
 func (r *Recorder) putCopy(c TimedCopy) {
-	r.write(line{
-		name: c.Name, category: copyCategory, start: c.Start, end: c.End,
-		worker: c.Worker, row: c.Row, generation: c.Generation, step: c.Step,
+	r.write(Span{
+		Name: c.Name, Category: copyCategory, Start: c.Start, End: c.End,
+		Worker: c.Worker, Row: c.Row, Generation: c.Generation, Step: c.Step,
 	})
 }

@@ -3,7 +3,7 @@
 //
 // Nouns:
 //
-//   - Recorder: a file that takes the spans of this node's workers. A nil Recorder takes
+//   - Recorder: takes the spans of this node's workers, for a file or a function. A nil Recorder takes
 //     none and costs nothing.
 //   - Timed: one action of a worker's program, from when it began to when it ended.
 //   - TimedCopy: a message between a device and the host, concurrently with a worker's program.

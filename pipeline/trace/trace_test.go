@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,5 +200,29 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	if err := r.Close(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// TestSpansAreHandedOn: those of every so many steps, with and without a file.
+func TestSpansAreHandedOn(t *testing.T) {
+	for _, path := range []string{"", filepath.Join(t.TempDir(), "t.json")} {
+		var steps []plan.Step
+		r, err := Open(path, 3, func(s Span) {
+			steps = append(steps, s.Step)
+			if s.Category != schedule.Forward.String() || s.End-s.Start != int64(time.Second) || s.Worker != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Name(1, "worker 1", "p")
+		begin := time.Now()
+		for step := range plan.Step(7) {
+			r.Add(Timed{Worker: 1, Generation: 1, Step: step + 1, Action: schedule.Action{Op: schedule.Forward}, Segments: 1}, begin, begin.Add(time.Second))
+		}
+		if err := r.Close(); err != nil || !slices.Equal(steps, []plan.Step{3, 6}) {
+			t.Errorf("%q: steps %v, %v", path, steps, err)
+		}
 	}
 }
