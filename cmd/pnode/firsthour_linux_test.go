@@ -95,7 +95,7 @@ func openTerminal(t *testing.T, h *netlab.Host, env ...string) *terminal {
 	return s
 }
 
-// shellEnd is what a shell says at its end, after a command that failed.
+// shellEnd closes what a shell says after a command that failed.
 const shellEnd = "@ the shell ends"
 
 func (s *terminal) write(text string) {
