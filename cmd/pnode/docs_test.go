@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -351,66 +350,5 @@ func TestExamplesArePlanned(t *testing.T) {
 	}
 	if planned != 4 {
 		t.Errorf("%d examples are planned, want 4", planned)
-	}
-}
-
-// TestServicesGiveTheTimeThatTheySay: the examples for services name flags of join, and what kills a node leaves it more time
-// than it is told.
-func TestServicesGiveTheTimeThatTheySay(t *testing.T) {
-	join, _, err := environment{}.rootCommand().Find([]string{"join"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	flag, grace := regexp.MustCompile(`[ ,]--([a-z-]+)[ ,]`), regexp.MustCompile(`--grace,? (\d+)s`)
-	limit := regexp.MustCompile(`(?:TimeoutStopSec=|terminationGracePeriodSeconds: |stop_grace_period: )(\d+)`)
-	for _, name := range []string{"spot/pnode.service", "spot/kubernetes.yaml", "spot/cloud-init.yaml", "compose.yaml"} {
-		text, err := os.ReadFile(filepath.Join(root, "deploy", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var lines []string
-		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "join") && strings.Contains(line, "--dir") {
-				lines = append(lines, line)
-			}
-		}
-		command := strings.Join(lines, "")
-		for _, m := range flag.FindAllStringSubmatch(command, -1) {
-			if join.Flags().Lookup(m[1]) == nil {
-				t.Errorf("%s: join has no --%s", name, m[1])
-			}
-		}
-		told, kills := grace.FindStringSubmatch(command), limit.FindSubmatch(text)
-		if len(lines) != 1 || told == nil || kills == nil {
-			t.Fatalf("%s: %d commands, grace %q, limit %q", name, len(lines), told, kills)
-		}
-		own, err1 := strconv.Atoi(told[1])
-		killed, err2 := strconv.Atoi(string(kills[1]))
-		if err1 != nil || err2 != nil || own >= killed {
-			t.Errorf("%s: the node is told %s s and killed after %s s", name, told[1], kills[1])
-		}
-	}
-}
-
-// TestProbesAskTheNode: what Kubernetes and Compose run to see whether a node is well is a command, about the folder of the node.
-func TestProbesAskTheNode(t *testing.T) {
-	probe, dir := regexp.MustCompile(`\[(?:CMD, )?/usr/local/bin/pnode, (status[^\]]*)\]`), regexp.MustCompile(`join, --dir, ([^,]+),`)
-	for name, want := range map[string]int{"spot/kubernetes.yaml": 2, "compose.yaml": 1} {
-		text, err := os.ReadFile(filepath.Join(root, "deploy", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		node := dir.FindSubmatch(text)
-		probes := probe.FindAllSubmatch(text, -1)
-		if node == nil || len(probes) != want {
-			t.Fatalf("%s: %d probes, want %d; the node is %q", name, len(probes), want, node)
-		}
-		for _, p := range probes {
-			args := strings.Split(string(p[1]), ", ")
-			checkCommand(t, name, args)
-			if args[len(args)-1] != string(node[1]) {
-				t.Errorf("%s: the probe asks %q, the node is in %s", name, args, node[1])
-			}
-		}
 	}
 }

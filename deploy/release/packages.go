@@ -112,9 +112,9 @@ func (f form) place(archived []packed) ([]packed, error) {
 	return append(placed, packed{"usr/lib/systemd/system/pnode.service", 0o644, unit}), err
 }
 
-// service returns the unit of deploy/spot for a program that a package put in its place.
+// service returns the unit of deploy/service for a program that a package put in its place.
 func service() ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join("deploy", "spot", "pnode.service"))
+	text, err := os.ReadFile(filepath.Join("deploy", "service", "pnode.service"))
 	if err != nil {
 		return nil, err
 	}
