@@ -5,15 +5,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"pnode/node/api"
+	"pnode/node/config"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/pairing"
 )
 
 // minNameChars is how much of a peer ID's end, or of a serial's beginning, names one.
@@ -30,6 +33,79 @@ type ownership struct {
 	swarm *swarm.Swarm
 	log   *consensus.Node
 	now   func() time.Time
+	// newcomers asks people about machines of the local network, which find this node while announced is open; both are nil without --lan.
+	newcomers *pairing.Service
+	announced io.Closer
+}
+
+// localInviteTTL is how long a newcomer of the local network has to use the invite that it gets.
+const localInviteTTL = 10 * time.Minute
+
+// openLAN lets machines of the local network find this node, and ask it for an invite. tell gets lines for people.
+func (o *ownership) openLAN(name string, owner bool, tell func(string)) (err error) {
+	if !owner {
+		return fmt.Errorf("%w: --lan: this node is none of an owner's, and cannot let others in: leave it out", config.ErrInvalid)
+	}
+	o.newcomers, o.announced, err = o.swarm.Pair(pairing.Config{
+		Name: name,
+		Invite: func(ctx context.Context) (string, error) {
+			return o.Invite(ctx, api.InviteRequest{TTL: localInviteTTL, Uses: 1})
+		},
+		Asked: func(n pairing.Newcomer) { tell(askedText(n)) },
+	})
+	switch {
+	case errors.Is(err, swarm.ErrLoopback):
+		return fmt.Errorf("%w: --lan: this node listens on this machine alone: leave --listen out, or give --listen :4001", config.ErrInvalid)
+	case err != nil:
+		tell(fmt.Sprintf("not announced in the local network: %v; machines there need an invite (`pnode invite`)", err))
+	default:
+		tell("announced in the local network: `pnode join` on a machine there asks to be let in, and shows a code to enter here")
+	}
+	return nil
+}
+
+// askedText says who asks to be let in, and what to do.
+func askedText(n pairing.Newcomer) string {
+	return fmt.Sprintf("%s (%s) asks to join. Only if it is yours, and its screen shows %s: pnode admit %s", n.Name, n.Address, pairing.Spoken(n.Code), n.Code)
+}
+
+// closeLAN ends what openLAN began.
+func (o *ownership) closeLAN() error {
+	if o.announced == nil {
+		return nil
+	}
+	return o.announced.Close()
+}
+
+// errNoLAN is why nobody waits.
+var errNoLAN = errors.New("this node does not answer the local network: start it with --lan (`pnode train --resume --lan`)")
+
+// Newcomers lists the machines of the local network that ask to be let in.
+func (o *ownership) Newcomers() ([]api.Newcomer, error) {
+	if o.newcomers == nil {
+		return nil, errNoLAN
+	}
+	all := []api.Newcomer{}
+	for _, n := range o.newcomers.Waiting() {
+		all = append(all, api.Newcomer{Name: n.Name, Address: n.Address.String(), Code: n.Code, Since: n.Since})
+	}
+	return all, nil
+}
+
+// Admit gives an invite to the machine of the local network that shows a code, and says to whom.
+func (o *ownership) Admit(ctx context.Context, code string) (string, error) {
+	if o.newcomers == nil {
+		return "", errNoLAN
+	}
+	code, err := pairing.ParseCode(code)
+	if err != nil {
+		return "", err
+	}
+	n, err := o.newcomers.Admit(ctx, code)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s (%s) may join: it gets an invite for one node", n.Name, n.Address), nil
 }
 
 // Invite makes an invite to the run and returns it when the log knows it; only an owner's node can.

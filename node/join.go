@@ -14,6 +14,7 @@ import (
 	"pnode/swarm"
 	"pnode/swarm/admission"
 	"pnode/swarm/consensus"
+	"pnode/swarm/pairing"
 )
 
 // connectTimeout bounds reaching a first member.
@@ -115,7 +116,7 @@ func enter(ctx context.Context, cfg config.Config, target string, out Output) er
 	}
 	listen := cfg.Listen
 	if listen == "" && cfg.Announce == "" && slices.ContainsFunc(invite.Addrs, far) {
-		listen = ":0" // so that the other nodes can reach it; a run on loopback stays there
+		listen = config.AnyPort // so that the other nodes can reach it; a run on loopback stays there
 	}
 	o := opening{cfg: cfg, membership: membership{Listen: listen, Known: invite.Addrs}}
 	if err := o.settleAddresses(os.Environ(), out); err != nil {
@@ -197,4 +198,71 @@ func (o Output) claim(ctx context.Context, id admission.Identity, listen string,
 		cfg.Listen = []string{listen}
 	}
 	return swarm.Claim(ctx, cfg, v)
+}
+
+// ErrSeveralRuns marks a search of the local network that found several runs, of which none was named.
+var ErrSeveralRuns = errors.New("node: several runs are in the local network")
+
+// LocalAsk says how this machine asks in the local network to be let into a run.
+type LocalAsk struct {
+	// Run names the run: the name of the owner's machine, or the beginning of the run's ID. Empty is the only one that there is.
+	Run string
+	// Name is what this machine calls itself.
+	Name string
+	// Tell gets lines for people.
+	Tell func(string)
+	// Confirm asks people, once the owner has consented, whether that was at the machine that they mean. An error ends it.
+	Confirm func(ctx context.Context, machine, code string) error
+}
+
+// Do finds a run in the local network, has its owner asked, and returns the invite that people there have given this machine. The error wraps
+// config.ErrNoRun, ErrSeveralRuns, or ErrRefused where they say no.
+func (a LocalAsk) Do(ctx context.Context) (invite string, err error) {
+	found, err := swarm.SearchLocal(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w in the local network: %w", config.ErrNoRun, err)
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	run, err := a.choose(found.Runs)
+	if err != nil {
+		return "", err
+	}
+	var code string
+	invite, err = found.Ask(ctx, run, a.Name, func(shown string) {
+		code = shown
+		a.Tell(fmt.Sprintf("asking %s to let this machine into run %s. On %s, if it shows the same code %s, enter: pnode admit %s", run.Name, run.ID, run.Name, pairing.Spoken(code), code))
+	})
+	switch {
+	case ctx.Err() != nil:
+		return "", ErrInterrupted
+	case errors.Is(err, pairing.ErrRefused):
+		return "", marked{fmt.Errorf("%s has not let this machine in: %w", run.Name, err), ErrRefused}
+	case err != nil:
+		return "", fmt.Errorf("%w: ask %s in the local network: %w", ErrUnreachable, run.Name, err)
+	}
+	if _, err := parseTarget(invite); err != nil {
+		return "", err
+	}
+	return invite, a.Confirm(ctx, run.Name, code)
+}
+
+// choose returns the run that is meant.
+func (a LocalAsk) choose(runs []pairing.Run) (pairing.Run, error) {
+	var meant []pairing.Run
+	var ways, all []string
+	for _, r := range runs {
+		way := fmt.Sprintf("`pnode join --lan=%s` (on %s)", r.ID, r.Name)
+		if all = append(all, way); a.Run == "" || r.Name == a.Run || strings.HasPrefix(string(r.ID), a.Run) {
+			meant, ways = append(meant, r), append(ways, way)
+		}
+	}
+	switch {
+	case len(meant) == 1:
+		return meant[0], nil
+	case len(meant) > 1:
+		return pairing.Run{}, fmt.Errorf("%w: choose one: %s", ErrSeveralRuns, strings.Join(ways, ", "))
+	case len(all) > 0:
+		return pairing.Run{}, fmt.Errorf("%w in the local network that is %q; there are: %s", config.ErrNoRun, a.Run, strings.Join(all, ", "))
+	}
+	return pairing.Run{}, fmt.Errorf("%w in the local network: start one there with `pnode train --lan` (UDP port 5353 must be open on both machines), or enter one with `pnode join INVITE`", config.ErrNoRun)
 }

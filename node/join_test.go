@@ -14,6 +14,7 @@ import (
 	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/swarm/admission"
+	"pnode/swarm/pairing"
 )
 
 // TestJoinTellsABadInviteFromARefusedOne: the first is a slip of the user, the second needs
@@ -126,5 +127,44 @@ func TestASecondNodeInAFolderNamesTheFirst(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q lacks %q", err, want)
 		}
+	}
+}
+
+// TestChooseInTheLocalNetwork: the only run, or the one that is named by its machine or by its ID; else there is an error that says how to go on.
+func TestChooseInTheLocalNetwork(t *testing.T) {
+	desk, rack, second := pairing.Run{ID: "zy6g6la", Name: "desk"}, pairing.Run{ID: "k2v9qqq", Name: "rack"}, pairing.Run{ID: "k2v7aaa", Name: "desk"}
+	for name, c := range map[string]struct {
+		named   string
+		runs    []pairing.Run
+		want    pairing.Run
+		problem error
+		says    string
+	}{
+		"the only one":        {runs: []pairing.Run{desk}, want: desk},
+		"by its machine":      {named: "rack", runs: []pairing.Run{desk, rack}, want: rack},
+		"by its ID":           {named: "k2v7", runs: []pairing.Run{desk, rack, second}, want: second},
+		"several":             {runs: []pairing.Run{desk, rack}, problem: ErrSeveralRuns, says: "choose one: `pnode join --lan=zy6g6la` (on desk), `pnode join --lan=k2v9qqq` (on rack)"},
+		"two of that machine": {named: "desk", runs: []pairing.Run{desk, rack, second}, problem: ErrSeveralRuns, says: "--lan=k2v7aaa` (on desk)"},
+		"not that one":        {named: "attic", runs: []pairing.Run{desk}, problem: config.ErrNoRun, says: "there are: `pnode join --lan=zy6g6la` (on desk)"},
+		"none":                {problem: config.ErrNoRun, says: "start one there with `pnode train --lan`"},
+	} {
+		got, err := LocalAsk{Run: c.named}.choose(c.runs)
+		if got.ID != c.want.ID || !errors.Is(err, c.problem) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestWhoMayAnswerTheLocalNetwork: an owner's node that was told to, and no other.
+func TestWhoMayAnswerTheLocalNetwork(t *testing.T) {
+	var o ownership
+	if err := o.openLAN("desk", false, func(string) {}); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "--lan") {
+		t.Errorf("a member's node: %v", err)
+	}
+	if _, err := o.Newcomers(); !errors.Is(err, errNoLAN) {
+		t.Errorf("newcomers: %v", err)
+	}
+	if _, err := o.Admit(t.Context(), "123456"); !errors.Is(err, errNoLAN) || o.closeLAN() != nil {
+		t.Errorf("admit: %v", err)
 	}
 }

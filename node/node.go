@@ -211,7 +211,7 @@ func (n *Node) Close() error {
 	}
 	errs = append(errs, n.group.Wait())
 	if n.swarm != nil {
-		errs = append(errs, n.saveMembership(), n.swarm.Close())
+		errs = append(errs, n.ownership.closeLAN(), n.saveMembership(), n.swarm.Close())
 	}
 	if n.hardware != nil {
 		errs = append(errs, n.hardware.Close())

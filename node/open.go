@@ -234,6 +234,11 @@ func (n *Node) openNetwork(o opening) (err error) {
 		return err
 	}
 	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft, now: n.clock.Now}
+	if own, _ := o.membership.owner(); o.cfg.LAN {
+		if err := n.ownership.openLAN(n.name, own || o.founder, n.out.Notice); err != nil {
+			return err
+		}
+	}
 	n.links = link.NewEndpoint(n.swarm.Data(), link.Options{
 		LeastTimeout: silence.LeastLink, Log: n.log, Name: func(p plan.PeerID) string { return n.raft.State().NameOf(p) },
 	})
@@ -379,7 +384,8 @@ func (n *Node) openSwarm(o opening) (*swarm.Swarm, error) {
 	m.Listen = cmp.Or(o.listen, m.Listen)
 	_, port, err := net.SplitHostPort(m.Listen)
 	anyPort := m.Listen == "" || err == nil && port == "0"
-	if m.Last != "" && m.Last != m.Listen && anyPort {
+	outgrown := config.Reachable(m.Listen) && !config.Reachable(m.Last) // others are to reach it now
+	if m.Last != "" && m.Last != m.Listen && anyPort && !outgrown {
 		cfg.Listen = []string{m.Last}
 		s, err := swarm.New(n.base, cfg)
 		if !errors.Is(err, listen.ErrPortInUse) {

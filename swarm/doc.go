@@ -7,6 +7,7 @@
 //   - admission: keys, invites, capabilities, and the decision on who may come in.
 //   - bearer: what the holder of an invite signs.
 //   - handshake: carries that decision's messages between two connected peers.
+//   - pairing: lets machines of the local network ask an owner's node for an invite, under the eyes of people.
 //   - peerstore: peers, their addresses, and when to dial each.
 //   - mesh: dials, asks members for others, searches the local network.
 //   - host: the libp2p host, its shared sockets, limits and relays. listen: the addresses that it listens on.
@@ -28,7 +29,7 @@
 // peers that were admitted get streams, topics, peer exchange, relaying and QUIC connections. What comes
 // while its peer's verdict is pending waits for it; everything else is reset unread. What a stranger reaches in its
 // first 10 seconds is libp2p's own identify (addresses and protocol names) and, on nodes that listen beyond
-// loopback, AutoNAT within libp2p's rate limits. What strangers may cost before they are admitted is bounded in
+// loopback, AutoNAT within libp2p's rate limits; from the local network also pairing, on a node that was told so. What strangers may cost before they are admitted is bounded in
 // host (connections, windows, streams), handshake (greetings) and alpn (connections for data).
 //
 // # Versions

@@ -54,6 +54,7 @@ var exitCodes = []struct {
 	{node.ErrUnreachable, exitUnreachable}, // before what made it so
 	{node.ErrRefused, exitUnreachable},
 	{node.ErrBadInvite, exitUsage},
+	{node.ErrSeveralRuns, exitUsage},
 	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{node.ErrNotHandedOver, exitNotHanded},

@@ -66,6 +66,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Var(&c.CheckpointEvery, "checkpoint-every", "steps between checkpoints; auto makes one every few seconds, or fewer where steps lose more than 1% of the time by them: up to every 30 s, or 20 times what one costs")
 	f.IntVar(&c.Keep, "keep", c.Keep, "how many checkpoints to keep")
 	f.IntVar(&c.SampleBytes, "sample-bytes", c.SampleBytes, "bytes of text to generate at the end; 0 is none")
+	f.BoolVar(&c.LAN, "lan", c.LAN, "let machines of the local network find this node, and ask to be let in (pnode join there, pnode admit here); also accepts other nodes on any port if --listen says nothing else")
 	addMachineFlags(f, c)
 }
 

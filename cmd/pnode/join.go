@@ -17,6 +17,9 @@ import (
 	"pnode/node/config"
 )
 
+// anyRun stands for --lan without a name.
+const anyRun = "any"
+
 // maxInviteFile bounds what is read of an invite's file or of standard input.
 const maxInviteFile = 4 << 10
 
@@ -30,7 +33,9 @@ func (e environment) joinCommand() *cobra.Command {
 belongs to a run already needs none: with --dir alone its node comes back, and the address of a
 member (a multiaddr) says where to look first. Without --dir, too, it comes back to the one
 unfinished run of this machine, wherever its folder is; if there are several, it names the
-command for each.
+command for each. If there is none it looks for a run in the local network, as --lan does: one
+that was started with "pnode train --lan". Its owner is asked to let this machine in, and both
+show a code of six digits, which the owner enters there ("pnode admit CODE").
 
 Other users of a machine can see its command lines while a program runs. Where they must not
 see the invite, give it on standard input ("-"), in a file (--invite-file) or in the
@@ -38,6 +43,7 @@ environment (` + config.InviteEnv + `).`,
 		Example: `  pnode join pnode1-...                     join from any machine that reaches the address
   pnode join - < invite.txt                 the same, with an invite that nobody else sees
   pnode join                                return to the unfinished run of this machine
+  pnode join --lan                          ask the owner of a run in the local network
   pnode join --dir ~/run7                   return to the run in a folder`,
 		Args: usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), named)),
 	}
@@ -45,6 +51,8 @@ environment (` + config.InviteEnv + `).`,
 	f.SortFlags = false
 	f.StringVar(&file, "invite-file", "", "read the invite from `FILE`")
 	f.StringVar(&flags.Dir, "dir", "", "`FOLDER` of this node (default a new one; without an invite that of the unfinished run of this machine)")
+	lan := f.String("lan", "", "ask for an invite in the local network: the run of the machine with this `NAME`, or with this ID; without a name the only one")
+	f.Lookup("lan").NoOptDefVal = anyRun
 	addMachineFlags(f, &flags)
 	f.Lookup("listen").Usage = "accept other nodes at `HOST:PORT` (default any port)"
 	e.screen = addScreen(c)
@@ -56,7 +64,13 @@ environment (` + config.InviteEnv + `).`,
 		if err != nil {
 			return usageError{c.CommandPath(), err}
 		}
-		return e.join(ctx, flags, target)
+		if !c.Flags().Changed("lan") {
+			return e.join(ctx, flags, target, nil)
+		}
+		if target != "" {
+			return usageError{c.CommandPath(), errors.New("an invite and --lan: give one of them")}
+		}
+		return e.join(ctx, flags, target, lan)
 	})
 	return c
 }
@@ -93,16 +107,13 @@ func (e environment) target(arg, file string) (string, error) {
 	return line, nil
 }
 
-func (e environment) join(ctx context.Context, cfg config.Config, target string) error {
+func (e environment) join(ctx context.Context, cfg config.Config, target string, lan *string) error {
 	if err := errors.Join(cfg.TryListen(), cfg.TryMetrics()); err != nil {
 		return err
 	}
-	returns := ""
-	if target == "" && cfg.Dir == "" {
-		var err error
-		if cfg.Dir, returns, err = unfinished(ctx); err != nil {
-			return err
-		}
+	target, returns, err := e.place(ctx, &cfg, target, lan)
+	if err != nil {
+		return err
 	}
 	place, err := config.JoinPlace(cfg.Dir, target != "", time.Now())
 	if err != nil {
@@ -131,15 +142,61 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string)
 	return errors.Join(err, w.Close(), place.Tidy())
 }
 
-// unfinished returns the folder of the one unfinished run of this machine, and a line that names it; empty where there is none.
-func unfinished(ctx context.Context) (dir, says string, err error) {
+// place finds out where a node goes that has no invite: to the run in the local network that lan names, if it is not nil; else, without a folder, to
+// the unfinished run of this machine; where there is none, into the local network again. returns is a line that names the unfinished run.
+func (e environment) place(ctx context.Context, cfg *config.Config, target string, lan *string) (invite, returns string, err error) {
+	switch {
+	case target != "" || lan == nil && cfg.Dir != "":
+		return target, "", nil
+	case lan != nil:
+		if *lan == anyRun {
+			*lan = ""
+		}
+		invite, err = e.askLAN(ctx, *cfg, *lan)
+		return invite, "", err
+	}
 	here, err := nodesHere()
 	if err != nil {
 		return "", "", err
 	}
 	n, ok, err := here.ComeBack(ctx)
-	if err != nil || !ok {
+	switch {
+	case err != nil:
 		return "", "", err
+	case ok:
+		cfg.Dir = n.Folder()
+		return "", fmt.Sprintf("coming back to run %s as %s, %s, in %s", n.Run, n.Name, n.Progress(), n.Folder()), nil
 	}
-	return n.Folder(), fmt.Sprintf("coming back to run %s as %s, %s, in %s", n.Run, n.Name, n.Progress(), n.Folder()), nil
+	fmt.Fprintln(e.stderr, "no unfinished run on this machine: looking for one in the local network")
+	invite, err = e.askLAN(ctx, *cfg, "")
+	return invite, "", err
+}
+
+// askLAN has the owner of a run in the local network asked, and returns the invite that this machine gets.
+func (e environment) askLAN(ctx context.Context, cfg config.Config, run string) (invite string, err error) {
+	e.interrupts.starts()
+	return node.LocalAsk{
+		Run: run, Name: cmp.Or(cfg.Name, cfg.MachineName(), "a newcomer"),
+		Tell:    func(line string) { fmt.Fprintln(e.stderr, line) },
+		Confirm: e.confirm,
+	}.Do(ctx)
+}
+
+// confirm asks people whether the machine that has let this one in is theirs. Without a terminal there is nobody to ask.
+func (e environment) confirm(ctx context.Context, machine, code string) error {
+	if !isTerminal(e.stdin) || !isTerminal(e.stderr) {
+		return nil
+	}
+	fmt.Fprintf(e.stderr, "%s lets this machine in. Press Enter if %s was entered there by you, Ctrl-C if not: ", machine, code)
+	pressed := make(chan error, 1)
+	go func() {
+		_, err := bufio.NewReader(e.stdin).ReadString('\n')
+		pressed <- err
+	}()
+	select {
+	case err := <-pressed:
+		return err
+	case <-ctx.Done():
+		return node.ErrInterrupted
+	}
 }

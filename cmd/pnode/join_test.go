@@ -46,6 +46,16 @@ func TestWhereTheInviteComesFrom(t *testing.T) {
 	}
 }
 
+// TestJoinWithoutARun: where nothing is unfinished, and nobody in the local network has a run, the last line says what there is to do.
+func TestJoinWithoutARun(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	code, out, problem := pnode(t, "join")
+	last := problem[strings.LastIndex(strings.TrimSpace(problem), "\n")+1:]
+	if code != exitUsage || out != "" || !strings.HasPrefix(last, "pnode: no run found in the local network: ") || !strings.Contains(last, "`pnode join INVITE`") {
+		t.Errorf("exit code %d, %q, %s", code, out, problem)
+	}
+}
+
 // TestJoinComesBackToTheUnfinishedRun: `pnode join` alone returns to the one run of this machine that is not over, and says which; of several
 // it names the commands.
 func TestJoinComesBackToTheUnfinishedRun(t *testing.T) {

@@ -97,7 +97,6 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"train --resume", exitUsage, "no run found"},
 		{"join one two", exitUsage, "accepts at most 1 arg"},
 		{"join --log-level loud", exitUsage, "--log-level is loud"},
-		{"join", exitUsage, "no run found"},
 		{"join --threads all", exitUsage, "--threads \"all\": want a whole number"},
 		{"frobnicate", exitUsage, "unknown command \"frobnicate\"; see"},
 		{"trian", exitUsage, "unknown command \"trian\": did you mean \"train\"?"},
@@ -127,6 +126,10 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"tokenize --tokenizer /no/such --out " + dir + "/out main.go", exitUsage, "no such file or directory; name a tokenizer.json"},
 		{"samples", exitUsage, "--step is 0, or missing: want 1 or more"},
 		{"samples --step 1 --steps 0", exitUsage, "--steps is 0: want 1 or more"},
+		{"join pnode1-AAAA --lan", exitUsage, "an invite and --lan: give one of them"},
+		{"train --lan --listen 127.0.0.1:4001", exitUsage, "pnode: --lan is true: nobody in the local network reaches --listen 127.0.0.1:4001"},
+		{"admit", exitUnreachable, "no node runs"},
+		{"admit 1 2", exitUsage, "accepts at most 1 arg"},
 		{"invite --qr --list", exitUsage, "--qr is for a new invite"},
 		{"invite --uses 0", exitUsage, "--uses is 0: want 1 to"},
 		{"train --lr 0", exitUsage, "pnode: --lr is 0: want more than 0, up to 10"},
@@ -356,3 +359,7 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 		}
 	}
 }
+
+func (*stillNode) Newcomers() ([]api.Newcomer, error) { return nil, api.ErrNotReady }
+
+func (*stillNode) Admit(context.Context, string) (string, error) { return "", api.ErrNotReady }

@@ -30,7 +30,7 @@ on the command line wins. --print-config shows the result. Progress goes to stan
 A resumed run keeps the settings it was started with. --steps alone can move its end, of a finished
 run too: the learning rate then stays at --min-lr after the steps for which it was made, so that
 losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
-change: --dir, --local, --cluster, --emulate, --name, --listen, --announce, --relay, --keep-whole,
+change: --dir, --local, --cluster, --emulate, --name, --listen, --lan, --announce, --relay, --keep-whole,
 --notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --tensorboard, --csv,
 --mlflow, --otlp, --otlp-every, --metrics, --json, --log-level.
 
@@ -65,6 +65,7 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
   pnode train --local 3 --replicas 1            as a pipeline of three local nodes
   pnode train --cluster cluster.yaml            on an emulated cluster, see above
   pnode train --listen :4001                    let others join; prints an invite
+  pnode train --lan                             let machines of the local network find it, and ask to join
   pnode train --resume                          continue the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,
 		Args: usageArgs(cobra.ArbitraryArgs),

@@ -10,7 +10,8 @@ func trustTopic() *cobra.Command {
 		Long: `Who sees what in a run that other machines can join:
 
   members        the text, the weights, and the address, name and devices of every machine
-  local network  a node that listens answers programs there that look for pnode (mDNS)
+  local network  a node that listens answers programs there that look for pnode (mDNS); with --lan it also
+                 tells its name and its run to machines there, which may ask its owner to be let in
   everyone else  encrypted connections between addresses; without an invite nobody is let in
   this machine   keys, weights and text lie in the run's folder, unencrypted, readable by its user alone
 

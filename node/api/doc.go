@@ -22,6 +22,8 @@
 //	POST /v1/keep     Keeping as JSON: the node keeps the newest checkpoint whole from now on
 //	POST /v1/chunk    {"step": 50, "hash": "..."} -> the chunk's bytes
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
+//	GET  /v1/newcomers  the machines of the local network that ask to be let in, with their codes
+//	POST /v1/admit    {"code": "012345"} -> {"done": "..."}: who shows it gets an invite; another code refuses all
 //	POST /v1/leave    drain this node and let it go; answers when it is under way
 //	POST /v1/stop     checkpoint and stop the run on all nodes; answers when under way
 //

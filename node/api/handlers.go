@@ -43,6 +43,11 @@ func (s *Server) handler() http.Handler {
 		list, err := s.options.Node.Invites()
 		s.answer(w, list, err)
 	})
+	mux.HandleFunc("GET /v1/newcomers", func(w http.ResponseWriter, _ *http.Request) {
+		list, err := s.options.Node.Newcomers()
+		s.answer(w, list, err)
+	})
+	mux.HandleFunc("POST /v1/admit", s.admit)
 	mux.HandleFunc("POST /v1/model", s.model)
 	mux.HandleFunc("POST /v1/keep", s.keep)
 	mux.HandleFunc("POST /v1/chunk", s.chunk)

@@ -58,6 +58,21 @@ type inviteRequest struct {
 	Owner bool  `json:"owner,omitempty"`
 }
 
+// Newcomer is a machine of the local network that asks to be let in.
+type Newcomer struct {
+	// Name is what it calls itself.
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Code is what it shows, if nobody is in between.
+	Code  string    `json:"code"`
+	Since time.Time `json:"since"`
+}
+
+// admitRequest and revokeReply are the bodies of POST /v1/admit.
+type admitRequest struct {
+	Code string `json:"code"`
+}
+
 type inviteReply struct {
 	Invite string `json:"invite"`
 }
@@ -116,6 +131,38 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 		return err
 	})
 	s.answer(w, reply, err)
+}
+
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
+	var req admitRequest
+	body, err := io.ReadAll(r.Body) // bounded by authorize
+	if err == nil {
+		err = strict.Decode(body, &req)
+	}
+	if err != nil {
+		s.reply(w, http.StatusBadRequest, errorReply{fmt.Sprintf("admit request: %v", err)})
+		return
+	}
+	var reply revokeReply
+	err = patiently(w, r, func(ctx context.Context) (err error) {
+		reply.Done, err = s.options.Node.Admit(ctx, req.Code)
+		return err
+	})
+	s.answer(w, reply, err)
+}
+
+// Newcomers lists the machines of the local network that ask to be let in.
+func (c *Client) Newcomers(ctx context.Context) ([]Newcomer, error) {
+	var list []Newcomer
+	err := c.call(ctx, http.MethodGet, "/v1/newcomers", nil, &list)
+	return list, err
+}
+
+// Admit asks to let the machine in that shows a code. It returns what was done.
+func (c *Client) Admit(ctx context.Context, code string) (string, error) {
+	var reply revokeReply
+	err := c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{code}, &reply)
+	return reply.Done, err
 }
 
 // Invite asks for an invite.

@@ -32,6 +32,10 @@ type Node interface {
 	Invites() ([]Invite, error)
 	// Revoke removes a node from the run, or ends an invite, and says what was done.
 	Revoke(ctx context.Context, r RevokeRequest) (string, error)
+	// Newcomers lists the machines of the local network that ask to be let in.
+	Newcomers() ([]Newcomer, error)
+	// Admit gives an invite to the one that shows a code, and says to whom. Another code refuses all that ask.
+	Admit(ctx context.Context, code string) (string, error)
 	// Checkpoints lists what this node keeps.
 	Checkpoints() (CheckpointList, error)
 	// Profiles lists what plans know of the members' devices and lines.

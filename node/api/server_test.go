@@ -361,3 +361,7 @@ func TestListenNeedsAFolder(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func (*fakeNode) Newcomers() ([]Newcomer, error) { return nil, ErrNotReady }
+
+func (*fakeNode) Admit(context.Context, string) (string, error) { return "", ErrNotReady }

@@ -138,6 +138,8 @@ type Config struct {
 	Name string `yaml:"name"`
 	// Listen is the "host:port" for other nodes; empty is loopback, any port.
 	Listen string `yaml:"listen"`
+	// LAN lets machines of the local network find this node, and ask an owner's to be let in.
+	LAN bool `yaml:"lan"`
 	// Announce is the text of an announce.List: addresses that others are told, beside those that are found.
 	Announce string `yaml:"announce"`
 	// Relay is how fast this node relays data between members that cannot reach each other.

@@ -14,14 +14,18 @@ func Load(path string) (Config, error) {
 	return c.normal(), err
 }
 
-// normal makes equal configurations equal to reflect.DeepEqual, and lets the least
-// learning rate follow a learning rate that was set below its default.
+// normal makes equal configurations equal to reflect.DeepEqual, lets the least
+// learning rate follow a learning rate that was set below its default, and has a node that
+// the local network finds listen where that reaches it.
 func (c Config) normal() Config {
 	if c.MinLR == Default().MinLR && c.MinLR > c.LR {
 		c.MinLR = c.LR / 10
 	}
 	if len(c.Data) == 0 {
 		c.Data = nil
+	}
+	if c.LAN && c.Listen == "" {
+		c.Listen = AnyPort
 	}
 	return c
 }
@@ -105,7 +109,7 @@ func Merge(file, flags Config, given func(key string) bool) Config {
 
 // nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
 // fixed when the run starts.
-var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "announce", "relay", "keep_whole", "await_holders", "on_lost_majority", "notices", "grace", "threads", "devices", "memory", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp_every", "metrics", "json", "log_level"}
+var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "lan", "announce", "relay", "keep_whole", "await_holders", "on_lost_majority", "notices", "grace", "threads", "devices", "memory", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp_every", "metrics", "json", "log_level"}
 
 // flagOf returns the flag of a key.
 func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }

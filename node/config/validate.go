@@ -274,6 +274,9 @@ func (c Config) validateNode() error {
 	if !slices.Contains(KeepWholeValues, c.KeepWhole) && c.KeepWhole != "" {
 		return c.invalid("keep_whole", c.KeepWhole, "one of "+strings.Join(KeepWholeValues, ", "))
 	}
+	if c.LAN && c.Listen != "" && !Reachable(c.Listen) {
+		return c.refuse("lan", c.LAN, fmt.Errorf("nobody in the local network reaches --listen %s, which is this machine alone: leave it out, or listen at :4001", c.Listen))
+	}
 	if c.Name != "" && !plan.ValidName(c.Name) {
 		return c.invalid("name", strconv.Quote(c.Name), fmt.Sprintf("1 to %d letters, digits, '-', '.' and '_'", plan.MaxNameBytes))
 	}

@@ -2,6 +2,9 @@ package config
 
 import "pnode/swarm/listen"
 
+// AnyPort is the address to listen on for a node that others should reach, wherever that is.
+const AnyPort = ":0"
+
 // Reachable reports whether machines other than this one can connect to a node that listens at this "host:port"; at
 // none it listens on loopback.
 func Reachable(at string) bool {

@@ -257,3 +257,7 @@ func missing(path string) bool {
 	_, err := os.Stat(path)
 	return err != nil
 }
+
+func (*fake) Newcomers() ([]api.Newcomer, error) { return nil, api.ErrNotReady }
+
+func (*fake) Admit(context.Context, string) (string, error) { return "", api.ErrNotReady }

@@ -142,6 +142,9 @@ func (s *Supervisor) ownArgs(index int) []string {
 	if c.Metrics != "" && index == 0 { // one address for all: every node knows the run
 		args = append(args, "--metrics", c.Metrics)
 	}
+	if c.LAN && index == 0 { // one who admits is enough
+		args = append(args, "--lan")
+	}
 	if c.Notices != "" {
 		args = append(args, "--notices", c.Notices)
 	}

@@ -27,6 +27,7 @@ type Lab struct {
 	name    string
 	router  *space
 	hosts   int
+	cables  int
 	dropped []flow // in the order in which they were cut
 }
 
@@ -238,4 +239,15 @@ func (l *Lab) connect(w wire, line *Line) (ways []*way) {
 	}
 	w.inner.ip(lines...)
 	return ways
+}
+
+// Cable joins two hosts by a local network of their own, with multicast, and returns their addresses in it.
+func (l *Lab) Cable(a, b *Host) (atA, atB netip.Addr) {
+	l.t.Helper()
+	l.cables++
+	name, net4 := fmt.Sprintf("cable%d", l.cables), netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(l.cables), 0}), 24)
+	atA, atB = net4.Addr().Next(), second(net4)
+	a.IP(fmt.Sprintf("link add %s type veth peer name %[1]s netns %s", name, b.space.name), "link set "+name+" up", fmt.Sprintf("addr add %s/%d dev %s", atA, net4.Bits(), name))
+	b.IP("link set "+name+" up", fmt.Sprintf("addr add %s/%d dev %s", atB, net4.Bits(), name))
+	return atA, atB
 }
