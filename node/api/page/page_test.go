@@ -87,7 +87,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 var (
 	imported = regexp.MustCompile(`from '\./([a-z]+\.js)'`)
 	linked   = regexp.MustCompile(`(?:src|href)="([^"]+)"`)
-	asked    = regexp.MustCompile(`\b(?:at|tell)\('([a-z]+)'`)
+	asked    = regexp.MustCompile(`\b(?:at|tell|say)\('([a-z]+)'`)
 )
 
 // TestThePageIsWhole: every file that one names is there, and every element that scripts ask

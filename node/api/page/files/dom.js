@@ -31,6 +31,13 @@ export function tell(id, ...children) {
   at(id).replaceChildren(...children.filter((child) => child !== null && child !== ''));
 }
 
+// say changes a text that readers of screens are told of, once for each change.
+export function say(id, text) {
+  if (at(id).textContent !== text) {
+    at(id).textContent = text;
+  }
+}
+
 // bar is parts of a whole side by side: of each its share, its class and its name.
 export function bar(label, parts) {
   const line = el('span', { class: 'bar', role: 'img', 'aria-label': label, title: label });

@@ -3,7 +3,7 @@
 
 import { beginChart, showCurves } from './chart.js';
 import { Curves, mostNew } from './curve.js';
-import { at } from './dom.js';
+import { at, say } from './dom.js';
 import { Past, showPast } from './happened.js';
 import { Refused, follow, remembered, status, takeKey } from './node.js';
 import { showRounds } from './rounds.js';
@@ -24,7 +24,7 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 function notice(text) {
   at('notice').hidden = text === '';
-  at('notice').textContent = text;
+  say('notice', text);
 }
 
 // look asks for the status and shows it.

@@ -53,7 +53,7 @@ function card(status, replica) {
   const steps = `${count(replica.made)} of ${count(replica.of)}`;
   const bad = replica.state === 'silent' || replica.state === 'left out';
   return el('article', { class: own ? 'seat own' : 'seat' },
-    el('h4', { title: replica.peer }, `replica ${replica.replica}`, el('small', {}, name(status, replica.peer)),
+    el('h3', { title: replica.peer }, `replica ${replica.replica}`, el('small', {}, name(status, replica.peer)),
       own ? el('span', { class: 'mark' }, 'this node') : null,
       bad || replica.state === 'ended' ? el('span', { class: bad ? 'mark bad' : 'mark' }, bad ? replica.state : 'waits') : null,
       part?.far ? el('span', { class: 'mark bad', title: part.far }, 'far from the others') : null),

@@ -1,6 +1,6 @@
 // What the run is and how far it is: a sentence, a bar and figures.
 
-import { el, tell, at, bar } from './dom.js';
+import { at, bar, el, say, tell } from './dom.js';
 import { ago, count, layers, loss, name, params, several, signed, span } from './words.js';
 
 // states are what nodes do, for people.
@@ -25,7 +25,7 @@ export function showRun(status, heldOut) {
 export function showState(kind, text) {
   const state = at('state');
   state.className = kind;
-  state.textContent = text;
+  say('state', text);
 }
 
 // stateOf is the state of a node that answers: [kind, text].

@@ -15,7 +15,8 @@ let askedAt = -Infinity;
 export async function showSchedule(status) {
   showWords(status);
   const about = status.about;
-  const plan = `${status.generation} ${about?.schedule ?? ''} ${about?.course ?? ''}`;
+  // A step that was measured changes what the simulator starts from.
+  const plan = `${status.generation} ${about?.schedule ?? ''} ${about?.course ?? ''} ${about?.step_ms > 0}`;
   const now = performance.now();
   if (!about?.schedule || document.hidden || (plan === shown && now - askedAt < again)) {
     return;
@@ -58,8 +59,8 @@ function place(xml) {
     return;
   }
   const room = new CSSStyleSheet();
-  const least = picture.width.baseVal.value / 2; // pixels; half as large is still read
-  room.replaceSync(`:host{display:block} svg{display:block;width:100%;min-width:${least}px;height:auto}`);
+  const least = picture.width.baseVal.value / 10; // as large as it was drawn: what is wider scrolls
+  room.replaceSync(`:host{display:block} svg{display:block;width:100%;min-width:${least}rem;height:auto}`);
   const box = at('picture');
   const tree = box.shadowRoot ?? box.attachShadow({ mode: 'open' });
   tree.adoptedStyleSheets = [style, room];

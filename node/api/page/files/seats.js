@@ -31,16 +31,17 @@ function pipeline(status, replica, row, named) {
     if (i > 0) {
       parts.push(between(status, row[i - 1], seat));
     }
-    parts.push(card(status, seat));
+    parts.push(card(status, seat, named ? 'h4' : 'h3'));
   });
   return el('div', { class: 'replica' }, named ? el('h3', {}, `replica ${replica}`) : null, el('div', { class: 'row' }, ...parts));
 }
 
-function card(status, seat) {
+// card is a device, with a heading one level below that of its row.
+function card(status, seat, heading) {
   const own = seat.peer === status.peer;
   const member = status.roster.find((m) => m.peer === seat.peer);
   return el('article', { class: own ? 'seat own' : 'seat' },
-    el('h4', { title: seat.peer }, name(status, seat.peer), ...marks(status, seat, member)),
+    el(heading, { title: seat.peer }, name(status, seat.peer), ...marks(status, seat, member)),
     el('p', { class: 'device', title: seat.model }, [seat.device, seat.model].filter(Boolean).join(' · ')),
     el('p', { class: 'holds' }, el('strong', {}, layers(seat.holds.map((h) => h.layers))), ` · ${params(seat.parameters)} parameters`),
     strip(status, seat),
