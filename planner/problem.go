@@ -75,7 +75,7 @@ func (p *problem) label(peer plan.PeerID) string {
 func newProblem(in Input) (*problem, error) {
 	p := &problem{in: in, members: len(in.Members), index: map[plan.WorkerID]int{}}
 	p.in.Members, p.apart = p.accept(in.Members), in.Run.Train.Sync.Local && in.Start >= in.Run.Train.Sync.WarmupEnd(in.Run.Train.Steps)
-	p.links = linksOf(p.in.Members).With(in.Links)
+	p.links = LinksOf(p.in.Members).With(in.Links)
 	if p.widest, p.narrowest = in.Run.CodecBounds(); in.Previous != nil {
 		if err := p.keepCodec(in.Previous.Codec); err != nil {
 			return nil, err
@@ -245,8 +245,8 @@ func (p *problem) name(device int) string {
 	return p.devices[device].node + " " + p.devices[device].name
 }
 
-// linksOf returns the links that members have measured.
-func linksOf(members []Member) measure.Links {
+// LinksOf returns the links that members have measured, and what plans assume of all others.
+func LinksOf(members []Member) measure.Links {
 	probes := make([]measure.Probes, len(members))
 	for i, m := range members {
 		probes[i] = measure.Probes{From: m.Peer, Links: m.Profile.Links}

@@ -44,6 +44,8 @@ type LinkProfile struct {
 	ToNode   string `json:"to_node"`
 	// Used reports whether stages of the current plan that follow each other are at its ends.
 	Used bool `json:"used"`
+	// Estimated reports that nobody measured the line: BytesPerS and RTTMS are what plans assume of it.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // Brief returns profiles that fit on a screen or two: of more than 64 devices the slowest of the plan stay, and the slowest lines that it

@@ -183,6 +183,10 @@ type Member struct {
 	// LastSeenS is how many seconds ago this node last heard the member; 0 is never, and
 	// this node itself.
 	LastSeenS float64 `json:"last_seen_s,omitempty"`
+	// Reason says why a member is gone or leaves, where that is known. GoneSince is when this process saw that it was gone; zero
+	// for others, and for those that were gone before.
+	Reason    string    `json:"reason,omitempty"`
+	GoneSince time.Time `json:"gone_since,omitzero"`
 	// SilentSince is when a silent member was last heard, or when this node began to listen in vain; zero for others.
 	SilentSince time.Time `json:"silent_since,omitzero"`
 	Self        bool      `json:"self"`

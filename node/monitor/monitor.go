@@ -101,7 +101,8 @@ type Monitor struct {
 	lacks    bool // chunks of the checkpoint, which is why
 	retained []gossip.RetainedStage
 	deadline Deadline
-	serving  string // why a node of a finished run stays; empty while it does not
+	gone     map[plan.PeerID]time.Time // since when members are, as this process saw it
+	serving  string                    // why a node of a finished run stays; empty while it does not
 }
 
 // New returns the monitor of a node that joins. It answers other nodes' questions about steps

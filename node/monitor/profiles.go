@@ -62,13 +62,46 @@ func Profiles(state consensus.State, beats *gossip.Tracker) (out api.Profiles, e
 		uses[e] = true
 	}
 	ends := slices.AppendSeq(slices.Clone(used), maps.Keys(known.links))
+	if len(here) <= mostAssumed {
+		ends = append(ends, pairs(here)...)
+	}
 	slices.SortFunc(ends, func(a, b [2]plan.PeerID) int { return slices.Compare(a[:], b[:]) })
+	assumed := planner.LinksOf(measuring(state, here))
 	for _, e := range slices.Compact(ends) {
-		if here[e[0]] && here[e[1]] {
-			out.Links = append(out.Links, api.LinkProfile{
-				LinkStatus: known.linkStatus(e), FromNode: names[e[0]], ToNode: names[e[1]], Used: uses[e],
-			})
+		if !here[e[0]] || !here[e[1]] {
+			continue
 		}
+		line := api.LinkProfile{LinkStatus: known.linkStatus(e), FromNode: names[e[0]], ToNode: names[e[1]], Used: uses[e]}
+		if line.BytesPerS == 0 && line.RTTMS == 0 {
+			link, _ := assumed.Between(e[0], e[1])
+			line.Estimated, line.BytesPerS, line.RTTMS = true, link.BytesPerS, milliseconds(link.RTTNanos)
+		}
+		out.Links = append(out.Links, line)
 	}
 	return out, nil
+}
+
+// mostAssumed bounds the members of whom also the lines are listed that nobody measured and no plan uses: each has one to each other.
+const mostAssumed = 16
+
+// pairs returns both directions between any two peers.
+func pairs(of map[plan.PeerID]bool) (all [][2]plan.PeerID) {
+	for from := range of {
+		for to := range of {
+			if from != to {
+				all = append(all, [2]plan.PeerID{from, to})
+			}
+		}
+	}
+	return all
+}
+
+// measuring returns members as plans see what they measured.
+func measuring(state consensus.State, here map[plan.PeerID]bool) (members []planner.Member) {
+	for _, m := range state.Members {
+		if here[m.Peer] {
+			members = append(members, planner.Member{Peer: m.Peer, Profile: m.Profile})
+		}
+	}
+	return members
 }

@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -99,6 +100,7 @@ func kindOf(p plan.Profile) string {
 // RosterChanged publishes what changed among the members since the last call, and who computes a lost one's part. Only the run
 // loop calls it.
 func (m *Monitor) RosterChanged(state consensus.State) {
+	m.noteGone(state)
 	for _, text := range m.roster.news(state, m.Self) {
 		m.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
 	}
@@ -122,4 +124,29 @@ func (m *Monitor) Follow(state consensus.State) {
 	if m.rulings == nil {
 		m.rulings = []consensus.Blame{}
 	}
+}
+
+// noteGone keeps since when members are gone that were here at the last look.
+func (m *Monitor) noteGone(state consensus.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range state.Members {
+		was, known := m.roster[r.Peer]
+		switch {
+		case r.State != consensus.Gone:
+			delete(m.gone, r.Peer)
+		case known && was.state != consensus.Gone:
+			if m.gone == nil {
+				m.gone = map[plan.PeerID]time.Time{}
+			}
+			m.gone[r.Peer] = time.Now()
+		}
+	}
+}
+
+// goneSince returns since when members are gone, of those that this process saw go.
+func (m *Monitor) goneSince() map[plan.PeerID]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.gone)
 }

@@ -3,6 +3,7 @@ package monitor
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
@@ -33,5 +34,28 @@ func TestRosterNews(t *testing.T) {
 		if got := r.news(consensus.State{Members: look.members}, "me"); !slices.Equal(got, look.want) {
 			t.Errorf("look %d: %q, want %q", i, got, look.want)
 		}
+	}
+}
+
+// TestWhoIsGoneIsToldSinceWhenAndWhy, as far as this process saw it, and no longer where it is back.
+func TestWhoIsGoneIsToldSinceWhenAndWhy(t *testing.T) {
+	m := &Monitor{}
+	member := func(s consensus.MemberState) consensus.State {
+		return consensus.State{Members: []consensus.Member{{Peer: "here", State: consensus.Active}, {Peer: "old", State: consensus.Gone}, {Peer: "lost", State: s}}}
+	}
+	before := time.Now()
+	m.RosterChanged(member(consensus.Active))
+	if gone := m.goneSince(); len(gone) != 0 {
+		t.Errorf("at first: %v", gone)
+	}
+	m.RosterChanged(member(consensus.Gone))
+	first := m.goneSince()["lost"]
+	m.RosterChanged(member(consensus.Gone))
+	if gone := m.goneSince(); len(gone) != 1 || first.Before(before) || gone["lost"] != first {
+		t.Errorf("then: %v, %v before", gone, first)
+	}
+	m.RosterChanged(member(consensus.Active))
+	if gone := m.goneSince(); len(gone) != 0 {
+		t.Errorf("once it is back: %v", gone)
 	}
 }

@@ -145,11 +145,15 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
-	names, placed := consensus.NamesOf(state), placedBy(state.Plan)
+	names, placed, gone := consensus.NamesOf(state), placedBy(state.Plan), m.goneSince()
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: names[r.Peer], State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
 			Leader: r.Peer == leader, Device: describeDevices(r.Profile), Kind: kindOf(r.Profile), NotUsed: notUsed(state, r, now), Spare: spares[r.Peer], Placed: placed[r.Peer],
+			GoneSince: gone[r.Peer],
+		}
+		if r.State == consensus.Gone || r.State == consensus.Draining {
+			member.Reason = r.Reason
 		}
 		if text := claims[r.Peer]; text != "" {
 			member.Device += "; " + text

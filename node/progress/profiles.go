@@ -90,6 +90,8 @@ func linkTable(p printer, links []api.LinkProfile) {
 			rtt, jitter = took(l.RTTMS), took(l.JitterMS)
 		}
 		switch {
+		case l.Estimated:
+			by = "no, assumed"
 		case l.Live:
 			by = "by steps"
 		case l.BytesPerS == 0 && l.RTTMS == 0:

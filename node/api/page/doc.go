@@ -7,7 +7,7 @@
 //   - dom.js: makes elements. What nodes tell becomes text, never markup.
 //   - words.js: numbers, times and names for people.
 //   - curve.js, scale.js, chart.js: the curves of the run, axes, and the chart that people zoom.
-//   - run.js, rounds.js, seats.js, schedule.js, happened.js: the other parts of the page.
+//   - run.js, rounds.js, seats.js, map.js, schedule.js, happened.js: the other parts of the page.
 //
 // The page needs no other host, no inline script or style, no eval, and works with a policy
 // that forbids them. api serves it.

@@ -5,6 +5,7 @@ import { beginChart, showCurves } from './chart.js';
 import { Curves, mostNew } from './curve.js';
 import { at, say } from './dom.js';
 import { Past, showPast } from './happened.js';
+import { showMap } from './map.js';
 import { Refused, follow, remembered, status, takeKey } from './node.js';
 import { showRounds } from './rounds.js';
 import { showRun, showState, stateOf } from './run.js';
@@ -38,6 +39,7 @@ async function look() {
     showRun(now, curves.heldOut.at(-1));
     showRounds(now, curves.drift);
     showSeats(now);
+    await showMap(now);
     await showSchedule(now);
   } catch (failure) {
     lost(failure);

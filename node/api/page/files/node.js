@@ -44,6 +44,10 @@ export async function remembered() {
   return (await ask('history', AbortSignal.timeout(patience))).json();
 }
 
+export async function profiles() {
+  return (await ask('profiles?brief', AbortSignal.timeout(patience))).json();
+}
+
 export async function schedule() {
   return (await ask('schedule.svg', AbortSignal.timeout(patience))).text();
 }

@@ -36,9 +36,10 @@ function showWords(status) {
     tell('course', 'no plan yet');
     return;
   }
-  const took = about.step_ms ? `a step takes ${time(about.step_ms)}, ` : '';
+  const by = about.step_ms ? 'with the times that its stages and links show' : 'with the profiles of its devices and links';
+  const took = about.step_ms ? `a step takes ${time(about.step_ms)}; ` : '';
   const validated = status.post_validation ? `; ${status.post_validation.text}` : '';
-  tell('course', `${about.course}: ${took}${time(about.predicted_ms ?? 0)} simulated${validated}`);
+  tell('course', `${about.course}: ${took}${time(about.predicted_ms ?? 0)} simulated ${by}${validated}`);
   const reasons = status.reasons ?? [];
   at('why').hidden = reasons.length === 0;
   tell('reasons', ...reasons.map((reason) => el('li', {}, reason)));
