@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pnode/checkpoint"
+	"pnode/checkpoint/hub"
 	"pnode/node/api"
 	"pnode/node/checkpointer"
 	"pnode/node/config"
@@ -43,7 +44,7 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 	found, err := config.Existing(dir)
 	if errors.Is(err, config.ErrNoRun) && dir != "" {
 		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: there is no folder %s: check the spelling. A model of Hugging Face is downloaded before: config.json and model.safetensors, in one folder", weights.ErrNoModel, dir)
+			return nil, fmt.Errorf("%w: there is no folder %s: check the spelling. %s", weights.ErrNoModel, dir, howToPull(dir))
 		}
 		return nil, fmt.Errorf("%w: %s holds neither a run nor a model: name the folder of a run, of a model in Hugging Face's layout (config.json and model.safetensors), or one that `pnode import` made", weights.ErrNoModel, dir)
 	}
@@ -62,6 +63,15 @@ func OpenModel(ctx context.Context, dir string, log *slog.Logger) (*weights.Mode
 		dirs = []string{found}
 	}
 	return openRun(ctx, dirs, log)
+}
+
+// howToPull says how a model of Hugging Face comes here.
+func howToPull(name string) string {
+	name = strings.TrimPrefix(name, hub.Scheme)
+	if !hub.LooksLikeRepo(name) {
+		return "`pnode pull hf:ORG/NAME` downloads a model of Hugging Face"
+	}
+	return fmt.Sprintf("If it is a model of Hugging Face: pnode pull %s%s", hub.Scheme, name)
 }
 
 // openModel is OpenModel without a log.

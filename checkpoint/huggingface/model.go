@@ -66,6 +66,17 @@ func open(dir string) (*Model, error) {
 	return m, nil
 }
 
+// CheckConfig returns an error unless Open reads models with this config.json. Errors are those of Open.
+func CheckConfig(text []byte) error {
+	if len(text) > maxConfigBytes {
+		return fmt.Errorf("huggingface: %w: %s has %d bytes, at most %d are accepted", ErrFormat, configFile, len(text), maxConfigBytes)
+	}
+	if _, err := parseConfig(text); err != nil {
+		return fmt.Errorf("huggingface: %s: %w", configFile, err)
+	}
+	return nil
+}
+
 // pickledFiles are weights in the form before safetensors, which is a program for Python.
 var pickledFiles = []string{"pytorch_model.bin", "pytorch_model.bin.index.json"}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pnode/checkpoint"
+	"pnode/checkpoint/hub"
 	"pnode/checkpoint/huggingface"
 	"pnode/kernels/devices"
 	"pnode/node"
@@ -83,6 +84,10 @@ var exitCodes = []struct {
 	{simulate.ErrTrace, exitUsage},
 	{simulate.ErrOptions, exitUsage},
 	{weights.ErrNoAdapter, exitUsage},
+	{hub.ErrBadRef, exitUsage},
+	{hub.ErrSettings, exitUsage},
+	{hub.ErrNotFound, exitUsage},
+	{hub.ErrNoWeights, exitUsage},
 	{huggingface.ErrFormat, exitUsage},
 	{huggingface.ErrUnsupported, exitUsage},
 	{syscall.ENOTDIR, exitUsage}, // a file stands where a folder has to be

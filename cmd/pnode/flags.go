@@ -19,7 +19,7 @@ import (
 func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.SortFlags = false
 	f.StringVar(&c.Preset, "preset", c.Preset, "`NAME` of the model: "+strings.Join(model.PresetNames(), ", "))
-	f.StringVar(&c.Init, "init", c.Init, "start from the weights in `FOLDER` instead of a preset: a Hugging Face model, an imported one, or a run")
+	f.StringVar(&c.Init, "init", c.Init, "start from the weights in `FOLDER` instead of a preset: a Hugging Face model, an imported one, or a run; hf:ORG/NAME downloads one, see pnode pull")
 	f.IntVar(&c.Context, "context", c.Context, "tokens of a sequence; 0 takes the model's own")
 	f.StringArrayVar(&c.Data, "data", c.Data, "`PATH` of UTF-8 text, JSON Lines, CSV or Parquet, packed with gzip or zstd or not (file, folder or pattern), or of token shards; repeat it for more (default the Go source tree if there is one, else sums and sentences that pnode writes)")
 	f.StringVar(&c.Column, "column", c.Column, "`NAME` of the column or field with the text in --data (default "+source.DefaultColumn+")")

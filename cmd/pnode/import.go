@@ -26,6 +26,7 @@ setting that this program does not compute is an error.
 
 Ctrl-C or SIGTERM ends it at once, and nothing is left at FOLDER.`,
 		Example: `  pnode import ~/gpt2 --dir ~/gpt2-imported
+  pnode import hf:openai-community/gpt2 --dir ~/gpt2-imported
   pnode train --init ~/gpt2-imported --data shards`,
 		Args: usageArgs(cobra.MatchAll(one("the folder to read"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -33,7 +34,11 @@ Ctrl-C or SIGTERM ends it at once, and nothing is left at FOLDER.`,
 				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}
 			}
 			defer ownFiles()()
-			err := e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+			from, err := e.modelFolder(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			err = e.withModel(c.Context(), modelFlags{dir: from}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintf(e.stderr, "nothing was imported: there is no model in %s\n", dir)
 			}

@@ -74,7 +74,7 @@ One command starts a run, another joins it, and no server keeps it alive.`,
 		e.trainCommand(), e.joinCommand(), e.statusCommand(), e.psCommand(), e.profileCommand(), e.watchCommand(), e.inviteCommand(), e.admitCommand(), e.revokeCommand(), e.leaveCommand(), e.recoverCommand(),
 		e.fetchCommand(), e.checkpointsCommand(), e.auditCommand(), e.chaosCommand(), e.planCommand(), e.simulateCommand(), e.scheduleCommand(), e.tokenizeCommand(), e.samplesCommand(),
 		e.generateCommand(), e.evalCommand(),
-		e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(), trustTopic(),
+		e.pullCommand(), e.importCommand(), e.exportCommand(), e.benchCommand(), e.doctorCommand(), probeCommand(), e.versionCommand(), exitCodesTopic(), trustTopic(),
 	)
 	for _, command := range extraCommands {
 		root.AddCommand(command(e))

@@ -90,6 +90,11 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 	if err := checkLoRA(cfg.LoRA); err != nil {
 		return err
 	}
+	name := cmp.Or(cfg.Init, cfg.Preset)
+	var err error
+	if cfg.Init, err = cachedFolder(cfg.Init); err != nil {
+		return err
+	}
 	m, err := node.InitialModel(ctx, cfg)
 	if err != nil {
 		return err
@@ -98,7 +103,6 @@ func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) e
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(cfg.Init, cfg.Preset)
 	warning := ingest.PlannedRepeats(cfg, spec)
 	if dir := config.Absolute(cfg.Dir); dir != "" && config.Belongs(dir) { // the flags of a run that is there already change nothing of it
 		if spec, err = node.LoadRun(dir); err != nil {

@@ -99,6 +99,12 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err := errors.Join(checkLoRA(cfg.LoRA), cfg.TryListen(), cfg.TryMetrics()); err != nil {
 		return err
 	}
+	if !cfg.Resume { // what is resumed has its weights
+		var err error
+		if cfg.Init, err = e.modelFolder(ctx, cfg.Init); err != nil {
+			return err
+		}
+	}
 	place, err := cfg.Place(time.Now())
 	if err != nil {
 		return taken(err, cfg.Dir)

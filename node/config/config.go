@@ -31,7 +31,7 @@ type Config struct {
 	// Preset names the model; empty with Init.
 	Preset string `yaml:"preset"`
 	// Init is a folder with the weights to start from, and so the model: in Hugging Face's
-	// layout, imported, or of a run.
+	// layout, imported, or of a run; or a hub.Ref, which commands turn into a folder.
 	Init string `yaml:"init"`
 	// Context is the length of a sequence in tokens; 0 is the model's own.
 	Context int `yaml:"context"`

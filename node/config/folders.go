@@ -58,6 +58,16 @@ func StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "pnode"), nil
 }
 
+// CacheDir returns the folder for models that can be downloaded again: $XDG_CACHE_HOME/pnode/models or ~/.cache/pnode/models,
+// ~/Library/Caches/pnode/models on macOS, %LocalAppData%\pnode\models on Windows.
+func CacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("config: find the user's cache folder: %w", err)
+	}
+	return filepath.Join(base, "pnode", "models"), nil
+}
+
 func dataHome(goos string, getenv func(string) string, home func() (string, error)) (string, error) {
 	switch goos {
 	case "windows":

@@ -9,7 +9,7 @@ import (
 var packages = []string{
 	"admission", "api", "bench", "chaos", "checkpoint", "checkpointer", "collective", "comparison", "config", "conform", "consensus", "corpus", "cpu",
 	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "export", "gather", "generate", "generation", "gossip", "hardware", "hearsay",
-	"huggingface", "infer", "ingest", "inventory", "kernels", "leader", "ledger", "link", "listening", "local", "losses", "meeting", "metrics", "mlflow", "model", "monitor", "mux", "nanogpt", "netlab",
+	"hub", "huggingface", "infer", "ingest", "inventory", "kernels", "leader", "ledger", "link", "listening", "local", "losses", "meeting", "metrics", "mlflow", "model", "monitor", "mux", "nanogpt", "netlab",
 	"node", "nvml", "opencl", "otlp", "outer", "outersteps", "partition", "pipeline", "planner", "progress", "qrcode", "raft", "recompute", "replay", "replayer", "safetensors", "schedule", "screen", "seals",
 	"shard", "simulate", "slowlines", "source", "swarm", "tokenizer", "websocket", "weights", "wire", "witness",
 }

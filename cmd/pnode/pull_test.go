@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pnode/checkpoint/hub/hubtest"
+)
+
+// TestPullAndTrain downloads a small model from a hub of this machine, and trains it, by its name too.
+func TestPullAndTrain(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("Some words to train on.\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, model := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "model")
+	train := []string{"train", "--data", text, "--steps", "1", "--sample-bytes", "0", "--threads", "1"}
+	for _, args := range [][]string{append(train, "--preset", "nano", "--dir", first), {"export", model, "--dir", first}} {
+		if code, _, stderr := pnode(t, args...); code != exitOK {
+			t.Fatalf("%q: exit code %d\n%s", args, code, stderr)
+		}
+	}
+	files := map[string][]byte{"pytorch_model.bin": []byte("a program")}
+	entries, err := os.ReadDir(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(model, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := hubtest.New(t, files)
+	cache := t.TempDir()
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_TOKEN", "")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)         // on macOS
+	t.Setenv("LocalAppData", cache) // on Windows
+	for says, args := range map[string][]string{
+		"hf:org/name is not on this machine yet: pnode pull hf:org/name": {"plan", "--init", "hf:org/name"},
+		"want hf:ORG/NAME": {"pull", "org/name"},
+		"If it is a model of Hugging Face: pnode pull hf:org/name": {"import", "org/name", "--dir", filepath.Join(cache, "out")},
+		"org/other is not found on the hub":                        {"pull", "hf:org/other"},
+	} {
+		if code, _, stderr := pnode(t, args...); code != exitUsage || !strings.Contains(stderr, says) {
+			t.Errorf("%q: exit code %d, %s; want %q", args, code, stderr, says)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	code, stdout, stderr := pnode(t, "pull", "hf:org/name", "--dir", dir)
+	if code != exitOK || !strings.Contains(stdout, "commit "+hubtest.Commit) || !strings.Contains(stdout, "pnode train --init ") || !strings.Contains(stderr, "MB/s") {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pytorch_model.bin")); err == nil {
+		t.Error("the pickle came, too")
+	}
+	h.Cuts, h.CutBytes = 1, 10_000 // the connection ends once, and the download goes on
+	run := filepath.Join(t.TempDir(), "run")
+	code, _, stderr = pnode(t, append(train, "--init", "hf:org/name", "--dir", run)...)
+	if code != exitOK || !strings.Contains(stderr, "starting from the model in "+cache) {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	h.Requests()
+	if code, stdout, stderr = pnode(t, "plan", "--init", "hf:org/name"); code != exitOK || len(h.Requests()) > 0 {
+		t.Errorf("a plan of what is here: exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
