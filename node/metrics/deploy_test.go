@@ -86,6 +86,24 @@ func TestDashboardAndRulesNameWhatIsExported(t *testing.T) {
 	}
 }
 
+// summed finds sums, with what they group by and the metric.
+var summed = regexp.MustCompile(`sum by \(([^)]*)\) \(` + Prefix + `([a-z0-9_]+)`)
+
+// TestDashboardSumsNothingTwice: every node exports gauges of the whole run, which are no more where more nodes are scraped.
+func TestDashboardSumsNothingTwice(t *testing.T) {
+	gauges := map[string]bool{}
+	for _, f := range Families {
+		gauges[f.Name] = !f.Counter
+	}
+	for where, text := range expressions(t) {
+		for _, found := range summed.FindAllStringSubmatch(text, -1) {
+			if gauges[found[2]] && !strings.Contains(found[1], "instance") {
+				t.Errorf("%s: %s%s is summed over instances", where, Prefix, found[2])
+			}
+		}
+	}
+}
+
 // TestPromtool has Prometheus' own tool check the configuration and the rules, try the rules on made-up values, and read each expression of
 // the dashboard.
 func TestPromtool(t *testing.T) {
