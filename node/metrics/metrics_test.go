@@ -1,20 +1,24 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"maps"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,7 +71,9 @@ var everything = api.Status{
 }
 
 // of returns an exporter of a status.
-func of(s api.Status) *Exporter {
+func of(s api.Status) *Exporter { return logging(s, slog.DiscardHandler) }
+
+func logging(s api.Status, to slog.Handler) *Exporter {
 	return New(Source{
 		Status: func() api.Status { return s },
 		Voters: func() (int, uint64) { return 3, 2 },
@@ -75,7 +81,7 @@ func of(s api.Status) *Exporter {
 			return []link.Traffic{{Kind: "chunk", Received: 10}, {Kind: "activation", Sent: 3 << 20, Received: 1 << 20}}
 		},
 		CheckpointBytes: func(plan.Step) int64 { return 12e6 },
-	}, slog.New(slog.DiscardHandler))
+	}, slog.New(to))
 }
 
 // scrape returns the answer to a request for the metrics.
@@ -222,15 +228,17 @@ func TestListen(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- e.Run(ctx) }()
 	for _, c := range []struct {
-		method, path, host, origin string
-		code                       int
+		method, path, host, origin, site string
+		code                             int
 	}{
-		{"GET", "/metrics", "", "", http.StatusOK},
-		{"POST", "/metrics", "", "", http.StatusMethodNotAllowed},
-		{"GET", "/v1/status", "", "", http.StatusNotFound},
-		{"GET", "/", "", "", http.StatusNotFound},
-		{"GET", "/metrics", "rebound.example", "", http.StatusForbidden},
-		{"GET", "/metrics", "", "http://elsewhere.example", http.StatusForbidden},
+		{"GET", "/metrics", "", "", "", http.StatusOK},
+		{"GET", "/metrics", "", "", "none", http.StatusOK},
+		{"POST", "/metrics", "", "", "", http.StatusMethodNotAllowed},
+		{"GET", "/v1/status", "", "", "", http.StatusNotFound},
+		{"GET", "/", "", "", "", http.StatusNotFound},
+		{"GET", "/metrics", "rebound.example", "", "", http.StatusForbidden},
+		{"GET", "/metrics", "", "http://elsewhere.example", "", http.StatusForbidden},
+		{"GET", "/metrics", "", "", "cross-site", http.StatusForbidden},
 	} {
 		r, err := http.NewRequestWithContext(ctx, c.method, "http://"+e.Addr()+c.path, nil)
 		if err != nil {
@@ -240,6 +248,9 @@ func TestListen(t *testing.T) {
 		if c.origin != "" {
 			r.Header.Set("Origin", c.origin)
 		}
+		if c.site != "" {
+			r.Header.Set("Sec-Fetch-Site", c.site)
+		}
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +258,7 @@ func TestListen(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != c.code || err != nil || strings.Contains(string(body), "pnode_step 550") != (c.code == http.StatusOK) {
-			t.Errorf("%s %s of %q from %q: %s, %v, want %d", c.method, c.path, c.host, c.origin, resp.Status, err, c.code)
+			t.Errorf("%s %s of %q from %q, %q: %s, %v, want %d", c.method, c.path, c.host, c.origin, c.site, resp.Status, err, c.code)
 		}
 	}
 	other := of(everything)
@@ -258,6 +269,94 @@ func TestListen(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Errorf("at the end: %v", err)
 	}
+}
+
+// TestConnectionsAreBounded: whoever reaches the address takes few files of the process, and scrapes go on once there is room.
+func TestConnectionsAreBounded(t *testing.T) {
+	e := of(everything)
+	if err := e.Listen("127.0.0.1:0", func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- e.Run(ctx) }()
+	var idle []net.Conn
+	for range mostConnections + 1 {
+		c, err := net.Dial("tcp", e.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	if n, err := idle[mostConnections].Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("one connection too many gives %d bytes, %v", n, err)
+	}
+	if _, err := io.WriteString(idle[0], "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(idle[0]); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+		t.Errorf("a connection of before is answered with %.40q, %v", answer, err)
+	}
+	for { // until the server has seen that there is room
+		resp, err := http.Get("http://" + e.Addr() + Path)
+		if err == nil {
+			resp.Body.Close()
+			break
+		}
+	}
+	cancel()
+	if err := <-over; err != nil {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// failing is a listener of a process without a file to spare, once.
+type failing struct {
+	net.Listener
+	failed bool // belongs to Accept
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.failed {
+		return f.Listener.Accept()
+	}
+	f.failed = true
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
+}
+
+// TestServerLogs: what fails while scrapes are served goes to the node's log, and not through its screen.
+func TestServerLogs(t *testing.T) {
+	lines := make(chan string, 8)
+	e := logging(everything, slog.NewTextHandler(writer(func(b []byte) { lines <- string(b) }), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if err := e.Listen("127.0.0.1:0", func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	e.listener = &failing{Listener: e.listener}
+	var raw bytes.Buffer
+	log.SetOutput(&raw)
+	defer log.SetOutput(os.Stderr)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- e.Run(ctx) }()
+	resp, err := http.Get("http://" + e.Addr() + Path) // is accepted after the failure
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	cancel()
+	<-over
+	close(lines)
+	if line := <-lines; !strings.Contains(line, "level=DEBUG") || !strings.Contains(line, "Accept error") || raw.Len() > 0 {
+		t.Errorf("logged %q, raw %q", line, raw.String())
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
 }
 
 // TestFamiliesAreDescribed: names are unique, and each event kind and rung that is counted has a series from the start.
