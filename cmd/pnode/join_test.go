@@ -85,4 +85,9 @@ func TestJoinComesBackToTheUnfinishedRun(t *testing.T) {
 			t.Errorf("with two runs: %d %s", code, problem)
 		}
 	}
+	near := start(t, "train", "--resume", "--lan", "--dir", second, "--json") // which was on this machine alone
+	near.stderr.await(t, `announced in the local network`)                    // or not, on a machine without multicast
+	near.until(near.last.Step + 1)
+	near.interrupt()
+	near.finish(0)
 }
