@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -128,12 +129,22 @@ func listed(names []string) string {
 	}
 	var parts []string
 	for _, n := range names[:min(len(names), most)] {
-		parts = append(parts, strings.ToValidUTF8(fmt.Sprintf("%.*s", longest, n), "?"))
+		parts = append(parts, printable(n, longest))
 	}
 	if len(names) > most {
 		parts = append(parts, "...")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// printable returns at most so many characters of what a file says, without those that a terminal would obey.
+func printable[T string | []byte](text T, most int) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, fmt.Sprintf("%.*s", most, string(text)))
 }
 
 // unpackText has text read what the file unpacks to.
@@ -187,15 +198,22 @@ func (r *Reader) detectText(name string) error {
 		return r.damaged(err)
 	}
 	whole := err != nil // head is all of the file
+	first, ended := firstLine(head)
+	if !ended && !whole && bytes.HasPrefix(first, []byte("{")) {
+		if first, err = r.longLine(); err != nil {
+			return r.damaged(err)
+		}
+		head, _ = r.text.Peek(blockBytes) // it has just been read
+	}
+	fields, object := jsonFields(first)
 	if name == ".jsonl" || name == ".ndjson" {
 		r.format = JSONLines
-		fields, object := jsonFields(firstLine(head))
 		if object && len(fields) > 0 && !slices.Contains(fields, r.options.TextColumn()) {
 			return r.noColumn(fields)
 		}
 		return nil
 	}
-	if fields, object := jsonFields(firstLine(head)); object && slices.Contains(fields, r.options.TextColumn()) {
+	if object && slices.Contains(fields, r.options.TextColumn()) {
 		r.format = JSONLines
 		return nil
 	} else if name == ".json" && r.file.Named {
@@ -227,13 +245,28 @@ func (r *Reader) refuseJSON(head []byte, fields []string, object bool) error {
 		r.file.Path, ErrMalformed, filter, filepath.Base(r.file.Path), strings.TrimSuffix(filepath.Base(r.file.Path), filepath.Ext(r.file.Path)))
 }
 
-// firstLine returns the first line with anything in it.
-func firstLine(head []byte) []byte {
-	head = bytes.TrimLeft(head, " \t\r\n")
-	if end := bytes.IndexByte(head, '\n'); end >= 0 {
-		head = head[:end]
+// firstLine returns the first line with anything in it, and whether head has its end.
+func firstLine(head []byte) (line []byte, ended bool) {
+	line, _, ended = bytes.Cut(bytes.TrimLeft(head, jsonSpace), []byte("\n"))
+	return line, ended
+}
+
+// longLine returns a first line that is longer than a block, up to maxLineBytes, and has it read again by those who read the text.
+func (r *Reader) longLine() ([]byte, error) {
+	var read []byte
+	for len(read) <= maxLineBytes {
+		part, err := r.text.ReadSlice('\n')
+		read = append(read, part...)
+		if errors.Is(err, io.EOF) || err == nil && len(bytes.TrimSpace(read)) > 0 {
+			break
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
 	}
-	return head
+	r.text = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(read), r.text), blockBytes)
+	line, _ := firstLine(read)
+	return line, nil
 }
 
 // jsonFields returns the names of an object's fields, and whether the line is an object.

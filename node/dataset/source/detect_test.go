@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
@@ -45,6 +47,47 @@ func TestFormatIsToldByContent(t *testing.T) {
 			t.Errorf("%s is %v, want %v", c.name, r.Format(), c.want)
 		}
 		r.Close()
+	}
+}
+
+// TestLongFirstRecord: a record that is longer than what is looked at first tells the format as a short one does.
+func TestLongFirstRecord(t *testing.T) {
+	long := strings.Repeat("word ", blockBytes/4)
+	lines := []byte(fmt.Sprintf("\n{\"ids\":[%s1],\"text\":%q}\n{\"text\":\"b\"}\n", strings.Repeat("1,", blockBytes), long))
+	for _, name := range []string{"a.txt", "a.json", "a.jsonl", "a"} {
+		for _, content := range [][]byte{lines, gzipped(t, lines)} {
+			if got, _, err := collect(t, write(t, name, content), Options{}); err != nil || !slices.Equal(got, []string{long, "b"}) {
+				t.Errorf("%s: %d documents, %v; want the 2 of the lines", name, len(got), err)
+			}
+		}
+		f := write(t, name, lines)
+		f.Named = false
+		got, skipped, err := collect(t, f, Options{Column: "body"})
+		switch {
+		case err != nil:
+			t.Error(err)
+		case name == "a.jsonl" && skipped.FilesNoColumn != 1:
+			t.Errorf("%s without the column: %d documents, %v", name, len(got), skipped)
+		case name != "a.jsonl" && !slices.Equal(got, []string{string(lines)}):
+			t.Errorf("%s without the column: %d documents, want its text as it is", name, len(got))
+		}
+	}
+}
+
+// TestTerminalsAreSafe: what errors and reports quote of a file has nothing in it that a terminal obeys.
+func TestTerminalsAreSafe(t *testing.T) {
+	const clear = "\x1b[2J\u009b2J\u202e"
+	for name, content := range map[string]string{
+		"a.json":  `{"` + clear + `":1}`,
+		"a.jsonl": `{"` + clear + `":1}`,
+		"b.jsonl": `{"text":1}` + "\n" + `"` + "\u009b2J\u202e" + `"`,
+		"c.jsonl": `{"text":["` + "\u009b2J\u202e" + `"]}`,
+		"a.csv":   clear + ",b\n1,2\n",
+	} {
+		_, _, err := collect(t, write(t, name, []byte(content)), Options{})
+		if err == nil || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s: %q", name, err)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func jsonDocument(line []byte, field string) ([]byte, error) {
 	if !json.Valid(line) || line[0] != '{' {
 		err := json.Unmarshal(line, new(json.RawMessage))
 		if err == nil {
-			err = fmt.Errorf("%.40s", line)
+			err = errors.New(printable(line, 40))
 		}
 		return nil, fmt.Errorf("no JSON object: %w", err)
 	}
@@ -70,7 +70,7 @@ func jsonDocument(line []byte, field string) ([]byte, error) {
 	case string(value) == "null":
 		return nil, errNull
 	case value[0] != '"':
-		return nil, fmt.Errorf("%w: field %q is %.40s, no string", errWrongType, field, value)
+		return nil, fmt.Errorf("%w: field %q is %s, no string", errWrongType, field, printable(value, 40))
 	}
 	document := value[1 : len(value)-1]
 	if bytes.IndexByte(document, '\\') >= 0 {
