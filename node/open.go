@@ -195,7 +195,7 @@ func (o *opening) openTrace(node string, out Output) (r *trace.Recorder, e *otlp
 	switch {
 	case o.cfg.OTLP != "":
 		e, err = otlp.New(otlp.Options{
-			URL: o.cfg.OTLP, Run: string(o.membership.Run), Node: node, Warn: func(text string) { out.Notice("warning: " + text) },
+			URL: o.cfg.OTLP, Run: string(o.membership.Run), Node: node, Every: plan.Step(o.cfg.OTLPEvery), Warn: func(text string) { out.Notice("warning: " + text) },
 		})
 		if err != nil {
 			return nil, nil, err

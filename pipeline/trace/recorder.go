@@ -20,7 +20,7 @@ const MaxSpans = 1 << 20
 // Recorder writes spans to a file, and hands them on. Its methods may be called at the same time, and on nil.
 type Recorder struct {
 	base time.Time
-	// to gets the spans of each step that is a multiple of every; nil: nobody does.
+	// to gets the spans of each step that is a multiple of every, and of the one that follows; nil: nobody does.
 	to    func(Span)
 	every plan.Step
 
@@ -35,7 +35,8 @@ type Recorder struct {
 func Create(path string) (*Recorder, error) { return Open(path, 1, nil) }
 
 // Open begins a file, in place of one that is there, where a path is given. It hands the spans of every so many steps to a function, if there is
-// one. Workers call it, at the same time: it must be quick.
+// one, and those of the steps right after them, which tell that a worker is done with the step before. Workers call it, at the same time: it
+// must be quick.
 func Open(path string, every plan.Step, to func(Span)) (*Recorder, error) {
 	r := &Recorder{base: time.Now(), to: to, every: max(every, 1)}
 	if path == "" {
@@ -77,7 +78,7 @@ func (r *Recorder) wants(step plan.Step) bool {
 	return r != nil && (r.file != nil || r.handsOn(step))
 }
 
-func (r *Recorder) handsOn(step plan.Step) bool { return r.to != nil && step%r.every == 0 }
+func (r *Recorder) handsOn(step plan.Step) bool { return r.to != nil && step%r.every <= 1 }
 
 func (r *Recorder) put(s Timed) {
 	row := 0

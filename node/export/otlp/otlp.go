@@ -10,8 +10,8 @@
 //
 // Clocks of nodes differ: spans of two nodes may seem to overlap by as much.
 //
-// Exporter.Span only queues, and leaves spans out where the queue is full. One goroutine, Run's, collects the spans of a step, sends
-// them when newer ones or none have come, and keeps mostWaiting requests for a collector that does not answer.
+// Exporter.Span only queues, and leaves spans out where the queue is full. One goroutine, Run's, collects the spans of a worker's step,
+// sends them once the worker has gone on to another step, and keeps mostWaiting requests for a collector that does not answer.
 package otlp
 
 import (
@@ -41,15 +41,16 @@ const HeadersEnv = "OTEL_EXPORTER_OTLP_HEADERS"
 
 const (
 	tracesPath = "/v1/traces"
-	// mostQueued bounds the spans on their way to Run, mostSpans those of a step, mostSteps the steps that are collected.
+	// mostQueued bounds the spans on their way to Run, mostSpans those that are collected.
 	mostQueued = 16 << 10
 	mostSpans  = 32 << 10
-	mostSteps  = 8
 	// requestSpans is how many go in one request; mostWaiting of these are kept.
 	requestSpans = 2000
 	mostWaiting  = 32
-	// settled is for how long nothing must come of a step until it is sent.
+	// settled is for how long nothing must come of a worker's step until it is sent, where the worker is at a newer one: copies and
+	// reductions may end later. abandoned is the same for a worker that has gone no further; an action may take minutes on a slow line.
 	settled        = 2 * time.Second
+	abandoned      = 10 * time.Minute
 	tickEvery      = time.Second
 	retryEvery     = 5 * time.Second
 	requestTimeout = 10 * time.Second
@@ -64,6 +65,8 @@ type Options struct {
 	URL string
 	// Run is the ID of the run, Node what people call this node.
 	Run, Node string
+	// Every says which steps are sent: its multiples. Spans of others only tell that a worker has gone on.
+	Every plan.Step
 	// Warn tells people of what failed.
 	Warn func(text string)
 }
@@ -78,30 +81,37 @@ type Exporter struct {
 	lost    atomic.Int64 // spans that found no room
 
 	// What follows belongs to Run.
-	steps   map[stepOf]*collected
-	waiting [][]byte // requests
-	dropped int      // requests that found no room
-	failed  bool     // the last request
-	tried   time.Time
+	steps      map[stepOf]*collected
+	held       int               // spans in steps
+	newest     map[int]plan.Step // of each worker, in generation
+	generation plan.Generation   // the newest
+	waiting    [][]byte          // requests
+	dropped    int               // requests that found no room
+	failed     bool              // the last request
+	tried      time.Time
 }
 
-// stepOf names a step of a generation.
+// stepOf names a worker's step of a generation.
 type stepOf struct {
 	generation plan.Generation
 	step       plan.Step
+	worker     int
 }
 
-// collected are the spans of a step.
+// collected are the spans of a worker's step.
 type collected struct {
 	spans []trace.Span
 	last  time.Time // when one came
 }
 
-// Endpoint returns where spans go at a collector's URL. The error says what is wanted.
+// Endpoint returns where spans go at a collector's URL. The error says what is wanted, and nothing of the URL.
 func Endpoint(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", errors.New("want the URL of an OpenTelemetry collector, as in http://127.0.0.1:4318")
+	}
+	if u.User != nil { // other users of the machine see the command lines of local nodes
+		return "", fmt.Errorf("want it without a name and a password: put these into %s, as in %s=Authorization=Basic%%20BASE64", HeadersEnv, HeadersEnv)
 	}
 	if path := strings.TrimRight(u.Path, "/"); !strings.HasSuffix(path, tracesPath) {
 		u.Path = path + tracesPath
@@ -115,7 +125,11 @@ func New(o Options) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--otlp: %w", err)
 	}
-	e := &Exporter{options: o, at: at, headers: http.Header{}, http: &http.Client{Timeout: requestTimeout}, spans: make(chan trace.Span, mostQueued), steps: map[stepOf]*collected{}}
+	o.Every = max(o.Every, 1)
+	e := &Exporter{
+		options: o, at: at, headers: http.Header{}, http: &http.Client{Timeout: requestTimeout, CheckRedirect: stay}, spans: make(chan trace.Span, mostQueued),
+		steps: map[stepOf]*collected{}, newest: map[int]plan.Step{},
+	}
 	for _, pair := range strings.Split(os.Getenv(HeadersEnv), ",") {
 		if name, value, ok := strings.Cut(pair, "="); ok {
 			if value, err = url.QueryUnescape(strings.ReplaceAll(strings.TrimSpace(value), "+", "%2B")); err != nil {
@@ -126,6 +140,9 @@ func New(o Options) (*Exporter, error) {
 	}
 	return e, nil
 }
+
+// stay follows no redirect: the headers may have keys, which are for this collector alone.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Span takes a span of a step that is to be sent. It never waits.
 func (e *Exporter) Span(s trace.Span) {
@@ -145,7 +162,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		case s := <-e.spans:
 			e.collect(s, time.Now())
 		case now := <-tick.C:
-			e.settle(now.Add(-settled))
+			e.settle(now)
 			if !e.failed || now.Sub(e.tried) >= retryEvery {
 				e.send(ctx)
 			}
@@ -156,7 +173,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	for range len(e.spans) {
 		e.collect(<-e.spans, time.Now())
 	}
-	e.settle(time.Now().Add(time.Hour))
+	e.settle(time.Now().Add(abandoned))
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	e.send(last)
@@ -165,32 +182,44 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// collect adds a span to those of its step.
+// collect adds a span to those of its worker's step.
 func (e *Exporter) collect(s trace.Span, now time.Time) {
-	key := stepOf{s.Generation, s.Step}
-	c := e.steps[key]
-	if c == nil {
-		if len(e.steps) == mostSteps {
-			e.lost.Add(1)
-			return
-		}
-		c = &collected{}
-		e.steps[key] = c
+	if s.Generation > e.generation {
+		e.generation = s.Generation
+		clear(e.newest)
 	}
-	if len(c.spans) == mostSpans {
+	if s.Generation == e.generation {
+		e.newest[s.Worker] = max(e.newest[s.Worker], s.Step)
+	}
+	if s.Step%e.options.Every != 0 {
+		return
+	}
+	if e.held == mostSpans {
 		e.lost.Add(1)
 		return
 	}
+	key := stepOf{s.Generation, s.Step, s.Worker}
+	c := e.steps[key]
+	if c == nil {
+		c = &collected{}
+		e.steps[key] = c
+	}
 	c.spans, c.last = append(c.spans, s), now
+	e.held++
 }
 
-// settle makes requests of the steps of which nothing has come since a time.
-func (e *Exporter) settle(since time.Time) {
+// settle makes requests of the steps of which nothing more will come.
+func (e *Exporter) settle(now time.Time) {
 	for key, c := range e.steps {
-		if c.last.After(since) {
+		quiet := abandoned
+		if key.generation < e.generation || key.step < e.newest[key.worker] {
+			quiet = settled
+		}
+		if now.Sub(c.last) < quiet {
 			continue
 		}
 		delete(e.steps, key)
+		e.held -= len(c.spans)
 		for _, request := range e.requests(key, c.spans) {
 			if len(e.waiting) == mostWaiting {
 				e.dropped++
@@ -255,7 +284,7 @@ func (e *Exporter) post(ctx context.Context, body []byte) error {
 	resp, err := e.http.Do(r)
 	if err != nil {
 		if u := (*url.Error)(nil); errors.As(err, &u) {
-			err = u.Err // without the URL, which may hold a password
+			err = u.Err // without the URL, which others say
 		}
 		return err
 	}
@@ -315,37 +344,27 @@ func identity(n int, parts ...any) string {
 	return hex.EncodeToString(sum[:n])
 }
 
-// requests returns the bodies of what is sent of a step.
+// requests returns the bodies of what is sent of a worker's step.
 func (e *Exporter) requests(key stepOf, spans []trace.Span) (bodies [][]byte) {
 	id := identity(16, e.options.Run, uint64(key.generation), uint64(key.step))
-	root := identity(8, id, "step")
-	slices.SortStableFunc(spans, func(a, b trace.Span) int {
-		if a.Worker != b.Worker {
-			return a.Worker - b.Worker
-		}
-		return int(a.Start - b.Start)
-	})
+	root, own := identity(8, id, "step"), identity(8, id, "worker", key.worker)
 	about := []attribute{number("pnode.generation", uint64(key.generation)), number("pnode.step", uint64(key.step))}
 	made := func(own, parent, name string, start, end int64, more ...attribute) span {
 		return span{id, own, parent, name, 1, strconv.FormatInt(start, 10), strconv.FormatInt(end, 10), append(slices.Clone(about), more...)}
 	}
+	from, to := spans[0].Start, spans[0].End
+	for _, s := range spans {
+		from, to = min(from, s.Start), max(to, s.End)
+	}
 	var all []span
-	for first := 0; first < len(spans); {
-		worker, end := spans[first].Worker, first
-		from, to := spans[first].Start, spans[first].End
-		for ; end < len(spans) && spans[end].Worker == worker; end++ {
-			from, to = min(from, spans[end].Start), max(to, spans[end].End)
-		}
-		if worker == 0 {
-			all = append(all, made(root, "", fmt.Sprintf("step %d", key.step), from, to))
-		}
-		own := identity(8, id, "worker", worker)
-		all = append(all, made(own, root, fmt.Sprintf("worker %d", worker), from, to, number("pnode.worker", uint64(worker))))
-		for i, s := range spans[first:end] {
-			all = append(all, made(identity(8, id, worker, i), own, s.Name, s.Start, s.End,
-				number("pnode.worker", uint64(worker)), number("pnode.row", uint64(s.Row)), text("pnode.action", s.Category)))
-		}
-		first = end
+	if key.worker == 0 {
+		all = append(all, made(root, "", fmt.Sprintf("step %d", key.step), from, to))
+	}
+	worker := number("pnode.worker", uint64(key.worker))
+	all = append(all, made(own, root, fmt.Sprintf("worker %d", key.worker), from, to, worker))
+	for _, s := range spans {
+		all = append(all, made(identity(8, own, s.Row, s.Start, s.Name), own, s.Name, s.Start, s.End,
+			worker, number("pnode.row", uint64(s.Row)), text("pnode.action", s.Category)))
 	}
 	resource := map[string]any{"attributes": []attribute{text("service.name", "pnode"), text("service.instance.id", e.options.Node), text("pnode.run", e.options.Run)}}
 	for part := range slices.Chunk(all, requestSpans) {

@@ -92,7 +92,7 @@ func TestNodesShareATrace(t *testing.T) {
 		for i := range int64(3) {
 			e.collect(action(worker, 300, 100+10*i, 105+10*i), now)
 		}
-		e.settle(now)
+		e.settle(now.Add(abandoned))
 		e.send(t.Context())
 		if len(*said) > 0 {
 			t.Errorf("said %q", *said)
@@ -127,7 +127,7 @@ func TestCollectorIsDown(t *testing.T) {
 	now := time.Now()
 	for step := range plan.Step(3) {
 		e.collect(action(0, step+1, 1, 2), now)
-		e.settle(now)
+		e.settle(now.Add(abandoned))
 		e.send(t.Context())
 	}
 	if len(c.spans) != 2*3 || len(e.waiting) != 0 {
@@ -138,73 +138,134 @@ func TestCollectorIsDown(t *testing.T) {
 	}
 	for step := range plan.Step(2 * mostWaiting) {
 		e.collect(action(0, step, 1, 2), now)
-		e.settle(now)
+		e.settle(now.Add(abandoned))
 	}
 	if len(e.waiting) != mostWaiting || e.dropped != mostWaiting {
 		t.Errorf("%d wait, %d are missing", len(e.waiting), e.dropped)
 	}
 }
 
-// TestBounds: of a step with too many spans, and of too many steps, the rest is counted.
+// TestBounds: what is collected, and what is on its way, has a bound. The rest is counted.
 func TestBounds(t *testing.T) {
 	e, _ := exporter(t, "http://127.0.0.1:1", "desk")
 	now := time.Now()
-	for i := range int64(mostSpans + 10) {
+	for i := range int64(mostSpans - 2) {
 		e.collect(action(0, 1, i, i+1), now)
 	}
-	for step := range plan.Step(mostSteps + 5) {
+	for step := range plan.Step(12) {
 		e.collect(action(0, step+2, 1, 2), now)
 	}
-	if n := e.lost.Load(); n != 10+6 || len(e.steps) != mostSteps {
-		t.Errorf("%d are lost of %d steps", n, len(e.steps))
+	if n := e.lost.Load(); n != 10 || len(e.steps) != 3 || e.held != mostSpans {
+		t.Errorf("%d are lost, %d are held of %d steps", n, e.held, len(e.steps))
 	}
-	bodies := e.requests(stepOf{2, 1}, e.steps[stepOf{2, 1}].spans)
-	if want := (mostSpans+2)/requestSpans + 1; len(bodies) != want {
-		t.Errorf("%d requests, want %d", len(bodies), want)
+	e.settle(now.Add(abandoned))
+	if want := mostSpans/requestSpans + 1 + 2; len(e.waiting) != want || e.held != 0 {
+		t.Errorf("%d requests, want %d; %d spans are held", len(e.waiting), want, e.held)
 	}
 	for range 2 * mostQueued {
 		e.Span(action(0, 1, 1, 2)) // nobody reads
 	}
-	if n := e.lost.Load(); n != 16+mostQueued {
+	if n := e.lost.Load(); n != 10+mostQueued {
 		t.Errorf("%d are lost", n)
 	}
 }
 
-// TestRun: a step is sent once nothing has come of it for a while, and at the end at once.
+// TestRun: a worker's step is sent as one, however long its actions take, once the worker is at the next step; and at the end at once.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards sent
 		var sent []int
+		c := &collector{t: t}
 		e, said := exporter(t, "http://collector.example", "desk")
+		e.options.Every = 100
 		e.http.Transport = trip(func(r *http.Request) (*http.Response, error) {
-			body, err := io.ReadAll(r.Body)
+			w := httptest.NewRecorder()
+			c.ServeHTTP(w, r)
 			mu.Lock()
 			defer mu.Unlock()
-			sent = append(sent, strings.Count(string(body), "forward 0"))
-			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}"))}, err
+			sent = append(sent, len(c.spans))
+			return w.Result(), nil
 		})
-		requests := func() []int {
+		requests := func(want ...int) {
+			t.Helper()
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Clone(sent)
+			if !slices.Equal(sent, want) {
+				t.Errorf("sent %v, want %v", sent, want)
+			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { e.Run(ctx) })
-		e.Span(action(0, 100, 1, 2))
-		e.Span(action(0, 100, 2, 3))
-		time.Sleep(settled + 2*tickEvery)
-		if got := requests(); !slices.Equal(got, []int{2}) {
-			t.Errorf("sent %v", got)
+		for i := range int64(3) { // over a slow line
+			e.Span(action(0, 100, 60*i, 60*i+60))
+			e.Span(action(1, 100, 60*i, 60*i+60))
+			time.Sleep(time.Minute)
 		}
-		e.Span(action(0, 200, 1, 2))
+		requests()
+		e.Span(action(0, 101, 180, 240)) // worker 1 is not that far
+		time.Sleep(settled + 2*tickEvery)
+		requests(5)
+		e.Span(action(1, 100, 180, 240))
+		e.Span(action(1, 101, 240, 241))
+		time.Sleep(settled + 2*tickEvery)
+		requests(5, 10)
+		e.Span(action(1, 200, 1, 2))
+		again := action(0, 101, 1, 2)
+		again.Generation++ // of another plan
+		e.Span(again)
+		time.Sleep(settled + 2*tickEvery)
+		requests(5, 10, 12)
+		e.Span(action(0, 300, 1, 2))
 		synctest.Wait()
 		stop()
 		run.Wait()
-		if got := requests(); !slices.Equal(got, []int{2, 1}) || len(*said) > 0 {
-			t.Errorf("sent %v, said %q", got, *said)
+		requests(5, 10, 12, 15)
+		ids := map[string]bool{}
+		for _, s := range c.spans {
+			if ids[s.SpanID] {
+				t.Errorf("%+v has the ID of another", s)
+			}
+			ids[s.SpanID] = true
+		}
+		if len(*said) > 0 {
+			t.Errorf("said %q", *said)
 		}
 	})
+}
+
+// TestStoppedWorker: a step that a worker never ends is sent after a while.
+func TestStoppedWorker(t *testing.T) {
+	e, _ := exporter(t, "http://127.0.0.1:1", "desk")
+	now := time.Now()
+	e.collect(action(0, 1, 1, 2), now)
+	if e.settle(now.Add(abandoned - 1)); len(e.waiting) != 0 {
+		t.Error("it is sent too early")
+	}
+	if e.settle(now.Add(abandoned)); len(e.waiting) != 1 {
+		t.Error("it is not sent")
+	}
+}
+
+// TestRedirectsAreNotFollowed: keys in headers are for the collector that the user names.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Setenv(HeadersEnv, "api-key=sesame")
+	other := &collector{t: t}
+	elsewhere := httptest.NewServer(other)
+	defer elsewhere.Close()
+	h := httptest.NewServer(http.RedirectHandler(elsewhere.URL+tracesPath, http.StatusTemporaryRedirect))
+	defer h.Close()
+	e, said := exporter(t, h.URL, "desk")
+	now := time.Now()
+	e.collect(action(0, 1, 1, 2), now)
+	e.settle(now.Add(abandoned))
+	e.send(t.Context())
+	if other.key != "" || len(other.spans) > 0 {
+		t.Errorf("another host got %d spans and the key %q", len(other.spans), other.key)
+	}
+	if len(*said) != 1 || !strings.Contains((*said)[0], "the collector answers 307 Temporary Redirect") {
+		t.Errorf("said %q", *said)
+	}
 }
 
 type trip func(*http.Request) (*http.Response, error)
@@ -220,8 +281,9 @@ func TestEndpoint(t *testing.T) {
 		"127.0.0.1:4318":                     "",
 		"grpc://127.0.0.1:4317":              "",
 		"http://127.0.0.1:4318/?key=sesame1": "",
+		"http://ada:sesame1@127.0.0.1:4318":  "",
 	} {
-		if got, err := Endpoint(given); got != want || (err == nil) != (want != "") {
+		if got, err := Endpoint(given); got != want || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), "sesame1") {
 			t.Errorf("%s: %q, %v; want %q", given, got, err, want)
 		}
 	}
