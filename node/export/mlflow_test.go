@@ -24,6 +24,7 @@ type server struct {
 	mu sync.Mutex // guards what follows
 
 	experiments map[string]string
+	deleted     map[string]bool // experiments; the server keeps them
 	runs        map[string]*logged
 	down        int    // answers so many requests with 503
 	refuse      string // a metric that it refuses
@@ -34,6 +35,7 @@ type server struct {
 // logged is a run on the server.
 type logged struct {
 	Status  string
+	Deleted bool // the server keeps it for a while
 	Ended   bool
 	Params  map[string]string
 	Metrics []mlflow.Metric
@@ -41,7 +43,7 @@ type logged struct {
 
 func newServer(t *testing.T) (*server, string) {
 	t.Helper()
-	s := &server{t: t, experiments: map[string]string{}, runs: map[string]*logged{}}
+	s := &server{t: t, experiments: map[string]string{}, deleted: map[string]bool{}, runs: map[string]*logged{}}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	return s, h.URL
@@ -102,7 +104,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(http.StatusNotFound, "RESOURCE_DOES_NOT_EXIST", "no experiment")
 			return
 		}
-		answer = map[string]any{"experiment": map[string]string{"experiment_id": id}}
+		stage := "active"
+		if s.deleted[id] {
+			stage = "deleted"
+		}
+		answer = map[string]any{"experiment": map[string]string{"experiment_id": id, "lifecycle_stage": stage}}
 	case "POST experiments/create":
 		id := fmt.Sprint(len(s.experiments) + 1)
 		s.experiments[body.Name] = id
@@ -117,6 +123,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST runs/update", "POST runs/log-batch":
 		if run == nil {
 			fail(http.StatusNotFound, "RESOURCE_DOES_NOT_EXIST", "no run")
+			return
+		}
+		if run.Deleted {
+			fail(http.StatusBadRequest, "INVALID_PARAMETER_VALUE", "The run "+body.Run+" must be in the 'active' state. Current state is deleted.")
 			return
 		}
 		if body.Status != "" {
@@ -192,6 +202,70 @@ func TestMLflow(t *testing.T) {
 	})
 	if len(w.said) > 0 {
 		t.Errorf("said %q", w.said)
+	}
+}
+
+// TestMLflowRunIsDeleted: a run that somebody deletes, as real servers do that, has another one in its place: at the next start without a
+// word, and with one where it goes on. No value is lost.
+func TestMLflowRunIsDeleted(t *testing.T) {
+	s, url := newServer(t)
+	o := Options{MLflow: url, Dir: t.TempDir()}
+	log := func(tr *tracked, step plan.Step) error {
+		tr.take(Row{made(step, 1), time.Now()})
+		return tr.flush(t.Context())
+	}
+	first, err := newTracked(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log(first, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.with(func() { s.runs["run1"].Deleted = true })
+	again, err := newTracked(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log(again, 2); err != nil {
+		t.Fatalf("at the next start: %v", err)
+	}
+	s.with(func() { s.runs["run2"].Deleted = true })
+	if err := log(again, 3); err == nil || !strings.Contains(err.Error(), "somebody has deleted the run, another one follows: the server answers 400") {
+		t.Errorf("while it goes on: %v", err)
+	}
+	if err := log(again, 4); err != nil {
+		t.Error(err)
+	}
+	s.with(func() {
+		if len(s.runs) != 3 || len(s.runs["run2"].losses()) != 1 || len(s.runs["run3"].losses()) != 2 {
+			t.Errorf("%d runs", len(s.runs))
+		}
+		s.runs["run3"].Deleted, s.deleted["1"] = true, true
+	})
+	_ = log(again, 5) // finds that it is deleted
+	if err := log(again, 6); err == nil || !strings.Contains(err.Error(), `the experiment "pnode" is deleted: restore it`) {
+		t.Errorf("without its experiment: %v", err)
+	}
+	s.with(func() { s.deleted["1"] = false })
+	if err := log(again, 7); err != nil || len(s.runs["run4"].losses()) != 3 {
+		t.Errorf("once it is back: %v, %v", err, s.runs["run4"])
+	}
+}
+
+// TestMLflowRedirects: credentials go to the server that the user names, and to no other.
+func TestMLflowRedirects(t *testing.T) {
+	s, elsewhere := newServer(t)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	}))
+	defer h.Close()
+	tr, err := newTracked(Options{MLflow: h.URL, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.take(Row{made(1, 1), time.Now()})
+	if err := tr.flush(t.Context()); err == nil || !strings.Contains(err.Error(), "the server answers 307") || s.asked > 0 {
+		t.Errorf("%v; the other server was asked %d times", err, s.asked)
 	}
 }
 

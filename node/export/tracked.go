@@ -101,8 +101,9 @@ func (t *tracked) flush(ctx context.Context) error {
 	for len(t.metrics) > 0 {
 		n := min(len(t.metrics), mlflow.MostMetrics)
 		err := t.client.Log(ctx, t.run.Run, t.metrics[:n], nil)
-		if mlflow.Missing(err) { // somebody has deleted it
+		if mlflow.Missing(err) || mlflow.Refused(err) && gone(t.client.Update(ctx, t.run.Run, mlflow.Running, time.Time{})) {
 			t.run.Run, t.begun = "", false
+			return fmt.Errorf("somebody has deleted the run, another one follows: %w", err)
 		}
 		if err != nil && !mlflow.Refused(err) {
 			return err
@@ -119,6 +120,10 @@ func (t *tracked) flush(ctx context.Context) error {
 	return nil
 }
 
+// gone reports whether an Update says that its run is deleted. Servers keep a deleted run for a while, and then refuse what changes it; there
+// is nothing else in an Update to refuse.
+func gone(err error) bool { return mlflow.Missing(err) || mlflow.Refused(err) }
+
 // begin makes the MLflow run, or goes on with that of the start before.
 func (t *tracked) begin(ctx context.Context) error {
 	if t.begun {
@@ -130,7 +135,7 @@ func (t *tracked) begin(ctx context.Context) error {
 			t.begun = true
 			return nil
 		}
-		if !mlflow.Missing(err) {
+		if !gone(err) {
 			return err
 		}
 	}

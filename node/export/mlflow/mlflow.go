@@ -104,13 +104,16 @@ func New(server string, c Credentials) (*Client, error) {
 		password, _ := u.User.Password()
 		c, u.User = Credentials{User: u.User.Username(), Password: password}, nil
 	}
-	return &Client{base: u, credentials: c, http: &http.Client{Timeout: requestTimeout}}, nil
+	return &Client{base: u, credentials: c, http: &http.Client{Timeout: requestTimeout, CheckRedirect: stay}}, nil
 }
+
+// stay follows no redirect: numbers and credentials are for this server alone.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // URL returns the server's, without credentials.
 func (c *Client) URL() string { return c.base.String() }
 
-// Experiment returns the ID of an experiment, which is made where there is none.
+// Experiment returns the ID of an experiment, which is made where there is none. A deleted one, which servers keep, takes no runs.
 func (c *Client) Experiment(ctx context.Context, name string) (id string, err error) {
 	id, err = c.experiment(ctx, name)
 	if !Missing(err) {
@@ -129,10 +132,14 @@ func (c *Client) Experiment(ctx context.Context, name string) (id string, err er
 func (c *Client) experiment(ctx context.Context, name string) (string, error) {
 	var found struct {
 		Experiment struct {
-			ID string `json:"experiment_id"`
+			ID    string `json:"experiment_id"`
+			Stage string `json:"lifecycle_stage"`
 		} `json:"experiment"`
 	}
 	err := c.do(ctx, http.MethodGet, "experiments/get-by-name?experiment_name="+url.QueryEscape(name), nil, &found)
+	if found.Experiment.Stage == "deleted" {
+		return "", fmt.Errorf("the experiment %q is deleted: restore it with `mlflow experiments restore`, or name another one in MLFLOW_EXPERIMENT_NAME", name)
+	}
 	return found.Experiment.ID, err
 }
 
