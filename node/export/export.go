@@ -17,8 +17,9 @@ const (
 	// batchEvery is the least time between two requests to a server, retryEvery between two tries of a sink that failed.
 	batchEvery = time.Second
 	retryEvery = 5 * time.Second
-	// closeTime bounds the end of all sinks.
+	// closeTime bounds the end of all sinks. The last cutTime of it is for those whose requests are cut.
 	closeTime = 10 * time.Second
+	cutTime   = time.Second
 )
 
 // Options say where numbers go; what is empty is not wanted.
@@ -117,19 +118,34 @@ func (e *Exports) Event(event api.Event) {
 	}
 }
 
-// Close writes what is queued, within closeTime, and closes all. No Event may follow.
+// Close writes what is queued, within closeTime, and closes all. No Event may follow. A file that takes nothing, as a pipe that nobody reads
+// or one of a server that is away, is left to the end of the process: its writes cannot be cut.
 func (e *Exports) Close() {
 	if e == nil {
 		return
 	}
 	e.closed.Do(func() {
-		late := time.AfterFunc(closeTime, e.stop)
+		defer e.stop()
+		cut, late := time.AfterFunc(closeTime-cutTime, e.stop), time.NewTimer(closeTime)
+		defer cut.Stop()
 		defer late.Stop()
 		for _, q := range e.queues {
 			close(q.rows)
 		}
-		e.work.Wait()
-		e.stop()
+		ended := make(chan struct{})
+		go func() {
+			e.work.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-late.C:
+			for _, q := range e.queues {
+				if !q.ended.Load() {
+					q.warn(q.sink.name() + ": it takes nothing, and what was not written is lost")
+				}
+			}
+		}
 	})
 }
 
@@ -139,6 +155,7 @@ type queue struct {
 	warn   func(string)
 	rows   chan Row
 	lost   atomic.Int64 // rows that found no room
+	ended  atomic.Bool  // there is nothing to be done any more
 	failed bool         // the last write
 	tried  time.Time    // when that was
 }
@@ -147,6 +164,7 @@ type queue struct {
 func (q *queue) run(ctx context.Context) {
 	batches, tick := q.sink.batches(), time.NewTicker(batchEvery)
 	defer tick.Stop()
+	defer q.ended.Store(true)
 	for open := true; open; {
 		select {
 		case r, ok := <-q.rows:

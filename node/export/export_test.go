@@ -257,6 +257,30 @@ func TestEventNeverWaits(t *testing.T) {
 	})
 }
 
+// TestPipeThatNobodyReads holds neither events up nor, for longer than closeTime, the end; other sinks lose nothing by it.
+func TestPipeThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w words
+		r, out := io.Pipe()
+		d := &disk{max: 1 << 20}
+		e := serve([]sink{&table{"pipe", &growing{file: pipe{out}}}, &table{"r.csv", &growing{file: d, regular: true}}}, w.warn)
+		begun := time.Now()
+		e.Event(made(1, 1))
+		e.Close()
+		if took := time.Since(begun); took != closeTime {
+			t.Errorf("the end took %v", took)
+		}
+		if want := []string{"--csv pipe: it takes nothing, and what was not written is lost"}; !slices.Equal(w.said, want) {
+			t.Errorf("said %q, want %q", w.said, want)
+		}
+		if lines := strings.Count(d.holds(), "\n"); lines != 1 {
+			t.Errorf("the other file has %d lines", lines)
+		}
+		r.Close() // as the end of the process does
+		e.work.Wait()
+	})
+}
+
 // TestNoExports: without any sink events go nowhere.
 func TestNoExports(t *testing.T) {
 	var none *Exports
