@@ -189,12 +189,14 @@ func TestPagesAreMeasuredBeforeTheyAreUnpacked(t *testing.T) {
 // TestParquetCodecs reads every codec and encoding that is not refused.
 func TestParquetCodecs(t *testing.T) {
 	type row struct {
-		Plain  string `parquet:"plain"`
-		Snappy string `parquet:"snappy,snappy,dict"`
-		Gzip   string `parquet:"gzip,gzip"`
-		Zstd   string `parquet:"zstd,zstd,dict"`
-		Brotli string `parquet:"brotli,brotli"`
-		Length string `parquet:"length,delta"`
+		Plain  string  `parquet:"plain"`
+		Snappy string  `parquet:"snappy,snappy,dict"`
+		Gzip   string  `parquet:"gzip,gzip"`
+		Zstd   string  `parquet:"zstd,zstd,dict"`
+		Brotli string  `parquet:"brotli,brotli"`
+		Length string  `parquet:"length,delta"`
+		Maybe  *string `parquet:"maybe,optional,snappy,dict"`
+		Null   *string `parquet:"null,optional,gzip"`
 	}
 	for _, version := range []int{1, 2} {
 		var b bytes.Buffer
@@ -203,7 +205,7 @@ func TestParquetCodecs(t *testing.T) {
 		for i := range 300 {
 			text := fmt.Sprint("text ", i%37, strings.Repeat("ö", i%11))
 			want = append(want, text)
-			if _, err := w.Write([]row{{text, text, text, text, text, text}}); err != nil {
+			if _, err := w.Write([]row{{text, text, text, text, text, text, &text, &text}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -211,7 +213,7 @@ func TestParquetCodecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := write(t, "a.parquet", b.Bytes())
-		for _, column := range []string{"plain", "snappy", "gzip", "zstd"} {
+		for _, column := range []string{"plain", "snappy", "gzip", "zstd", "maybe", "null"} {
 			got, _, err := collect(t, f, Options{Column: column})
 			if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("version %d, %s: %d of %d, %v", version, column, len(got), len(want), err)

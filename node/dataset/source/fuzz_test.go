@@ -88,6 +88,9 @@ func FuzzParquet(f *testing.F) {
 	content, _ := parquetFile(f, 5)
 	f.Add(content, "", true)
 	f.Add(content[:len(content)-9], "", false)
+	for _, counted := range countedPages(f) {
+		f.Add(counted, "", true)
+	}
 	fuzz(f, "a.parquet")
 }
 

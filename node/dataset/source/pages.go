@@ -31,9 +31,9 @@ const (
 // errUnread: the file is as its format wants it, and is not read all the same.
 var errUnread = errors.New("the text is")
 
-// checkPages looks at the pages of a column in a row group before the library does, which allocates what their headers say and unpacks
-// what they hold without a bound.
-func checkPages(f io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
+// checkPages looks at the pages of a column in a row group before the library does, which allocates what they say and unpacks what they
+// hold without a bound. Values of the column may be missing at so many levels.
+func checkPages(f io.ReaderAt, size int64, chunk *format.ColumnMetaData, levels int) error {
 	switch chunk.Codec {
 	case format.Uncompressed, format.Snappy, format.Gzip, format.Zstd:
 	default:
@@ -48,7 +48,7 @@ func checkPages(f io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
 	if chunk.TotalCompressedSize < 0 || at < 0 || at > size || chunk.TotalCompressedSize > size-at {
 		return fmt.Errorf("its %d bytes from byte %d on are not in the file, which has %d", chunk.TotalCompressedSize, at, size)
 	}
-	w := pageWalk{file: f, codec: chunk.Codec, at: at, end: at + chunk.TotalCompressedSize}
+	w := pageWalk{file: f, codec: chunk.Codec, levels: levels, at: at, end: at + chunk.TotalCompressedSize}
 	for w.at < w.end {
 		if err := w.next(); err != nil {
 			return fmt.Errorf("page at byte %d: %w", w.at, err)
@@ -61,8 +61,11 @@ func checkPages(f io.ReaderAt, size int64, chunk *format.ColumnMetaData) error {
 type pageWalk struct {
 	file    io.ReaderAt
 	codec   format.CompressionCodec
+	levels  int
 	at, end int64
-	buf     []byte
+	buf     []byte // of a header
+	page    []byte
+	plain   []byte // the page, unpacked
 }
 
 func (w *pageWalk) next() error {
@@ -80,6 +83,9 @@ func (w *pageWalk) next() error {
 	unpacked, err := w.unpacked(body, header)
 	if err == nil && unpacked > maxPageBytes {
 		err = fmt.Errorf("it unpacks to more than %d bytes", maxPageBytes)
+	}
+	if err == nil {
+		err = w.checkCounts(body, header)
 	}
 	if err != nil {
 		return err
@@ -108,6 +114,7 @@ func (w *pageWalk) header(most int64) (h *format.PageHeader, length int, err err
 func checkPage(h *format.PageHeader, left int64) error {
 	values := h.DataPageHeader.V.NumValues
 	encoding := h.DataPageHeader.V.Encoding
+	dictionary := h.Type == format.DictionaryPage
 	switch h.Type {
 	case format.DataPageV2:
 		values, encoding = h.DataPageHeaderV2.V.NumValues, h.DataPageHeaderV2.V.Encoding
@@ -115,13 +122,15 @@ func checkPage(h *format.PageHeader, left int64) error {
 		values, encoding = h.DictionaryPageHeader.V.NumValues, h.DictionaryPageHeader.V.Encoding
 	}
 	switch {
+	case h.DictionaryPageHeader.Valid && !dictionary: // the library may take it for one
+		return fmt.Errorf("a page of type %v with the header of a dictionary", h.Type)
 	case h.CompressedPageSize < 0 || int64(h.CompressedPageSize) > left:
 		return fmt.Errorf("%d bytes, of which %d are in the file", h.CompressedPageSize, left)
 	case h.UncompressedPageSize < 0 || h.UncompressedPageSize > maxPageBytes:
 		return fmt.Errorf("%w in a page that unpacks to %d bytes, at most %d are accepted: write the file with smaller pages", errUnread, h.UncompressedPageSize, maxPageBytes)
 	case values < 0 || values > maxPageValues:
 		return fmt.Errorf("%w in a page of %d rows, at most %d are accepted: write the file with smaller pages", errUnread, values, maxPageValues)
-	case encoding == format.DeltaByteArray: // a few bytes may stand for any number of long values
+	case encoding == format.DeltaByteArray || dictionary && encoding == format.DeltaLengthByteArray: // a few bytes may stand for any number of values
 		return fmt.Errorf("%w encoded as %v, which is not read: write it as PLAIN or with a dictionary", errUnread, encoding)
 	}
 	return nil
@@ -131,8 +140,9 @@ func checkPage(h *format.PageHeader, left int64) error {
 func (w *pageWalk) unpacked(at int64, h *format.PageHeader) (int64, error) {
 	packed := int64(h.CompressedPageSize)
 	if h.Type == format.DataPageV2 { // the levels in front are not packed
-		levels := int64(h.DataPageHeaderV2.V.RepetitionLevelsByteLength) + int64(h.DataPageHeaderV2.V.DefinitionLevelsByteLength)
-		if levels < 0 || levels > packed {
+		repetitions, definitions := int64(h.DataPageHeaderV2.V.RepetitionLevelsByteLength), int64(h.DataPageHeaderV2.V.DefinitionLevelsByteLength)
+		levels := repetitions + definitions
+		if min(repetitions, definitions) < 0 || levels > packed {
 			return 0, fmt.Errorf("levels of %d bytes in a page of %d", levels, packed)
 		}
 		at, packed = at+levels, packed-levels

@@ -42,16 +42,21 @@ func (r *Reader) parquet() (err error) {
 		}
 	}()
 	rows := rows{reader: r, total: max(r.table.NumRows(), 1), handed: &handed}
+	groups := r.table.Metadata().RowGroups
 	for i, group := range r.table.RowGroups() {
-		chunk := &r.table.Metadata().RowGroups[i].Columns[r.column].MetaData
-		if err := checkPages(r.disk, r.file.SizeBytes, chunk); err != nil {
+		chunk := &groups[i].Columns[r.column.ColumnIndex].MetaData
+		err := checkPages(r.disk, r.file.SizeBytes, chunk, r.column.MaxDefinitionLevel)
+		if first := groups[0].Columns[r.column.ColumnIndex].MetaData.Codec; chunk.Codec != first { // the library unpacks all as the first one
+			err = fmt.Errorf("%w compressed with %v, in the first row group with %v: write it with one of them", errUnread, chunk.Codec, first)
+		}
+		if err != nil {
 			err = fmt.Errorf("row group %d, from row %d: %w", i, rows.read+1, err)
 			if errors.Is(err, errUnread) {
 				return fmt.Errorf("source: %s: %w: %w", r.file.Path, ErrMalformed, err)
 			}
 			return r.damaged(err)
 		}
-		if err := rows.pages(group.ColumnChunks()[r.column].Pages()); err != nil {
+		if err := rows.pages(group.ColumnChunks()[r.column.ColumnIndex].Pages()); err != nil {
 			return err
 		}
 	}
@@ -92,7 +97,7 @@ func checkFooter(f io.ReaderAt, size int64) error {
 }
 
 // textColumn finds the column of the text; dots lead into groups.
-func (r *Reader) textColumn(schema *parquet.Schema) (int, error) {
+func (r *Reader) textColumn(schema *parquet.Schema) (parquet.LeafColumn, error) {
 	name := r.options.TextColumn()
 	leaf, ok := schema.Lookup(strings.Split(name, ".")...)
 	if !ok {
@@ -100,12 +105,12 @@ func (r *Reader) textColumn(schema *parquet.Schema) (int, error) {
 		for _, path := range schema.Columns() {
 			names = append(names, strings.Join(path, "."))
 		}
-		return 0, r.noColumn(names)
+		return leaf, r.noColumn(names)
 	}
 	if kind := leaf.Node.Type().Kind(); kind != parquet.ByteArray || leaf.MaxRepetitionLevel > 0 {
-		return 0, fmt.Errorf("source: %s: %w: column %q holds %s, no text; name that of the text with --column", r.file.Path, ErrMalformed, name, leaf.Node.Type())
+		return leaf, fmt.Errorf("source: %s: %w: column %q holds %s, no text; name that of the text with --column", r.file.Path, ErrMalformed, name, leaf.Node.Type())
 	}
-	return leaf.ColumnIndex, nil
+	return leaf, nil
 }
 
 // rows hands the values of a column on.

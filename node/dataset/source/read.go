@@ -77,10 +77,10 @@ type Reader struct {
 	raw    counter
 	text   *bufio.Reader // unpacked; nil for Parquet
 	packed bool
-	unpack func()        // ends the unpacking
-	table  *parquet.File // of Parquet
-	column int           // of its text
-	given  int64         // bytes of documents
+	unpack func()             // ends the unpacking
+	table  *parquet.File      // of Parquet
+	column parquet.LeafColumn // of its text
+	given  int64              // bytes of documents
 }
 
 // counter counts the bytes of the file itself, before unpacking.
