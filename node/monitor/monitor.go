@@ -83,8 +83,9 @@ type Monitor struct {
 	// Interruption follows the way from one plan to the next.
 	Interruption Interruption
 	view         viewCache
-	memory       atomic.Int64          // this process takes, as measured last
-	roster       roster                // the run loop's
+	memory       atomic.Int64 // this process takes, as measured last
+	roster       roster       // the run loop's
+	departed     departures
 	rulings      []consensus.Blame     // known to the run loop; nil before its first look
 	substitute   *consensus.Substitute // the run loop's, as last shown
 	logged       loggedState
@@ -101,8 +102,7 @@ type Monitor struct {
 	lacks    bool // chunks of the checkpoint, which is why
 	retained []gossip.RetainedStage
 	deadline Deadline
-	gone     map[plan.PeerID]time.Time // since when members are, as this process saw it
-	serving  string                    // why a node of a finished run stays; empty while it does not
+	serving  string // why a node of a finished run stays; empty while it does not
 }
 
 // New returns the monitor of a node that joins. It answers other nodes' questions about steps

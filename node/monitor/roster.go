@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"pnode/node/api"
@@ -100,7 +101,7 @@ func kindOf(p plan.Profile) string {
 // RosterChanged publishes what changed among the members since the last call, and who computes a lost one's part. Only the run
 // loop calls it.
 func (m *Monitor) RosterChanged(state consensus.State) {
-	m.noteGone(state)
+	m.departed.look(m.roster, state)
 	for _, text := range m.roster.news(state, m.Self) {
 		m.Publish(api.Event{Kind: api.KindMember, Generation: state.Plan.Generation, Message: text})
 	}
@@ -126,27 +127,33 @@ func (m *Monitor) Follow(state consensus.State) {
 	}
 }
 
-// noteGone keeps since when members are gone that were here at the last look.
-func (m *Monitor) noteGone(state consensus.State) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range state.Members {
-		was, known := m.roster[r.Peer]
+// departures holds since when members are gone, as this process saw it. Its methods may be called concurrently.
+type departures struct {
+	mu    sync.Mutex // guards since
+	since map[plan.PeerID]time.Time
+}
+
+// look takes in the members that are gone now and were not at the last look.
+func (d *departures) look(before roster, state consensus.State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range state.Members {
+		was, known := before[m.Peer]
 		switch {
-		case r.State != consensus.Gone:
-			delete(m.gone, r.Peer)
+		case m.State != consensus.Gone:
+			delete(d.since, m.Peer)
 		case known && was.state != consensus.Gone:
-			if m.gone == nil {
-				m.gone = map[plan.PeerID]time.Time{}
+			if d.since == nil {
+				d.since = map[plan.PeerID]time.Time{}
 			}
-			m.gone[r.Peer] = time.Now()
+			d.since[m.Peer] = time.Now()
 		}
 	}
 }
 
-// goneSince returns since when members are gone, of those that this process saw go.
-func (m *Monitor) goneSince() map[plan.PeerID]time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.gone)
+// all returns since when each is gone.
+func (d *departures) all() map[plan.PeerID]time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.since)
 }

@@ -45,17 +45,17 @@ func TestWhoIsGoneIsToldSinceWhenAndWhy(t *testing.T) {
 	}
 	before := time.Now()
 	m.RosterChanged(member(consensus.Active))
-	if gone := m.goneSince(); len(gone) != 0 {
+	if gone := m.departed.all(); len(gone) != 0 {
 		t.Errorf("at first: %v", gone)
 	}
 	m.RosterChanged(member(consensus.Gone))
-	first := m.goneSince()["lost"]
+	first := m.departed.all()["lost"]
 	m.RosterChanged(member(consensus.Gone))
-	if gone := m.goneSince(); len(gone) != 1 || first.Before(before) || gone["lost"] != first {
+	if gone := m.departed.all(); len(gone) != 1 || first.Before(before) || gone["lost"] != first {
 		t.Errorf("then: %v, %v before", gone, first)
 	}
 	m.RosterChanged(member(consensus.Active))
-	if gone := m.goneSince(); len(gone) != 0 {
+	if gone := m.departed.all(); len(gone) != 0 {
 		t.Errorf("once it is back: %v", gone)
 	}
 }

@@ -145,7 +145,7 @@ func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Ti
 	for _, c := range state.Counted() {
 		claims[c.Peer] = c.Text()
 	}
-	names, placed, gone := consensus.NamesOf(state), placedBy(state.Plan), m.goneSince()
+	names, placed, gone := consensus.NamesOf(state), placedBy(state.Plan), m.departed.all()
 	for _, r := range state.Members {
 		member := api.Member{
 			Peer: r.Peer, Name: names[r.Peer], State: string(r.State), Addrs: r.Addrs, Self: r.Peer == m.Self,
