@@ -18,7 +18,7 @@ type header struct {
 }
 
 // csvHeader reads the header in the beginning of a file: with the separator under which it has the column, else with the one that makes most
-// columns of it. It reports whether this must be CSV whatever its name is: several columns, which the second row has too.
+// columns of it. It reports whether this must be CSV whatever its name is: it has several columns, and so have most rows in head.
 func csvHeader(head []byte, whole bool, column string) (best header, sure bool) {
 	best = header{separator: ',', column: -1}
 	for _, separator := range []byte{',', '\t', ';'} {
@@ -32,15 +32,32 @@ func csvHeader(head []byte, whole bool, column string) (best header, sure bool) 
 		}
 		h.column = slices.Index(h.names, column)
 		if h.column >= 0 {
-			err := rows.next()
-			cut := !whole && rows.begin+len(rows.record) >= len(head) // the second row may be longer than what was looked at
-			return h, len(h.names) > 1 && err == nil && (cut || len(rows.fields) == len(h.names))
+			return h, len(h.names) > 1 && rows.mostHave(len(h.names), func() bool { return !whole && rows.begin+len(rows.record) >= len(head) })
 		}
 		if len(h.names) > len(best.names) {
 			best = h
 		}
 	}
 	return best, false
+}
+
+// mostHave reports whether most of the rows that follow, and one at least, have so many fields. One that may have been cut off counts
+// where there is no other.
+func (c *csvRows) mostHave(fields int, cut func() bool) bool {
+	with, without := 0, 0
+	for {
+		err := c.next()
+		switch {
+		case cut() && with+without == 0:
+			return true
+		case err != nil || cut():
+			return with > without
+		case len(c.fields) == fields && c.flaw == nil:
+			with++
+		default:
+			without++
+		}
+	}
 }
 
 // csv reads the rows of a CSV file (RFC 4180).

@@ -12,6 +12,8 @@ import (
 )
 
 func TestCSV(t *testing.T) {
+	prose := strings.Repeat("It goes on without tabs.\n", 500)
+	long := strings.Repeat("words, and \n", blockBytes/8)
 	for _, c := range []struct {
 		name, content, column string
 		want                  []string
@@ -23,6 +25,9 @@ func TestCSV(t *testing.T) {
 		{"export.txt", "id,text\n1,told by its content\n", "", []string{"told by its content"}},
 		{"a.txt", "id,text\nand no table\n", "", []string{"id,text\nand no table\n"}},
 		{"a.txt", "text\nand no table\n", "", []string{"text\nand no table\n"}},
+		{"a.txt", "text\thead\nfirst\tline\n" + prose, "", []string{"text\thead\nfirst\tline\n" + prose}},
+		{"a.txt", "id,text\n1,\"" + long + "\"\n2,b\n", "", []string{long, "b"}},
+		{"a.txt", "id,text\n1," + prose[:20] + "\n2,\"" + long + "\"\n", "", []string{prose[:20], long}},
 	} {
 		for name, content := range map[string][]byte{c.name: []byte(c.content), c.name + ".gz": gzipped(t, []byte(c.content)), c.name + ".zst": zstdded(t, []byte(c.content))} {
 			got, skipped, err := collect(t, write(t, name, content), Options{Column: c.column})
@@ -52,6 +57,20 @@ func TestCSVErrors(t *testing.T) {
 		}
 		if !c.tolerated && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+}
+
+// TestGuessedFormatsCanBeText: an error in a file whose format was told by its beginning says so, and how to have it as text.
+func TestGuessedFormatsCanBeText(t *testing.T) {
+	for format, beginning := range map[string]string{"CSV": "id,text\n" + strings.Repeat("1,x\n", blockBytes/4), "JSON Lines": `{"text":"x"}` + "\n"} {
+		content := beginning + strings.Repeat("no such row\n", 2000)
+		f := write(t, "a.txt", []byte(content))
+		if _, _, err := collect(t, f, Options{}); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "It is read as "+format+" since its beginning is; to read it as text, name a --column") {
+			t.Errorf("%s: %v", format, err)
+		}
+		if got, _, err := collect(t, f, Options{Column: "none"}); err != nil || !slices.Equal(got, []string{content}) {
+			t.Errorf("%s as text: %d documents, %v", format, len(got), err)
 		}
 	}
 }

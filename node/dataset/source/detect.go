@@ -214,7 +214,7 @@ func (r *Reader) detectText(name string) error {
 		return nil
 	}
 	if object && slices.Contains(fields, r.options.TextColumn()) {
-		r.format = JSONLines
+		r.format, r.guessed = JSONLines, true
 		return nil
 	} else if name == ".json" && r.file.Named {
 		return r.refuseJSON(head, fields, object)
@@ -227,7 +227,7 @@ func (r *Reader) detectText(name string) error {
 			return r.noColumn(h.names)
 		}
 	case ok && h.column >= 0:
-		r.format = CSV
+		r.format, r.guessed = CSV, true
 	}
 	return nil
 }

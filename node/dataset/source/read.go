@@ -70,6 +70,7 @@ type Reader struct {
 	file    File
 	options Options
 	format  Format
+	guessed bool // the format, by the content, not the name
 	each    func([]byte, int64) error
 	tally   tally
 
@@ -138,10 +139,13 @@ func (r *Reader) Documents(each func(document []byte, readBytes int64) error) (e
 		err = r.parquet()
 	case Other: // it has been counted
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.tally.end(r)
 	}
-	return r.tally.end(r)
+	if r.guessed && errors.Is(err, ErrMalformed) {
+		err = fmt.Errorf("%w. It is read as %v since its beginning is; to read it as text, name a --column that it does not have", err, r.format)
+	}
+	return err
 }
 
 // blockBytes are read at a time.
