@@ -43,6 +43,9 @@ document, with its text in --column. After an interrupt the same command continu
 				return err
 			}
 			o.Paths, o.Tokenizer, o.EndOfText, o.TokenizerFiles = args, chosen.Tokenizer, chosen.EndOfText, chosen.Files
+			if c.Flags().Changed("column") && source.LacksColumn(args, o.Source) {
+				fmt.Fprintf(e.stderr, "--column %s is not used: no file of the data has such a column\n", o.Source.Column)
+			}
 			show := progress.Tokenizing(e.stderr, isTerminal(e.stderr), time.Now)
 			var skipped source.Skipped
 			o.Progress = func(p shard.Progress) {

@@ -41,6 +41,22 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	}
 }
 
+func TestTokenizeSaysThatAColumnIsNotUsed(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "in.txt")
+	if err := os.WriteFile(in, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, column := range []string{"body", ""} {
+		args := []string{"tokenize", "--tokenizer", "bytes", "--out", filepath.Join(t.TempDir(), "shards"), in}
+		if column != "" {
+			args = append(args, "--column", column)
+		}
+		if code, _, stderr := pnode(t, args...); code != exitOK || strings.Contains(stderr, "--column body is not used") != (column != "") {
+			t.Errorf("column %q: exit code %d, %s", column, code, stderr)
+		}
+	}
+}
+
 func TestTokenizeInterruptedSaysHowToGoOn(t *testing.T) {
 	in, out := filepath.Join(t.TempDir(), "in.txt"), filepath.Join(t.TempDir(), "shards")
 	if err := os.WriteFile(in, []byte("text"), 0o600); err != nil {

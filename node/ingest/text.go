@@ -43,9 +43,9 @@ func (s *Source) storeText(ctx context.Context) (plan.DataSpec, error) {
 	}
 	writing := s.Store.Begin()
 	defer writing.Abort()
-	store := s.storeBytes
+	store, shards := s.storeBytes, slices.ContainsFunc(s.Data, shard.IsFolder)
 	switch m := s.weights; {
-	case slices.ContainsFunc(s.Data, shard.IsFolder):
+	case shards:
 		store = s.storeShards
 	case m == nil || m.Words != nil && tokenizer.IsBytes(m.Words):
 	case m.Words == nil:
@@ -54,6 +54,9 @@ func (s *Source) storeText(ctx context.Context) (plan.DataSpec, error) {
 		return plan.DataSpec{}, fmt.Errorf("ingest: %s has a tokenizer of its own: name text or token shards with --data", m.From)
 	default:
 		store = s.storeTokenized
+	}
+	if s.Column != "" && (shards || len(s.Data) == 0 || source.LacksColumn(s.Data, s.documents())) {
+		s.Notice(fmt.Sprintf("--column %s is not used: no file of the data has such a column", s.Column))
 	}
 	spec, notice, err := store(ctx, writing.PutChunk)
 	if err != nil {

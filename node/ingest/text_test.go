@@ -228,3 +228,30 @@ func TestATextIsWrittenWhereThereIsNone(t *testing.T) {
 		t.Errorf("with a limit of 10 kB it has %d bytes", part.SizeBytes)
 	}
 }
+
+// TestUnusedColumn: who names a column is told where nothing has it, and all is read as text.
+func TestUnusedColumn(t *testing.T) {
+	for content, unused := range map[string]bool{
+		`{"body":"some text"}`: false,
+		`{"text":"some text"}`: true,
+		"some text":            true,
+	} {
+		dir := t.TempDir()
+		here, _, _ := pair(t, filepath.Join(dir, "store"))
+		path := filepath.Join(dir, "in.txt")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, column := range []string{"body", ""} {
+			cfg := config.Default()
+			cfg.Data, cfg.Column = []string{path}, column
+			said := ""
+			if _, err := (&Source{Config: cfg, Store: here.Store, Notice: func(line string) { said += line + "\n" }}).storeText(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if told := strings.Contains(said, "--column body is not used: no file of the data has such a column\n"); told != (unused && column != "") {
+				t.Errorf("%s with --column %q: %q", content, column, said)
+			}
+		}
+	}
+}

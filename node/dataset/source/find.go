@@ -46,3 +46,23 @@ func Find(paths []string) (found []File, irregular int, err error) {
 	}
 	return found, irregular, nil
 }
+
+// LacksColumn reports that all files under the paths can be read and none has the column: no more than text is in them.
+func LacksColumn(paths []string, o Options) bool {
+	found, _, err := Find(paths)
+	if err != nil {
+		return false // it comes again where they are read
+	}
+	for _, f := range found {
+		r, err := Open(f, o)
+		if err != nil {
+			return false
+		}
+		format := r.Format()
+		r.Close()
+		if format != Text && format != Other {
+			return false
+		}
+	}
+	return true
+}
