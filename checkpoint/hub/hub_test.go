@@ -127,6 +127,23 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// TestAnotherCommitIsRefused: who names a commit gets that one or none, of whatever mirror.
+func TestAnotherCommitIsRefused(t *testing.T) {
+	h := hubtest.New(t, some())
+	h.AnyRevision = true
+	c, _ := client(t, h, "")
+	for _, other := range []string{strings.Repeat("b", 40), strings.Repeat("B", 40)} {
+		dir := filepath.Join(t.TempDir(), "model")
+		_, err := c.Pull(t.Context(), must(t, "hf:org/name@"+other), Options{Dir: dir})
+		if want := strings.ToLower(other) + " was asked for, and " + h.URL + " lists " + hubtest.Commit; !errors.Is(err, ErrBadAnswer) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("there is a folder all the same")
+		}
+	}
+}
+
 func TestPullIntoAFolder(t *testing.T) {
 	h := hubtest.New(t, some())
 	c, _ := client(t, h, "")

@@ -116,6 +116,9 @@ func (c *Client) pull(ctx context.Context, ref Ref, o Options) (Pulled, error) {
 	if err != nil {
 		return Pulled{}, err
 	}
+	if ref.isCommit() && l.commit != ref.Revision {
+		return Pulled{}, fmt.Errorf("%w: commit %s was asked for, and %s lists %s: name another mirror in %s, or none", ErrBadAnswer, ref.Revision, c.endpoint, l.commit, EndpointEnv)
+	}
 	p := Pulled{Dir: o.Dir, Commit: l.commit}
 	if p.Dir == "" {
 		p.Dir = cacheDir(ref.Repo, l.commit, o.Cache)

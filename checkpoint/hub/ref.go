@@ -51,6 +51,9 @@ func Parse(name string) (Ref, error) {
 	if !revisionPattern.MatchString(revision) || strings.Contains(revision, "..") {
 		return Ref{}, fmt.Errorf("hub: %q is %w: the revision is a branch, a tag or a commit of 40 hexadecimal digits", name, ErrBadRef)
 	}
+	if commit := strings.ToLower(revision); commitPattern.MatchString(commit) { // as the hub writes it
+		revision = commit
+	}
 	return Ref{repo, revision}, nil
 }
 

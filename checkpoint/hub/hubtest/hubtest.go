@@ -40,6 +40,8 @@ type Hub struct {
 	Change func(name string, content []byte) []byte
 	// NoRanges has the other host answer with whole files; NoSums leaves sizes alone in the list.
 	NoRanges, NoSums bool
+	// AnyRevision has every revision be Commit, also the commits that it is not.
+	AnyRevision bool
 
 	requests []Request
 }
@@ -112,7 +114,7 @@ func (h *Hub) hub(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "GatedRepo", "Access to model org/name is restricted and you are not in the authorized list.")
 	case h.Token != "" && !shown, !isFile && !isList:
 		refuse(w, http.StatusUnauthorized, "RepoNotFound", "Repository not found")
-	case isList && revision != "main" && revision != "refs/pr/1" && revision != Commit:
+	case isList && !h.AnyRevision && revision != "main" && revision != "refs/pr/1" && revision != Commit:
 		refuse(w, http.StatusNotFound, "RevisionNotFound", "Invalid rev id: "+revision)
 	case isList:
 		h.list(w)
