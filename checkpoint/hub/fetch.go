@@ -164,6 +164,8 @@ func (d *download) accept(a answer) error {
 			d.file.sha256 = a.sum
 		case commitPattern.MatchString(a.sum):
 			d.file.sha1 = a.sum
+		default:
+			return final{d.unchecked()}
 		}
 		d.ever = true
 		if d.have > 0 { // its sum may have been of another kind
@@ -204,10 +206,18 @@ func (d *download) check() error {
 	if want == "" {
 		want = d.file.sha1
 	}
-	if want != "" && !strings.EqualFold(got, want) {
+	if want == "" { // an earlier call left all of it, so that no answer has named a sum
+		return d.unchecked()
+	}
+	if !strings.EqualFold(got, want) {
 		return fmt.Errorf("%w: %s is %s, want %s: it was changed on its way; try another network, or without %s", ErrChecksum, d.file.name, got, want, EndpointEnv)
 	}
 	return nil
+}
+
+// unchecked is the error for a file of which nobody says what it has to be.
+func (d *download) unchecked() error {
+	return fmt.Errorf("%w: %s says no checksum of %s: name another mirror in %s, or none", ErrBadAnswer, d.client.endpoint, d.file.name, EndpointEnv)
 }
 
 // counting tells of bytes that are written to it.

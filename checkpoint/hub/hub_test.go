@@ -341,6 +341,39 @@ func TestWrongBytesAreNoticed(t *testing.T) {
 	}
 }
 
+// TestFilesWithoutAChecksumAreRefused before a byte of them comes, and where an earlier call left all of their bytes.
+func TestFilesWithoutAChecksumAreRefused(t *testing.T) {
+	h := hubtest.New(t, some())
+	h.NoSums, h.NoEtags = true, true
+	c, _ := client(t, h, "")
+	dir := filepath.Join(t.TempDir(), "model")
+	refused := func() {
+		t.Helper()
+		var last Progress
+		_, err := c.Pull(t.Context(), must(t, "hf:org/name"), Options{Dir: dir, Progress: func(p Progress) { last = p }})
+		if want := h.URL + " says no checksum of config.json"; !errors.Is(err, ErrBadAnswer) || !strings.Contains(err.Error(), want) || last.DoneBytes != 0 {
+			t.Errorf("%v, want %q; %d bytes came", err, want, last.DoneBytes)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("there is a folder all the same")
+		}
+	}
+	refused()
+	part := filepath.Join(dir+partialSuffix, "config.json"+partSuffix)
+	if err := os.WriteFile(part, some()["config.json"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused()
+	h.NoEtags = false // sums with the files are enough
+	if err := os.WriteFile(part, some()["config.json"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Pull(t.Context(), must(t, "hf:org/name"), Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, dir, some())
+}
+
 // TestOddAnswersAreRefused: longer files, other ranges.
 func TestOddAnswersAreRefused(t *testing.T) {
 	h := hubtest.New(t, some())

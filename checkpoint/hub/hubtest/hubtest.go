@@ -38,8 +38,8 @@ type Hub struct {
 	CutBytes, Cuts int
 	// Change, if any, changes what a file's request gives.
 	Change func(name string, content []byte) []byte
-	// NoRanges has the other host answer with whole files; NoSums leaves sizes alone in the list.
-	NoRanges, NoSums bool
+	// NoRanges has the other host answer with whole files; NoSums leaves sizes alone in the list, NoEtags sums out of answers with files.
+	NoRanges, NoSums, NoEtags bool
 	// AnyRevision has every revision be Commit, also the commits that it is not.
 	AnyRevision bool
 
@@ -123,12 +123,19 @@ func (h *Hub) hub(w http.ResponseWriter, r *http.Request) {
 	case len(content) >= h.LargeBytes:
 		w.Header().Set("X-Repo-Commit", Commit)
 		w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
-		w.Header().Set("X-Linked-Etag", `"`+sha256Of(content)+`"`)
+		h.name(w, "X-Linked-Etag", sha256Of(content))
 		http.Redirect(w, r, h.CDN+"/"+name+"?Signature=secret", http.StatusFound)
 	default:
 		w.Header().Set("X-Repo-Commit", Commit)
-		w.Header().Set("ETag", `"`+blobOf(content)+`"`)
+		h.name(w, "ETag", blobOf(content))
 		h.serve(w, r, name, content)
+	}
+}
+
+// name says the sum of a file.
+func (h *Hub) name(w http.ResponseWriter, header, sum string) {
+	if !h.NoEtags {
+		w.Header().Set(header, `"`+sum+`"`)
 	}
 }
 
