@@ -22,7 +22,7 @@ var releaseFolder = flag.String("release", "", "`FOLDER` of a release that the f
 // firstHour has what TestFirstHour carries out.
 const firstHour = "../../docs/first-hour.md"
 
-// entry is a block of commands of the first hour: on which machine, and what must be shown after it begins, line by line.
+// entry is a block of commands of the first hour: on which machine, and lines that must be shown after it begins.
 type entry struct {
 	machine, script string
 	shows           []string
@@ -113,20 +113,17 @@ func (s *terminal) carryOut(e entry) (names map[string]string) {
 	s.read = len(s.said.String())
 	done := fmt.Sprintf("@ block %d ended", s.count)
 	s.write(e.script + "\necho '" + done + "'\n")
-	s.await(s.read, regexp.MustCompile(regexp.QuoteMeta(done)), e)
+	s.await(regexp.MustCompile(regexp.QuoteMeta(done)), e)
 	names = map[string]string{}
-	from := s.read
 	for _, line := range e.shows {
 		pattern := shown(line)
-		end := s.await(from, pattern, e)
-		text := s.said.String()[from:end]
-		m := pattern.FindStringSubmatch(text)
+		s.await(pattern, e)
+		m := pattern.FindStringSubmatch(s.said.String()[s.read:])
 		for i, name := range pattern.SubexpNames() {
 			if name != "" {
 				names[name] = m[i]
 			}
 		}
-		from = end
 	}
 	return names
 }
@@ -138,13 +135,13 @@ func shown(line string) *regexp.Regexp {
 	return regexp.MustCompile(regexp.MustCompile(`<([A-Z]+)>`).ReplaceAllString(pattern, `(?P<$1>[^\s,;)]+)`))
 }
 
-// await waits until a pattern is shown behind a place, and returns the place behind it.
-func (s *terminal) await(from int, pattern *regexp.Regexp, e entry) int {
+// await waits until a pattern is shown since the newest block began.
+func (s *terminal) await(pattern *regexp.Regexp, e entry) {
 	s.t.Helper()
 	deadline := time.After(endToEndTimeout)
 	for {
-		if at := pattern.FindStringIndex(s.said.String()[from:]); at != nil {
-			return from + at[1]
+		if pattern.MatchString(s.said.String()[s.read:]) {
+			return
 		}
 		if strings.Contains(s.said.String()[s.read:], shellEnd) {
 			s.t.Fatalf("on %s:\n%s\na command failed:\n%s", e.machine, e.script, s.said.String()[s.read:])
@@ -170,7 +167,7 @@ func lackedBy(e entry, python string) string {
 	return ""
 }
 
-// TestFirstHour carries out what docs/first-hour.md tells a new user, on three machines of one local network.
+// TestFirstHour carries out what docs/first-hour.md tells a new user, on three machines, two of which share a local network.
 func TestFirstHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes take minutes")
@@ -179,6 +176,11 @@ func TestFirstHour(t *testing.T) {
 	entries := readFirstHour(t)
 	lab := netlab.New(t)
 	python := filepath.Dir(os.Getenv("PNODE_TRANSFORMERS_PYTHON"))
+	hosts := map[string]*netlab.Host{}
+	for _, name := range []string{"desk", "laptop", "server"} {
+		hosts[name] = lab.Host(name, netlab.Public)
+	}
+	lab.Cable(hosts["desk"], hosts["laptop"])
 	machines, names := map[string]*terminal{}, map[string]string{"URL": "file://" + *releaseFolder}
 	for _, e := range entries {
 		if *releaseFolder == "" && strings.Contains(e.script, "$URL") {
@@ -189,7 +191,7 @@ func TestFirstHour(t *testing.T) {
 			continue
 		}
 		if machines[e.machine] == nil {
-			machines[e.machine] = openTerminal(t, lab.Host(e.machine, netlab.Public))
+			machines[e.machine] = openTerminal(t, hosts[e.machine])
 		}
 		s := machines[e.machine]
 		var set strings.Builder

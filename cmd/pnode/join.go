@@ -33,9 +33,9 @@ func (e environment) joinCommand() *cobra.Command {
 belongs to a run already needs none: with --dir alone its node comes back, and the address of a
 member (a multiaddr) says where to look first. Without --dir, too, it comes back to the one
 unfinished run of this machine, wherever its folder is; if there are several, it names the
-command for each. If there is none it looks for a run in the local network, as --lan does: one
-that was started with "pnode train --lan". Its owner is asked to let this machine in, and both
-show a code of six digits, which the owner enters there ("pnode admit CODE").
+command for each. If there is none, and somebody is at a terminal, it looks for a run in the local
+network, as --lan does: one that was started with "pnode train --lan". Its owner is asked to let
+this machine in, and both show a code of six digits, which the owner enters there ("pnode admit CODE").
 
 Other users of a machine can see its command lines while a program runs. Where they must not
 see the invite, give it on standard input ("-"), in a file (--invite-file) or in the
@@ -143,7 +143,7 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string,
 }
 
 // place finds out where a node goes that has no invite: to the run in the local network that lan names, if it is not nil; else, without a folder, to
-// the unfinished run of this machine; where there is none, into the local network again. returns is a line that names the unfinished run.
+// the unfinished run of this machine; where there is none, into the local network again if a person is there to say whose run that may be. returns is a line that names the unfinished run.
 func (e environment) place(ctx context.Context, cfg *config.Config, target string, lan *string) (invite, returns string, err error) {
 	switch {
 	case target != "" || lan == nil && cfg.Dir != "":
@@ -167,6 +167,9 @@ func (e environment) place(ctx context.Context, cfg *config.Config, target strin
 		cfg.Dir = n.Folder()
 		return "", fmt.Sprintf("coming back to run %s as %s, %s, in %s", n.Run, n.Name, n.Progress(), n.Folder()), nil
 	}
+	if !e.hasPerson() {
+		return "", "", fmt.Errorf("%w on this machine that is unfinished, and nobody is at a terminal to say whose run of the local network to join: enter one with `pnode join INVITE`, or with --lan=NAME", config.ErrNoRun)
+	}
 	fmt.Fprintln(e.stderr, "no unfinished run on this machine: looking for one in the local network")
 	invite, err = e.askLAN(ctx, *cfg, "")
 	return invite, "", err
@@ -182,9 +185,12 @@ func (e environment) askLAN(ctx context.Context, cfg config.Config, run string) 
 	}.Do(ctx)
 }
 
+// hasPerson reports whether somebody can be asked.
+func (e environment) hasPerson() bool { return isTerminal(e.stdin) && isTerminal(e.stderr) }
+
 // confirm asks people whether the machine that has let this one in is theirs. Without a terminal there is nobody to ask.
 func (e environment) confirm(ctx context.Context, machine, code string) error {
-	if !isTerminal(e.stdin) || !isTerminal(e.stderr) {
+	if !e.hasPerson() {
 		return nil
 	}
 	fmt.Fprintf(e.stderr, "%s lets this machine in. Press Enter if %s was entered there by you, Ctrl-C if not: ", machine, code)

@@ -46,13 +46,19 @@ func TestWhereTheInviteComesFrom(t *testing.T) {
 	}
 }
 
-// TestJoinWithoutARun: where nothing is unfinished, and nobody in the local network has a run, the last line says what there is to do.
+// TestJoinWithoutARun: where nothing is unfinished, and nobody is at a terminal or in the local network, the last line says what there is to do.
 func TestJoinWithoutARun(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	code, out, problem := pnode(t, "join")
-	last := problem[strings.LastIndex(strings.TrimSpace(problem), "\n")+1:]
-	if code != exitUsage || out != "" || !strings.HasPrefix(last, "pnode: no run found in the local network: ") || !strings.Contains(last, "`pnode join INVITE`") {
-		t.Errorf("exit code %d, %q, %s", code, out, problem)
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	for args, want := range map[string]string{
+		"join":       "no run found on this machine that is unfinished, and nobody is at a terminal",
+		"join --lan": "no run found in the local network: ",
+	} {
+		code, out, problem := pnode(t, strings.Fields(args)...)
+		last := problem[strings.LastIndex(strings.TrimSpace(problem), "\n")+1:]
+		if code != exitUsage || out != "" || !strings.HasPrefix(last, "pnode: "+want) || !strings.Contains(last, "`pnode join INVITE`") {
+			t.Errorf("%s: exit code %d, %q, %s", args, code, out, problem)
+		}
 	}
 }
 
@@ -60,6 +66,7 @@ func TestJoinWithoutARun(t *testing.T) {
 // it names the commands.
 func TestJoinComesBackToTheUnfinishedRun(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir()) // a register with the runs of this test alone
+	t.Setenv("XDG_DATA_HOME", t.TempDir())  // and no others in the default folder
 	file := runFile(t, 100000)
 	begin := func() string {
 		dir := t.TempDir()
@@ -70,7 +77,11 @@ func TestJoinComesBackToTheUnfinishedRun(t *testing.T) {
 		return dir
 	}
 	first := begin()
-	back := start(t, "join", "--json")
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := launchBinary(t, binary, []string{"XDG_DATA_HOME=" + os.Getenv("XDG_DATA_HOME")}, "join", "--json")
 	back.stderr.await(t, `coming back to run \S+ as \S+, at step \d+ of 100,?000, in `+regexp.QuoteMeta(first)+"\n")
 	back.until(back.last.Step + 8)
 	if code, _, problem := pnode(t, "join"); code != exitUsage || !strings.Contains(problem, "shows the one in "+first) {

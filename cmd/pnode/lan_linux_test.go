@@ -70,7 +70,11 @@ func TestJoinInTheLocalNetwork(t *testing.T) {
 		t.Errorf("who is refused: exit code %d, %s", got, refused)
 	}
 
-	joined, _ := begin() // nothing to come back to
+	alone, ended := begin() // nothing to come back to
+	if got := ended(); got == 0 || !strings.Contains(alone.String(), "nobody is at a terminal to say whose run of the local network to join") {
+		t.Errorf("without --lan or a terminal: exit code %d, %s", got, alone)
+	}
+	joined, _ := begin("--lan")
 	code = joined.await(t, asks)[1]
 	time.Sleep(admission.TimeLimit + time.Second) // people take longer than a stranger's connection lasts
 	if out := admit(0, code[:3]+" "+code[3:]); !strings.Contains(out, "laptop ("+at.String()+") may join") {

@@ -30,8 +30,10 @@ const (
 	maxFound = 16
 	maxAddrs = 16
 	// searchTime bounds a search, settleTime how long others are waited for once there is one.
-	searchTime = 4 * time.Second
+	searchTime = 8 * time.Second
 	settleTime = time.Second
+	// askEvery is the time between two questions to all: wireless networks lose such packets, and nobody sends them again.
+	askEvery = 2 * time.Second
 )
 
 // Announce tells the local network where this node is, and no more, until Close.
@@ -52,9 +54,28 @@ func (deaf) HandlePeerFound(peer.AddrInfo) {}
 // Find calls found for each node that announces itself in the local network, once, until ctx ends. What it finds is proved by nothing yet. Only
 // addresses of the local network are taken.
 func Find(ctx context.Context, local func(netip.Addr) bool, found func(peer.AddrInfo)) error {
+	known := map[peer.ID]bool{}
+	for {
+		err := findOnce(ctx, func(records []string) {
+			for _, at := range announced(records, local) {
+				if !known[at.ID] && len(known) < maxFound {
+					known[at.ID] = true
+					found(at)
+				}
+			}
+		})
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// findOnce asks once, and calls found with the records of each that answers within askEvery.
+func findOnce(ctx context.Context, found func(records []string)) error {
+	ctx, end := context.WithTimeout(ctx, askEvery)
+	defer end()
 	entries, failed := make(chan *zeroconf.ServiceEntry, maxFound), make(chan error, 1)
 	go func() { failed <- zeroconf.Browse(ctx, serviceName, domain, entries) }()
-	known := map[peer.ID]bool{}
 	for {
 		select {
 		case e, more := <-entries: // closed at the end of a search that began
@@ -62,12 +83,7 @@ func Find(ctx context.Context, local func(netip.Addr) bool, found func(peer.Addr
 				entries = nil
 				continue
 			}
-			for _, at := range announced(e.Text, local) {
-				if !known[at.ID] && len(known) < maxFound {
-					known[at.ID] = true
-					found(at)
-				}
-			}
+			found(e.Text)
 		case err := <-failed:
 			if err != nil {
 				err = fmt.Errorf("swarm: search the local network: %w", err)

@@ -1,6 +1,7 @@
 # A fleet of spot instances on AWS, each a node of one run. When one is taken back another one starts, and joins with the same invite.
 #
-#   terraform apply -var invite=pnode1-... -var from=https://example.com/pnode/v0.1.0 -var vpc=vpc-... -var 'subnets=["subnet-..."]'
+#   export TF_VAR_invite="$(cat invite.txt)"
+#   terraform apply -var from=https://example.com/pnode/v0.1.0 -var vpc=vpc-... -var 'subnets=["subnet-..."]'
 #
 # The invite is in the user data and in Terraform's state: whoever reads either can use it.
 terraform {

@@ -1,7 +1,8 @@
 # A fleet of Spot VMs on Azure, each a node of one run. One that is taken back is deleted with its disk; the scale set tries
 # for an hour to make another, which joins with the same invite.
 #
-#   terraform apply -var invite=pnode1-... -var from=https://example.com/pnode/v0.1.0 -var resource_group=... -var subnet=/subscriptions/... -var "key=$(cat ~/.ssh/id_ed25519.pub)"
+#   export TF_VAR_invite="$(cat invite.txt)"
+#   terraform apply -var from=https://example.com/pnode/v0.1.0 -var resource_group=... -var subnet=/subscriptions/... -var "key=$(cat ~/.ssh/id_ed25519.pub)"
 #
 # The invite is in the custom data and in Terraform's state: whoever reads either can use it.
 terraform {

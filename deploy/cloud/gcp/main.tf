@@ -1,7 +1,8 @@
 # A fleet of Spot VMs on Google Cloud, each a node of one run. One that is taken back is started again when there is room, and
 # comes back to the run with its folder.
 #
-#   terraform apply -var invite=pnode1-... -var from=https://example.com/pnode/v0.1.0 -var project=...
+#   export TF_VAR_invite="$(cat invite.txt)"
+#   terraform apply -var from=https://example.com/pnode/v0.1.0 -var project=...
 #
 # The invite is in the metadata and in Terraform's state: whoever reads either can use it.
 terraform {
