@@ -15,7 +15,7 @@ import (
 // errCounts: a page holds more values than its header says.
 var errCounts = errors.New("more values in the page than its header says")
 
-// plainDictionary is what older writers call RLE_DICTIONARY; the library marks its own name for it as deprecated.
+// plainDictionary stands for RLE_DICTIONARY in pages of older writers; the library marks its own name for it as deprecated.
 const plainDictionary = format.Encoding(2)
 
 // checkCounts looks at the counts inside a page, whose size has been checked. A few bytes there may stand for billions of values, and the
