@@ -94,7 +94,11 @@ func (c *Client) list(ctx context.Context, ref Ref) (listing, error) {
 	if err != nil {
 		return listing{}, c.explain(ref, err)
 	}
-	return parseListing(text)
+	l, err := parseListing(text)
+	if err == nil && ref.isCommit() && l.commit != ref.Revision {
+		err = fmt.Errorf("%w: commit %s of %s, want %s", ErrBadAnswer, l.commit, ref.Repo, ref.Revision)
+	}
+	return l, err
 }
 
 // parseListing reads the hub's answer, which may be anything.
