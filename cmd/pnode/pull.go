@@ -37,6 +37,7 @@ with terms to accept need it. HF_ENDPOINT is the address of a mirror. HTTPS_PROX
   pnode train --init hf:openai-community/gpt2 --lora-rank 8 --data notes/`,
 		Args: usageArgs(cobra.MatchAll(one("the model, as hf:ORG/NAME"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
+			defer ownFiles()() // a token may have been needed for the model
 			p, err := e.pull(c.Context(), args[0], dir)
 			if err != nil {
 				return err

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -56,6 +57,11 @@ func TestPullAndTrain(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pytorch_model.bin")); err == nil {
 		t.Error("the pickle came, too")
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "config.json"), filepath.Join(dir, "model.safetensors")} {
+		if st, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v, %v; want nothing for others", path, st, err)
+		}
 	}
 	h.Cuts, h.CutBytes = 1, 10_000 // the connection ends once, and the download goes on
 	run := filepath.Join(t.TempDir(), "run")
