@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -394,37 +393,6 @@ func TestOddAnswersAreRefused(t *testing.T) {
 	c, _ = client(t, h, "")
 	if _, err := c.Pull(t.Context(), must(t, "hf:org/name"), Options{Cache: t.TempDir()}); !errors.Is(err, ErrBadAnswer) || !strings.Contains(err.Error(), `want "bytes 15000-63999/64000"`) {
 		t.Errorf("another range: %v", err)
-	}
-}
-
-// TestACommitIsHeldTo: a hub that answers with another commit than that of the name is refused before anything of it is kept.
-func TestACommitIsHeldTo(t *testing.T) {
-	h := hubtest.New(t, some())
-	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // of one branch, whatever it is asked for
-		http.Redirect(w, r, h.URL+"/api/models/org/name/revision/main?blobs=true", http.StatusTemporaryRedirect)
-	}))
-	defer mirror.Close()
-	c, err := NewClient(func(name string) string {
-		if name == "HF_ENDPOINT" {
-			return mirror.URL
-		}
-		return ""
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache := t.TempDir()
-	other := strings.Repeat("b", 40)
-	_, err = c.Pull(t.Context(), must(t, "hf:org/name@"+other), Options{Cache: cache})
-	if !errors.Is(err, ErrBadAnswer) || !strings.Contains(err.Error(), "commit "+hubtest.Commit+" of org/name, want "+other) {
-		t.Error(err)
-	}
-	if entries, err := os.ReadDir(cache); err != nil || len(entries) > 0 {
-		t.Errorf("%v in the cache, %v", entries, err)
-	}
-	c, _ = client(t, h, "")
-	if p, err := c.Pull(t.Context(), must(t, "hf:org/name@"+hubtest.Commit), Options{Cache: cache}); err != nil || p.Commit != hubtest.Commit {
-		t.Errorf("its own commit: %+v, %v", p, err)
 	}
 }
 

@@ -94,11 +94,7 @@ func (c *Client) list(ctx context.Context, ref Ref) (listing, error) {
 	if err != nil {
 		return listing{}, c.explain(ref, err)
 	}
-	l, err := parseListing(text)
-	if err == nil && ref.isCommit() && l.commit != ref.Revision {
-		err = fmt.Errorf("%w: commit %s of %s, want %s", ErrBadAnswer, l.commit, ref.Repo, ref.Revision)
-	}
-	return l, err
+	return parseListing(text)
 }
 
 // parseListing reads the hub's answer, which may be anything.
