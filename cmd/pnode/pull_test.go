@@ -40,8 +40,10 @@ func TestPullAndTrain(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("HOME", cache)         // on macOS
 	t.Setenv("LocalAppData", cache) // on Windows
+	cluster := filepath.Join(root, "docs", "examples", "cluster.yaml")
 	for says, args := range map[string][]string{
-		"hf:org/name is not on this machine yet: pnode pull hf:org/name": {"plan", "--init", "hf:org/name"},
+		"hf:org/name is not on this machine yet: pnode pull hf:org/name":   {"plan", "--init", "hf:org/name"},
+		"hf:org/other is not on this machine yet: pnode pull hf:org/other": {"simulate", "--cluster", cluster, "--init", "hf:org/other"},
 		"want hf:ORG/NAME": {"pull", "org/name"},
 		"If it is a model of Hugging Face: pnode pull hf:org/name": {"import", "org/name", "--dir", filepath.Join(cache, "out")},
 		"org/other is not found on the hub":                        {"pull", "hf:org/other"},
@@ -70,7 +72,9 @@ func TestPullAndTrain(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	h.Requests()
-	if code, stdout, stderr = pnode(t, "plan", "--init", "hf:org/name"); code != exitOK || len(h.Requests()) > 0 {
-		t.Errorf("a plan of what is here: exit code %d\n%s%s", code, stdout, stderr)
+	for _, args := range [][]string{{"plan"}, {"simulate", "--cluster", cluster, "--span", "1h", "--policy", "pnode"}} {
+		if code, stdout, stderr = pnode(t, append(args, "--init", "hf:org/name")...); code != exitOK || len(h.Requests()) > 0 {
+			t.Errorf("%s with what is here: exit code %d\n%s%s", args[0], code, stdout, stderr)
+		}
 	}
 }

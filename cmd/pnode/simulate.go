@@ -155,6 +155,9 @@ func simulation(ctx context.Context, cfg config.Config, o simulateFlags) (*simul
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Init, err = cachedFolder(cfg.Init); err != nil {
+		return nil, err
+	}
 	m, err := node.InitialModel(ctx, cfg)
 	if err != nil {
 		return nil, err
