@@ -53,7 +53,11 @@ func openChromium(t *testing.T) *chromium {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir()
+	home, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) }) // in which a process of the browser may write to the last
 	// Containers have no user namespaces and little shared memory; the page is this test's own.
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
 		"--user-data-dir="+home, "about:blank")
@@ -69,7 +73,7 @@ func openChromium(t *testing.T) *chromium {
 		defer deadline.Stop()
 		_ = cmd.Wait() // how it ends is all the same
 	})
-	if err := errors.Join(theirIn.Close(), theirOut.Close(), out.SetReadDeadline(time.Now().Add(endToEndTimeout))); err != nil {
+	if err := errors.Join(theirIn.Close(), theirOut.Close()); err != nil {
 		t.Fatal(err)
 	}
 	var target struct {
@@ -98,6 +102,9 @@ func (c *chromium) call(method string, params, result any) {
 		Params  any    `json:"params,omitempty"`
 	}{c.id, c.session, method, params})
 	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.out.SetReadDeadline(time.Now().Add(endToEndTimeout)); err != nil {
 		c.t.Fatal(err)
 	}
 	if _, err := c.in.Write(append(text, 0)); err != nil {
