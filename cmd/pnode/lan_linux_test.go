@@ -36,6 +36,10 @@ func TestJoinInTheLocalNetwork(t *testing.T) {
 		if err := laptop.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { // before its folders go
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
 		return log, func() int {
 			_ = cmd.Wait() // the code says it
 			return cmd.ProcessState.ExitCode()
