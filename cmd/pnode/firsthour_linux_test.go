@@ -65,18 +65,19 @@ type terminal struct {
 
 func openTerminal(t *testing.T, h *netlab.Host, env ...string) *terminal {
 	t.Helper()
-	cmd := exec.Command("bash", "--noprofile", "--norc")
+	cmd := exec.Command("bash", "--noprofile", "--norc", "/dev/fd/3") // not its standard input, of which jobs may read
 	home := t.TempDir()
 	cmd.Dir = home
 	cmd.Env = slices.DeleteFunc(slices.Clone(outerEnv), func(e string) bool { return strings.HasPrefix(e, "XDG_") })
 	cmd.Env = append(cmd.Env, append(env, "HOME="+home, "PATH="+home+"/.local/bin:"+os.Getenv("PATH"))...)
 	s := &terminal{t: t, said: &watched{fresh: make(chan struct{}, 1)}}
 	cmd.Stdout, cmd.Stderr = s.said, s.said
-	input, err := cmd.StdinPipe()
+	commands, input, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.input = input
+	defer commands.Close()
+	cmd.ExtraFiles, s.input = []*os.File{commands}, input
 	if err := h.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
