@@ -66,10 +66,11 @@ func (y *Recoverer) Recover(ctx context.Context) (Recovery, error) {
 		return r, err
 	}
 	r.Signatures = y.gather(ctx, r, sortedPeers(looks))
-	if r.By == n.self {
-		err = y.take(n.self, r)
-	} else {
+	if r.By != n.self {
 		err = y.tell(ctx, r.By, r)
+	}
+	if err == nil {
+		err = y.take(n.self, r) // also where another one goes on, which asks others only now and then of which lineage they are
 	}
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", ErrNotLost, err)
@@ -394,9 +395,11 @@ func (y *Recoverer) run(ctx context.Context) {
 			y.compare(ctx, p, looks[p])
 		}
 		if y.due(q, looks) {
-			if _, err := y.Recover(ctx); err != nil && ctx.Err() == nil {
+			recovering, cancel := context.WithTimeout(ctx, signedFor) // who is to go on may be lost before it does
+			if _, err := y.Recover(recovering); err != nil && ctx.Err() == nil {
 				y.node.config.Logger.Info("consensus: the run is not recovered yet", "cause", err)
 			}
+			cancel()
 		}
 	}
 }

@@ -323,6 +323,60 @@ func TestFollowAtTheOperatorsWord(t *testing.T) {
 	})
 }
 
+// unlike has a node recover the run whose log is older than that of another one, as all voters are lost. It returns the two.
+func unlike(c *cluster) (older, newer *Node) {
+	c.must(c.nodes["a"], testRun())
+	c.everywhere("the run", func(s State) bool { return s.Run != nil })
+	voters := votersOf(c.leader().Servers())
+	var living []plan.PeerID
+	for _, p := range c.peers {
+		if !slices.Contains(voters, p) {
+			living = append(living, p)
+		}
+	}
+	living = append(living, voters[len(voters)-1])
+	older, newer = c.nodes[living[0]], c.nodes[living[1]]
+	c.net.partition(older.self)
+	c.must(c.leader(), WantPause{Count: 1})
+	c.until("a newer log", func() bool { return newer.State().PauseWanted == 1 })
+	for _, p := range voters[:len(voters)-1] {
+		c.crash(p)
+	}
+	c.net.partition()
+	return older, newer
+}
+
+// A node has another one go on, whose log is newer, and follows it at once: the next time that it would be asked is half a minute away.
+func TestWhoHasAnotherGoOnFollowsAtOnce(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		older, newer := unlike(c)
+		time.Sleep(RecoverAfter)
+		began := time.Now()
+		r := c.recovers(older.self)
+		if took := time.Since(began); took > lookEvery || r.By != newer.self {
+			t.Errorf("%s goes on, known after %v", r.By, took)
+		}
+		c.goesOn(older)
+	})
+}
+
+// The node that was asked to go on is lost before it does. Who asked it recovers the run again.
+func TestWhoWasToGoOnIsLost(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		older, newer := unlike(c)
+		older.config.RecoverAfter = RecoverAfter
+		time.Sleep(RecoverAfter)
+		c.until("another lineage", func() bool { return newer.lineage.get().number() == 1 })
+		c.crash(newer.self)
+		time.Sleep(RecoverAfter)
+		c.until("a leader again", func() bool { return c.leader() == older })
+		if n := older.lineage.get().number(); n != 2 {
+			t.Errorf("the run is in lineage %d, want 2", n)
+		}
+		c.goesOn(older)
+	})
+}
+
 // Nodes that are to recover the run by themselves do so, one of them for all, and not before.
 func TestRecoverByItself(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {
