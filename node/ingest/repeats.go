@@ -9,9 +9,9 @@ import (
 	"pnode/planner/plan"
 )
 
-// manyPasses is how often a model may see the same text until more steps teach it next to nothing: repeated tokens count for less each time,
-// and for nothing after some 40 (Muennighoff et al. 2023, arXiv 2305.16264, section 6).
-const manyPasses = 40
+// manyPasses is how often a model may see the same text until more steps surely teach it next to nothing: repeated tokens count for less each
+// time, and for nothing after some 40 (Muennighoff et al. 2023, arXiv 2305.16264, section 6).
+const manyPasses = 50
 
 // Repeats warns of a run that goes through its text more than manyPasses times; it is empty for others.
 func Repeats(spec plan.RunSpec) string { return repeats(spec, "") }
@@ -27,7 +27,7 @@ func repeats(spec plan.RunSpec, atLeast string) string {
 	if own <= 0 || trained <= manyPasses*own {
 		return ""
 	}
-	return fmt.Sprintf("warning: the run goes through this text %s%.0f times, and the model will learn it by heart; past %d times it learns next to nothing. Give it more text with --data, or --steps %d",
+	return fmt.Sprintf("warning: the run goes through this text %s%.1f times, and the model will learn it by heart; past %d times it learns next to nothing. Give it more text with --data, or --steps %d",
 		atLeast, trained/own, manyPasses, max(1, int(manyPasses*own/step)))
 }
 
