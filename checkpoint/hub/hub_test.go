@@ -144,6 +144,35 @@ func TestAnotherCommitIsRefused(t *testing.T) {
 	}
 }
 
+// TestACommitIsNamedByItsBeginning: what comes is the one commit that begins with it, or nothing.
+func TestACommitIsNamedByItsBeginning(t *testing.T) {
+	h := hubtest.New(t, some())
+	c, _ := client(t, h, "")
+	cache := t.TempDir()
+	begins := must(t, "hf:org/name@"+strings.ToUpper(hubtest.Commit[:11]))
+	p, err := c.Pull(t.Context(), begins, Options{Cache: cache})
+	if err != nil || p.Commit != hubtest.Commit || p.Dir != filepath.Join(cache, "org--name", hubtest.Commit) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if dir, ok := Newest(begins, cache); !ok || dir != p.Dir {
+		t.Errorf("it is in %s, %v; want %s", dir, ok, p.Dir)
+	}
+	other := must(t, "hf:org/name@7777777")
+	if dir, ok := Newest(other, cache); ok {
+		t.Errorf("%v is in %s, which is another commit", other, dir)
+	}
+	for any, want := range map[bool]string{
+		false: "name a commit with all 40 digits, as " + h.URL + "/org/name/commits/main has them",
+		true:  "lists " + hubtest.Commit + ": name all 40 digits of it; if a branch or tag of that name is meant, those of hf:org/name@" + hubtest.Commit,
+	} {
+		h.AnyRevision = any
+		_, err := c.Pull(t.Context(), other, Options{Cache: cache})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestPullIntoAFolder(t *testing.T) {
 	h := hubtest.New(t, some())
 	c, _ := client(t, h, "")

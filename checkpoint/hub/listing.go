@@ -195,6 +195,8 @@ func (c *Client) explain(ref Ref, err error) error {
 		return fmt.Errorf("%s is %w: accept its terms at %s, make a token at %s/settings/tokens, and set %s to it", ref.Repo, ErrGated, page, DefaultEndpoint, TokenEnv)
 	case no.code == "GatedRepo":
 		return fmt.Errorf("%s is %w: the account of your %s may not read it yet: accept its terms at %s, or wait until its owners have", ref.Repo, ErrGated, TokenEnv, page)
+	case no.code == "RevisionNotFound" && ref.isBeginning():
+		return fmt.Errorf("revision %s of %s is %w: name a commit with all 40 digits, as %s/commits/main has them", ref.Revision, ref.Repo, ErrNotFound, page)
 	case no.code == "RevisionNotFound":
 		return fmt.Errorf("revision %s of %s is %w: %s/tree/main lists its branches and tags", ref.Revision, ref.Repo, ErrNotFound, page)
 	case no.status == http.StatusNotFound || no.code == "RepoNotFound" || no.status == http.StatusUnauthorized && c.token == "":

@@ -62,8 +62,17 @@ func cached(ref Ref, cache string) (dir string, ok bool) {
 	return dir, ref.isCommit() && holds(dir, ref.Repo, ref.Revision)
 }
 
-// Newest returns the folder of a commit, or of the model's commit that came last for other revisions, that is in the cache, without asking
-// anyone.
+// otherCommit says what to do about a listing of a commit that was not asked for.
+func (c *Client) otherCommit(ref Ref, listed string) error {
+	if ref.isBeginning() { // a branch or a tag may be named like this, such as a date
+		return fmt.Errorf("%w: a commit that begins with %s was asked for, and %s lists %s: name all 40 digits of it; if a branch or tag of that name is meant, those of %s",
+			ErrBadAnswer, ref.Revision, c.endpoint, listed, Ref{ref.Repo, listed})
+	}
+	return fmt.Errorf("%w: commit %s was asked for, and %s lists %s: name another mirror in %s, or none", ErrBadAnswer, ref.Revision, c.endpoint, listed, EndpointEnv)
+}
+
+// Newest returns the folder of a model in the cache, without asking anyone: of the commit that came last, or of the last one that the revision
+// allows where it is a commit or begins one.
 func Newest(ref Ref, cache string) (dir string, ok bool) {
 	if ref.isCommit() {
 		return cached(ref, cache)
@@ -76,7 +85,7 @@ func Newest(ref Ref, cache string) (dir string, ok bool) {
 	for _, e := range entries {
 		at := cacheDir(ref.Repo, e.Name(), cache)
 		info, err := e.Info()
-		if err == nil && commitPattern.MatchString(e.Name()) && holds(at, ref.Repo, e.Name()) && (!ok || info.ModTime().After(newest)) {
+		if err == nil && commitPattern.MatchString(e.Name()) && ref.allows(e.Name()) && holds(at, ref.Repo, e.Name()) && (!ok || info.ModTime().After(newest)) {
 			dir, ok, newest = at, true, info.ModTime()
 		}
 	}
@@ -116,8 +125,8 @@ func (c *Client) pull(ctx context.Context, ref Ref, o Options) (Pulled, error) {
 	if err != nil {
 		return Pulled{}, err
 	}
-	if ref.isCommit() && l.commit != ref.Revision {
-		return Pulled{}, fmt.Errorf("%w: commit %s was asked for, and %s lists %s: name another mirror in %s, or none", ErrBadAnswer, ref.Revision, c.endpoint, l.commit, EndpointEnv)
+	if !ref.allows(l.commit) {
+		return Pulled{}, c.otherCommit(ref, l.commit)
 	}
 	p := Pulled{Dir: o.Dir, Commit: l.commit}
 	if p.Dir == "" {

@@ -32,6 +32,7 @@ newest checkpoint of a run, which may go on meanwhile, or a Hugging Face model.
 A file is one document, cut into windows that do not overlap. Each token is predicted from the
 tokens before it in its window.`,
 		Example: `  pnode eval --dir ~/run7 held-out.txt
+  pnode eval --dir hf:openai-community/gpt2 held-out.txt
   pnode eval --dir ~/gpt2 --window 512 chapter1.txt chapter2.txt`,
 		Args: usageArgs(cobra.MatchAll(atLeastOne("file of text to predict"), named)),
 		RunE: func(c *cobra.Command, args []string) error {

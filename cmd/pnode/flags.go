@@ -57,7 +57,7 @@ func addTrainFlags(f *pflag.FlagSet, c *config.Config) {
 	f.Float64Var(&c.Momentum, "momentum", c.Momentum, "of --optimizer muon")
 	f.Float64Var(&c.ClipNorm, "clip-norm", c.ClipNorm, "largest norm of the gradient; 0 is off")
 	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "share of elements set to zero in training, after the embedding and each layer")
-	f.StringVar(&c.LoRA, "lora", c.LoRA, "train on the adapters of --init in `FOLDER` (PEFT layout); the weights stay frozen")
+	f.StringVar(&c.LoRA, "lora", c.LoRA, "train on the adapters of --init in `FOLDER` (PEFT layout; or hf:ORG/NAME); the weights stay frozen")
 	f.IntVar(&c.LoRARank, "lora-rank", c.LoRARank, "freeze the weights of --init and train adapters of this `RANK`; 0 trains the weights")
 	f.Float64Var(&c.LoRAAlpha, "lora-alpha", c.LoRAAlpha, "adapters are scaled by alpha / rank; 0 takes twice the rank")
 	f.StringVar(&c.LoRATargets, "lora-targets", c.LoRATargets, "`NAMES` of the linear layers with adapters, separated by commas (default q_proj,v_proj; c_attn for GPT-2)")

@@ -29,6 +29,7 @@ the same text.`,
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
+  pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -34,11 +34,7 @@ Ctrl-C or SIGTERM ends it at once, and nothing is left at FOLDER.`,
 				return usageError{c.CommandPath(), errors.New("--dir is missing: name a new folder")}
 			}
 			defer ownFiles()()
-			from, err := e.modelFolder(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			err = e.withModel(c.Context(), modelFlags{dir: from}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
+			err := e.withModel(c.Context(), modelFlags{dir: args[0]}, func(m *weights.Model) error { return e.importModel(c.Context(), m, dir) })
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintf(e.stderr, "nothing was imported: there is no model in %s\n", dir)
 			}

@@ -17,12 +17,12 @@ import (
 	"pnode/node/weights"
 )
 
-// modelFlags name the model that a command reads.
+// modelFlags name the model that a command reads, and adapters for it: folders, or models on the hub.
 type modelFlags struct{ dir, lora string }
 
 func (m *modelFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a run, a Hugging Face model or an imported one (default the newest run)")
-	f.StringVar(&m.lora, "lora", "", "merge the adapters in `FOLDER` (PEFT layout) into the model")
+	f.StringVar(&m.dir, "dir", "", "`FOLDER` of a run, a Hugging Face model or an imported one; hf:ORG/NAME downloads one (default the newest run)")
+	f.StringVar(&m.lora, "lora", "", "merge the adapters in `FOLDER` (PEFT layout; or hf:ORG/NAME) into the model")
 }
 
 // computeFlags name the devices and threads that a command computes on.
@@ -56,8 +56,11 @@ func (e environment) onDevice(ctx context.Context, c computeFlags, m *weights.Mo
 	return errors.Join(err, set.Close())
 }
 
-// withModel opens a model, prints its warnings, and closes it after do.
+// withModel opens a model, which it downloads if it has to, prints its warnings, and closes it after do.
 func (e environment) withModel(ctx context.Context, from modelFlags, do func(*weights.Model) error) error {
+	if err := e.haveModels(ctx, &from.dir, &from.lora); err != nil {
+		return err
+	}
 	if err := checkLoRA(from.lora); err != nil {
 		return err
 	}

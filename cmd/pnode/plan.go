@@ -87,12 +87,11 @@ var notPlanned = []string{
 }
 
 func (e environment) plan(ctx context.Context, cfg config.Config, o planFlags) error {
-	if err := checkLoRA(cfg.LoRA); err != nil {
+	name := cmp.Or(cfg.Init, cfg.Preset)
+	if err := findModels(&cfg.Init, &cfg.LoRA); err != nil {
 		return err
 	}
-	name := cmp.Or(cfg.Init, cfg.Preset)
-	var err error
-	if cfg.Init, err = cachedFolder(cfg.Init); err != nil {
+	if err := checkLoRA(cfg.LoRA); err != nil {
 		return err
 	}
 	m, err := node.InitialModel(ctx, cfg)

@@ -27,7 +27,8 @@ config.json this program cannot compute ends it before its weights are fetched.
 
 The model comes into a folder for its commit in the user's cache ($XDG_CACHE_HOME/pnode/models,
 ~/.cache/pnode/models), or into --dir. Files are checked by the hub's checksums. After Ctrl-C, a cut
-or a crash the same command continues. "pnode train --init hf:ORG/NAME" downloads by itself.
+or a crash the same command continues. Wherever commands take a model's folder, as in "pnode train
+--init", "pnode generate --dir" or "--lora", hf:ORG/NAME downloads by itself.
 
 HF_TOKEN in the environment is shown to the hub, and to no other host: private models and those
 with terms to accept need it. HF_ENDPOINT is the address of a mirror. HTTPS_PROXY is heeded.`,
@@ -37,7 +38,6 @@ with terms to accept need it. HF_ENDPOINT is the address of a mirror. HTTPS_PROX
   pnode train --init hf:openai-community/gpt2 --lora-rank 8 --data notes/`,
 		Args: usageArgs(cobra.MatchAll(one("the model, as hf:ORG/NAME"), named)),
 		RunE: func(c *cobra.Command, args []string) error {
-			defer ownFiles()() // a token may have been needed for the model
 			p, err := e.pull(c.Context(), args[0], dir)
 			if err != nil {
 				return err
@@ -56,6 +56,7 @@ with terms to accept need it. HF_ENDPOINT is the address of a mirror. HTTPS_PROX
 
 // pull downloads a model, and shows how it comes.
 func (e environment) pull(ctx context.Context, name, dir string) (hub.Pulled, error) {
+	defer ownFiles()() // a token may have been needed for the model
 	ref, err := hub.Parse(name)
 	if err != nil {
 		return hub.Pulled{}, err
@@ -77,30 +78,41 @@ func (e environment) pull(ctx context.Context, name, dir string) (hub.Pulled, er
 	return p, err
 }
 
-// modelFolder returns the folder of a model, which it downloads if it is named as one of the hub.
-func (e environment) modelFolder(ctx context.Context, name string) (string, error) {
-	if !hub.IsRef(name) {
-		return name, nil
-	}
-	p, err := e.pull(ctx, name, "")
-	return p.Dir, err
+// haveModels replaces names of models on the hub by the folders that they are downloaded into. Other names stay.
+func (e environment) haveModels(ctx context.Context, names ...*string) error {
+	return eachOfHub(names, func(ref hub.Ref) (string, error) {
+		p, err := e.pull(ctx, ref.String(), "")
+		return p.Dir, err
+	})
 }
 
-// cachedFolder is modelFolder for commands that do not download.
-func cachedFolder(name string) (string, error) {
-	if !hub.IsRef(name) {
-		return name, nil
+// findModels is haveModels for commands that download nothing.
+func findModels(names ...*string) error {
+	return eachOfHub(names, func(ref hub.Ref) (string, error) {
+		cache, err := config.CacheDir()
+		if err != nil {
+			return "", err
+		}
+		if dir, ok := hub.Newest(ref, cache); ok {
+			return dir, nil
+		}
+		return "", fmt.Errorf("%w: %v is not on this machine yet: pnode pull %v", hub.ErrNotFound, ref, ref)
+	})
+}
+
+// eachOfHub replaces names of models on the hub by their folders.
+func eachOfHub(names []*string, folder func(hub.Ref) (string, error)) error {
+	for _, name := range names {
+		if !hub.IsRef(*name) {
+			continue
+		}
+		ref, err := hub.Parse(*name)
+		if err != nil {
+			return err
+		}
+		if *name, err = folder(ref); err != nil {
+			return err
+		}
 	}
-	ref, err := hub.Parse(name)
-	if err != nil {
-		return "", err
-	}
-	cache, err := config.CacheDir()
-	if err != nil {
-		return "", err
-	}
-	if dir, ok := hub.Newest(ref, cache); ok {
-		return dir, nil
-	}
-	return "", fmt.Errorf("%w: %s is not on this machine yet: pnode pull %s", hub.ErrNotFound, name, name)
+	return nil
 }

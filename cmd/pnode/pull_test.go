@@ -10,8 +10,9 @@ import (
 	"pnode/checkpoint/hub/hubtest"
 )
 
-// TestPullAndTrain downloads a small model from a hub of this machine, and trains it, by its name too.
+// TestPullAndTrain downloads a small model from a hub of this machine, and trains, continues, scores and exports it by its name.
 func TestPullAndTrain(t *testing.T) {
+	usualUmask(t)
 	text := filepath.Join(t.TempDir(), "text.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("Some words to train on.\n", 500)), 0o600); err != nil {
 		t.Fatal(err)
@@ -47,6 +48,9 @@ func TestPullAndTrain(t *testing.T) {
 		"want hf:ORG/NAME": {"pull", "org/name"},
 		"If it is a model of Hugging Face: pnode pull hf:org/name": {"import", "org/name", "--dir", filepath.Join(cache, "out")},
 		"org/other is not found on the hub":                        {"pull", "hf:org/other"},
+		"org/adapter is not found on the hub":                      {"generate", "--dir", model, "--lora", "hf:org/adapter", "--prompt", "S"},
+		"org/adapter2 is not found on the hub":                     {"train", "--data", text, "--init", model, "--lora", "hf:org/adapter2"},
+		"hf:org/adapter3 is not on this machine yet":               {"plan", "--init", model, "--lora", "hf:org/adapter3"},
 	} {
 		if code, _, stderr := pnode(t, args...); code != exitUsage || !strings.Contains(stderr, says) {
 			t.Errorf("%q: exit code %d, %s; want %q", args, code, stderr, says)
@@ -70,6 +74,20 @@ func TestPullAndTrain(t *testing.T) {
 	code, _, stderr = pnode(t, append(train, "--init", "hf:org/name", "--dir", run)...)
 	if code != exitOK || !strings.Contains(stderr, "starting from the model in "+cache) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	short, out := "hf:org/name@"+hubtest.Commit[:7], filepath.Join(t.TempDir(), "out")
+	for _, args := range [][]string{
+		{"generate", "--dir", short, "--prompt", "Some", "--tokens", "1", "--threads", "1"}, {"eval", "--dir", short, "--threads", "1", text}, {"export", out, "--dir", short},
+	} {
+		if err := os.RemoveAll(filepath.Join(cache, "pnode")); err != nil { // so that each downloads it
+			t.Fatal(err)
+		}
+		if code, stdout, stderr = pnode(t, args...); code != exitOK || !strings.Contains(stdout+stderr, hubtest.Commit) {
+			t.Errorf("%q: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+	if st, err := os.Stat(out); err != nil || runtime.GOOS != "windows" && st.Mode().Perm()&0o055 != 0o055 {
+		t.Errorf("the export is %v, %v; want others to read it, as the umask says", st, err)
 	}
 	h.Requests()
 	for _, args := range [][]string{{"plan"}, {"simulate", "--cluster", cluster, "--span", "1h", "--policy", "pnode"}} {

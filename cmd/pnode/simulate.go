@@ -155,7 +155,7 @@ func simulation(ctx context.Context, cfg config.Config, o simulateFlags) (*simul
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Init, err = cachedFolder(cfg.Init); err != nil {
+	if err := findModels(&cfg.Init, &cfg.LoRA); err != nil {
 		return nil, err
 	}
 	m, err := node.InitialModel(ctx, cfg)

@@ -96,14 +96,16 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 }
 
 func (e environment) train(ctx context.Context, cfg config.Config) error {
-	if err := errors.Join(checkLoRA(cfg.LoRA), cfg.TryListen(), cfg.TryMetrics()); err != nil {
+	if err := errors.Join(cfg.TryListen(), cfg.TryMetrics()); err != nil {
 		return err
 	}
 	if !cfg.Resume { // what is resumed has its weights
-		var err error
-		if cfg.Init, err = e.modelFolder(ctx, cfg.Init); err != nil {
+		if err := e.haveModels(ctx, &cfg.Init, &cfg.LoRA); err != nil {
 			return err
 		}
+	}
+	if err := checkLoRA(cfg.LoRA); err != nil {
+		return err
 	}
 	place, err := cfg.Place(time.Now())
 	if err != nil {

@@ -114,7 +114,7 @@ func (h *Hub) hub(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "GatedRepo", "Access to model org/name is restricted and you are not in the authorized list.")
 	case h.Token != "" && !shown, !isFile && !isList:
 		refuse(w, http.StatusUnauthorized, "RepoNotFound", "Repository not found")
-	case isList && !h.AnyRevision && revision != "main" && revision != "refs/pr/1" && revision != Commit:
+	case isList && !h.AnyRevision && revision != "main" && revision != "refs/pr/1" && !(len(revision) >= 7 && strings.HasPrefix(Commit, revision)):
 		refuse(w, http.StatusNotFound, "RevisionNotFound", "Invalid rev id: "+revision)
 	case isList:
 		h.list(w)
