@@ -24,10 +24,13 @@ var columns = []string{
 type table struct {
 	path string
 	*growing
+	files        *own
+	headed, rows bool // has a header, and a row
 }
 
-// newTable opens a file of an earlier start, or makes one. An unfinished line at its end, as a crash leaves one, is cut.
-func newTable(path string) (_ *table, err error) {
+// newTable opens a file of an earlier start, or makes one. An unfinished line at its end, as a crash leaves one, is cut. Another run's file is
+// refused.
+func newTable(path string, files *own) (_ *table, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("--csv is %s: %w", path, err)
@@ -37,32 +40,45 @@ func newTable(path string) (_ *table, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a file in a folder that is there and can be written to", err)
 	}
-	header := strings.Join(columns, ",") + "\n"
-	if !g.regular || g.end == 0 {
-		g.add([]byte(header))
-		return &table{path, g}, nil
+	t := &table{path: path, growing: g, files: files}
+	if g.regular && g.end > 0 {
+		if err := t.goOn(f); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
-	switch first, readErr := bufio.NewReader(io.LimitReader(f, int64(len(header)))).ReadString('\n'); {
-	case readErr != nil && !errors.Is(readErr, io.EOF):
-		err = bare(readErr)
-	case first == header:
-		g.end, err = wholeLines(f, g.end)
-	case strings.HasPrefix(header, first): // all that an earlier start wrote, on a full disk
-		g.end = 0
-		g.add([]byte(header))
+	return t, nil
+}
+
+// header is the first line.
+func header() string { return strings.Join(columns, ",") + "\n" }
+
+// goOn looks at what the file holds, and leaves it at its end.
+func (t *table) goOn(f *os.File) error {
+	lines := bufio.NewReader(io.NewSectionReader(f, 0, longestLine))
+	first, err := lines.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return bare(err)
+	}
+	switch {
+	case first == header():
+		if t.end, err = wholeLines(f, t.end); err != nil {
+			return err
+		}
+		row, err := lines.ReadString('\n')
+		t.headed, t.rows = true, err == nil
+		if t.rows && !t.files.has(row) {
+			return errors.New("it holds the rows of another run: name another file, or move this one away")
+		}
+	case strings.HasPrefix(header(), first): // all that an earlier start wrote, on a full disk
+		t.end = 0
 	default:
-		err = errors.New("it holds other columns: name another file, or move this one away")
+		return errors.New("it holds other columns: name another file, or move this one away")
 	}
-	if err == nil {
-		err = f.Truncate(g.end)
+	if err := f.Truncate(t.end); err != nil {
+		return bare(err)
 	}
-	if err == nil {
-		_, err = f.Seek(g.end, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &table{path, g}, nil
+	_, err = f.Seek(t.end, io.SeekStart)
+	return bare(err)
 }
 
 // longestLine bounds what is looked at for the end of the last whole line.
@@ -104,7 +120,15 @@ func (t *table) take(r Row) {
 	if b = append(b, ','); r.MemoryBytes > 0 {
 		b = strconv.AppendInt(b, r.MemoryBytes, 10)
 	}
-	t.add(append(b, '\n'))
+	b = append(b, '\n')
+	if !t.headed {
+		t.add([]byte(header()))
+	}
+	if !t.rows && t.regular { // by which a later start knows the file
+		t.begin = func() error { return t.files.add(string(b)) }
+	}
+	t.headed, t.rows = true, true
+	t.add(b)
 }
 
 // known returns a number, nil where it is 0 and so not known.

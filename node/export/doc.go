@@ -13,7 +13,7 @@
 // warning, is tried again every retryEvery, and loses no row until mostHeld bytes, or mostQueued rows, wait. Close waits for closeTime
 // at most.
 //
-// A run that is resumed goes on in the same places. Steps that are done again come again, with a later generation: a CSV file has both,
+// A run that is resumed goes on in the same places; files with another run's numbers are refused before it begins. Steps that are done again come again, with a later generation: a CSV file has both,
 // TensorBoard and MLflow show the later ones.
 //
 // # Goroutines

@@ -28,7 +28,7 @@ type Options struct {
 	TensorBoard, CSV string
 	// MLflow is the URL of a tracking server.
 	MLflow string
-	// Dir is the run's folder, which keeps the name of the MLflow run for the next start.
+	// Dir is the run's folder, which keeps for the next start which MLflow run and which files are the run's.
 	Dir string
 	// Settings are the run's, for MLflow's parameters.
 	Settings map[string]string
@@ -61,6 +61,7 @@ type Exports struct {
 // Open opens what is wanted. The error names the setting.
 func Open(o Options) (*Exports, error) {
 	var sinks []sink
+	files := ownIn(o.Dir)
 	fail := func(err error) (*Exports, error) {
 		for _, s := range sinks {
 			err = errors.Join(err, s.close(context.Background()))
@@ -68,14 +69,14 @@ func Open(o Options) (*Exports, error) {
 		return nil, err
 	}
 	if o.TensorBoard != "" {
-		s, err := newBoard(o.TensorBoard, time.Now())
+		s, err := newBoard(o.TensorBoard, files, time.Now())
 		if err != nil {
 			return fail(err)
 		}
 		sinks = append(sinks, s)
 	}
 	if o.CSV != "" {
-		s, err := newTable(o.CSV)
+		s, err := newTable(o.CSV, files)
 		if err != nil {
 			return fail(err)
 		}

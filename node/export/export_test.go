@@ -50,8 +50,8 @@ func opened(t *testing.T, o Options) (*Exports, *words) {
 
 // TestCSV: a line a step, with all digits, empty where nothing is known; a later start goes on after the last whole line.
 func TestCSV(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run.csv")
-	e, w := opened(t, Options{CSV: path})
+	path, run := filepath.Join(t.TempDir(), "run.csv"), t.TempDir()
+	e, w := opened(t, Options{CSV: path, Dir: run})
 	held := 3.75
 	first := made(1, 1)
 	first.HeldOut = &held
@@ -66,7 +66,7 @@ func TestCSV(t *testing.T) {
 	if err := os.WriteFile(path, append(whole, "1700000000.000,1,3,3."...), 0o600); err != nil { // as a crash leaves it
 		t.Fatal(err)
 	}
-	again, _ := opened(t, Options{CSV: path})
+	again, _ := opened(t, Options{CSV: path, Dir: run})
 	again.Event(made(2, 2))
 	again.Close()
 	f, err := os.Open(path)
@@ -94,6 +94,57 @@ func TestCSV(t *testing.T) {
 	}
 	if !slices.EqualFunc(rows, want, slices.Equal[[]string]) || len(w.said) > 0 {
 		t.Errorf("got %q and %q, want %q", rows, w.said, want)
+	}
+}
+
+// TestAnotherRunsNumbersStayAlone: a new run is refused another's files, wherever they were moved, and a run goes on in its own. Who wrote nothing
+// stands in nobody's way.
+func TestAnotherRunsNumbersStayAlone(t *testing.T) {
+	at := t.TempDir()
+	first, second := t.TempDir(), t.TempDir()
+	table, board := filepath.Join(at, "run.csv"), filepath.Join(at, "tb")
+	write := func(run string, events ...api.Event) error {
+		e, err := Open(Options{CSV: table, TensorBoard: board, Dir: run, Warn: func(text string) { t.Error(text) }})
+		if err != nil {
+			return err
+		}
+		for _, event := range events {
+			e.Event(event)
+		}
+		e.Close()
+		return nil
+	}
+	for _, events := range [][]api.Event{nil, {made(1, 1)}, {made(2, 2)}} { // the start without a step may be of any run
+		if err := write(first, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(second, made(1, 1)); err == nil || !strings.Contains(err.Error(), "--tensorboard is "+board+": it holds events.out.tfevents.") {
+		t.Errorf("the folder of another run: %v", err)
+	}
+	if err := os.Rename(board, board+"1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(second, made(1, 1)); err == nil || !strings.Contains(err.Error(), "--csv is "+table+": it holds the rows of another run: name another file") {
+		t.Errorf("the file of another run: %v", err)
+	}
+	if err := os.Rename(table, table+"1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(second, made(5, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(first, made(3, 3)); err == nil { // in the files' old places
+		t.Error("the first run went on in the second's files")
+	}
+	table, board = table+"1", board+"1"
+	if err := write(first, made(3, 3)); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(table)
+	files, _ := filepath.Glob(filepath.Join(board, "*"))
+	if lines := strings.Count(string(text), "\n"); err != nil || lines != 4 || len(files) < 1 {
+		t.Errorf("%v, %d lines and %d event files", err, lines, len(files))
 	}
 }
 
@@ -176,7 +227,7 @@ func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w words
 		d := &disk{max: 100}
-		e := serve([]sink{&table{"r.csv", &growing{file: d, regular: true}}}, w.warn)
+		e := serve([]sink{&table{path: "r.csv", files: &own{}, growing: &growing{file: d, regular: true}, headed: true}}, w.warn)
 		for step := range plan.Step(10) {
 			e.Event(made(step+1, 1))
 		}
@@ -263,7 +314,7 @@ func TestPipeThatNobodyReads(t *testing.T) {
 		var w words
 		r, out := io.Pipe()
 		d := &disk{max: 1 << 20}
-		e := serve([]sink{&table{"pipe", &growing{file: pipe{out}}}, &table{"r.csv", &growing{file: d, regular: true}}}, w.warn)
+		e := serve([]sink{&table{path: "pipe", files: &own{}, growing: &growing{file: pipe{out}}, headed: true}, &table{path: "r.csv", files: &own{}, growing: &growing{file: d, regular: true}, headed: true}}, w.warn)
 		begun := time.Now()
 		e.Event(made(1, 1))
 		e.Close()

@@ -22,7 +22,8 @@ type sized interface {
 // growing is a file to which whole records are appended: a write that fails leaves none in part.
 type growing struct {
 	file    sized
-	regular bool // else a pipe or a device, which cannot be cut
+	regular bool         // else a pipe or a device, which cannot be cut
+	begin   func() error // is called before the first record is written, until it succeeds; nil: there is nothing to do
 	end     int64
 	waits   []byte // records that are not written yet
 	dropped int    // records for which there was no room
@@ -41,6 +42,12 @@ func (g *growing) add(record []byte) {
 func (g *growing) flush() error {
 	if len(g.waits) == 0 {
 		return nil
+	}
+	if g.begin != nil {
+		if err := g.begin(); err != nil {
+			return err
+		}
+		g.begin = nil
 	}
 	n, err := g.file.Write(g.waits)
 	switch {
@@ -79,5 +86,11 @@ func openGrowing(path string) (*growing, *os.File, error) {
 	if err != nil {
 		return nil, nil, errors.Join(bare(err), f.Close())
 	}
-	return &growing{file: f, regular: st.Mode().IsRegular(), end: st.Size()}, f, nil
+	g := &growing{file: f, regular: st.Mode().IsRegular(), end: st.Size()}
+	if g.regular {
+		if _, err := f.Seek(g.end, io.SeekStart); err != nil {
+			return nil, nil, errors.Join(bare(err), f.Close())
+		}
+	}
+	return g, f, nil
 }
