@@ -116,6 +116,9 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
 		{"leave", exitUnreachable, "no node runs"},
 		{"watch", exitUnreachable, "no node runs"},
+		{"watch --listen 127.0.0.1", exitUsage, "--listen is for --share: give both"},
+		{"watch --http", exitUsage, "--http is for --share: give both"},
+		{"watch --share --print", exitUsage, "--print is for the page on this machine: leave it out, --share prints its link"},
 		{"watch here", exitUsage, "unexpected \"here\": this command takes flags alone"},
 		{"invite", exitUnreachable, "no node runs"},
 		{"train --init ../../checkpoint/huggingface/testdata/gpt2 --lora /no/such", exitUsage, "pnode: lora: /no/such: no such file or folder"},
@@ -286,6 +289,9 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	}
 	if code, out, stderr := pnode(t, "watch", "--print", "--dir", dir); code != exitOK || !strings.HasPrefix(out, "http://127.0.0.1:") || strings.Count(out, "\n") != 1 {
 		t.Errorf("watch: %d %q %q", code, out, stderr)
+	}
+	if code, out, stderr := pnode(t, "watch", "--share", "--listen", "203.0.113.5", "--dir", dir); code != exitUsage || out != "" || !strings.Contains(stderr, "--listen is 203.0.113.5, which is of no local network") {
+		t.Errorf("watch --share with everybody: %d %q %q", code, out, stderr)
 	}
 	if err := os.WriteFile(filepath.Join(dir, config.MembershipFile), nil, 0o600); err != nil {
 		t.Fatal(err)

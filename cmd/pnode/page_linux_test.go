@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,6 +61,63 @@ func TestThePageInABrowser(t *testing.T) {
 	if len(page.requests) < 10 {
 		t.Errorf("only %d requests were seen", len(page.requests))
 	}
+	seeShared(t, page, dir, axe)
+}
+
+// seeShared shares the node's page, and wants the same views behind the link and its certificate, which asks the link's origin alone.
+func seeShared(t *testing.T, page *chromium, dir, axe string) {
+	t.Helper()
+	link := shareLink(t, dir)
+	page.call("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil) // people compare its fingerprint
+	page.requests = nil
+	page.call("Page.navigate", map[string]any{"url": link}, nil)
+	page.await(`document.querySelector('#curve svg path.heldout')?.getAttribute('d') !== undefined && document.querySelector('#members tr.gone') && document.querySelector('#happened').textContent.includes('lap is gone')`)
+	if axe != "" {
+		page.evaluate(axe, nil)
+	}
+	for width, scheme := range map[int]string{390: "light", 1280: "dark"} {
+		page.shows(width, scheme)
+		checkView(t, page, axe != "", fmt.Sprintf("shared: %d pixels, %s", width, scheme))
+	}
+	var codes []int
+	page.evaluate(`Promise.all([['POST', 'invite'], ['POST', 'stop'], ['GET', 'invites'], ['GET', 'newcomers']].map(async ([method, path]) =>
+		(await fetch('/v1/' + path, { method, headers: { Authorization: 'Bearer ' + sessionStorage.getItem('pnode-key') } })).status))`, &codes)
+	if want := []int{403, 403, 404, 404}; !slices.Equal(codes, want) {
+		t.Errorf("the shared page's requests to change or list something get %d, want %d", codes, want)
+	}
+	origin := link[:strings.Index(link[len("https://"):], "/")+len("https://")]
+	for _, asked := range page.requests {
+		if !strings.HasPrefix(asked, origin+"/") {
+			t.Errorf("the page of %s asked for %s", origin, asked)
+		}
+	}
+}
+
+// shareLink shares a node's page on loopback until the test ends, and returns the link.
+func shareLink(t *testing.T, dir string) string {
+	t.Helper()
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "watch", "--share", "--listen", "127.0.0.1", "--dir", dir)
+	cmd.Env = slices.Clone(outerEnv)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	link, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(link, "https://127.0.0.1:") {
+		t.Fatalf("link %q, %v", link, err)
+	}
+	return strings.TrimSpace(link)
 }
 
 // zoomTheChart draws the curves in each way, selects steps by pointer and by keys, and shows all again.

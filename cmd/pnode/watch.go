@@ -27,9 +27,10 @@ const browserTimeout = time.Minute
 
 func (e environment) watchCommand() *cobra.Command {
 	var printOnly bool
+	var with sharing
 	c := &cobra.Command{
 		Use:   "watch",
-		Short: "Open the live page of a node on this machine",
+		Short: "Open the live page of a node on this machine, or share it in the local network",
 		Long: `Open the page of a running node in a browser and print its URL. The page shows progress, the loss
 curve, the nodes with their layers, memory and times, the schedule, and what happened. It
 reconnects by itself when the run or the node starts again.
@@ -38,17 +39,28 @@ The URL contains a key that allows looking and nothing else. Other users of this
 see it: the browser reads it from a file that only you can open, and that is removed afterwards.
 Only programs on this machine reach the page. To look from another machine, forward the port:
 
-  ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL`,
+  ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL
+
+With --share the command shows the page to the local network until Ctrl-C, behind a link of its own:
+whoever has it can look, and do nothing else. The browser warns of the certificate, which is made for
+this link; it is the right one if it has the fingerprint that is printed.`,
 		Example: `  pnode watch
-  pnode watch --dir ~/run7 --print              print the URL without opening it`,
+  pnode watch --dir ~/run7 --print              print the URL without opening it
+  pnode watch --share                           a link and its QR code for the local network
+  pnode watch --share --listen 192.168.1.7:8443 at an address and port of your choice`,
+		PreRunE: func(c *cobra.Command, _ []string) error { return with.check(c, printOnly) },
 	}
 	withNode(c, func(ctx context.Context, client *api.Client) error {
+		if with.on {
+			return e.share(ctx, client, with)
+		}
 		if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
 			return err
 		}
 		return e.openPage(ctx, client.Page())
 	})
 	c.Flags().BoolVar(&printOnly, "print", false, "print the URL and open nothing")
+	with.flags(c.Flags())
 	return c
 }
 

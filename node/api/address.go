@@ -98,10 +98,13 @@ type view struct {
 	Key  string `json:"key"`
 }
 
-// path is where the page itself is, without what it shows: a secret too, so that a request
-// that knows nothing learns nothing, but one that may be written down. The key is not told by it.
-func (v view) path() string {
-	sum := sha256.Sum256([]byte("pnode page " + v.Key))
+// path returns where the page itself is, see PagePath.
+func (v view) path() string { return PagePath(v.Key) }
+
+// PagePath returns the path of a page that has a key, without what it shows: a secret too, so that a request that knows nothing
+// learns nothing, but one that may be written down. It does not tell the key.
+func PagePath(key string) string {
+	sum := sha256.Sum256([]byte("pnode page " + key))
 	return "/" + hex.EncodeToString(sum[:12]) + "/"
 }
 

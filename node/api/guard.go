@@ -35,10 +35,10 @@ func Loopback(host string) bool {
 // authorize lets requests with the token pass, and those with the page's key where they only
 // look. It takes a time that does not depend on either, and bounds bodies.
 func (s *Server) authorize(next http.Handler) http.Handler {
-	token, key := secret(s.address.Token), secret(s.view.Key)
+	token, key := NewSecret(s.address.Token), NewSecret(s.view.Key)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		all, looks := token.is(given), key.is(given)
+		all, looks := token.Is(given), key.Is(given)
 		site := r.Header.Get("Sec-Fetch-Site") // what a browser sends for a page of another site is refused
 		switch {
 		case !ok || !all && !looks || site != "" && site != "same-origin" && site != "none":
@@ -52,13 +52,13 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// under hands what is below a secret path to inner, without it, and all else to outer.
-func under(path string, inner, outer http.Handler) http.Handler {
-	want := secret(path)
+// Under hands what is below a secret path to inner, without it, and all else to outer.
+func Under(path string, inner, outer http.Handler) http.Handler {
+	want := NewSecret(path)
 	open := http.StripPrefix(path, inner)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		if want.is("/"+first+"/") && below {
+		if want.Is("/"+first+"/") && below {
 			open.ServeHTTP(w, r)
 			return
 		}
@@ -66,12 +66,14 @@ func under(path string, inner, outer http.Handler) http.Handler {
 	})
 }
 
-// hashed is a secret that is compared in constant time.
-type hashed [sha256.Size]byte
+// Secret is the hash of a text that is compared in constant time.
+type Secret [sha256.Size]byte
 
-func secret(text string) hashed { return sha256.Sum256([]byte(text)) }
+// NewSecret returns the secret of a text.
+func NewSecret(text string) Secret { return sha256.Sum256([]byte(text)) }
 
-func (h hashed) is(text string) bool {
-	got := secret(text)
-	return subtle.ConstantTimeCompare(got[:], h[:]) == 1
+// Is reports whether a text is the secret's.
+func (s Secret) Is(text string) bool {
+	got := NewSecret(text)
+	return subtle.ConstantTimeCompare(got[:], s[:]) == 1
 }

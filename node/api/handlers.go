@@ -56,7 +56,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/leave", s.act(s.options.Node.Leave))
 	mux.HandleFunc("POST /v1/recover", s.recover)
 	mux.HandleFunc("POST /v1/stop", s.act(s.options.Node.Stop))
-	return guard(under(s.view.path(), page.Handler(), s.authorize(mux)))
+	return guard(Under(s.view.path(), page.Handler(), s.authorize(mux)))
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {

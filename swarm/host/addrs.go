@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"pnode/swarm/announce"
+	"pnode/swarm/listen"
 )
 
 const (
@@ -127,7 +127,7 @@ func (o *ownAddrs) readBridges() map[netip.Addr]bool {
 		o.bridges, o.bridgesAt = map[netip.Addr]bool{}, now
 		all, _ := net.Interfaces() // without them all addresses are told
 		for _, i := range all {
-			if !leadsToContainers(i.Name) {
+			if !listen.Internal(i.Name) {
 				continue
 			}
 			addrs, _ := i.Addrs()
@@ -140,18 +140,4 @@ func (o *ownAddrs) readBridges() map[netip.Addr]bool {
 		}
 	}
 	return o.bridges
-}
-
-// leadsToContainers reports whether an interface has a name that Docker, Podman, Kubernetes, LXD, libvirt, VMware or
-// VirtualBox give to networks within a machine.
-func leadsToContainers(name string) bool {
-	for _, prefix := range []string{
-		"docker", "br-", "veth", "podman", "cni", "cbr", "flannel.", "cali", "lxcbr", "lxdbr", "virbr", "vmnet", "vboxnet",
-		"vEthernet (WSL", "vEthernet (Default Switch",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,18 @@
+// Package share shows the page of a node to machines of the local network, which can look at it and do nothing else.
+//
+// # Nouns
+//
+//   - Node: what is shown; api.View is one, which has no more rights than the page has.
+//   - Server: answers behind a link that holds a secret, over TLS with a certificate of its own unless told otherwise.
+//   - budget: what each address may still ask for.
+//   - memo: the node's newest answer, so that it is asked once a second however many look.
+//
+// # What is answered
+//
+// The page's files stand below a path that is a secret; its requests carry the key after the # of the link, which browsers send nowhere.
+// Both are random, compared in constant time, new with each Server, and never logged. All else gets a bare 404, and 403 where the key is
+// wrong; who asks too often gets a bare 429. No request but GET is answered, and none that lists invites, newcomers, checkpoints or metrics.
+// Of what is shown, addresses of nodes, folders and errors of this machine are left out.
+//
+// The package refuses to listen on an address that other networks lead to. It imports node/api and swarm/listen, and is called by cmd/pnode.
+package share
