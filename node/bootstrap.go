@@ -118,6 +118,7 @@ func (l *loop) bootstrap(ctx context.Context, b bootstrap) error {
 	}
 	l.custody.tellRoom(state, l.out.Notice)
 	l.group.Go(func() error { l.custody.whole.Run(l.base); return nil })
+	l.group.Go(func() error { l.sampler.Run(l.base); return nil })
 	l.group.Go(func() error { lonely{l.Node}.watch(l.base, l.endWith); return nil })
 	l.group.Go(func() error { l.monitor.LearnLosses(l.base); return nil })
 	l.group.Go(func() error { chunks.Mirror(l.base, text.ChunkOrder(state.Checkpoint.Step+1), l.log); return nil })

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"pnode/kernels"
+	"pnode/node/api"
 	"pnode/node/config"
 	"pnode/node/gossip"
+	"pnode/node/ingest"
+	"pnode/node/textsamples"
 	"pnode/planner/plan"
 	"pnode/swarm"
 	"pnode/swarm/admission"
@@ -199,7 +202,35 @@ func (l *loop) sample(ctx context.Context, state consensus.State) (string, error
 	if run.Train.SampleTokens == 0 || l.hardware.Idle() {
 		return "", nil
 	}
-	return l.chunks().Sample(ctx, run, l.hardware.First(), func(layer int, dst []float32) error {
-		return l.checkpointer.Read(ctx, state.Checkpoint.Layers[layer], kernels.Float32Bytes(dst))
-	}, consensus.MaxSampleBytes)
+	return l.chunks().Sample(ctx, ingest.Writing{
+		Run: run, Tokens: run.Train.SampleTokens, MaxBytes: consensus.MaxSampleBytes, Device: l.hardware.First(), Params: l.custody.paramsOf(ctx, state.Checkpoint),
+	})
+}
+
+// paramsOf returns what reads parameters of a layer of a checkpoint. The checkpoint stays here while somebody reads.
+func (c *custody) paramsOf(ctx context.Context, made consensus.Checkpoint) func(layer int, dst []float32) error {
+	return func(layer int, dst []float32) error {
+		c.readers.renew(made.Step, time.Now())
+		return c.whole.Read(ctx, made.Layers[layer], kernels.Float32Bytes(dst))
+	}
+}
+
+// newSampler returns what has the model write while it trains, on one core of the processor: the devices go on with their steps.
+func newSampler(n *Node, every plan.Step, prompt string) *textsamples.Sampler {
+	return textsamples.New(textsamples.Config{
+		Every: every, Spec: func() plan.RunSpec { return *n.raft.State().Run }, Publish: func(e api.Event) { n.monitor.Publish(e) }, Log: n.log,
+		Write: func(ctx context.Context, run plan.RunSpec, made consensus.Checkpoint) (string, error) {
+			if n.hardware.Idle() {
+				return "", nil
+			}
+			device, err := n.hardware.OneCore()
+			if err != nil {
+				return "", err
+			}
+			text, err := n.chunks().Sample(ctx, ingest.Writing{
+				Run: run, Prompt: prompt, Tokens: textsamples.Tokens, MaxBytes: textsamples.MaxBytes, Device: device, Params: n.custody.paramsOf(ctx, made),
+			})
+			return text, errors.Join(err, device.Close())
+		},
+	})
 }

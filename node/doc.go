@@ -15,6 +15,7 @@
 //   - ingest: from files to the run: text, first weights, tokenizer.
 //   - hardware: what this machine computes on, its profile, lost devices.
 //   - ledger, hearsay: what was computed, here and by the word of others.
+//   - textsamples: what the model writes while it trains.
 //   - listening: for how long voters were not heard, over starts.
 //   - notice: signals, and clouds that take this machine away.
 //   - api, config, dataset, weights, infer, local, progress: see docs/architecture.md.
@@ -96,6 +97,7 @@
 //     nobody is there to come back to, one whether this node was removed (bootstrap.go).
 //   - Those of the generation and of what the one before has left (generation/doc.go).
 //   - whole.Run: has all layers of the newest checkpoint here, on owners' nodes (checkpointer).
+//   - sampler.Run: has the model write from checkpoints that are whole here, where somebody wants to read it (textsamples).
 //   - Mirror: brings a large text here while the node trains (ingest).
 //   - One for each checkpoint that is committed here, after the one before (loop.go).
 //   - Single tasks of the loop: rejoin, wish, finish, check of devices, and giving the vote away (farewell.go).

@@ -84,6 +84,7 @@ var rooms = []struct {
 	{"pnode/node/generation", []string{"node"}, "a plan is carried out in one place; the loop says which"},
 	{"pnode/node/checkpointer", []string{"node", "node/generation"}, "workers save and load through it; others get chunks through a function"},
 	{"pnode/node/monitor", []string{"node"}, "nothing depends on what people see"},
+	{"pnode/node/textsamples", []string{"node"}, "nothing depends on what people see"},
 	{"pnode/node/export", []string{"cmd/pnode"}, "nothing depends on where people keep numbers"},
 	{"pnode/node/metrics", []string{"node"}, "nothing depends on what people see"},
 	{"pnode/node/ingest", []string{"node", "cmd/pnode"}, "who needs the text or the model gets them opened; pnode plan asks for the model"},

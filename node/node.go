@@ -29,6 +29,7 @@ import (
 	"pnode/node/outersteps"
 	"pnode/node/plain"
 	"pnode/node/replayer"
+	"pnode/node/textsamples"
 	"pnode/pipeline/link"
 	"pnode/pipeline/trace"
 	"pnode/planner/plan"
@@ -125,6 +126,7 @@ type Node struct {
 	leader       *leader.Leader
 	checkpointer *checkpointer.Checkpointer
 	custody      *custody
+	sampler      *textsamples.Sampler
 	replayer     *replayer.Replayer
 	parts        generation.Parts // what generations need of this node
 	restorer     *generation.Restorer

@@ -339,7 +339,11 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Store: n.store, Consensus: n.raft, Peers: n.requests, InitialPin: ingest.InitialPin, Log: n.log,
 		Fetcher: checkpointer.Fetcher{Self: n.self, Store: n.store, Fetch: n.links.Fetch, Living: n.living, Silent: n.silent, Busy: busy}, Awaited: n.custody.steps, Answers: n.raft.Answers,
 	})
-	n.custody.whole = &checkpointer.Whole{Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing}
+	n.sampler = newSampler(n, plan.Step(o.cfg.SampleEvery), o.cfg.SamplePrompt)
+	n.custody.asked.Store(o.cfg.SampleEvery > 0) // the model writes from what is whole here
+	n.custody.whole = &checkpointer.Whole{
+		Checkpointer: n.checkpointer, Keeps: n.custody.keeps, Wanted: n.custody.wanted, Changing: n.custody.changing, Took: n.sampler.Whole,
+	}
 	n.replayer = replayer.New(replayer.Config{
 		Self: n.self, Peers: n.requests, Fetch: n.links.Fetch, Budget: n.hardware.SpareBytes,
 		Log: n.raft, Replays: generation.Replays,

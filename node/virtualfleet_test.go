@@ -92,6 +92,8 @@ type fleetSize struct {
 	Slows string
 	// Micros is how many micro-batches a step has; 0: 4.
 	Micros int
+	// SampleEvery has the model write on the second node, every so many steps.
+	SampleEvery int
 	// Opened hears of each node before it begins; nil: nobody does.
 	Opened func(*Node)
 	// Lies returns what stands between a worker and its links; nil: nothing does.
@@ -239,12 +241,18 @@ func (m *member) config() config.Config {
 		c.Voters = string(plan.VotersOwners)
 	}
 	c.OnLostMajority = m.size.RecoverAfter
+	if m.number == 1 && m.size.SampleEvery > 0 {
+		c.SampleEvery, c.SamplePrompt = m.size.SampleEvery, samplePrompt
+	}
 	if m.size.Parts {
 		c.KeepWhole = "off"
 	}
 	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
 	return c
 }
+
+// samplePrompt begins the texts that a model writes.
+const samplePrompt = "The quick"
 
 // fleetModel is small enough for many nodes in one process, and has layers for some.
 var fleetModel = model.Config{Vocab: 256, Context: 16, Blocks: 6, Heads: 2, Channels: 16}

@@ -38,12 +38,13 @@ type environment struct {
 }
 
 // progress shows a run: JSON lines on standard output if wanted, text on standard error.
-func (e environment) progress(json bool, steps int) *progress.Writer {
+func (e environment) progress(cfg config.Config, steps int) *progress.Writer {
 	o := progress.Options{
 		Text: e.stderr, Sample: e.stdout, Terminal: isTerminal(e.stderr), SampleTerminal: isTerminal(e.stdout), Steps: plan.Step(max(steps, 0)),
 	}
-	if json {
+	if cfg.JSON {
 		o.JSON, o.Sample = e.stdout, nil // people read the sample with the rest
+		o.JSONSamples = cfg.SampleEvery > 0
 	}
 	return progress.New(o)
 }

@@ -86,6 +86,8 @@ func addMachineFlags(f *pflag.FlagSet, c *config.Config) {
 	addDevices(f, c)
 	f.Var(&c.Memory, "memory", "memory that the run may take, for example 8GiB, 50% or cuda:0=8GiB,cpu=25%; auto takes what other programs leave free. Local nodes on one device share it")
 	f.StringVar(&c.Emulate, "emulate", c.Emulate, "emulate the device and the links in `FILE` (YAML) on this node")
+	f.IntVar(&c.SampleEvery, "sample-every", c.SampleEvery, "have the model write a short text every `N` steps while it trains, from the first checkpoint that is whole on this machine then, which keeps the model whole for it; on one core of the processor, and losses stay the same. 0 is never")
+	f.StringVar(&c.SamplePrompt, "sample-prompt", c.SamplePrompt, "`TEXT` that each of these begins with; without it a new document")
 	f.StringVar(&c.Trace, "trace", c.Trace, "write the timeline of every step to `FILE` (Chrome trace format)")
 	f.StringVar(&c.TensorBoard, "tensorboard", c.TensorBoard, "write losses, learning rate, gradient norm, speed and memory as event files of TensorBoard to `FOLDER`; see docs/metrics.md")
 	f.StringVar(&c.CSV, "csv", c.CSV, "write a line a step to `FILE`, with the same numbers; a start that finds it goes on in it")

@@ -47,7 +47,7 @@ func (e environment) view(ctx context.Context, client *api.Client, keys string) 
 // terminal meanwhile; the lines that were written come when that has ended.
 func (e environment) show(ctx context.Context, cfg config.Config, steps int) (w *progress.Writer, ended func()) {
 	if e.screen == nil || !*e.screen || cfg.JSON || !e.hasScreen() || !isTerminal(e.stderr) {
-		return e.progress(cfg.JSON, steps), func() {}
+		return e.progress(cfg, steps), func() {}
 	}
 	terminal, lines := e, &curtain{to: e.stderr}
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,7 +69,7 @@ func (e environment) show(ctx context.Context, cfg config.Config, steps int) (w 
 		}
 	})
 	e.stdout, e.stderr = lines, lines
-	return e.progress(false, steps), func() {
+	return e.progress(cfg, steps), func() {
 		cancel()
 		viewing.Wait()
 	}

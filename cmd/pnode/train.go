@@ -25,13 +25,13 @@ func (e environment) trainCommand() *cobra.Command {
 
 Every flag can also stand in a run file (--config run.yaml), with underscores for dashes. A flag
 on the command line wins. --print-config shows the result. Progress goes to standard error;
---json adds one line for each step on standard output.
+--json adds one line for each step on standard output, and with --sample-every for each text.
 
 A resumed run keeps the settings it was started with. --steps alone can move its end, of a finished
 run too: the learning rate then stays at --min-lr after the steps for which it was made, so that
 losses equal those of a run that began with both --steps and --decay-steps. Besides it only the settings of this machine can
 change: --dir, --local, --cluster, --emulate, --name, --listen, --lan, --announce, --relay, --keep-whole,
---notices, --grace, --on-lost-majority, --threads, --devices, --memory, --trace, --tensorboard, --csv,
+--notices, --grace, --on-lost-majority, --threads, --devices, --memory, --sample-every, --sample-prompt, --trace, --tensorboard, --csv,
 --mlflow, --otlp, --otlp-every, --metrics, --json, --log-level.
 
 --cluster FILE emulates a cluster: one local node for each device, with the speed and the memory
@@ -66,6 +66,7 @@ first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
   pnode train --cluster cluster.yaml            on an emulated cluster, see above
   pnode train --listen :4001                    let others join; prints an invite
   pnode train --lan                             let machines of the local network find it, and ask to join
+  pnode train --sample-every 100 --sample-prompt "Once"    read what it writes meanwhile
   pnode train --resume                          continue the newest run
   pnode train --lr 1e-3 --print-config > run.yaml`,
 		Args: usageArgs(cobra.ArbitraryArgs),

@@ -24,7 +24,7 @@ const (
 	KindSchedule Kind = "schedule"
 	// KindCheckpoint is a committed checkpoint of Step.
 	KindCheckpoint Kind = "checkpoint"
-	// KindSample is generated text in Message.
+	// KindSample is text in Message that the model of Step has written. Steps says that the run goes on after Step: the text at its end has none.
 	KindSample Kind = "sample"
 	// KindDrain says in Message how far this node's way out of the run has come. Step is the newest checkpoint that the
 	// others can have without it.

@@ -10,6 +10,8 @@ import (
 const (
 	// MaxHappened bounds the events in a History.
 	MaxHappened = 256
+	// mostSamples bounds the generated texts in a History.
+	mostSamples = 32
 	// maxMessage bounds a message that is kept there.
 	maxMessage = 2 << 10
 )
@@ -52,11 +54,27 @@ func (h *History) note(e Event, now time.Time) {
 			return old.Event.Outer != nil && old.Event.Generation == e.Generation && old.Event.Outer.Quiet()
 		})
 	}
+	if e.Kind == KindSample {
+		h.dropSamples(mostSamples - 1)
+	}
 	e.Message = wire.Clip(e.Message, maxMessage)
 	if len(h.Happened) == MaxHappened {
 		h.Happened = slices.Delete(h.Happened, 0, 1)
 	}
 	h.Happened = append(h.Happened, Happened{now, e})
+}
+
+// dropSamples drops generated texts but for the newest ones: they are long, and other events are to stay.
+func (h *History) dropSamples(keep int) {
+	for i := len(h.Happened) - 1; i >= 0; i-- {
+		if h.Happened[i].Event.Kind != KindSample {
+			continue
+		}
+		if keep--; keep < 0 {
+			h.Happened = slices.Delete(h.Happened, i, i+1)
+			return // the others went with those before
+		}
+	}
 }
 
 // noteStep takes in a step. One that comes again takes the place of the first time, also where less is known of it.

@@ -80,7 +80,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	heldOut := 2.5
 	for i := 1; i <= 4*MaxHappened; i++ {
 		h.Publish(Event{Kind: KindStep, Step: plan.Step(i), Loss: 3, HeldOut: &heldOut})
-		h.Publish(Event{Kind: KindSample, Step: plan.Step(i), Message: strings.Repeat("ü", maxMessage)})
+		h.Publish(Event{Kind: KindError, Step: plan.Step(i), Message: strings.Repeat("ü", maxMessage)})
 	}
 	past := h.History()
 	if past.Seq != 8*MaxHappened || len(past.Happened) != MaxHappened || len(past.Train.Points) != 4*MaxHappened || len(past.HeldOut.Points) != 4*MaxHappened {
@@ -151,5 +151,18 @@ func TestHistoryOfOuterSteps(t *testing.T) {
 	}
 	if drift := h.History().Drift; len(drift.Points) != 6 || drift.Points[5].Mean != 24 {
 		t.Errorf("drift %+v", drift)
+	}
+}
+
+// TestTextsOfTheModelLeaveRoomForEvents: however many texts a model writes, the newest stay, and none of the other events goes for them.
+func TestTextsOfTheModelLeaveRoomForEvents(t *testing.T) {
+	var h Hub
+	h.Publish(Event{Kind: KindPlan, Generation: 1})
+	for i := 1; i <= 2*MaxHappened; i++ {
+		h.Publish(Event{Kind: KindSample, Step: plan.Step(i), Steps: 9999, Message: "Once upon a time"})
+	}
+	past := h.History().Happened
+	if len(past) != 1+mostSamples || past[0].Event.Kind != KindPlan || past[1].Event.Step != 2*MaxHappened-mostSamples+1 || past[mostSamples].Event.Step != 2*MaxHappened {
+		t.Errorf("%d events, %+v first", len(past), past[:min(2, len(past))])
 	}
 }

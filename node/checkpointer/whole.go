@@ -29,6 +29,8 @@ type Whole struct {
 	Wanted <-chan struct{}
 	// Changing reports whether members fetch state to begin a plan with, which all wait for; nil is never.
 	Changing func(consensus.State) bool
+	// Took is told of each checkpoint that is whole here, and does not block; nil tells nobody.
+	Took func(consensus.Checkpoint)
 
 	// Run alone uses these: what the log was told of last, when checkpoints came, and how long bringing the newest one took, of so many bytes.
 	told    ID
@@ -300,6 +302,9 @@ func (w *Whole) take(ctx context.Context, state consensus.State, all allOf) erro
 	w.set(func(c *plan.WholeCopy) {
 		*c = plan.WholeCopy{Step: target.Step, Generation: target.Generation, Off: c.Off}
 	})
+	if w.Took != nil {
+		w.Took(target)
+	}
 	if err := errors.Join(w.Store.Unpin(wholePin), told); err != nil {
 		return err
 	}

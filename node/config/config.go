@@ -163,6 +163,9 @@ type Config struct {
 	Devices Devices `yaml:"devices"`
 	// Memory is how much of theirs may be taken.
 	Memory Memory `yaml:"memory"`
+	// SampleEvery is the number of steps from one text that the model writes on this node to the next, 0 for none. Each begins with SamplePrompt.
+	SampleEvery  int    `yaml:"sample_every"`
+	SamplePrompt string `yaml:"sample_prompt"`
 	// Trace is a file for the timeline of every step.
 	Trace string `yaml:"trace"`
 	// Metrics is the address at which a scraper reads the node's metrics without a key; empty is none. A bare port is one of loopback.

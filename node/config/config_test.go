@@ -43,7 +43,7 @@ func odd() Config {
 		DataLimit: 3 << 20, Column: "bo dy", SkipMalformed: true, Steps: 7, Seed: math.MaxUint64, Micros: 6, MicroBatch: 2,
 		LR: 0.30000000000000004, MinLR: 1e-7, WarmupSteps: 3, DecaySteps: 6, WeightDecay: 0.01, ClipNorm: 0.5,
 		Dropout: 0.1, LoRA: "ad/apter", LoRARank: 4, LoRAAlpha: 12, LoRATargets: "q_proj,o_proj", HeldOutEvery: 2, CheckpointEvery: 9, Keep: 1, SampleBytes: 5, Replicas: 2, Stages: 3, Schedule: "zb-h1", SumGroups: 2, Sync: "local:h=3,codec=int4,warmup=1,lr=0.9,momentum=0.25", UnevenShares: true,
-		DocumentMask: true, Recompute: "block", PostValidation: "off", Optimizer: "muon", Momentum: 0.8, Shard: "off", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", AwaitOwner: Moment(90 * time.Second), Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", LAN: true, Announce: "tcp/a.example:1", Relay: relayOff, KeepWhole: KeepOn, OnLostMajority: LostMajority(time.Hour), AwaitHolders: Moment(time.Minute), Notices: "aws=http://127.0.0.1:1338", Grace: Grace(90 * time.Second), Threads: 2, Devices: "cpu", Memory: "cpu=25%", Trace: "t.json", Metrics: "9464", TensorBoard: "tb", CSV: "r.csv", MLflow: "https://mlflow.example", OTLP: "http://c.example", OTLPEvery: 7,
+		DocumentMask: true, Recompute: "block", PostValidation: "off", Optimizer: "muon", Momentum: 0.8, Shard: "off", Storage: "bf16", StochasticRounding: true, Codec: "int8", MinNodes: 4, Voters: "owners", AwaitOwner: Moment(90 * time.Second), Local: 6, Cluster: "c.yaml", Emulate: "e.yaml", Name: "desk-1.lan", Dir: "/tmp/a dir", Resume: true, Listen: ":0", LAN: true, Announce: "tcp/a.example:1", Relay: relayOff, KeepWhole: KeepOn, OnLostMajority: LostMajority(time.Hour), AwaitHolders: Moment(time.Minute), Notices: "aws=http://127.0.0.1:1338", Grace: Grace(90 * time.Second), Threads: 2, Devices: "cpu", Memory: "cpu=25%", SampleEvery: 4, SamplePrompt: "One: \"#\nupon", Trace: "t.json", Metrics: "9464", TensorBoard: "tb", CSV: "r.csv", MLflow: "https://mlflow.example", OTLP: "http://c.example", OTLPEvery: 7,
 		JSON: true, LogLevel: "debug",
 	}
 }
@@ -94,10 +94,12 @@ func TestEveryKeyIsOfTheNodeOrOfTheRun(t *testing.T) {
 	const device = "matmul: 1GFLOP/s, bandwidth: 1GB/s, memory: 1GB"
 	flags.Cluster, flags.Emulate = write(t, "devices: [{"+device+"}]"), write(t, "device: {"+device+"}")
 	free := map[string]bool{
-		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "lan": true, "announce": true, "relay": true, "keep_whole": true, "await_holders": true, "on_lost_majority": true, "steps": true, "notices": true, "grace": true, "threads": true, "devices": true, "memory": true, "trace": true, "tensorboard": true, "csv": true, "mlflow": true, "otlp": true, "otlp_every": true, "metrics": true, "json": true, "log_level": true,
+		"dir": true, "resume": true, "local": true, "cluster": true, "emulate": true, "name": true, "listen": true, "lan": true, "announce": true, "relay": true, "keep_whole": true, "await_holders": true, "on_lost_majority": true, "steps": true, "notices": true, "grace": true, "threads": true, "devices": true, "memory": true, "sample_every": true, "sample_prompt": true, "trace": true, "tensorboard": true, "csv": true, "mlflow": true, "otlp": true, "otlp_every": true, "metrics": true, "json": true, "log_level": true,
 	}
 	for _, key := range Keys() {
-		_, err := Effective("", flags, func(k string) bool { return k == key || k == "resume" })
+		_, err := Effective("", flags, func(k string) bool {
+			return k == key || k == "resume" || k == "sample_every" && key == "sample_prompt" // which goes with it alone
+		})
 		if free[key] != (err == nil) {
 			t.Errorf("%s with --resume: %v", key, err)
 		}

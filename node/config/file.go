@@ -109,7 +109,7 @@ func Merge(file, flags Config, given func(key string) bool) Config {
 
 // nodeKeys lists the settings of a node or of this start alone. All others are part of the run's specification, which is
 // fixed when the run starts.
-var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "lan", "announce", "relay", "keep_whole", "await_holders", "on_lost_majority", "notices", "grace", "threads", "devices", "memory", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp_every", "metrics", "json", "log_level"}
+var nodeKeys = []string{"dir", "resume", "local", "cluster", "emulate", "name", "listen", "lan", "announce", "relay", "keep_whole", "await_holders", "on_lost_majority", "notices", "grace", "threads", "devices", "memory", "sample_every", "sample_prompt", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp_every", "metrics", "json", "log_level"}
 
 // flagOf returns the flag of a key.
 func flagOf(key string) string { return "--" + strings.ReplaceAll(key, "_", "-") }

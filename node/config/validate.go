@@ -16,6 +16,7 @@ import (
 	"pnode/node/export/otlp"
 	"pnode/node/notice"
 	"pnode/pipeline/model"
+	"pnode/pipeline/wire"
 	"pnode/planner"
 	"pnode/planner/plan"
 	"pnode/swarm/announce"
@@ -34,6 +35,7 @@ const (
 	MaxThreads = 4096
 	maxKeep    = 10_000
 	maxSample  = 16 << 10
+	maxPrompt  = 1 << 10 // half of a text
 	maxContext = 1 << 20
 	maxDropout = 0.99
 	maxLR      = 10
@@ -112,6 +114,7 @@ func (c Config) validateCounts() error {
 		{"keep", c.Keep, 1, maxKeep},
 		{"lora_rank", c.LoRARank, 0, maxRank},
 		{"sample_bytes", c.SampleBytes, 0, maxSample},
+		{"sample_every", c.SampleEvery, 0, maxSteps},
 		{"context", c.Context, 0, maxContext},
 		{"min_nodes", c.MinNodes, 1, MaxNodes},
 		{"local", c.Local, 0, local},
@@ -313,6 +316,9 @@ func (c Config) validateNode() error {
 	if _, err := c.NoticeSetting(); err != nil {
 		return err
 	}
+	if err := c.validateSamples(); err != nil {
+		return err
+	}
 	if c.MLflow != "" {
 		if _, err := mlflow.New(c.MLflow, mlflow.Credentials{}); err != nil {
 			return c.refuse("mlflow", "no server", err) // a URL may hold a password
@@ -334,6 +340,19 @@ func (c Config) validateNode() error {
 	}
 	_, err := c.listenAddr()
 	return err
+}
+
+// validateSamples checks what has the model write while it trains.
+func (c Config) validateSamples() error {
+	switch {
+	case c.SamplePrompt != "" && c.SampleEvery == 0:
+		return c.invalid("sample_prompt", strconv.Quote(c.SamplePrompt), "none without --sample-every N, the steps from one text to the next")
+	case len(c.SamplePrompt) > maxPrompt || !utf8.ValidString(c.SamplePrompt):
+		return c.invalid("sample_prompt", strconv.Quote(wire.Clip(c.SamplePrompt, 40)), fmt.Sprintf("UTF-8 text of at most %d bytes", maxPrompt))
+	case c.SampleEvery > 0 && c.KeepWhole == KeepOff:
+		return c.invalid("keep_whole", c.KeepWhole, "on or auto with --sample-every: this machine needs the whole model to have it write")
+	}
+	return nil
 }
 
 // NoticeSetting returns whose notices are listened for. The error wraps ErrInvalid.

@@ -15,6 +15,11 @@ func TestValidateNamesFieldValueAndRange(t *testing.T) {
 		want   string
 	}{
 		{func(c *Config) { c.Preset = "nanno" }, "config: --preset is nanno: want one of nano, "},
+		{func(c *Config) { c.SampleEvery = -1 }, "config: --sample-every is -1: want 0 to 1000000000"},
+		{func(c *Config) { c.SamplePrompt = "Once" }, "config: --sample-prompt is \"Once\": want none without --sample-every N"},
+		{func(c *Config) { c.SampleEvery, c.SamplePrompt = 9, strings.Repeat("a", 1025) }, "config: --sample-prompt is \"aaaa"},
+		{func(c *Config) { c.SampleEvery, c.SamplePrompt = 9, "\xff" }, "config: --sample-prompt is \"\\xff\": want UTF-8 text of at most 1024 bytes"},
+		{func(c *Config) { c.SampleEvery, c.KeepWhole = 9, "off" }, "config: --keep-whole is off: want on or auto with --sample-every"},
 		{func(c *Config) { c.Steps = 0 }, "config: --steps is 0: want 1 to 1000000000"},
 		{func(c *Config) { c.Steps = -4 }, "config: --steps is -4: want 1 to"},
 		{func(c *Config) { c.Micros = 0 }, "config: --micros is 0: want 1 to"},

@@ -68,13 +68,32 @@ func roomBytes(set *devices.Set, allowed config.Memory) (most int64, err error) 
 // spareShare is which part of the free memory of the host may hold what only speeds things up.
 const spareShare = 16
 
+// besideShare is which part of the free memory of the host one may take for a while who computes beside the run.
+const besideShare = 4
+
+// OneCore opens a device that is one core of the processor, for work that the run can do without: its devices have the others, and most of
+// the free memory. Whoever opens it closes it.
+func (m *Machine) OneCore() (kernels.Device, error) {
+	device, err := devices.OpenHere(devices.Finding{Name: devices.CPU}, 1)
+	if err != nil {
+		return nil, err
+	}
+	if limited, ok := device.(kernels.Limited); ok {
+		limited.LimitMemory(max(1, m.freeBytes()/besideShare)) // 0 would be no limit
+	}
+	return device, nil
+}
+
 // SpareBytes returns how many bytes of the host's memory may be used for what the run can do without.
-func (m *Machine) SpareBytes() int64 {
+func (m *Machine) SpareBytes() int64 { return m.freeBytes() / spareShare }
+
+// freeBytes returns how much of the host's free memory may be taken, 0 where that is not known.
+func (m *Machine) freeBytes() int64 {
 	memory, err := mem.VirtualMemory()
 	if err != nil {
 		return 0
 	}
-	return m.options.Memory.Of(devices.CPU).Within(int64(min(memory.Available, math.MaxInt64))) / spareShare
+	return m.options.Memory.Of(devices.CPU).Within(int64(min(memory.Available, math.MaxInt64)))
 }
 
 // ProcessBytes returns how many bytes of the host's memory this process takes, 0 where that is not known.

@@ -17,30 +17,43 @@ import (
 // sampleTemperature is a little below 1: text that shows what the model knows.
 const sampleTemperature = 0.8
 
-// Sample has the finished model of a run write some text on a device, from the beginning of a
-// document or line. params reads a layer's parameters. The text is UTF-8 of at most maxBytes,
-// and a terminal can show it.
-func (c Chunks) Sample(ctx context.Context, run plan.RunSpec, device kernels.Device, params func(layer int, dst []float32) error, maxBytes int) (string, error) {
-	words, err := shard.OpenTokenizer(ctx, c, run.Data)
+// Writing says what a model writes.
+type Writing struct {
+	Run plan.RunSpec
+	// Prompt is what the text begins with.
+	Prompt string
+	// Tokens are added to it, and the text has at most MaxBytes.
+	Tokens, MaxBytes int
+	Device           kernels.Device
+	// Params fills dst with a layer's parameters.
+	Params func(layer int, dst []float32) error
+}
+
+// Sample returns the prompt and what the model of a run writes after it, at the beginning of a document or line. The text is UTF-8, and a
+// terminal can show it.
+func (c Chunks) Sample(ctx context.Context, w Writing) (string, error) {
+	words, err := shard.OpenTokenizer(ctx, c, w.Run.Data)
 	if err != nil {
 		return "", err
 	}
-	model, err := generate.New(generate.Config{Device: device, Model: run.Model, Params: params})
-	if err != nil {
-		return "", err
-	}
-	first := run.Data.EndOfText()
+	first := w.Run.Data.EndOfText()
 	if first == plan.NoToken {
 		first = '\n'
 	}
+	prompt := words.Encode([]int32{first}, []byte(w.Prompt))
+	model, err := generate.New(generate.Config{
+		Device: w.Device, Model: w.Run.Model, Params: w.Params, Positions: min(w.Run.Model.Context, len(prompt)+w.Tokens),
+	})
+	if err != nil {
+		return "", err
+	}
 	tokens, err := model.Generate(ctx, generate.Request{
-		Prompt: []int32{first}, Tokens: run.Train.SampleTokens,
-		Sampling: generate.Sampling{Temperature: sampleTemperature, Seed: run.Train.Seed},
+		Prompt: prompt, Tokens: w.Tokens, Sampling: generate.Sampling{Temperature: sampleTemperature, Seed: w.Run.Train.Seed},
 	})
 	if err := errors.Join(err, model.Close()); err != nil {
 		return "", err
 	}
-	return printable(words, run.Data, tokens, maxBytes), nil
+	return printable(words, w.Run.Data, append(prompt[1:], tokens...), w.MaxBytes), nil
 }
 
 // printable turns tokens into text that a terminal can show; documents end with a line. Control

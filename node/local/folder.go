@@ -35,6 +35,7 @@ func (s *Supervisor) prepare() error {
 	s.tellOwner(c.Listen)
 	first := s.options.Config // node 0 has the settings of the run, for one process of many
 	first.Local, first.Dir, first.Resume, first.JSON, first.Cluster, first.Trace, first.Metrics = 0, "", false, false, "", "", ""
+	first.SampleEvery, first.SamplePrompt = 0, ""                           // ownArgs has them
 	first.TensorBoard, first.CSV, first.MLflow, first.OTLP = "", "", "", "" // the supervisor has the steps of all nodes
 	first.MinNodes = s.options.Nodes
 	if c.Replicas > 0 && c.Stages == 0 { // the user cut the model: every node gets a stage
@@ -142,6 +143,9 @@ func (s *Supervisor) ownArgs(index int) []string {
 	if c.Metrics != "" && index == 0 { // one address for all: every node knows the run
 		args = append(args, "--metrics", c.Metrics)
 	}
+	if c.SampleEvery > 0 && index == 0 { // all would write the same
+		args = append(args, "--sample-every", strconv.Itoa(c.SampleEvery), "--sample-prompt="+c.SamplePrompt)
+	}
 	if c.LAN && index == 0 { // one who admits is enough
 		args = append(args, "--lan")
 	}
@@ -154,7 +158,7 @@ func (s *Supervisor) ownArgs(index int) []string {
 // keepWhole returns the setting of a node. The folders of all are together; only node 0 keeps the layers of nodes elsewhere.
 func (s *Supervisor) keepWhole(index int) string {
 	c := s.options.Config
-	if index > 0 || c.KeepWhole == "" && c.Listen == "" && !c.Resume {
+	if index > 0 || c.KeepWhole == "" && c.Listen == "" && c.SampleEvery == 0 && !c.Resume {
 		return config.KeepOff
 	}
 	return c.KeepWhole // when empty it is what the folder had

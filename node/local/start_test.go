@@ -36,12 +36,13 @@ func TestCommandLinesAndRunFile(t *testing.T) {
 	s, _ := supervise(t, "short", 2, func(o *Options) {
 		o.Config.Steps, o.Config.Local, o.Config.JSON, o.Config.Dir, o.Config.Threads = 77, 2, true, "/elsewhere", 5
 		o.Config.Devices, o.Config.Memory, o.Config.Name = "opencl:0,cpu", "opencl:0=8GiB", "desk"
+		o.Config.SampleEvery, o.Config.SamplePrompt = 9, "--one"
 	})
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dir := s.options.Dir
-	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--keep-whole=off", "--name", "desk-0", "--memory", "opencl:0=8GiB,cpu=50%"}
+	want := []string{"train", "--supervised", "--dir", filepath.Join(dir, "node-0"), "--config", filepath.Join(dir, "run.yaml"), "--devices", "opencl:0", "--name", "desk-0", "--memory", "opencl:0=8GiB,cpu=50%", "--sample-every", "9", "--sample-prompt=--one"}
 	if got := args(t, s.nodeDir(0)); !reflect.DeepEqual(got, want) {
 		t.Errorf("node 0: %q, want %q", got, want)
 	}

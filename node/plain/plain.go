@@ -11,7 +11,7 @@ var packages = []string{
 	"cuda", "dataset", "departures", "devices", "draw", "elastic", "emulate", "export", "gather", "generate", "generation", "gossip", "hardware", "hearsay",
 	"hub", "huggingface", "infer", "ingest", "inventory", "kernels", "leader", "ledger", "link", "listening", "local", "losses", "meeting", "metrics", "mlflow", "model", "monitor", "mux", "nanogpt", "netlab",
 	"node", "nvml", "opencl", "otlp", "outer", "outersteps", "partition", "pipeline", "planner", "progress", "qrcode", "raft", "recompute", "replay", "replayer", "safetensors", "schedule", "screen", "seals",
-	"shard", "share", "simulate", "slowlines", "source", "swarm", "tokenizer", "websocket", "weights", "wire", "witness",
+	"shard", "share", "simulate", "slowlines", "source", "swarm", "textsamples", "tokenizer", "websocket", "weights", "wire", "witness",
 }
 
 // Text returns an error's text for people, without the names of packages. It drops only what an error of the chain begins with: a file may

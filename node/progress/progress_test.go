@@ -428,3 +428,25 @@ func TestNothingIsWaitedForAfterAStop(t *testing.T) {
 		t.Errorf("without a part of the second plan: %s", got)
 	}
 }
+
+// TestTextsWhileTheRunGoesOn stand on lines of their own beside the steps, free of what a terminal obeys, and as lines of JSON where those are wanted.
+func TestTextsWhileTheRunGoesOn(t *testing.T) {
+	e := api.Event{Kind: api.KindSample, Step: 20, Steps: 100, Message: "Once \x1b[2Jupon\na time\n"}
+	for _, wanted := range []bool{false, true} {
+		var text, sample, lines bytes.Buffer
+		w := New(Options{Text: &text, Sample: &sample, JSON: &lines, JSONSamples: wanted, Terminal: true})
+		w.Event(api.Event{Kind: api.KindStep, Step: 21, Steps: 100, Loss: 2})
+		lines.Reset()
+		w.Event(e)
+		if got, want := text.String(), "\rstep 21/100  loss 2.0000\nthe model of step 20 writes:\n  Once \ufffd[2Jupon\n  a time\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		want := ""
+		if wanted {
+			want = `{"step":20,"sample":"Once \u001b[2Jupon\na time\n"}` + "\n"
+		}
+		if lines.String() != want || sample.Len() > 0 {
+			t.Errorf("JSON %q, want %q; and %q", lines.String(), want, sample.String())
+		}
+	}
+}

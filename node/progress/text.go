@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -47,6 +48,24 @@ func AppendJSON(dst []byte, e api.Event) []byte {
 		dst = strconv.AppendInt(append(dst, `,"memory_bytes":`...), e.MemoryBytes, 10)
 	}
 	return append(dst, "}\n"...)
+}
+
+// appendSample appends the line of a generated text, newline included.
+func appendSample(dst []byte, e api.Event) []byte {
+	line, err := json.Marshal(struct {
+		Step   plan.Step `json:"step"`
+		Sample string    `json:"sample"`
+	}{e.Step, e.Message})
+	if err != nil { // a number and a text have no such thing
+		panic(err)
+	}
+	return append(append(dst, line...), '\n')
+}
+
+// underway says what the model writes while the run goes on, each line of it indented.
+func underway(e api.Event) string {
+	text := strings.TrimRight(clean(e.Message), "\r\n")
+	return fmt.Sprintf("the model of step %d writes:\n  %s", e.Step, strings.ReplaceAll(text, "\n", "\n  "))
 }
 
 // appendNumber writes v with the shortest digits that read back to it (digits -1) or

@@ -27,6 +27,8 @@ type Options struct {
 	Text io.Writer
 	// Sample gets generated text; nil is Text.
 	Sample io.Writer
+	// JSONSamples has JSON get a line for each generated text, too.
+	JSONSamples bool
 	// Terminal and SampleTerminal say that Text and Sample are terminals: a line of Text is
 	// updated in place, and generated text is freed of what a terminal would obey.
 	Terminal, SampleTerminal bool
@@ -73,6 +75,13 @@ func (w *Writer) Event(e api.Event) {
 		w.said = ""
 		w.step(e)
 	case api.KindSample:
+		if w.options.JSON != nil && w.options.JSONSamples {
+			w.write(w.options.JSON, string(appendSample(nil, e)))
+		}
+		if e.Step < e.Steps { // the run goes on: standard output is for the text at its end
+			w.line(underway(e))
+			break
+		}
 		w.line("the model writes, as a sample:")
 		text := e.Message
 		if w.options.SampleTerminal {

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,6 +189,26 @@ func headed(heading string, lines []line) part {
 		lines: append([]line{{{heading, faint}}}, lines...), least: 2,
 		more: func(left int) line { return line{{fmt.Sprintf("%d more", left), faint}} },
 	}
+}
+
+// mostWritten bounds the lines of a text that the model has written.
+const mostWritten = 6
+
+// written shows the newest text that the model has written.
+func (v View) written() part {
+	for _, h := range slices.Backward(v.History.Happened) {
+		if h.Event.Kind != api.KindSample {
+			continue
+		}
+		var lines []line
+		for text := range strings.Lines(h.Event.Message) {
+			for _, one := range wrap(printable(text), v.Columns) {
+				lines = append(lines, line{{one, plainly}})
+			}
+		}
+		return headed(fmt.Sprintf("THE MODEL OF STEP %d WRITES", h.Event.Step), lines[:min(len(lines), mostWritten)])
+	}
+	return part{}
 }
 
 // newsKinds are the events that are worth a line, with their styles.

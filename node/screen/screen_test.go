@@ -93,6 +93,12 @@ func TestRender(t *testing.T) {
 		{"begin", 80, 24, func(v *View) {
 			*v = View{Status: api.Status{Run: "fyvcp3jku4tvm3q6", Peer: "a", State: "profiling"}, Now: v.Now, Keys: v.Keys}
 		}},
+		{"written", 60, 30, func(v *View) {
+			for step, text := range []string{"old", "12 + 7 = 19\nOnce upon a time \x1b[2Jthere was a machine that learned to add, and then it wrote about that\n\n" + strings.Repeat("on and on ", 40)} {
+				e := api.Event{Kind: api.KindSample, Step: plan.Step(20 * step), Steps: 400, Message: text}
+				v.History.Happened = append(v.History.Happened, api.Happened{Time: v.Now, Event: e})
+			}
+		}},
 		{"unreachable", 60, 24, func(v *View) { v.Trouble = "the node does not answer: process 7 of /run/7: context deadline exceeded" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

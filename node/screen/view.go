@@ -40,9 +40,9 @@ func Render(v View) string {
 	if v.Columns <= 0 || v.Lines <= 0 {
 		return ""
 	}
-	parts := []part{v.title(), v.progress(), v.trouble(), v.curve(), v.saved(), v.nodes(), v.links(), v.news()}
+	parts := []part{v.title(), v.progress(), v.trouble(), v.curve(), v.saved(), v.nodes(), v.links(), v.written(), v.news()}
 	// Where there is little room, the first ones in this order have it.
-	shown := v.share(parts, []int{0, 1, 2, 5, 3, 4, 7, 6})
+	shown := v.share(parts, []int{0, 1, 2, 5, 3, 4, 8, 7, 6})
 	var b strings.Builder
 	for i, l := range shown {
 		if i > 0 {

@@ -303,3 +303,23 @@ no log of 0 false
 		t.Errorf("the curves are\n%swant\n%s", out, want)
 	}
 }
+
+// TestTextsOfTheModel have a list of their own, the newest first, as texts and never as markup; without any it is not there.
+func TestTextsOfTheModel(t *testing.T) {
+	out := scripted(t, `
+		const { Past, showPast } = await import('./happened.js');
+		const sample = (step, message) => ({ kind: 'sample', step, message });
+		const past = new Past({ happened: [{ time: new Date().toISOString(), event: { kind: 'plan', message: 'generation 1' } }] });
+		showPast(past);
+		console.log(elements.writes.hidden);
+		past.add(sample(1, 'oldest'));
+		for (let step = 2; step <= 33; step++) {
+			past.add(sample(step, '<b>Once</b>'));
+		}
+		showPast(past);
+		console.log(elements.writes.hidden, elements.written.children.length, elements.written.children[0].text, elements.written.children.at(-1).text);
+		console.log(elements.happened.text, new Past({ happened: [{ time: new Date().toISOString(), event: sample(7, 'again') }] }).written.length);`)
+	if want := "true\nfalse 32 just nowstep 33<b>Once</b> just nowstep 2<b>Once</b>\njust nowplangeneration 1 1\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}
