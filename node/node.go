@@ -136,6 +136,7 @@ type Node struct {
 	metrics      *metrics.Exporter
 	trace        *trace.Recorder // nil without one
 	spans        *otlp.Exporter  // of some steps; nil where nobody wants them
+	endSpans     func()          // sends the last of these, and waits
 
 	group    errgroup.Group
 	base     context.Context // of everything that runs until Close
@@ -204,6 +205,9 @@ func (n *Node) Close() error {
 	var errs []error
 	if n.raft != nil {
 		errs = append(errs, n.raft.Close())
+	}
+	if n.endSpans != nil { // before those go to whom it says what is missing
+		n.endSpans()
 	}
 	if n.cancel != nil {
 		n.cancel()

@@ -157,7 +157,10 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	if n.notices, err = o.cfg.NoticeSetting(); err != nil {
 		return nil, err
 	}
-	if n.trace, n.spans, err = o.openTrace(n.name, n.out); err != nil {
+	warn := func(text string) { // also people who watch several nodes
+		n.monitor.Publish(api.Event{Kind: api.KindWarning, Generation: n.raft.State().Plan.Generation, Message: text})
+	}
+	if n.trace, n.spans, err = o.openTrace(n.name, warn); err != nil {
 		return nil, err
 	}
 	o.hardware.Probe, o.hardware.Log = out.Probe, out.Log
@@ -190,12 +193,12 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 }
 
 // openTrace begins to record what workers do, where somebody wants it, and to send some of it to a collector.
-func (o *opening) openTrace(node string, out Output) (r *trace.Recorder, e *otlp.Exporter, err error) {
+func (o *opening) openTrace(node string, warn func(string)) (r *trace.Recorder, e *otlp.Exporter, err error) {
 	var spans func(trace.Span)
 	switch {
 	case o.cfg.OTLP != "":
 		e, err = otlp.New(otlp.Options{
-			URL: o.cfg.OTLP, Run: string(o.membership.Run), Node: node, Every: plan.Step(o.cfg.OTLPEvery), Warn: func(text string) { out.Notice("warning: " + text) },
+			URL: o.cfg.OTLP, Run: string(o.membership.Run), Node: node, Every: plan.Step(o.cfg.OTLPEvery), Warn: warn,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -309,7 +312,10 @@ func (n *Node) start() {
 	})
 	n.group.Go(func() error { n.monitor.Forward(n.out.Events); return nil })
 	if n.spans != nil {
-		n.group.Go(func() error { n.spans.Run(n.base); return nil })
+		ctx, cancel := context.WithCancel(n.base)
+		ended := make(chan struct{})
+		n.group.Go(func() error { n.spans.Run(ctx); close(ended); return nil })
+		n.endSpans = func() { cancel(); <-ended }
 	}
 }
 

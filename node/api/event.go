@@ -48,6 +48,8 @@ const (
 	// KindRecovery says in Message that the run went on from another state than this node knew, as after a recovery, and what of this
 	// node's work does not count any more.
 	KindRecovery Kind = "recovery"
+	// KindWarning says in Message what fails that the run goes on without, and what can be done.
+	KindWarning Kind = "warning"
 	// KindError is a failure that the node goes on after or ends with, in Message.
 	KindError Kind = "error"
 )

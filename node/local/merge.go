@@ -60,7 +60,7 @@ func (m *merge) event(node int, e api.Event) {
 	case api.KindWaiting: // told for all when it lasts, see watch
 		m.why = e.Message
 		return
-	case api.KindError, api.KindRecovery:
+	case api.KindWarning, api.KindError, api.KindRecovery:
 		k.message = e.Message
 	case api.KindPlan:
 		k.step, m.why, m.ended = 0, "", false

@@ -40,7 +40,10 @@ func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 		m.event(node, api.Event{Kind: api.KindError, Generation: 2, Message: "waiting for a new plan"})
 	}
 	m.event(1, api.Event{Kind: api.KindError, Generation: 2, Message: "something else"})
-	if want := []string{"node 0: error: waiting for a new plan", "node 1: error: something else"}; !reflect.DeepEqual(out.notices, want) {
+	for _, node := range []int{2, 0} { // a collector that both send to
+		m.event(node, api.Event{Kind: api.KindWarning, Generation: 2, Message: "it is away"})
+	}
+	if want := []string{"node 0: error: waiting for a new plan", "node 1: error: something else", "node 2: warning: it is away"}; !reflect.DeepEqual(out.notices, want) {
 		t.Errorf("got %q, want %q", out.notices, want)
 	}
 }

@@ -141,7 +141,7 @@ var (
 	replicaStates = []string{api.ReplicaComputes, api.ReplicaEnded, api.ReplicaSilent, api.ReplicaLeftOut}
 	rungs         = []api.Rung{api.RungSubstitute, api.RungPause, api.RungMemory, api.RungReplay, api.RungCheckpoint}
 	eventKinds    = []api.Kind{
-		api.KindPlan, api.KindSchedule, api.KindCheckpoint, api.KindOuter, api.KindMember, api.KindSubstitute, api.KindInterruption, api.KindRecovery, api.KindError,
+		api.KindPlan, api.KindSchedule, api.KindCheckpoint, api.KindOuter, api.KindMember, api.KindSubstitute, api.KindInterruption, api.KindRecovery, api.KindWarning, api.KindError,
 	}
 )
 

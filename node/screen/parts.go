@@ -213,7 +213,7 @@ func (v View) written() part {
 
 // newsKinds are the events that are worth a line, with their styles.
 var newsKinds = map[api.Kind]style{
-	api.KindPlan: plainly, api.KindSubstitute: wary, api.KindInterruption: plainly, api.KindRecovery: bad, api.KindError: bad,
+	api.KindPlan: plainly, api.KindSubstitute: wary, api.KindInterruption: plainly, api.KindRecovery: bad, api.KindWarning: wary, api.KindError: bad,
 	api.KindMember: plainly, api.KindSpare: plainly, api.KindDrain: wary, api.KindDone: good,
 }
 

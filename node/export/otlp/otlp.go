@@ -11,18 +11,14 @@
 // Clocks of nodes differ: spans of two nodes may seem to overlap by as much.
 //
 // Exporter.Span only queues, and leaves spans out where the queue is full. One goroutine, Run's, collects the spans of a worker's step,
-// sends them once the worker has gone on to another step, and keeps mostWaiting requests for a collector that does not answer.
+// sends them once the worker has gone on to another step, and keeps mostWaiting requests for a collector that does not answer. Spans that
+// come later still follow, in the same trace. Each cause of missing spans is told once, with what to do, and how many are missing at the end.
 package otlp
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -47,6 +43,8 @@ const (
 	// requestSpans is how many go in one request; mostWaiting of these are kept.
 	requestSpans = 2000
 	mostWaiting  = 32
+	// mostSent is how many workers' steps are known to be sent.
+	mostSent = 1024
 	// settled is for how long nothing must come of a worker's step until it is sent, where the worker is at a newer one: copies and
 	// reductions may end later. abandoned is the same for a worker that has gone no further; an action may take minutes on a slow line.
 	settled        = 2 * time.Second
@@ -67,7 +65,7 @@ type Options struct {
 	Run, Node string
 	// Every says which steps are sent: its multiples. Spans of others only tell that a worker has gone on.
 	Every plan.Step
-	// Warn tells people of what failed.
+	// Warn tells people of what failed. Run calls it.
 	Warn func(text string)
 }
 
@@ -78,17 +76,32 @@ type Exporter struct {
 	headers http.Header
 	http    *http.Client
 	spans   chan trace.Span
-	lost    atomic.Int64 // spans that found no room
+	lost    atomic.Int64 // spans that found no room in the queue
 
 	// What follows belongs to Run.
 	steps      map[stepOf]*collected
 	held       int               // spans in steps
 	newest     map[int]plan.Step // of each worker, in generation
 	generation plan.Generation   // the newest
-	waiting    [][]byte          // requests
-	dropped    int               // requests that found no room
-	failed     bool              // the last request
+	sent       []stepOf          // newest last
+	waiting    []request
+	failed     bool // the last request
 	tried      time.Time
+	missing    missing
+	told       map[string]bool // causes
+}
+
+// request is a body to post, with so many spans.
+type request struct {
+	body  []byte
+	spans int
+}
+
+// missing counts the spans that the collector does not get.
+type missing struct {
+	crowded int // found no room here
+	refused int // by the collector
+	unsent  int // when the node ended
 }
 
 // stepOf names a worker's step of a generation.
@@ -128,7 +141,7 @@ func New(o Options) (*Exporter, error) {
 	o.Every = max(o.Every, 1)
 	e := &Exporter{
 		options: o, at: at, headers: http.Header{}, http: &http.Client{Timeout: requestTimeout, CheckRedirect: stay}, spans: make(chan trace.Span, mostQueued),
-		steps: map[stepOf]*collected{}, newest: map[int]plan.Step{},
+		steps: map[stepOf]*collected{}, newest: map[int]plan.Step{}, told: map[string]bool{},
 	}
 	for _, pair := range strings.Split(os.Getenv(HeadersEnv), ",") {
 		if name, value, ok := strings.Cut(pair, "="); ok {
@@ -153,7 +166,7 @@ func (e *Exporter) Span(s trace.Span) {
 	}
 }
 
-// Run sends spans until ctx ends, and then for closeTime what is left.
+// Run sends spans until ctx ends, and then for closeTime what is left. It tells how many are missing.
 func (e *Exporter) Run(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -163,6 +176,9 @@ func (e *Exporter) Run(ctx context.Context) {
 			e.collect(s, time.Now())
 		case now := <-tick.C:
 			e.settle(now)
+			if e.lost.Load() > 0 {
+				e.tell("crowded", "more spans come than can be sent, and some are left out: trace fewer steps with a larger --otlp-every")
+			}
 			if !e.failed || now.Sub(e.tried) >= retryEvery {
 				e.send(ctx)
 			}
@@ -177,8 +193,37 @@ func (e *Exporter) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	e.send(last)
-	if n := e.lost.Load(); n > 0 {
-		e.options.Warn(fmt.Sprintf("--otlp: %d spans are missing: there was no room for them", n))
+	for _, r := range e.waiting {
+		e.missing.unsent += r.spans
+	}
+	e.missing.crowded += int(e.lost.Load())
+	if text := e.missing.text(); text != "" {
+		e.options.Warn("--otlp: " + text)
+	}
+}
+
+// text says how many are missing, and why; it is empty if none are.
+func (m missing) text() string {
+	var why []string
+	for _, of := range []struct {
+		spans int
+		why   string
+	}{{m.crowded, "for which there was no room"}, {m.refused, "that the collector refused"}, {m.unsent, "that could not be sent"}} {
+		if of.spans > 0 {
+			why = append(why, fmt.Sprintf("%d %s", of.spans, of.why))
+		}
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return "spans are missing: " + strings.Join(why, ", ")
+}
+
+// tell warns of a cause once.
+func (e *Exporter) tell(cause, text string) {
+	if !e.told[cause] {
+		e.told[cause] = true
+		e.options.Warn("--otlp: " + text)
 	}
 }
 
@@ -195,7 +240,7 @@ func (e *Exporter) collect(s trace.Span, now time.Time) {
 		return
 	}
 	if e.held == mostSpans {
-		e.lost.Add(1)
+		e.lost.Add(1) // as in the queue
 		return
 	}
 	key := stepOf{s.Generation, s.Step, s.Worker}
@@ -220,161 +265,39 @@ func (e *Exporter) settle(now time.Time) {
 		}
 		delete(e.steps, key)
 		e.held -= len(c.spans)
-		for _, request := range e.requests(key, c.spans) {
+		for _, r := range e.requests(key, c.spans) {
 			if len(e.waiting) == mostWaiting {
-				e.dropped++
+				e.missing.crowded += r.spans
+				e.tell("behind", "so many spans wait for the collector that those of newer steps are left out, until it takes some")
 				continue
 			}
-			e.waiting = append(e.waiting, request)
+			e.waiting = append(e.waiting, r)
+		}
+		if e.sent = append(e.sent, key); len(e.sent) > mostSent {
+			e.sent = slices.Delete(e.sent, 0, len(e.sent)-mostSent)
 		}
 	}
 }
 
-// send posts what waits, and warns once of each time that it cannot.
+// send posts what waits, as far as the collector takes it.
 func (e *Exporter) send(ctx context.Context) {
 	for len(e.waiting) > 0 {
 		err := e.post(ctx, e.waiting[0])
 		e.tried = time.Now()
 		refused := (*refusal)(nil)
-		if again := err != nil && (!errors.As(err, &refused) || refused.later()); again {
-			if !e.failed {
-				e.options.Warn(fmt.Sprintf("--otlp: %v; the run goes on, and spans wait until they can be sent", err))
-			}
+		switch answered := errors.As(err, &refused); {
+		case answered && !refused.later():
+			e.missing.refused += e.waiting[0].spans
+			e.tell(strconv.Itoa(refused.code), fmt.Sprintf("spans are missing: %v: %s", err, refused.help()))
+		case answered:
 			e.failed = true
+			e.tell(strconv.Itoa(refused.code), fmt.Sprintf("%v; the run goes on, and spans wait until they can be sent", err))
 			return
-		}
-		if err != nil {
-			e.options.Warn(fmt.Sprintf("--otlp: spans are missing: %v", err))
+		case err != nil:
+			e.failed = true
+			e.tell("silent", fmt.Sprintf("%v; the run goes on, and spans wait until they can be sent: start the collector, or correct its address", err))
+			return
 		}
 		e.waiting, e.failed = slices.Delete(e.waiting, 0, 1), false
 	}
-	if e.dropped > 0 {
-		e.options.Warn(fmt.Sprintf("--otlp: spans of %d requests are missing: there was no room for them", e.dropped))
-		e.dropped = 0
-	}
-}
-
-// refusal is an answer that is no success.
-type refusal struct {
-	code int
-	text string
-}
-
-func (r *refusal) Error() string {
-	return fmt.Sprintf("the collector answers %d %s", r.code, r.text)
-}
-
-// later reports whether the same request may be taken later.
-func (r *refusal) later() bool {
-	switch r.code {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
-}
-
-// post makes one request.
-func (e *Exporter) post(ctx context.Context, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.at, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header = e.headers.Clone()
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := e.http.Do(r)
-	if err != nil {
-		if u := (*url.Error)(nil); errors.As(err, &u) {
-			err = u.Err // without the URL, which others say
-		}
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read the collector's answer: %w", err)
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return &refusal{resp.StatusCode, clip(http.StatusText(resp.StatusCode) + ": " + string(text))}
-	}
-	var answer struct {
-		Partial struct {
-			Rejected json.Number `json:"rejectedSpans"`
-			Message  string      `json:"errorMessage"`
-		} `json:"partialSuccess"`
-	}
-	if json.Unmarshal(text, &answer) == nil && answer.Partial.Message != "" {
-		e.options.Warn("--otlp: the collector says: " + clip(answer.Partial.Message))
-	}
-	return nil
-}
-
-// clip returns a text of others on one line of bounded length.
-func clip(text string) string {
-	return strings.ToValidUTF8(strings.Join(strings.Fields(text[:min(len(text), maxDetail)]), " "), "")
-}
-
-// span is a span in OTLP's JSON.
-type span struct {
-	TraceID    string      `json:"traceId"`
-	SpanID     string      `json:"spanId"`
-	ParentID   string      `json:"parentSpanId,omitempty"`
-	Name       string      `json:"name"`
-	Kind       int         `json:"kind"` // 1: internal
-	Start      string      `json:"startTimeUnixNano"`
-	End        string      `json:"endTimeUnixNano"`
-	Attributes []attribute `json:"attributes,omitempty"`
-}
-
-type attribute struct {
-	Key   string            `json:"key"`
-	Value map[string]string `json:"value"`
-}
-
-func text(key, value string) attribute {
-	return attribute{key, map[string]string{"stringValue": value}}
-}
-
-func number(key string, value uint64) attribute {
-	return attribute{key, map[string]string{"intValue": strconv.FormatUint(value, 10)}}
-}
-
-// identity returns n bytes as hexadecimal digits that follow from texts, the same on all nodes.
-func identity(n int, parts ...any) string {
-	sum := sha256.Sum256([]byte(fmt.Sprintf("pnode span %#v", parts)))
-	return hex.EncodeToString(sum[:n])
-}
-
-// requests returns the bodies of what is sent of a worker's step.
-func (e *Exporter) requests(key stepOf, spans []trace.Span) (bodies [][]byte) {
-	id := identity(16, e.options.Run, uint64(key.generation), uint64(key.step))
-	root, own := identity(8, id, "step"), identity(8, id, "worker", key.worker)
-	about := []attribute{number("pnode.generation", uint64(key.generation)), number("pnode.step", uint64(key.step))}
-	made := func(own, parent, name string, start, end int64, more ...attribute) span {
-		return span{id, own, parent, name, 1, strconv.FormatInt(start, 10), strconv.FormatInt(end, 10), append(slices.Clone(about), more...)}
-	}
-	from, to := spans[0].Start, spans[0].End
-	for _, s := range spans {
-		from, to = min(from, s.Start), max(to, s.End)
-	}
-	var all []span
-	if key.worker == 0 {
-		all = append(all, made(root, "", fmt.Sprintf("step %d", key.step), from, to))
-	}
-	worker := number("pnode.worker", uint64(key.worker))
-	all = append(all, made(own, root, fmt.Sprintf("worker %d", key.worker), from, to, worker))
-	for _, s := range spans {
-		all = append(all, made(identity(8, own, s.Row, s.Start, s.Name), own, s.Name, s.Start, s.End,
-			worker, number("pnode.row", uint64(s.Row)), text("pnode.action", s.Category)))
-	}
-	resource := map[string]any{"attributes": []attribute{text("service.name", "pnode"), text("service.instance.id", e.options.Node), text("pnode.run", e.options.Run)}}
-	for part := range slices.Chunk(all, requestSpans) {
-		body, err := json.Marshal(map[string]any{"resourceSpans": []any{map[string]any{
-			"resource": resource, "scopeSpans": []any{map[string]any{"scope": map[string]string{"name": "pnode"}, "spans": part}},
-		}}})
-		if err != nil {
-			panic("otlp: texts and numbers do not marshal: " + err.Error())
-		}
-		bodies = append(bodies, body)
-	}
-	return bodies
 }

@@ -9,7 +9,7 @@ const mostWritten = 32;
 // kinds of events: the mark in front, and what stands there where there is no message.
 const marks = {
   plan: 'plan', outer: 'outer step', schedule: 'schedule', checkpoint: 'saved', member: 'roster', state: 'this node',
-  waiting: 'waiting', substitute: 'substitute', interruption: 'back', recovery: 'recovered', error: 'error', done: 'done',
+  waiting: 'waiting', substitute: 'substitute', interruption: 'back', recovery: 'recovered', warning: 'warning', error: 'error', done: 'done',
 };
 
 // Past is what the page knows of it, oldest first.
