@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,6 +117,9 @@ var plainValues = map[string]string{
 	"duration": "a time such as 90s or 24h",
 }
 
+// otherWords are names that flags have elsewhere, with the one here.
+var otherWords = map[string]string{"field": "column", "text-column": "column", "epochs": "steps", "batch-size": "micro-batch", "learning-rate": "lr", "model": "preset", "output": "out"}
+
 // explainFlag turns an error of the flags of a command line into what helps: the flag that was meant, or the values that it takes.
 func explainFlag(flags *pflag.FlagSet, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
@@ -128,7 +132,11 @@ func explainFlag(flags *pflag.FlagSet, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	if likely := config.Nearest(unknown.GetSpecifiedName(), names); likely != "" {
+	likely := config.Nearest(unknown.GetSpecifiedName(), names)
+	if other := otherWords[unknown.GetSpecifiedName()]; slices.Contains(names, other) {
+		likely = other
+	}
+	if likely != "" {
 		return fmt.Errorf("%w: did you mean --%s?", err, likely)
 	}
 	return err
