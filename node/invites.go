@@ -41,8 +41,8 @@ type ownership struct {
 // localInviteTTL is how long a newcomer of the local network has to use the invite that it gets.
 const localInviteTTL = 10 * time.Minute
 
-// openLAN lets machines of the local network find this node, and ask it for an invite. tell gets lines for people.
-func (o *ownership) openLAN(name string, owner bool, tell func(string)) (err error) {
+// openLAN lets machines of the local network find this node, and ask it for an invite. People hear of them by out.
+func (o *ownership) openLAN(name string, owner bool, out Output) (err error) {
 	if !owner {
 		return fmt.Errorf("%w: --lan: this node is none of an owner's, and cannot let others in: leave it out", config.ErrInvalid)
 	}
@@ -51,22 +51,29 @@ func (o *ownership) openLAN(name string, owner bool, tell func(string)) (err err
 		Invite: func(ctx context.Context) (string, error) {
 			return o.Invite(ctx, api.InviteRequest{TTL: localInviteTTL, Uses: 1})
 		},
-		Asked: func(n pairing.Newcomer) { tell(askedText(n)) },
+		Asked: func(n pairing.Newcomer) {
+			asks := newcomer(n)
+			if out.Newcomer == nil {
+				out.Notice(asks.Text())
+				return
+			}
+			out.Newcomer(asks, func(ctx context.Context) (string, error) { return o.Admit(ctx, n.Code) })
+		},
 	})
 	switch {
 	case errors.Is(err, swarm.ErrLoopback):
 		return fmt.Errorf("%w: --lan: this node listens on this machine alone: leave --listen out, or give --listen :4001", config.ErrInvalid)
 	case err != nil:
-		tell(fmt.Sprintf("not announced in the local network: %v; machines there need an invite (`pnode invite`)", err))
+		out.Notice(fmt.Sprintf("not announced in the local network: %v; machines there need an invite (`pnode invite`)", err))
 	default:
-		tell("announced in the local network: `pnode join` on a machine there asks to be let in, and shows a code to enter here")
+		out.Notice(api.Announced)
 	}
 	return nil
 }
 
-// askedText says who asks to be let in, and what to do.
-func askedText(n pairing.Newcomer) string {
-	return fmt.Sprintf("%s (%s) asks to join. Only if it is yours, and its screen shows %s: pnode admit %s", n.Name, n.Address, pairing.Spoken(n.Code), n.Code)
+// newcomer returns a machine that asks to be let in as people are told of it.
+func newcomer(n pairing.Newcomer) api.Newcomer {
+	return api.Newcomer{Name: n.Name, Address: n.Address.String(), Code: n.Code, Since: n.Since}
 }
 
 // closeLAN ends what openLAN began.
@@ -87,7 +94,7 @@ func (o *ownership) Newcomers() ([]api.Newcomer, error) {
 	}
 	all := []api.Newcomer{}
 	for _, n := range o.newcomers.Waiting() {
-		all = append(all, api.Newcomer{Name: n.Name, Address: n.Address.String(), Code: n.Code, Since: n.Since})
+		all = append(all, newcomer(n))
 	}
 	return all, nil
 }

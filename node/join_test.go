@@ -158,7 +158,7 @@ func TestChooseInTheLocalNetwork(t *testing.T) {
 // TestWhoMayAnswerTheLocalNetwork: an owner's node that was told to, and no other.
 func TestWhoMayAnswerTheLocalNetwork(t *testing.T) {
 	var o ownership
-	if err := o.openLAN("desk", false, func(string) {}); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "--lan") {
+	if err := o.openLAN("desk", false, Output{}); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "--lan") {
 		t.Errorf("a member's node: %v", err)
 	}
 	if _, err := o.Newcomers(); !errors.Is(err, errNoLAN) {

@@ -45,7 +45,10 @@ type Output struct {
 	Events func(api.Event)
 	// Notice gets lines for people: the invite, what the text is.
 	Notice func(string)
-	Log    *slog.Logger
+	// Newcomer hears of each machine of the local network that asks to be let in, with what lets it in and says so; it does not block. nil: people
+	// are told in a notice.
+	Newcomer func(n api.Newcomer, admit func(context.Context) (string, error))
+	Log      *slog.Logger
 	// Probe looks at the devices of this machine's drivers; without it the node computes on
 	// the processor alone.
 	Probe devices.Probe

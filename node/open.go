@@ -238,7 +238,7 @@ func (n *Node) openNetwork(o opening) (err error) {
 	}
 	n.ownership = ownership{self: n.self, run: o.membership.Run, owner: owner, swarm: n.swarm, log: n.raft, now: n.clock.Now}
 	if own, _ := o.membership.owner(); o.cfg.LAN {
-		if err := n.ownership.openLAN(n.name, own || o.founder, n.out.Notice); err != nil {
+		if err := n.ownership.openLAN(n.name, own || o.founder, n.out); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ func (s withNumbers) Event(e api.Event) {
 }
 
 // output returns the sinks of a node: events, notices and log go to w, and numbers of events to exports.
-func (e environment) output(w *progress.Writer, numbers *export.Exports, cfg config.Config) node.Output {
+func (e environment) output(ctx context.Context, w *progress.Writer, numbers *export.Exports, cfg config.Config) node.Output {
 	e.interrupts.grace.Store(int64(cfg.Grace))
 	e.interrupts.starts()
 	log, noted := slog.New(w.Log(cfg.Level())), sync.Once{}
@@ -81,8 +81,9 @@ func (e environment) output(w *progress.Writer, numbers *export.Exports, cfg con
 			w.Event(event)
 			numbers.Event(event)
 		},
-		Notice: w.Notice,
-		Log:    log,
+		Notice:   w.Notice,
+		Newcomer: e.doorbell(ctx, cfg, w.Notice),
+		Log:      log,
 	}
 }
 

@@ -2,7 +2,10 @@
 
 package main
 
-import "syscall"
+import (
+	"os/signal"
+	"syscall"
+)
 
 // openFiles returns how many files this process may open at once, ok where that is known. Package os has raised the soft
 // limit to the hard one when the process started.
@@ -11,3 +14,6 @@ func openFiles() (limit uint64, ok bool) {
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
 	return uint64(l.Cur), err == nil
 }
+
+// ignoreBackgroundReads has reads of a terminal fail while this process is in its background, where they would stop it.
+func ignoreBackgroundReads() { signal.Ignore(syscall.SIGTTIN) }

@@ -15,6 +15,7 @@ import (
 
 	"pnode/node"
 	"pnode/node/config"
+	"pnode/planner/plan"
 )
 
 // anyRun stands for --lan without a name.
@@ -59,6 +60,9 @@ environment (` + config.InviteEnv + `).`,
 	e.runsNode(c, func(ctx context.Context, args []string) error {
 		if err := flags.Validate(); err != nil {
 			return err
+		}
+		if name := cmp.Or(append(args, "")...); c.Flags().Changed("lan") && *lan == anyRun && plan.ValidName(name) && name != "-" && !strings.HasPrefix(name, "pnode1-") {
+			return usageError{c.CommandPath(), fmt.Errorf("unexpected %q: the machine of a run stands after =: pnode join --lan=%s", name, name)}
 		}
 		target, err := e.target(cmp.Or(append(args, "")...), file)
 		if err != nil {
@@ -136,7 +140,7 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string,
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
-	err = node.Join(ctx, cfg, target, e.output(w, numbers, cfg))
+	err = node.Join(ctx, cfg, target, e.output(ctx, w, numbers, cfg))
 	numbers.Close()
 	ended()
 	return errors.Join(err, w.Close(), place.Tidy())

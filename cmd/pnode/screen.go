@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	statusKeys = "q leaves this view; the run goes on"
-	nodeKeys   = "q: back to plain lines   Ctrl-C: stop this node with a checkpoint"
+	statusKeys = "q leaves this view; the run goes on   i: invite a machine"
+	nodeKeys   = "q: back to plain lines   i: invite a machine   Ctrl-C: stop this node with a checkpoint"
 )
 
 // addScreen adds --screen to a command that runs a node.

@@ -134,7 +134,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		w.Notice(warning)
 	}
 	if cfg.Local == 0 {
-		err = node.Train(ctx, cfg, e.output(w, numbers, cfg))
+		err = node.Train(ctx, cfg, e.output(ctx, w, numbers, cfg))
 		numbers.Close()
 		ended()
 		return errors.Join(err, w.Close(), place.Tidy())
@@ -150,7 +150,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 	if err != nil {
 		return errors.Join(err, w.Close(), place.Tidy())
 	}
-	nodes, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: withNumbers{w, numbers}})
+	nodes, err := local.New(local.Options{Nodes: cfg.Local, Dir: cfg.Dir, Config: cfg, Binary: binary, Output: withNumbers{w, numbers}, Newcomer: e.doorbell(ctx, cfg, w.Notice)})
 	if err == nil {
 		e.interrupts.beforeExit(nodes.Kill)
 		err = nodes.Run(ctx)

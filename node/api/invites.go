@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"pnode/pipeline/wire/strict"
@@ -66,6 +67,23 @@ type Newcomer struct {
 	// Code is what it shows, if nobody is in between.
 	Code  string    `json:"code"`
 	Since time.Time `json:"since"`
+}
+
+// Announced says to people that machines of the local network find this node.
+const Announced = "announced in the local network: `pnode join` on a machine there asks to be let in, and shows a code to enter here"
+
+// Question says who asks to be let in, and when to do so.
+func (n Newcomer) Question() string {
+	return fmt.Sprintf("%s (%s) asks to join. Only if it is yours, and its screen shows %s:", strings.Join(strings.Fields(n.Name), " "), n.Address, n.spoken())
+}
+
+// Text says so with what to do.
+func (n Newcomer) Text() string { return fmt.Sprintf("%s pnode admit %s", n.Question(), n.Code) }
+
+// spoken returns the code as people read it, in two groups of digits.
+func (n Newcomer) spoken() string {
+	half := len(n.Code) / 2
+	return n.Code[:half] + " " + n.Code[half:]
 }
 
 // admitRequest and revokeReply are the bodies of POST /v1/admit.

@@ -219,6 +219,10 @@ func (f *fake) play(name string) error {
 		return err
 	case "unready":
 		f.await("stop")
+	case "asked":
+		f.steps(1, 1, 3)
+		f.await("told")
+		return f.done(3)
 	case "stuck":
 		f.steps(1, 1, 3)
 		f.await("never")
@@ -258,6 +262,19 @@ func missing(path string) bool {
 	return err != nil
 }
 
-func (*fake) Newcomers() ([]api.Newcomer, error) { return nil, api.ErrNotReady }
+// fakeNewcomer asks the nodes of the script "asked", until it is let in.
+var fakeNewcomer = api.Newcomer{Name: "laptop", Address: "192.0.2.7", Code: "482913", Since: time.Unix(1, 0).UTC()}
 
-func (*fake) Admit(context.Context, string) (string, error) { return "", api.ErrNotReady }
+func (f *fake) Newcomers() ([]api.Newcomer, error) {
+	if f.script != "asked" {
+		return nil, api.ErrNotReady
+	}
+	return []api.Newcomer{fakeNewcomer}, nil
+}
+
+func (f *fake) Admit(_ context.Context, code string) (string, error) {
+	if f.script != "asked" || code != fakeNewcomer.Code {
+		return "", api.ErrNotReady
+	}
+	return "laptop may join", os.WriteFile(filepath.Join(f.run, "told"), nil, 0o600)
+}

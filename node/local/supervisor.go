@@ -59,6 +59,8 @@ type Options struct {
 	Binary string
 	Env    []string
 	Output Output
+	// Newcomer hears of machines of the local network that ask to be let in, as node.Output.Newcomer does; nil: Output is told.
+	Newcomer func(n api.Newcomer, admit func(context.Context) (string, error))
 }
 
 // Supervisor runs node processes.
@@ -231,6 +233,9 @@ func (s *Supervisor) start(index int, args []string, invite string, g *errgroup.
 	}
 	s.children = append(s.children, c)
 	s.options.Output.Notice(fmt.Sprintf("node %d: pid %d", index, c.pid()))
+	if index == 0 && s.options.Config.LAN {
+		g.Go(func() error { s.watchLAN(c); return nil })
+	}
 	g.Go(func() error {
 		_ = c.cmd.Wait() // the same as ProcessState, which fate reads
 		close(c.ended)

@@ -21,6 +21,9 @@ const every = time.Second
 type Source interface {
 	BriefStatus(ctx context.Context) (api.Status, error)
 	History(ctx context.Context) (api.History, error)
+	Newcomers(ctx context.Context) ([]api.Newcomer, error)
+	Admit(ctx context.Context, code string) (string, error)
+	Invite(ctx context.Context, r api.InviteRequest) (string, error)
 }
 
 // Options say what to show, and where.
@@ -66,14 +69,17 @@ type program struct {
 	view    View
 	pace    progress.Pace
 	key     Key
-	err     error // ends it
-	asked   bool  // a first answer has come
+	err     error           // ends it
+	asked   bool            // a first answer has come
+	refused map[string]bool // the codes of newcomers that people do not want
+	looks   int             // at the newcomer that is shown
 }
 
 // answer holds what a node said.
 type answer struct {
 	status  api.Status
 	history api.History
+	asking  []api.Newcomer
 	err     error
 	at      time.Time
 }
@@ -90,25 +96,23 @@ func (p *program) ask() tea.Msg {
 		return answer{err: err, at: time.Now()}
 	}
 	h, err := p.options.Source.History(p.ctx)
-	return answer{st, h, err, time.Now()}
+	asking, _ := p.options.Source.Newcomers(p.ctx) // a node without --lan has none, and says so
+	return answer{st, h, asking, err, time.Now()}
 }
 
 // Update takes in a key, a size or an answer.
 func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.KeyPressMsg:
-		switch m.String() {
-		case "q", "esc":
-			p.key = KeyQuit
-			return p, tea.Quit
-		case "ctrl+c":
-			p.key = KeyInterrupt
-			return p, tea.Quit
-		}
+		return p, p.press(m.String())
 	case tea.WindowSizeMsg:
 		p.view.Columns, p.view.Lines = m.Width, m.Height
 	case due:
 		return p, p.ask
+	case invited:
+		p.view.Invite, p.view.Said = m.invite, m.failed
+	case admitted:
+		p.view.Said = string(m)
 	case answer:
 		if errors.Is(m.err, api.ErrNoNode) {
 			p.err = m.err
@@ -135,6 +139,7 @@ func (p *program) take(a answer) {
 		}
 	}
 	v.Status, v.History, p.asked = a.status, a.history, true
+	p.meet(a.asking)
 }
 
 // View draws.

@@ -16,12 +16,27 @@ import (
 
 // answers is a Source with one status.
 type answers struct {
-	status api.Status
-	err    error
+	status   api.Status
+	err      error
+	asking   []api.Newcomer
+	admitted []string
 }
 
-func (a *answers) BriefStatus(context.Context) (api.Status, error) { return a.status, a.err }
-func (a *answers) History(context.Context) (api.History, error)    { return api.History{}, a.err }
+func (a *answers) BriefStatus(context.Context) (api.Status, error)   { return a.status, a.err }
+func (a *answers) Newcomers(context.Context) ([]api.Newcomer, error) { return a.asking, nil }
+func (a *answers) Admit(_ context.Context, code string) (string, error) {
+	a.admitted = append(a.admitted, code)
+	return "laptop may join", a.err
+}
+
+func (a *answers) Invite(_ context.Context, r api.InviteRequest) (string, error) {
+	if r != (api.InviteRequest{TTL: inviteTTL, Uses: 1}) {
+		return "", fmt.Errorf("%+v", r)
+	}
+	return "pnode1-0123456789", a.err
+}
+
+func (a *answers) History(context.Context) (api.History, error) { return api.History{}, a.err }
 
 // TestAProgramAsksUntilAKeyOrTheEnd: what is known stays while a node does not answer, and the view ends with its node.
 func TestAProgramAsksUntilAKeyOrTheEnd(t *testing.T) {
@@ -71,5 +86,81 @@ func TestTheTimeLeftOutlivesPauses(t *testing.T) {
 	}
 	if want := 40 * 3 * time.Second; (p.view.ETA - want).Abs() > 2*time.Second {
 		t.Errorf("%v are left, want %v", p.view.ETA, want)
+	}
+}
+
+// pressed returns a program to which a node was shown, and what presses a key of it and takes what comes of that in.
+func pressed(t *testing.T, from *answers) (p *program, press func(key rune)) {
+	t.Helper()
+	p = &program{ctx: t.Context(), options: Options{Source: from}}
+	p.Update(tea.WindowSizeMsg{Width: 80, Height: 60})
+	p.Update(p.ask())
+	return p, func(key rune) {
+		if _, does := p.Update(tea.KeyPressMsg{Code: key, Text: string(key)}); does != nil {
+			p.Update(does())
+		}
+	}
+}
+
+// TestKeysLetNewcomersIn: y the one that is shown, once it was to be seen for a while, and n nobody, whose request is not shown again.
+func TestKeysLetNewcomersIn(t *testing.T) {
+	attic, laptop := api.Newcomer{Name: "attic", Address: "192.0.2.8", Code: "111222"}, api.Newcomer{Name: "lap\x1b[2Jtop", Address: "192.0.2.7", Code: "482913"}
+	from := &answers{status: api.Status{Run: "r", State: "training"}, asking: []api.Newcomer{attic, laptop}}
+	p, press := pressed(t, from)
+	press('y')
+	if len(from.admitted) > 0 {
+		t.Fatalf("a key that may be meant for another one lets %v in", from.admitted)
+	}
+	p.Update(p.ask())
+	press('n')
+	if got := p.View().Content; strings.Contains(got, "attic (") || !strings.Contains(got, "attic is not let in; if that was a mistake: pnode admit 111222") {
+		t.Errorf("after no: %q", got)
+	}
+	p.Update(p.ask())
+	press('y')
+	if len(from.admitted) > 0 {
+		t.Fatalf("one that was not shown is let in: %v", from.admitted)
+	}
+	p.Update(p.ask())
+	if got := p.View().Content; !strings.Contains(got, "lap\ufffd[2Jtop (192.0.2.7) asks to join. Only if it is yours, and its screen shows") || !strings.Contains(got, "482 913") {
+		t.Errorf("it shows %q", got)
+	}
+	press('y')
+	if got := p.View().Content; len(from.admitted) != 1 || from.admitted[0] != "482913" || !strings.Contains(got, "laptop may join") {
+		t.Errorf("%v are let in: %q", from.admitted, got)
+	}
+	from.asking = nil
+	p.Update(p.ask())
+	press('y')
+	if len(from.admitted) != 1 {
+		t.Errorf("a key without a newcomer lets %v in", from.admitted)
+	}
+}
+
+// TestAKeyShowsAnInvite as text and as a code for a camera, where there is room, until the next key. Where none can be had it says why.
+func TestAKeyShowsAnInvite(t *testing.T) {
+	from := &answers{status: api.Status{Run: "r", State: "training"}}
+	p, press := pressed(t, from)
+	press('i')
+	shown := p.View().Content
+	if !strings.Contains(shown, "pnode1-0123456789") || !strings.Contains(shown, "█") || strings.Contains(shown, "run r") {
+		t.Errorf("it shows\n%s", shown)
+	}
+	fits(t, p.view, shown)
+	for columns := range 90 {
+		p.Update(tea.WindowSizeMsg{Width: columns, Height: 10})
+		fits(t, p.view, p.View().Content)
+	}
+	if shown = p.View().Content; !strings.Contains(shown, "Its QR code needs a window of ") || strings.Contains(shown, "█") {
+		t.Errorf("on ten lines it shows\n%s", shown)
+	}
+	press('q')
+	if shown = p.View().Content; p.key != 0 || !strings.Contains(shown, "run r") {
+		t.Errorf("after a key it shows\n%s", shown)
+	}
+	from.err = errors.New("only desk can make invites")
+	press('i')
+	if shown = p.View().Content; !strings.Contains(shown, "no invite: only desk can make invites") {
+		t.Errorf("it shows\n%s", shown)
 	}
 }

@@ -19,6 +19,12 @@ type View struct {
 	ETA time.Duration
 	// Trouble says why Status is not of now; empty where it is.
 	Trouble string
+	// Newcomer is a machine of the local network that asks to join; nil for none.
+	Newcomer *api.Newcomer
+	// Said is what came of a key.
+	Said string
+	// Invite, unless nil, is shown in place of the run.
+	Invite *Invite
 	// Keys says what keys do.
 	Keys string
 	// Columns and Lines are the size of the terminal.
@@ -40,9 +46,12 @@ func Render(v View) string {
 	if v.Columns <= 0 || v.Lines <= 0 {
 		return ""
 	}
-	parts := []part{v.title(), v.progress(), v.trouble(), v.curve(), v.saved(), v.nodes(), v.links(), v.written(), v.news()}
+	if v.Invite != nil {
+		return v.invitation()
+	}
+	parts := []part{v.title(), v.progress(), v.trouble(), v.door(), v.curve(), v.saved(), v.nodes(), v.links(), v.written(), v.news()}
 	// Where there is little room, the first ones in this order have it.
-	shown := v.share(parts, []int{0, 1, 2, 5, 3, 4, 8, 7, 6})
+	shown := v.share(parts, []int{0, 1, 3, 2, 6, 4, 5, 9, 8, 7})
 	var b strings.Builder
 	for i, l := range shown {
 		if i > 0 {
