@@ -269,7 +269,7 @@ func (n *Node) listen(scraped string) (err error) {
 		return nil
 	}
 	n.metrics = metrics.New(metrics.Source{
-		Status: n.monitor.Status, Traffic: n.links.Traffic, CheckpointBytes: n.checkpointer.SizeBytes,
+		Status: n.monitor.Status, Traffic: n.links.Traffic,
 		Voters: func() (int, uint64) { q := n.raft.Quorum(); return len(q.Voters), q.Changes },
 	}, n.log)
 	if err := n.metrics.Listen(scraped, n.out.Notice); err != nil {

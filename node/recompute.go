@@ -98,8 +98,8 @@ func Recompute(ctx context.Context, o RecomputeOptions) (out Recomputed, err err
 			return out, err
 		}
 		contents = append(contents, c)
-		if all, err := store.Manifests(); err == nil && len(all) > 0 {
-			out.Step = max(out.Step, all[0].Step)
+		if kept, err := store.Newest(); err == nil {
+			out.Step = max(out.Step, kept.Step)
 		}
 	}
 	if o.To != 0 {

@@ -234,6 +234,8 @@ type Substitute struct {
 type Checkpoint struct {
 	Step plan.Step `json:"step"`
 	Time time.Time `json:"time"`
+	// SizeBytes of its layers, on whichever nodes they are.
+	SizeBytes int64 `json:"size_bytes,omitempty"`
 	// Cadence is how often one is made; nil where it is not known yet.
 	Cadence *Cadence `json:"cadence,omitempty"`
 	// Saving is the one under way; nil without one.

@@ -50,18 +50,3 @@ func summarize(m checkpoint.Manifest, has func(plan.Hash) bool) api.StoredCheckp
 	c.Holders = slices.Compact(c.Holders)
 	return c
 }
-
-// SizeBytes returns the size of all layers of a checkpoint that this node keeps a manifest of; else 0.
-func (c *Checkpointer) SizeBytes(step plan.Step) int64 {
-	manifests, err := c.Store.Manifests()
-	if err != nil {
-		return 0
-	}
-	var sum int64
-	if i := slices.IndexFunc(manifests, func(m checkpoint.Manifest) bool { return m.Step == step }); i >= 0 {
-		for _, l := range manifests[i].Layers {
-			sum += l.SizeBytes
-		}
-	}
-	return sum
-}

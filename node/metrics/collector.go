@@ -19,8 +19,6 @@ type Source struct {
 	Voters func() (n int, leaderChanges uint64)
 	// Traffic returns the payload sent and received by kind.
 	Traffic func() []link.Traffic
-	// CheckpointBytes returns the size of all layers of a checkpoint, 0 where that is not known.
-	CheckpointBytes func(step plan.Step) int64
 }
 
 // Describe lists all families.
@@ -43,7 +41,7 @@ func (e *Exporter) Collect(to chan<- prometheus.Metric) {
 	e.counts.write(out, tokens)
 	out.members(s)
 	out.plan(s, names)
-	out.checkpoint(s, e.source.CheckpointBytes)
+	out.checkpoint(s)
 	e.log(out, s)
 	out.replicas(s, names)
 	out.outer(s.Outer)
@@ -162,14 +160,14 @@ func (out *series) plan(s api.Status, n names) {
 }
 
 // checkpoint emits the newest checkpoint, and how often one is made.
-func (out *series) checkpoint(s api.Status, size func(plan.Step) int64) {
+func (out *series) checkpoint(s api.Status) {
 	c := s.Checkpoint
 	out.add("checkpoint_step", float64(c.Step))
 	if !c.Time.IsZero() {
 		out.add("checkpoint_timestamp_seconds", float64(c.Time.UnixMilli())/1e3)
 	}
 	if c.Step > 0 {
-		out.measured("checkpoint_bytes", float64(size(c.Step)))
+		out.measured("checkpoint_bytes", float64(c.SizeBytes))
 	}
 	copied := c.Step
 	if c.Copies != nil {

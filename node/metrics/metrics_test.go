@@ -41,7 +41,7 @@ var everything = api.Status{
 	Loss: number(3.5), HeldOut: number(3.75), HeldOutF32: number(3.7), LearningRate: 0.001, GradientNorm: number(0.5), TokensPerS: 12000, ETAS: 600,
 	About: &api.About{Parameters: 1e6, Context: 64, TokensPerStep: 1024, StepMS: 85, PredictedMS: 80},
 	Checkpoint: api.Checkpoint{
-		Step: 500, Time: time.UnixMilli(1_700_000_000_500), Cadence: &api.Cadence{EveryS: 8, TookS: 0.5, LostS: 0.25}, Saving: &api.Saving{Step: 550}, Copies: &api.Copies{Step: 450},
+		Step: 500, Time: time.UnixMilli(1_700_000_000_500), SizeBytes: 12e6, Cadence: &api.Cadence{EveryS: 8, TookS: 0.5, LostS: 0.25}, Saving: &api.Saving{Step: 550}, Copies: &api.Copies{Step: 450},
 	},
 	Roster: []api.Member{
 		{Peer: "p0", Name: "desk", State: "active"},
@@ -80,7 +80,6 @@ func logging(s api.Status, to slog.Handler) *Exporter {
 		Traffic: func() []link.Traffic {
 			return []link.Traffic{{Kind: "chunk", Received: 10}, {Kind: "activation", Sent: 3 << 20, Received: 1 << 20}}
 		},
-		CheckpointBytes: func(plan.Step) int64 { return 12e6 },
 	}, slog.New(to))
 }
 

@@ -61,6 +61,18 @@ func reached(state consensus.State, running position, recorded ledger.Position) 
 	return state.Checkpoint.Step // steps of an older plan were given up
 }
 
+// sizeOf returns the size of a checkpoint's layers, those that replicas have for themselves included.
+func sizeOf(c consensus.Checkpoint) (bytes int64) {
+	layers := slices.Clone(c.Layers)
+	for _, o := range c.Own {
+		layers = append(layers, o.Layers...)
+	}
+	for _, l := range layers {
+		bytes += l.SizeBytes
+	}
+	return bytes
+}
+
 // Status returns a snapshot of what this node knows of its run.
 func (m *Monitor) Status() api.Status {
 	state, returning := m.Known()
@@ -72,7 +84,7 @@ func (m *Monitor) Status() api.Status {
 	s := api.Status{
 		Run: m.Run, Peer: m.Self, State: phase, Generation: state.Plan.Generation,
 		Term: term, Leader: leader, Addrs: m.Addrs(), Reasons: state.Reasons,
-		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), Copies: copiesOf(state, m.Kept())},
+		Checkpoint: api.Checkpoint{Step: state.Checkpoint.Step, Time: state.Checkpoint.Time(), SizeBytes: sizeOf(state.Checkpoint), Copies: copiesOf(state, m.Kept())},
 		Roster:     m.members(state, leader, now), Plan: m.stages(state),
 		Votes: votes(state, m.Consensus.Quorum().Voters), Substitute: substituteStatus(state),
 	}

@@ -58,10 +58,12 @@ func (l *ownLog) Logged() (consensus.State, error) {
 }
 
 // TestANodeThatComesBackKnowsItsLog: all of it, read once, until somebody leads or the node has taken part; a newcomer has none. Status and
-// the picture of the plan show it, and no checkpoint as under way that the process before may have begun.
+// the picture of the plan show it, the checkpoint's size without a look into the store, and no checkpoint as under way that the process before may have begun.
 func TestANodeThatComesBackKnowsItsLog(t *testing.T) {
 	whole := planned(t, "1f1b", 6)
 	whole.Checkpoint.Step, whole.Plan.Generation = 20, 3
+	whole.Checkpoint.Layers = []consensus.LayerRef{{SizeBytes: 5}, {SizeBytes: 7}}
+	whole.Checkpoint.Own = []consensus.OwnState{{Replica: 1, Layers: []consensus.LayerRef{{SizeBytes: 100}}}}
 	whole.Pending = []consensus.Checkpoint{{Step: 22, Generation: 3}}
 	took := whole // part with this process
 	took.Members = slices.Clone(whole.Members)
@@ -98,7 +100,7 @@ func TestANodeThatComesBackKnowsItsLog(t *testing.T) {
 		if err := m.Schedule(io.Discard); (err == nil) != (c.step > 0) {
 			t.Errorf("%s: the picture of the plan: %v", name, err)
 		}
-		if s := m.Status(); s.Checkpoint.Step != c.step || (s.Checkpoint.Saving != nil) != (c.step > 0 && !c.returning) {
+		if s := m.Status(); s.Checkpoint.Step != c.step || (s.Checkpoint.SizeBytes == 112) != (c.step > 0) || (s.Checkpoint.Saving != nil) != (c.step > 0 && !c.returning) {
 			t.Errorf("%s: status has %+v", name, s.Checkpoint)
 		}
 		if c.log.reads != c.reads {

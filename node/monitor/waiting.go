@@ -297,8 +297,8 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 	}
 	if v.Leaderless > electionTime { // the log may not be here up to its end
 		v.Stopped = StoppedText(state, m.Self)
-		if kept, err := m.Store.Manifests(); err == nil && len(kept) > 0 {
-			v.Checkpoint = max(v.Checkpoint, kept[0].Step)
+		if kept, err := m.Store.Newest(); err == nil {
+			v.Checkpoint = max(v.Checkpoint, kept.Step)
 		}
 	}
 	if p := v.Quorum.Apart; p != "" {
