@@ -115,15 +115,26 @@ func (o *ownership) Admit(ctx context.Context, code string) (string, error) {
 	return fmt.Sprintf("%s (%s) may join: it gets an invite for one node", n.Name, n.Address), nil
 }
 
+// MayInvite returns why this node cannot make invites, nil where it can.
+func (o *ownership) MayInvite() error {
+	state := o.log.State()
+	switch _, member := state.Member(o.self); {
+	case state.Run == nil || !member:
+		return notInRun
+	case !state.Owner(o.self):
+		return onlyOwners(state, "make invites")
+	}
+	return nil
+}
+
 // Invite makes an invite to the run and returns it when the log knows it; only an owner's node can.
 func (o *ownership) Invite(ctx context.Context, r api.InviteRequest) (string, error) {
-	state := o.log.State()
+	if err := o.MayInvite(); err != nil {
+		return "", err
+	}
 	addrs := o.swarm.InviteAddrs()
-	switch _, member := state.Member(o.self); {
-	case state.Run == nil || !member || len(addrs) == 0:
+	if len(addrs) == 0 {
 		return "", notInRun
-	case !state.Owner(o.self):
-		return "", onlyOwners(state, "make invites")
 	}
 	made := o.now()
 	v, err := o.owner.Invite(admission.InviteOptions{Run: o.run, Addrs: addrs, Owner: r.Owner, TTL: r.TTL, Uses: r.Uses}, made)

@@ -218,8 +218,19 @@ func (c *chromium) press(key string, shift bool) {
 		modifiers = 8
 	}
 	for _, kind := range []string{"keyDown", "keyUp"} {
-		c.call("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": key, "modifiers": modifiers}, nil)
+		params := map[string]any{"type": kind, "key": key, "modifiers": modifiers}
+		if key == "Enter" && kind == "keyDown" {
+			params["text"] = "\r" // without which a form is not sent
+		}
+		c.call("Input.dispatchKeyEvent", params, nil)
 	}
+}
+
+// types puts text into an input in place of what it has.
+func (c *chromium) types(id, text string) {
+	c.t.Helper()
+	c.evaluate(fmt.Sprintf(`document.querySelector('#%[1]s').focus(), document.querySelector('#%[1]s').select()`, id), nil)
+	c.call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
 // drag moves the pointer from one place to another with its button down.

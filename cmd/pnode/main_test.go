@@ -249,8 +249,9 @@ func (*stillNode) Chunk(context.Context, plan.Step, plan.Hash) ([]byte, error) {
 func (*stillNode) Stop(context.Context) error { return nil }
 func (*stillNode) Schedule(io.Writer) error   { return api.ErrNotReady }
 
-func TestCommandsThatSpeakToANode(t *testing.T) {
-	dir, node := t.TempDir(), &stillNode{left: make(chan struct{})}
+// serveNode answers for a node in a folder until the test ends.
+func serveNode(t *testing.T, dir string, node api.Node) {
+	t.Helper()
 	s, err := api.Listen(api.Options{Dir: dir, Node: node})
 	if err != nil {
 		t.Fatal(err)
@@ -258,12 +259,17 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-over; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+}
+
+func TestCommandsThatSpeakToANode(t *testing.T) {
+	dir, node := t.TempDir(), &stillNode{left: make(chan struct{})}
+	serveNode(t, dir, node)
 	code, out, stderr := pnode(t, "status", "--json", "--dir", dir)
 	var st api.Status
 	if err := json.Unmarshal([]byte(out), &st); err != nil || code != exitOK || !reflect.DeepEqual(st, node.Status()) {
@@ -369,6 +375,8 @@ func TestBenchListsItsMeasurements(t *testing.T) {
 		}
 	}
 }
+
+func (*stillNode) MayInvite() error { return nil }
 
 func (*stillNode) Newcomers() ([]api.Newcomer, error) { return nil, api.ErrNotReady }
 

@@ -2,12 +2,19 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"pnode/node/api"
+	"pnode/node/qrcode"
 )
 
 // TestThePageInABrowser opens the page of a real run of two nodes, sees every view in light and dark on small and large screens, and the
@@ -42,6 +49,8 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 	}
 
+	inviteByPage(t, page, dir)
+
 	lap.kill()
 	page.await(`document.querySelector('#members tr.gone')?.textContent.includes('gone since')`)
 	page.await(`document.querySelector('#happened').textContent.includes('lap is gone')`)
@@ -62,6 +71,143 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Errorf("only %d requests were seen", len(page.requests))
 	}
 	seeShared(t, page, dir, axe)
+
+	desk.kill()
+	page.await(`document.body.classList.contains('gone')`)
+	for width, scheme := range map[int]string{1280: "light", 390: "dark"} {
+		page.shows(width, scheme)
+		checkView(t, page, axe != "", fmt.Sprintf("without its node: %d pixels, %s", width, scheme))
+	}
+}
+
+// inviteByPage has the page that `pnode watch` opens make an invite of the run.
+func inviteByPage(t *testing.T, page *chromium, dir string) {
+	t.Helper()
+	client, err := api.Dial(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var hidden bool
+	page.evaluate(`document.querySelector('#admission').hidden`, &hidden)
+	if !hidden {
+		t.Error("the URL that is printed lets machines in")
+	}
+	page.call("Page.navigate", map[string]any{"url": client.AdmissionPage()}, nil)
+	page.await(`!document.querySelector('#inviting').hidden`)
+	page.types("uses", "3")
+	page.press("Enter", false)
+	page.await(`!document.querySelector('#made').hidden`)
+	var made string
+	page.evaluate(`document.querySelector('#invite').value`, &made)
+	invites, err := client.Invites(t.Context())
+	if err != nil || !strings.HasPrefix(made, "pnode1-") || !slices.ContainsFunc(invites, func(i api.Invite) bool { return i.Uses == 3 && i.Role == "member" && i.State == "open" }) {
+		t.Errorf("made %q, invites %+v, %v", made, invites, err)
+	}
+	page.evaluate(`document.querySelector('#hide').click()`, nil)
+}
+
+// lettingNode is a node that lets machines in, or does not.
+type lettingNode struct {
+	stillNode
+	mu      sync.Mutex // guards what follows
+	refused error
+	waiting []api.Newcomer
+}
+
+func (*lettingNode) Profiles() (api.Profiles, error) {
+	return api.Profiles{Devices: []api.DeviceProfile{}, Links: []api.LinkProfile{}}, nil
+}
+
+func (n *lettingNode) MayInvite() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refused
+}
+
+func (n *lettingNode) Newcomers() ([]api.Newcomer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.waiting, nil
+}
+
+func (n *lettingNode) Admit(_ context.Context, code string) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 || n.waiting[0].Code != code {
+		return "", errors.New("no newcomer shows that code")
+	}
+	n.waiting = n.waiting[1:]
+	return "<b>laptop</b> may join", nil
+}
+
+// TestLettingMachinesInByThePage goes by keys alone: a machine that asks, with another code and with its own, and an invite whose code a camera
+// can read. Without the key, and where the node may not, there is nothing of it.
+func TestLettingMachinesInByThePage(t *testing.T) {
+	t.Parallel()
+	page := openChromium(t)
+	node := &lettingNode{waiting: []api.Newcomer{{Name: "<b>laptop</b>", Address: "192.0.2.7", Code: "482913"}}}
+	dir := t.TempDir()
+	serveNode(t, dir, node)
+	client, err := api.Dial(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	page.shows(1280, "light")
+	page.call("Page.navigate", map[string]any{"url": client.AdmissionPage()}, nil)
+	page.await(`document.querySelector('#asking')?.textContent.startsWith('<b>laptop</b> (192.0.2.7) asks to join')`)
+	var shown bool
+	page.evaluate(`document.body.textContent.includes('482913') || location.href.includes('#')`, &shown)
+	if shown {
+		t.Error("the page shows the code, or its URL a key")
+	}
+	page.types("digits", "000000")
+	page.press("Enter", false)
+	page.await(`document.querySelector('#admitted').textContent === 'Not done: no newcomer shows that code.'`)
+	page.types("digits", "482913")
+	page.press("Enter", false)
+	page.await(`document.querySelector('#admitted').textContent === '<b>laptop</b> may join.' && document.querySelector('#admit').hidden`)
+
+	page.types("uses", "2")
+	page.press("Enter", false)
+	page.await(`document.querySelector('#invite').value === 'pnode1-24h0m0s-2'`)
+	want, err := qrcode.Modules("pnode1-24h0m0s-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drawn [][]bool
+	page.evaluate(fmt.Sprintf(`[...Array(%[1]d).keys()].map((y) => [...Array(%[1]d).keys()].map((x) => document.querySelector('#code path').isPointInFill(new DOMPoint(x + 0.5, y + 0.5))))`, len(want)), &drawn)
+	if !reflect.DeepEqual(drawn, want) {
+		t.Errorf("the code is %v, want %v", drawn, want)
+	}
+	axe := axeCore(t)
+	if axe != "" {
+		page.evaluate(axe, nil)
+	}
+	node.mu.Lock()
+	node.waiting = []api.Newcomer{{Name: strings.Repeat("long-name-", 6), Address: "fd00:1111:2222:3333:4444:5555:6666:7777", Code: "1"}}
+	node.mu.Unlock()
+	page.await(`!document.querySelector('#admit').hidden`)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int{390, 1280} {
+			page.shows(width, scheme)
+			checkView(t, page, axe != "", fmt.Sprintf("letting in: %d pixels, %s", width, scheme))
+		}
+	}
+	page.evaluate(`document.querySelector('#hide').focus()`, nil)
+	page.press("Enter", false)
+	page.await(`document.querySelector('#made').hidden && document.querySelector('#invite').value === '' && document.querySelector('#code').childElementCount === 0`)
+
+	node.mu.Lock()
+	node.refused = errors.New("only desk can make invites")
+	node.mu.Unlock()
+	page.await(`document.querySelector('#admits').textContent === 'only desk can make invites.' && document.querySelector('#inviting').hidden && document.querySelector('#admit').hidden`)
+	page.call("Page.navigate", map[string]any{"url": client.Page()}, nil) // the key to look with
+	page.await(`document.querySelector('#admission').hidden`)
+	if len(page.problems) != 1 { // the refusal of the other code, which browsers write down
+		t.Errorf("the console was told of %s", strings.Join(page.problems, "\n"))
+	}
 }
 
 // seeShared shares the node's page, and wants the same views behind the link and its certificate, which asks the link's origin alone.

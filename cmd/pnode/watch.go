@@ -35,9 +35,11 @@ func (e environment) watchCommand() *cobra.Command {
 curve, the nodes with their layers, memory and times, the schedule, and what happened. It
 reconnects by itself when the run or the node starts again.
 
-The URL contains a key that allows looking and nothing else. Other users of this machine do not
-see it: the browser reads it from a file that only you can open, and that is removed afterwards.
-Only programs on this machine reach the page. To look from another machine, forward the port:
+The URL that is printed contains a key that allows looking and nothing else. The page that the
+command opens on an owner's machine can also make invites, and let machines of the local network in.
+Other users of this machine do not see its key: the browser reads it from a file that only you can
+open, and that is removed afterwards. Only programs on this machine reach the page. To look from
+another machine, forward the port:
 
   ssh -L PORT:127.0.0.1:PORT HOST               then open the same URL
 
@@ -57,7 +59,7 @@ this link; it is the right one if it has the fingerprint that is printed.`,
 		if _, err := fmt.Fprintln(e.stdout, client.Page()); err != nil || printOnly {
 			return err
 		}
-		return e.openPage(ctx, client.Page())
+		return e.openPage(ctx, client.AdmissionPage())
 	})
 	c.Flags().BoolVar(&printOnly, "print", false, "print the URL and open nothing")
 	with.flags(c.Flags())

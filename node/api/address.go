@@ -28,7 +28,9 @@ type Address struct {
 	// Page opens the node's page in a browser of this machine, with a key that allows to look
 	// and nothing else.
 	Page string `json:"page,omitempty"`
-	PID  int    `json:"pid"`
+	// Admission is the key with which a page of this machine's user lets machines in. It is new each time a node is started.
+	Admission string `json:"admission,omitempty"`
+	PID       int    `json:"pid"`
 }
 
 // newToken is 128 random bits as text.

@@ -80,6 +80,14 @@ func (c *Client) Dir() string { return c.dir }
 // Page is the URL of the node's page, key included.
 func (c *Client) Page() string { return c.address.Page }
 
+// AdmissionPage is the URL of the page with the key, too, by which it lets machines in. It is for the user's own browser on this machine.
+func (c *Client) AdmissionPage() string {
+	if c.address.Admission == "" {
+		return c.address.Page
+	}
+	return c.address.Page + "." + c.address.Admission
+}
+
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

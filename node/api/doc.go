@@ -24,6 +24,8 @@
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
 //	GET  /v1/newcomers  the machines of the local network that ask to be let in, with their codes
 //	POST /v1/admit    {"code": "012345"} -> {"done": "..."}: who shows it gets an invite; another code refuses all
+//	GET  /v1/admission  Admission as JSON: whether this node lets machines in, and who asks, without their codes
+//	POST /v1/admission/admit, /v1/admission/invite  as /v1/admit and /v1/invite, which answers with a QR code too and makes no owners
 //	POST /v1/leave    drain this node and let it go; answers when it is under way
 //	POST /v1/stop     checkpoint and stop the run on all nodes; answers when under way
 //
@@ -34,7 +36,8 @@
 //
 // Below a path that is a secret is a page (node/api/page) which shows all this in a browser. It
 // has a key of its own, after the # of its URL, with which every GET above is answered and
-// nothing else. Who looks over a shoulder can look on. Port and key stay the same when a node
+// nothing else, but for /v1/admission. Who looks over a shoulder can look on. These requests take another key, which `pnode watch` gives to the
+// browser that it opens and prints nowhere, which does nothing else, and which is new each time a node is started. Port and key stay the same when a node
 // comes back to its folder, so that a page left open goes on; where another program has taken
 // the port both are new. Until then that program sees the key of a page that asks for its node.
 //
@@ -50,5 +53,5 @@
 // The package refuses to decide anything about the run, and to listen on any address but
 // loopback. cmd/pnode and node/local use the client, node the server. It imports planner
 // for its vocabulary, pipeline/wire to clip and decode,
-// and nothing else of the project.
+// node/qrcode, and nothing else of the project.
 package api

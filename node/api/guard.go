@@ -32,18 +32,21 @@ func Loopback(host string) bool {
 	return name == "127.0.0.1" || name == "::1" || name == "localhost"
 }
 
-// authorize lets requests with the token pass, and those with the page's key where they only
-// look. It takes a time that does not depend on either, and bounds bodies.
+// authorize lets requests with the token pass, those with the page's key where they only look, and those with its other key where they
+// are about who is let in. It takes a time that does not depend on any of these, and bounds bodies.
 func (s *Server) authorize(next http.Handler) http.Handler {
-	token, key := NewSecret(s.address.Token), NewSecret(s.view.Key)
+	token, key, admission := NewSecret(s.address.Token), NewSecret(s.view.Key), NewSecret(s.address.Admission)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		all, looks := token.Is(given), key.Is(given)
+		all, looks, admits := token.Is(given), key.Is(given), admission.Is(given)
+		about := r.URL.Path == admissionPath || strings.HasPrefix(r.URL.Path, admissionPath+"/")
 		site := r.Header.Get("Sec-Fetch-Site") // what a browser sends for a page of another site is refused
 		switch {
-		case !ok || !all && !looks || site != "" && site != "same-origin" && site != "none":
+		case !ok || !all && !looks && !admits || site != "" && site != "same-origin" && site != "none":
 			w.WriteHeader(http.StatusUnauthorized)
-		case !all && r.Method != http.MethodGet:
+		case admits && !about:
+			s.reply(w, http.StatusForbidden, errorReply{"this key of the page lets machines in, and does nothing else"})
+		case looks && (about || r.Method != http.MethodGet):
 			s.reply(w, http.StatusForbidden, errorReply{"the key of the page is to look with: use the commands `pnode leave`, `pnode invite` or Ctrl-C where the node runs"})
 		default:
 			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)

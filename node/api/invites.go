@@ -99,7 +99,8 @@ type revokeReply struct {
 	Done string `json:"done"`
 }
 
-func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
+// readInvite reads which invite a request wants.
+func readInvite(r *http.Request) (InviteRequest, error) {
 	var req inviteRequest
 	body, err := io.ReadAll(r.Body) // bounded by authorize
 	if err == nil {
@@ -113,13 +114,18 @@ func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 	case req.Uses < 1 || req.Uses > MaxInviteUses:
 		err = fmt.Errorf("uses is %d: take 1 to %d", req.Uses, MaxInviteUses)
 	}
+	return InviteRequest{time.Duration(req.TTLS) * time.Second, req.Uses, req.Owner}, err
+}
+
+func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
+	want, err := readInvite(r)
 	if err != nil {
 		s.reply(w, http.StatusBadRequest, errorReply{err.Error()})
 		return
 	}
 	var reply inviteReply
 	err = patiently(w, r, func(ctx context.Context) (err error) {
-		reply.Invite, err = s.options.Node.Invite(ctx, InviteRequest{time.Duration(req.TTLS) * time.Second, req.Uses, req.Owner})
+		reply.Invite, err = s.options.Node.Invite(ctx, want)
 		return err
 	})
 	s.answer(w, reply, err)

@@ -28,6 +28,8 @@ type Node interface {
 	Schedule(w io.Writer) error
 	// Invite makes an invite; the error wraps ErrNotReady while the node cannot make one yet.
 	Invite(ctx context.Context, r InviteRequest) (string, error)
+	// MayInvite returns why this node cannot make invites, nil where it can.
+	MayInvite() error
 	// Invites lists the invites of the run.
 	Invites() ([]Invite, error)
 	// Revoke removes a node from the run, or ends an invite, and says what was done.
@@ -104,7 +106,8 @@ func Listen(o Options) (*Server, error) {
 		options: o, listener: l, view: page,
 		address: Address{
 			Addr: page.Addr, Token: newToken(), PID: os.Getpid(),
-			Page: "http://" + page.Addr + page.path() + "#" + page.Key, // a browser sends what follows the # nowhere
+			Page:      "http://" + page.Addr + page.path() + "#" + page.Key, // a browser sends what follows the # nowhere
+			Admission: newToken(),
 		},
 		streams: make(chan struct{}, maxStreams),
 		ending:  make(chan struct{}),

@@ -25,6 +25,8 @@ type fakeNode struct {
 	status Status
 	refuse error
 
+	newcomers   []Newcomer
+	noLAN       error
 	checkpoints CheckpointList
 	profiles    Profiles
 
@@ -362,6 +364,10 @@ func TestListenNeedsAFolder(t *testing.T) {
 	}
 }
 
-func (*fakeNode) Newcomers() ([]Newcomer, error) { return nil, ErrNotReady }
+func (n *fakeNode) MayInvite() error { return n.refuse }
 
-func (*fakeNode) Admit(context.Context, string) (string, error) { return "", ErrNotReady }
+func (n *fakeNode) Newcomers() ([]Newcomer, error) { return n.newcomers, n.noLAN }
+
+func (n *fakeNode) Admit(_ context.Context, code string) (string, error) {
+	return "laptop may join", n.note("admit " + code)
+}

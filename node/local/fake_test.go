@@ -262,6 +262,8 @@ func missing(path string) bool {
 	return err != nil
 }
 
+func (*fake) MayInvite() error { return api.ErrNotReady }
+
 // fakeNewcomer asks the nodes of the script "asked", until it is let in.
 var fakeNewcomer = api.Newcomer{Name: "laptop", Address: "192.0.2.7", Code: "482913", Since: time.Unix(1, 0).UTC()}
 

@@ -19,14 +19,23 @@ var halves = map[[2]bool]string{
 	{true, true}: " ", {true, false}: "▄", {false, true}: "▀", {false, false}: "█",
 }
 
-// Terminal returns the lines of a code, each a character for two rows of modules, with the margin of four light modules that readers need.
-// coloured adds escape sequences for a terminal. It fails for a text that is too long for a code.
-func Terminal(text string, coloured bool) (string, error) {
+// Modules returns the rows of a code, dark modules as true, with the margin of four light ones that readers need. It fails for a text that is too
+// long for a code.
+func Modules(text string) ([][]bool, error) {
 	code, err := qrcode.New(text, qrcode.Low) // a screen is clean: fewer modules are easier to read than more redundancy
 	if err != nil {
-		return "", fmt.Errorf("qrcode: %d bytes: %w", len(text), err)
+		return nil, fmt.Errorf("qrcode: %d bytes: %w", len(text), err)
 	}
-	dark := code.Bitmap()
+	return code.Bitmap(), nil
+}
+
+// Terminal returns the lines of a code, each a character for two rows of modules. coloured adds escape sequences for a terminal. It fails as
+// Modules does.
+func Terminal(text string, coloured bool) (string, error) {
+	dark, err := Modules(text)
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	for y := 0; y < len(dark); y += 2 {
 		if coloured {

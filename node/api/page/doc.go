@@ -4,6 +4,7 @@
 //
 //   - main.js: starts, asks again every second, and says when the node is gone.
 //   - node.js: the requests, and the stream of events.
+//   - admission.js: an invite, and machines that ask to be let in, with a key that only the page of `pnode watch` has.
 //   - dom.js: makes elements. What nodes tell becomes text, never markup.
 //   - words.js: numbers, times and names for people.
 //   - curve.js, scale.js, chart.js: the curves of the run, axes, and the chart that people zoom.

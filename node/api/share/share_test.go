@@ -218,7 +218,7 @@ func TestNothingIsChangedOrListed(t *testing.T) {
 			t.Errorf("%s %s: %s %q, want %d", method, path, resp.Status, body, want)
 		}
 	}
-	for _, path := range []string{"/v1/invites", "/v1/newcomers", "/v1/checkpoints", "/v1/metrics", "/v1/desk", "/v1/", "/v1/status/", "/v1/events", "/v1/events?after=x"} {
+	for _, path := range []string{"/v1/invites", "/v1/newcomers", "/v1/checkpoints", "/v1/metrics", "/v1/admission", "/v1/", "/v1/status/", "/v1/events", "/v1/events?after=x"} {
 		expect("GET", path, http.StatusNotFound, s.knowing)
 	}
 	expect("GET", "/metrics", http.StatusNotFound, s.knowing)

@@ -1,6 +1,7 @@
 // Starts the page: asks the node for its status every second and follows its events; begins
 // again when the node is back. All that is shown is drawn from here.
 
+import { beginAdmission, showAdmission } from './admission.js';
 import { beginChart, showCurves } from './chart.js';
 import { Curves, mostNew } from './curve.js';
 import { at, say } from './dom.js';
@@ -39,6 +40,7 @@ async function look() {
     showRun(now, curves.heldOut.at(-1));
     showRounds(now, curves.drift);
     showSeats(now);
+    await showAdmission();
     await showMap(now);
     await showSchedule(now);
   } catch (failure) {
@@ -112,6 +114,7 @@ async function start() {
     return;
   }
   beginChart();
+  beginAdmission();
   window.addEventListener('hashchange', () => takeKey());
   new ResizeObserver(() => { changed = true; }).observe(at('loss'));
   document.addEventListener('visibilitychange', () => { changed = true; });

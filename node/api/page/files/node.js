@@ -5,35 +5,73 @@
 export class Refused extends Error {}
 
 const kept = 'pnode-key';
+const keptAdmission = 'pnode-admission-key';
 const patience = 15000; // milliseconds for an answer
+const longPatience = 130000; // for one that the run's voters decide on
 const longestLine = 1 << 20;
 
 // takeKey finds the key behind the # of the URL and takes it out of sight; a reload finds it
-// where this tab, and no other page, keeps it.
+// where this tab, and no other page, keeps it. After a dot is the key that lets machines in, which not every page has.
 export function takeKey() {
-  const key = location.hash.slice(1);
+  const [key, admissionKey] = location.hash.slice(1).split('.');
   if (key !== '') {
     sessionStorage.setItem(kept, key);
+    sessionStorage.removeItem(keptAdmission);
+    if (admissionKey) {
+      sessionStorage.setItem(keptAdmission, admissionKey);
+    }
     history.replaceState(null, '', location.pathname);
   }
   return sessionStorage.getItem(kept);
 }
 
-async function ask(path, signal) {
+// mayAdmit reports whether this page has the key that lets machines in.
+export function mayAdmit() {
+  return sessionStorage.getItem(keptAdmission) !== null;
+}
+
+async function request(path, key, signal, body) {
   const answer = await fetch(`/v1/${path}`, {
-    headers: { Authorization: `Bearer ${takeKey()}` },
+    method: body === undefined ? 'GET' : 'POST',
+    headers: { Authorization: `Bearer ${key}` },
+    body: body === undefined ? undefined : JSON.stringify(body),
     cache: 'no-store',
     credentials: 'omit',
     redirect: 'error',
     signal,
   });
   if (answer.status === 401 || answer.status === 403) {
-    throw new Refused();
+    throw new Refused('the node does not know the key of this page any more: open it again with `pnode watch`');
   }
   if (!answer.ok) {
-    throw new Error(`${path}: ${answer.status}`);
+    const said = await answer.json().catch(() => ({}));
+    throw new Error(said.error ?? `${path}: ${answer.status}`);
   }
   return answer;
+}
+
+function ask(path, signal) {
+  return request(path, takeKey(), signal);
+}
+
+// letIn asks about who is let in, or with a body does something about it.
+async function letIn(path, wait, body) {
+  return (await request(`admission${path}`, sessionStorage.getItem(keptAdmission), AbortSignal.timeout(wait), body)).json();
+}
+
+// admission says whether the node lets machines in, and which ask.
+export function admission() {
+  return letIn('', patience);
+}
+
+// admit lets the machine in that shows a code; another code refuses all that ask.
+export function admit(code) {
+  return letIn('/admit', longPatience, { code });
+}
+
+// invite makes an invite for so many seconds and nodes.
+export function invite(seconds, uses) {
+  return letIn('/invite', longPatience, { ttl_s: seconds, uses });
 }
 
 export async function status() {
