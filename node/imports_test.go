@@ -30,6 +30,7 @@ var homes = []home{
 	{"github.com/prometheus/", []string{"node/metrics"}, "one room exports to Prometheus; others give it a status"},
 	{"google.golang.org/protobuf/", []string{"node/export/tfevents"}, "one form of file needs it; what pnode sends has forms of its own"},
 	{"charm.land/bubbletea/", []string{"node/screen"}, "one room draws on a whole terminal; others give it a status"},
+	{"github.com/charmbracelet/x/term", []string{"node/screen"}, "how wide a terminal is matters to who draws on it, and tells others"},
 	{"github.com/mattn/go-runewidth", []string{"node/screen"}, "how wide text is matters on a whole terminal alone"},
 	{"github.com/skip2/go-qrcode", []string{"node/qrcode"}, "one room draws codes for cameras"},
 	{"github.com/goccy/go-yaml", []string{"node/config"}, "one reader of run files, strict about unknown keys"},

@@ -32,6 +32,15 @@ func (e environment) hasScreen() bool {
 	return isTerminal(e.stdin) && isTerminal(e.stdout) && os.Getenv("TERM") != "dumb"
 }
 
+// columns returns how many characters a line of standard output has, 0 where it is no terminal.
+func (e environment) columns() int {
+	out := e.stdout
+	if o, ok := out.(*output); ok {
+		out = o.Writer
+	}
+	return screen.Columns(out)
+}
+
 // view shows a node on the whole terminal.
 func (e environment) view(ctx context.Context, client *api.Client, keys string) (screen.Key, error) {
 	out := e.stdout

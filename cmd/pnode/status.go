@@ -37,7 +37,7 @@ wrong, and counts the others. --watch takes the whole terminal: q leaves it, and
 		if all || asJSON {
 			ask = client.Status
 		}
-		show := func(st api.Status) error { return progress.Status(e.stdout, st, time.Now()) }
+		show := func(st api.Status) error { return progress.Status(e.stdout, st, time.Now(), e.columns()) }
 		if asJSON {
 			show = func(st api.Status) error { return json.NewEncoder(e.stdout).Encode(st) }
 		}

@@ -320,24 +320,24 @@ func TestStatusTable(t *testing.T) {
 		Data:       api.Data{SizeBytes: 16_000_000, HeldOutBytes: 160},
 	}
 	var b bytes.Buffer
-	if err := Status(&b, st, now); err != nil {
+	if err := Status(&b, st, now, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
-	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "joining"}, now); err != nil {
+	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "joining"}, now, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
-	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "training", Step: 4, Steps: 9, HeldOut: &heldOut, HeldOutF32: &loss, Checkpoint: api.Checkpoint{Step: 3}}, now); err != nil {
+	if err := Status(&b, api.Status{Run: "abc", Peer: self, Leader: self, State: "training", Step: 4, Steps: 9, HeldOut: &heldOut, HeldOutF32: &loss, Checkpoint: api.Checkpoint{Step: 3}}, now, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("\n")
 	st.Waiting, st.Plan, st.Roster = "no leader:\x1b 1 of 3 voters is up", nil, nil
-	if err := Status(&b, st, now); err != nil {
+	if err := Status(&b, st, now, 0); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", b.Bytes())
-	if err := Status(full{}, st, now); !errors.Is(err, errFull) {
+	if err := Status(full{}, st, now, 0); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func TestReplicasWithLocalSteps(t *testing.T) {
 		},
 	}
 	var b bytes.Buffer
-	if err := Status(&b, s, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); err != nil {
+	if err := Status(&b, s, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), 0); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "replicas.txt", b.Bytes())

@@ -13,9 +13,17 @@ import (
 	"pnode/planner/plan"
 )
 
-// Status writes a snapshot as tables; now dates the checkpoint's age.
-func Status(w io.Writer, st api.Status, now time.Time) error {
-	return table(w, func(p printer) { writeStatus(p, st, now) })
+// Status writes a snapshot as tables; now dates the checkpoint's age. Sentences of more than columns are broken between words; 0 columns break none.
+func Status(w io.Writer, st api.Status, now time.Time, columns int) error {
+	var text bytes.Buffer
+	err := table(&text, func(p printer) { writeStatus(p, st, now) })
+	if err == nil {
+		_, err = io.WriteString(w, folded(text.String(), columns))
+	}
+	if err != nil {
+		return fmt.Errorf("progress: write: %w", err)
+	}
+	return nil
 }
 
 // printer writes formatted text to where no write fails.

@@ -69,7 +69,7 @@ func TestStatusOfThousandMembers(t *testing.T) {
 		}
 	}
 	var brief, all bytes.Buffer
-	if err := errors.Join(Status(&brief, s.Brief(), now), Status(&all, s, now)); err != nil {
+	if err := errors.Join(Status(&brief, s.Brief(), now, 0), Status(&all, s, now, 0)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "thousand.txt", brief.Bytes())

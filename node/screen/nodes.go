@@ -54,14 +54,25 @@ func (v View) nodes() part {
 			p.lines = append(p.lines, line{{fmt.Sprintf("%d more: %s %s", g.Count, printable(g.State), printable(g.Device)), faint}})
 		}
 	}
-	for _, m := range v.Status.Roster { // what is unusual of some
-		if m.NotUsed != "" {
-			p.lines = append(p.lines, line{{fmt.Sprintf("%s is not used %s", v.nameOf(m.Peer), printable(m.NotUsed)), wary}})
-		} else if m.Spare != "" {
-			p.lines = append(p.lines, line{{fmt.Sprintf("%s %s", v.nameOf(m.Peer), printable(m.Spare)), faint}})
+	return p
+}
+
+// mostUnusual bounds the lines about members that plans do without.
+const mostUnusual = 6
+
+// unusual says why plans do without some members, and what those would add that have no part.
+func (v View) unusual() part {
+	var lines []line
+	for _, m := range v.Status.Roster {
+		text, s := fmt.Sprintf("%s is not used %s", v.nameOf(m.Peer), printable(m.NotUsed)), wary
+		if m.NotUsed == "" {
+			text, s = fmt.Sprintf("%s %s", v.nameOf(m.Peer), printable(m.Spare)), faint
+		}
+		if m.NotUsed+m.Spare != "" {
+			lines = append(lines, v.hanging(line{}, text, s)...)
 		}
 	}
-	return p
+	return part{lines: lines[:min(len(lines), mostUnusual)], least: 1, more: someMore, joined: true}
 }
 
 // doing says what a member does, as far as this node knows.

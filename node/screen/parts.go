@@ -217,22 +217,37 @@ var newsKinds = map[api.Kind]style{
 	api.KindMember: plainly, api.KindSpare: plainly, api.KindDrain: wary, api.KindDone: good,
 }
 
-// mostNews bounds the lines of news.
+// mostNews bounds the news.
 const mostNews = 8
 
 // news shows the newest events, the newest first: who came, who vanished, how many steps are done again.
 func (v View) news() part {
 	var lines []line
-	for i := len(v.History.Happened) - 1; i >= 0 && len(lines) < mostNews; i-- {
+	told := 0
+	for i := len(v.History.Happened) - 1; i >= 0 && told < mostNews; i-- {
 		h := v.History.Happened[i]
 		style, worth := newsKinds[h.Event.Kind]
 		if !worth {
 			continue
 		}
 		at := plain.Moment(h.Time.Local(), v.Now, time.TimeOnly) + " "
-		lines = append(lines, line{{at, faint}, {printable(newsText(h.Event)), style}})
+		lines = append(lines, v.hanging(line{{at, faint}}, printable(newsText(h.Event)), style)...)
+		told++
 	}
-	return headed("NEWS", lines)
+	p := headed("NEWS", lines)
+	p.more = someMore
+	return p
+}
+
+// why says why the plan is as it is, and what would help.
+func (v View) why() part {
+	var lines []line
+	for _, r := range v.Status.Reasons {
+		lines = append(lines, v.hanging(line{{"- ", faint}}, printable(r), plainly)...)
+	}
+	p := headed("WHY THIS PLAN", lines)
+	p.more = someMore
+	return p
 }
 
 // newsText says an event in a few words.

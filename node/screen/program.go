@@ -8,6 +8,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 
 	"pnode/node/api"
 	"pnode/node/plain"
@@ -36,6 +37,19 @@ type Options struct {
 	Colour bool
 	// Keys says at the foot what keys do.
 	Keys string
+}
+
+// Columns returns how many cells a line of a terminal has, 0 for what is none.
+func Columns(w io.Writer) int {
+	f, ok := w.(term.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(f.Fd())
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // Key says what ended a view.

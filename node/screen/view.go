@@ -39,6 +39,29 @@ type part struct {
 	least int
 	// more returns what stands in place of the lines that find no room; nil: they are left out.
 	more func(left int) line
+	// joined says that it goes on what stands above: no empty line comes between.
+	joined bool
+}
+
+// someMore stands for lines of text that find no room.
+func someMore(int) line { return line{{"…", faint}} }
+
+// hanging breaks a clean text into lines, the first one after a lead and the others below its text.
+func (v View) hanging(lead line, text string, s style) (lines []line) {
+	indent := 0
+	for _, part := range lead {
+		indent += width(part.text)
+	}
+	if indent > v.Columns/2 {
+		indent = 0
+	}
+	for i, one := range wrap(text, v.Columns-indent) {
+		if i > 0 {
+			lead = line{{strings.Repeat(" ", indent), plainly}}
+		}
+		lines = append(lines, append(lead[:len(lead):len(lead)], span{one, s}))
+	}
+	return lines
 }
 
 // Render draws a view, in at most Lines lines of at most Columns cells, the last one without an end.
@@ -49,9 +72,9 @@ func Render(v View) string {
 	if v.Invite != nil {
 		return v.invitation()
 	}
-	parts := []part{v.title(), v.progress(), v.trouble(), v.door(), v.curve(), v.saved(), v.nodes(), v.links(), v.written(), v.news()}
+	parts := []part{v.title(), v.progress(), v.trouble(), v.door(), v.curve(), v.saved(), v.nodes(), v.unusual(), v.links(), v.written(), v.news(), v.why()}
 	// Where there is little room, the first ones in this order have it.
-	shown := v.share(parts, []int{0, 1, 3, 2, 6, 4, 5, 9, 8, 7})
+	shown := v.share(parts, []int{0, 1, 3, 2, 6, 7, 4, 5, 10, 9, 8, 11})
 	var b strings.Builder
 	for i, l := range shown {
 		if i > 0 {
@@ -84,7 +107,7 @@ func (v View) share(parts []part, order []int) []line {
 		if left := len(p.lines) - n; left > 0 && n > 0 && p.more != nil {
 			lines = append(append([]line(nil), p.lines[:n-1]...), p.more(left+1))
 		}
-		if len(lines) > 0 && i > 1 && room > 0 && len(shown) > 0 { // an empty line where there is room to spare
+		if len(lines) > 0 && i > 1 && room > 0 && len(shown) > 0 && !p.joined { // an empty line where there is room to spare
 			shown = append(shown, nil)
 			room--
 		}
