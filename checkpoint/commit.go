@@ -103,15 +103,6 @@ func (s *Store) Manifests() (all []Manifest, err error) {
 	return all, err
 }
 
-// Newest returns the newest manifest that can be read, and reads no older ones. The error wraps ErrNotFound where there is none.
-func (s *Store) Newest() (m Manifest, err error) {
-	err = s.during("newest manifest", func() error {
-		m, err = Newest(s.catalog.dir)
-		return err
-	})
-	return m, err
-}
-
 // Manifest returns the stored manifest of a step, or ErrNotFound.
 func (s *Store) Manifest(step plan.Step) (m Manifest, err error) {
 	err = s.during(fmt.Sprintf("manifest of step %d", step), func() error {

@@ -229,7 +229,6 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 		"chunk":     func() error { _, err := s.Chunk(plan.Hash{}); return err },
 		"commit":    func() error { return s.Commit(Manifest{Run: "r", Generation: 1}) },
 		"manifests": func() error { _, err := s.Manifests(); return err },
-		"newest":    func() error { _, err := s.Newest(); return err },
 		"manifest":  func() error { _, err := s.Manifest(1); return err },
 		"retain":    func() error { return s.Retain(1) },
 		"sweep":     func() error { _, err := s.Sweep(); return err },

@@ -368,7 +368,7 @@ func (n *Node) openRooms(o opening) {
 	n.monitor = monitor.New(monitor.Config{
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter, SlowDisk: func() time.Duration { return n.disk.Slow(time.Now()) },
-		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Store: n.store, Living: n.living, Kept: n.replayer.Since, Recorded: n.ledger.End, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
+		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Stored: func() (checkpoint.Manifest, error) { return checkpoint.Newest(storeDir(n.dir)) }, Living: n.living, Kept: n.replayer.Since, Recorded: n.ledger.End, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
 		Memory: n.out.memory(),
 	})
 	n.custody.known = n.monitor.Known

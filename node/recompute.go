@@ -98,7 +98,7 @@ func Recompute(ctx context.Context, o RecomputeOptions) (out Recomputed, err err
 			return out, err
 		}
 		contents = append(contents, c)
-		if kept, err := store.Newest(); err == nil {
+		if kept, err := checkpoint.Newest(storeDir(dir)); err == nil {
 			out.Step = max(out.Step, kept.Step)
 		}
 	}

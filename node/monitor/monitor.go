@@ -44,8 +44,9 @@ type Config struct {
 	Consensus Consensus
 	Beats     *gossip.Tracker
 	Peers     Peers
-	Store     *checkpoint.Store
-	Living    func() []plan.PeerID // may be asked
+	// Stored returns the newest checkpoint that this node has a manifest of.
+	Stored func() (checkpoint.Manifest, error)
+	Living func() []plan.PeerID // may be asked
 	// Kept returns the first step of which this node has kept all messages.
 	Kept func() plan.Step
 	// Recorded returns the newest step that this node's ledger has.

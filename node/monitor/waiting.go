@@ -297,7 +297,7 @@ func (m *Monitor) waiting(state consensus.State, now time.Time) (why, done strin
 	}
 	if v.Leaderless > electionTime { // the log may not be here up to its end
 		v.Stopped = StoppedText(state, m.Self)
-		if kept, err := m.Store.Newest(); err == nil {
+		if kept, err := m.Stored(); err == nil {
 			v.Checkpoint = max(v.Checkpoint, kept.Step)
 		}
 	}
