@@ -38,6 +38,7 @@ type Client struct {
 	token    string
 	http     *http.Client
 	wait     func(ctx context.Context, d time.Duration) error
+	retrying func(Retry) // see Options; nil tells nobody
 }
 
 // NewClient makes a client from the environment: HF_ENDPOINT and HF_TOKEN. The error wraps ErrSettings.
@@ -214,6 +215,9 @@ func (c *Client) again(ctx context.Context, ask func(ctx context.Context) (broug
 		delay := min(firstWait<<attempt, longestWait)
 		if no != nil && no.after > 0 {
 			delay = no.after
+		}
+		if c.retrying != nil {
+			c.retrying(Retry{Why: err, Wait: delay, Left: maxAttempts - attempt - 1})
 		}
 		if err := c.wait(ctx, delay); err != nil {
 			return err

@@ -296,6 +296,23 @@ func TestCutConnectionsGoOn(t *testing.T) {
 	}
 }
 
+// TestEachTryIsSaid before the wait for it, with why, and how many are left: none of them is silent.
+func TestEachTryIsSaid(t *testing.T) {
+	h := hubtest.New(t, some())
+	h.Fail = func(string, string) int { return 503 }
+	c, waits := client(t, h, "")
+	var told []Retry
+	_, err := c.Pull(t.Context(), must(t, "hf:org/name"), Options{Cache: t.TempDir(), Retrying: func(r Retry) { told = append(told, r) }})
+	if err == nil || len(told) != maxAttempts-1 || len(*waits) != len(told) {
+		t.Fatalf("%v; told %v, waited %v", err, told, *waits)
+	}
+	for i, r := range told {
+		if r.Wait != (*waits)[i] || r.Left != maxAttempts-1-i || !strings.Contains(r.Why.Error(), "the hub answers 503 Service Unavailable") {
+			t.Errorf("try %d: %+v after %v", i, r, (*waits)[i])
+		}
+	}
+}
+
 // TestAnEndedPullGoesOn with what is there, and with another client.
 func TestAnEndedPullGoesOn(t *testing.T) {
 	h := hubtest.New(t, some())

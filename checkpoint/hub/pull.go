@@ -46,6 +46,16 @@ type Options struct {
 	Config func(text []byte) error
 	// Progress, if any, is told now and then.
 	Progress func(Progress)
+	// Retrying, if any, is told before each wait for another try.
+	Retrying func(Retry)
+}
+
+// Retry says why the hub is asked again, and after which time.
+type Retry struct {
+	Why  error
+	Wait time.Duration
+	// Left are the tries that follow before an error is given, while none brings anything.
+	Left int
 }
 
 // Pulled is a model that is here.
@@ -110,7 +120,9 @@ func holds(dir, repo, commit string) bool {
 // Pull brings a model here. When it is interrupted, the same call goes on with what came. Errors name the model and wrap those of this
 // package, checkpoint.ErrDiskFull, checkpoint.ErrLocked, checkpoint.ErrOccupied or the cause.
 func (c *Client) Pull(ctx context.Context, ref Ref, o Options) (Pulled, error) {
-	p, err := c.pull(ctx, ref, o)
+	telling := *c
+	telling.retrying = o.Retrying
+	p, err := telling.pull(ctx, ref, o)
 	if err != nil {
 		return p, fmt.Errorf("hub: %v: %w", ref, err)
 	}

@@ -71,6 +71,7 @@ func (e environment) pull(ctx context.Context, name, dir string) (hub.Pulled, er
 	}
 	p, err := client.Pull(ctx, ref, hub.Options{
 		Dir: dir, Cache: cache, Config: huggingface.CheckConfig, Progress: progress.Pulling(e.stderr, isTerminal(e.stderr), time.Now),
+		Retrying: progress.Retrying(e.stderr, isTerminal(e.stderr)),
 	})
 	if errors.Is(err, context.Canceled) {
 		return p, errors.New("interrupted before all of the model was here; the same command continues")

@@ -7,6 +7,7 @@ import (
 
 	"pnode/checkpoint/hub"
 	"pnode/node/dataset/shard"
+	"pnode/node/plain"
 	"pnode/planner/plan"
 )
 
@@ -16,6 +17,24 @@ func Pulling(w io.Writer, terminal bool, now func() time.Time) func(hub.Progress
 	return func(p hub.Progress) {
 		show(p.DoneBytes, p.ResumedBytes, p.TotalBytes, func() string { return clean(p.File) + ": " + ofMB(p.DoneBytes, p.TotalBytes) })
 	}
+}
+
+// Retrying says why a download is tried again, and when, on a line of its own.
+func Retrying(w io.Writer, terminal bool) func(hub.Retry) {
+	lead := ""
+	if terminal {
+		lead = "\r\x1b[K" // in place of how far it is
+	}
+	return func(r hub.Retry) {
+		fmt.Fprintf(w, "%s%s; trying again in %s, %s\n", lead, clean(plain.Text(r.Why)), plan.Duration(r.Wait), leftTries(r.Left))
+	}
+}
+
+func leftTries(n int) string {
+	if n == 1 {
+		return "the last time"
+	}
+	return fmt.Sprintf("%d tries are left", n)
 }
 
 // Tokenizing shows how far the making of token shards is: share, tokens, rate, time left.
