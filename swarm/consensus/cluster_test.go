@@ -24,6 +24,8 @@ type cluster struct {
 	nodes  map[plan.PeerID]*Node
 	wires  map[plan.PeerID]*memoryTransport
 	epochs uint64
+	// recoverAfter is when nodes that are started from now on recover the run by themselves; 0 is never.
+	recoverAfter time.Duration
 
 	hearing   sync.Mutex // guards lastHeard
 	lastHeard map[[2]plan.PeerID]time.Time
@@ -67,7 +69,7 @@ func (c *cluster) start(p plan.PeerID) *Node {
 	node, err := Start(context.Background(), Config{
 		Transport: c.wires[p], KV: c.kv[p], Run: "run", Signer: keyOf(p), Bootstrap: p == "a",
 		Owner: testOwner, Proof: []byte("owner " + p),
-		Contacts: c.net.peers, Heard: c.heard(p),
+		Contacts: c.net.peers, Heard: c.heard(p), RecoverAfter: c.recoverAfter,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
