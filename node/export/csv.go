@@ -69,6 +69,11 @@ func (t *table) goOn(f *os.File) error {
 		if t.rows && !t.files.has(row) {
 			return errors.New("it holds the rows of another run: name another file, or move this one away")
 		}
+		if t.rows { // or marks of event files, one a start, drive it out
+			if err := t.files.add(row); err != nil {
+				return err
+			}
+		}
 	case strings.HasPrefix(header(), first): // all that an earlier start wrote, on a full disk
 		t.end = 0
 	default:

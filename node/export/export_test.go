@@ -148,6 +148,19 @@ func TestAnotherRunsNumbersStayAlone(t *testing.T) {
 	}
 }
 
+// TestFilesStayTheRunsOwn over more starts than are remembered.
+func TestFilesStayTheRunsOwn(t *testing.T) {
+	at, run := t.TempDir(), t.TempDir()
+	for i := range 2 * mostMarks {
+		e, err := Open(Options{CSV: filepath.Join(at, "run.csv"), TensorBoard: filepath.Join(at, "tb"), Dir: run, Warn: func(text string) { t.Error(text) }})
+		if err != nil {
+			t.Fatalf("start %d: %v", i, err)
+		}
+		e.Event(made(plan.Step(i+1), 1))
+		e.Close()
+	}
+}
+
 // TestOpenRefuses: what cannot be written is said before a run begins, with the setting, its value and what helps.
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()

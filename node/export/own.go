@@ -51,11 +51,12 @@ func (o *own) has(mark string) bool {
 	return slices.Contains(o.marks, mark)
 }
 
-// add notes a file by its mark.
+// add notes a file by its mark, as the newest.
 func (o *own) add(mark string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	marks := append(slices.Clone(o.marks), mark)
+	marks := slices.DeleteFunc(slices.Clone(o.marks), func(m string) bool { return m == mark })
+	marks = append(marks, mark)
 	marks = marks[max(0, len(marks)-mostMarks):]
 	if o.file != "" {
 		text, err := json.Marshal(record{marks})

@@ -31,7 +31,10 @@ type (
 		invite *Invite // nil where it failed
 		failed string
 	}
-	admitted string
+	admitted struct {
+		code, said string
+		failed     bool
+	}
 )
 
 // press does what a key asks for.
@@ -50,29 +53,33 @@ func (p *program) press(key string) tea.Cmd {
 		p.key = KeyQuit
 		return tea.Quit
 	case "i":
-		return p.invite
+		if !p.busy { // a key that repeats itself is meant once
+			p.busy = true
+			return p.invite
+		}
 	case "y":
-		if n != nil && p.looks >= leastLooks {
+		if n != nil && p.looks >= leastLooks && !p.busy {
+			p.busy, p.settled[n.Code], p.view.Newcomer = true, true, nil
 			return func() tea.Msg { return p.admit(*n) }
 		}
 	case "n":
 		if n != nil && p.looks >= leastLooks {
-			p.refused[n.Code] = true
+			p.settled[n.Code] = true
 			p.view.Newcomer, p.view.Said = nil, fmt.Sprintf("%s is not let in; if that was a mistake: pnode admit %s", n.Name, n.Code)
 		}
 	}
 	return nil
 }
 
-// meet shows the first of those who ask to join, unless people do not want it.
+// meet shows the first of those who ask to join for whom no key was pressed.
 func (p *program) meet(asking []api.Newcomer) {
-	if p.refused == nil {
-		p.refused = map[string]bool{}
+	if p.settled == nil {
+		p.settled = map[string]bool{}
 	}
 	before := p.view.Newcomer
 	p.view.Newcomer = nil
 	for _, n := range asking {
-		if !p.refused[n.Code] {
+		if !p.settled[n.Code] {
 			p.view.Newcomer = &n
 			break
 		}
@@ -89,7 +96,7 @@ func (p *program) admit(n api.Newcomer) tea.Msg {
 	if err != nil {
 		done = "not let in: " + plain.Text(err)
 	}
-	return admitted(done)
+	return admitted{n.Code, done, err != nil}
 }
 
 // invite makes an invite for one node.

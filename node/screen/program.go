@@ -85,8 +85,9 @@ type program struct {
 	key     Key
 	err     error           // ends it
 	asked   bool            // a first answer has come
-	refused map[string]bool // the codes of newcomers that people do not want
+	settled map[string]bool // the codes of newcomers for whom a key was pressed
 	looks   int             // at the newcomer that is shown
+	busy    bool            // the node is asked for what a key wants
 }
 
 // answer holds what a node said.
@@ -124,9 +125,12 @@ func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case due:
 		return p, p.ask
 	case invited:
-		p.view.Invite, p.view.Said = m.invite, m.failed
+		p.busy, p.view.Invite, p.view.Said = false, m.invite, m.failed
 	case admitted:
-		p.view.Said = string(m)
+		p.busy, p.view.Said = false, m.said
+		if m.failed { // people may try again
+			delete(p.settled, m.code)
+		}
 	case answer:
 		if errors.Is(m.err, api.ErrNoNode) {
 			p.err = m.err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,11 +130,43 @@ func TestKeysLetNewcomersIn(t *testing.T) {
 	if got := p.View().Content; len(from.admitted) != 1 || from.admitted[0] != "482913" || !strings.Contains(got, "laptop may join") {
 		t.Errorf("%v are let in: %q", from.admitted, got)
 	}
+	for range leastLooks { // the node may still show it
+		p.Update(p.ask())
+	}
+	press('y')
 	from.asking = nil
 	p.Update(p.ask())
 	press('y')
 	if len(from.admitted) != 1 {
 		t.Errorf("a key without a newcomer lets %v in", from.admitted)
+	}
+}
+
+// TestAKeyThatRepeatsItselfIsMeantOnce: nothing is asked for twice before the node answers. Who was not let in is shown again.
+func TestAKeyThatRepeatsItselfIsMeantOnce(t *testing.T) {
+	from := &answers{status: api.Status{Run: "r", State: "training"}, asking: []api.Newcomer{{Name: "attic", Code: "111222"}, {Name: "laptop", Code: "482913"}}}
+	p, press := pressed(t, from)
+	look := func() {
+		for range leastLooks {
+			p.Update(p.ask())
+		}
+	}
+	for _, key := range []string{"i", "y"} {
+		look()
+		does := p.press(key)
+		look()
+		if again, other := p.press(key), p.press("y"); does == nil || again != nil || other != nil {
+			t.Fatalf("%s: it asks %v, %v and %v times", key, does != nil, again != nil, other != nil)
+		}
+		p.view.Invite = nil
+		from.err = errors.New("not ready yet")
+		p.Update(does())
+		from.err = nil
+	}
+	look()
+	press('y')
+	if !slices.Equal(from.admitted, []string{"111222", "111222"}) || p.view.Newcomer != nil {
+		t.Errorf("%v are asked for", from.admitted)
 	}
 }
 
