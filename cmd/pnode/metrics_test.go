@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -40,14 +39,14 @@ func TestPrometheusScrapesANode(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
 	said := &watched{fresh: make(chan struct{}, 1)}
-	server := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	server := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
 	server.Stderr = said
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }() // it is killed
+	address := said.await(t, `Listening on" address=(\S+)\n`)[1]    // from its own log
 	said.await(t, "Server is ready to receive web requests")
 
 	tick := time.NewTicker(time.Second)
@@ -116,17 +115,6 @@ func TestPrometheusScrapesANode(t *testing.T) {
 	}
 	node.interrupt()
 	node.finish(0)
-}
-
-// freeAddress returns an address of loopback that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // queried returns the value of a query's only sample, "" where there is none.
