@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,25 @@ func TestServicesGiveTheTimeThatTheySay(t *testing.T) {
 		killed, err2 := time.ParseDuration(kills[1] + "s")
 		if err := errors.Join(err, err2); err != nil || own >= killed {
 			t.Errorf("%s: the node is told %s and killed after %s: %v", name, own, killed, err)
+		}
+	}
+}
+
+// TestContainersTellTheirLimits: a node is told of less memory than its container may take, with room for the program itself, and of as many threads as
+// it has processors.
+func TestContainersTellTheirLimits(t *testing.T) {
+	files := deployed(t)
+	told := regexp.MustCompile(`--threads, "(\d+)", --memory, cpu=(\d+)GiB`)
+	limits := regexp.MustCompile(`(?:cpus: (\d+)\n *mem_limit: (\d+)g|requests: \{cpu: "(\d+)",.*\n *limits: \{memory: (\d+)Gi\})`)
+	for _, name := range []string{"compose.yaml", "kubernetes/base/node.yaml"} {
+		node, container := told.FindStringSubmatch(files[name]), limits.FindStringSubmatch(files[name])
+		if node == nil || container == nil {
+			t.Fatalf("%s: the node is told %q, of %q", name, node, container)
+		}
+		memory, err := strconv.Atoi(node[2])
+		limit, err2 := strconv.Atoi(container[2] + container[4])
+		if err := errors.Join(err, err2); err != nil || limit-memory < 2 || node[1] != container[1]+container[3] {
+			t.Errorf("%s: the node is told of %s threads and %s GiB of %s processors and %d GiB: %v", name, node[1], node[2], container[1]+container[3], limit, err)
 		}
 	}
 }
