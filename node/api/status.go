@@ -28,6 +28,9 @@ type Status struct {
 	// Step of Steps is the newest committed one.
 	Step  plan.Step `json:"step"`
 	Steps plan.Step `json:"steps"`
+	// Samples are the sequences of training data that have entered the model: those of Step and before; of local steps those that outer
+	// steps count.
+	Samples int64 `json:"samples,omitempty"`
 	// Loss of Step and the newest held-out loss, in nats per token; nil before the first
 	// or when not a number.
 	Loss    *float64 `json:"loss"`

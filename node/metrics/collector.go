@@ -95,10 +95,10 @@ func (out *series) progress(s api.Status) {
 	out.known("gradient_norm", s.GradientNorm)
 	out.add("tokens_per_second", s.TokensPerS)
 	out.add("eta_seconds", s.ETAS)
+	out.add("samples", float64(s.Samples))
 	if a := s.About; a != nil {
 		out.add("parameters", float64(a.Parameters))
 		out.add("tokens_per_step", float64(a.TokensPerStep))
-		out.add("samples", float64(s.Step)*float64(a.TokensPerStep)/float64(max(a.Context, 1)))
 		out.measured("step_seconds", a.StepMS/1e3)
 		out.measured("step_predicted_seconds", a.PredictedMS/1e3)
 	}

@@ -42,7 +42,7 @@ var Families = []Family{
 	{"gradient_norm", false, nil, "Norm of the newest step's gradient before clipping."},
 	{"tokens_per_second", false, nil, "Speed of the run; 0 while it waits."},
 	{"tokens_per_step", false, nil, "Tokens of a step."},
-	{"samples", false, nil, "Sequences of the steps up to pnode_step. pnode audit proves which have entered."},
+	{"samples", false, nil, "Sequences that have entered the model by the log: of local steps those that outer steps count. pnode audit proves it."},
 	{"step_seconds", false, nil, "What the newest steps took, measured."},
 	{"step_predicted_seconds", false, nil, "What a step should take by the plan, simulated with the times that are seen."},
 	{"eta_seconds", false, nil, "Expected time to the last step; 0: not known."},

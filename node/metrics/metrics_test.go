@@ -37,7 +37,7 @@ func number(x float64) *float64 { return &x }
 
 // everything is a status in which each metric has a value.
 var everything = api.Status{
-	Run: "abc", Peer: "p0", State: "training", Generation: 3, Term: 7, Leader: "p0", Step: 550, Steps: 2000,
+	Run: "abc", Peer: "p0", State: "training", Generation: 3, Term: 7, Leader: "p0", Step: 550, Steps: 2000, Samples: 8800,
 	Loss: number(3.5), HeldOut: number(3.75), HeldOutF32: number(3.7), LearningRate: 0.001, GradientNorm: number(0.5), TokensPerS: 12000, ETAS: 600,
 	About: &api.About{Parameters: 1e6, Context: 64, TokensPerStep: 1024, StepMS: 85, PredictedMS: 80},
 	Checkpoint: api.Checkpoint{

@@ -140,7 +140,7 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 	if state.Run == nil {
 		return
 	}
-	s.Steps = state.Run.Train.Steps
+	s.Steps, s.Samples = state.Run.Train.Steps, samplesOf(state, s.Step)
 	if s.Step > 0 {
 		s.LearningRate, s.GradientNorm = pipeline.LearningRate(state.Run.Train, s.Step), norm
 	}
@@ -149,6 +149,21 @@ func (m *Monitor) fillProgress(s *api.Status, state consensus.State) {
 	if s.TokensPerS > 0 && s.Steps >= s.Step {
 		s.ETAS = min(float64(s.Steps-s.Step)*float64(tokensPerStep(*state.Run))/s.TokensPerS, longestETA)
 	}
+}
+
+// samplesOf returns how many sequences have entered the model by the log, as an audit of ledgers counts them: each step takes those of all its
+// micro-batches; local steps count as far as an outer step has them, and the samples of others come back.
+func samplesOf(state consensus.State, newest plan.Step) int64 {
+	from, stream := state.Plan.Start, state.Plan.Stream
+	if m := state.Merged; m != nil && m.Generation == state.Plan.Generation {
+		from, stream = m.To, m.Stream
+	}
+	t := state.Run.Train
+	taken := stream.Full(from, t.Micros).Taken()
+	if state.Plan.Local == nil {
+		taken += (int64(newest) - int64(from)) * int64(t.Micros)
+	}
+	return taken * int64(t.MicroBatch)
 }
 
 func (m *Monitor) members(state consensus.State, leader plan.PeerID, now time.Time) []api.Member {

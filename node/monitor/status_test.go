@@ -172,3 +172,27 @@ func TestTheHeartbeatSaysWhichLayerIsLacking(t *testing.T) {
 		}
 	}
 }
+
+// TestSamplesAreThoseThatCount: all of each step's, and of local steps those that outer steps count; what was left of them before counts once it
+// is taken.
+func TestSamplesAreThoseThatCount(t *testing.T) {
+	run := &plan.RunSpec{Train: plan.TrainSpec{Steps: 1000, Micros: 8, MicroBatch: 4}}
+	local := &plan.Local{}
+	back := plan.Stream{Given: []plan.MicroRange{{First: 320, End: 330}}, Fresh: 800} // of a replica that did not count
+	for name, c := range map[string]struct {
+		plan   plan.Plan
+		merged *plan.Merged
+		want   int64
+	}{
+		"every step":                  {plan.Plan{Generation: 2, Start: 40}, nil, 105 * 8 * 4},
+		"local steps, none counted":   {plan.Plan{Generation: 2, Start: 40, Local: local}, nil, 40 * 8 * 4},
+		"local steps that count":      {plan.Plan{Generation: 2, Start: 40, Local: local}, &plan.Merged{Generation: 2, To: 100}, 100 * 8 * 4},
+		"one replica did not count":   {plan.Plan{Generation: 2, Start: 40, Local: local}, &plan.Merged{Generation: 2, To: 100, Stream: back}, (800 - 10) * 4},
+		"steps of a plan before":      {plan.Plan{Generation: 3, Start: 104, Local: local, Stream: back}, &plan.Merged{Generation: 2, To: 108}, (800 - 10) * 4},
+		"every step after local ones": {plan.Plan{Generation: 3, Start: 100, Stream: back}, &plan.Merged{Generation: 2, To: 100}, (800 - 10 + 5*8) * 4},
+	} {
+		if got := samplesOf(consensus.State{Run: run, Plan: c.plan, Merged: c.merged}, 105); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -36,6 +36,15 @@ func (s Stream) Full(step Step, micros int) Stream {
 	return s
 }
 
+// Taken returns how many micro-batches are not in the stream, because steps have taken them.
+func (s Stream) Taken() int64 {
+	taken := s.Fresh
+	for _, r := range s.Given {
+		taken -= r.End - r.First
+	}
+	return taken
+}
+
 // Brief returns the zero value for a stream after a step in which every step takes its own micro-batches, else the stream: what Full reads.
 func (s Stream) Brief(step Step, micros int) Stream {
 	if len(s.Given) == 0 && s.Fresh == int64(step)*int64(micros) {
