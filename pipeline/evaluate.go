@@ -175,7 +175,7 @@ func (w *Worker) takeShadows() {
 	if w.unmeasured || !w.spec.Train.Rounds(w.plan) {
 		return
 	}
-	message := wire.TensorBytes(wire.F32, w.tokensPerMicro()*w.spec.Model.Channels)
+	message := wire.TensorBytes(wire.F32, w.tokensPerMicro()*w.spec.Model.Channels, w.spec.Model.Channels)
 	if len(w.plan.Replicas[0].Stages) > 1 && message > wire.MaxTensorBytes {
 		w.shadowErr = errTooLarge // for every stage
 	} else {

@@ -57,7 +57,7 @@ func expectedApart(run plan.RunSpec, p plan.Plan) func(from, to plan.PeerID, t w
 // stages.
 func StepBytes(run plan.RunSpec) int {
 	p := program{spec: run}
-	return run.Train.Micros * wire.TensorBytes(wire.F32, p.tokensPerMicro()*run.Model.Channels)
+	return run.Train.Micros * wire.TensorBytes(wire.F32, p.tokensPerMicro()*run.Model.Channels, run.Model.Channels)
 }
 
 type expectation struct {
@@ -82,7 +82,7 @@ func (e *expectation) most(from plan.PeerID, t wire.Tag) int {
 		}
 		known := int(t.Index) < tries*(e.spec.Train.Micros+2*heldOutMicros)*e.spec.Model.Context // a segment has a token or more
 		if known && e.has(t.Replica, t.Stage, e.self) && e.has(t.Replica, source, from) {
-			return wire.TensorBytes(wire.F32, e.tokensPerMicro()*e.spec.Model.Channels)
+			return wire.TensorBytes(wire.F32, e.tokensPerMicro()*e.spec.Model.Channels, e.spec.Model.Channels)
 		}
 	case wire.TiedGrad:
 		other := plan.Stage(0)

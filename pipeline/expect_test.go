@@ -30,7 +30,7 @@ func (e expecting) Send(ctx context.Context, to plan.PeerID, f wire.Frame) error
 func TestWhatNobodyExpects(t *testing.T) {
 	run := testRun()
 	p := cut(run, "1f1b", []int{0, 2, 3}, []int{0, 2, 3})
-	boundary := wire.TensorBytes(wire.F32, run.Train.MicroBatch*run.Model.Context*run.Model.Channels)
+	boundary := wire.TensorBytes(wire.F32, run.Train.MicroBatch*run.Model.Context*run.Model.Channels, run.Model.Channels)
 	part := func(kind wire.Kind, r plan.Replica, s plan.Stage, layer, receiver int) wire.Tag {
 		return wire.Tag{Kind: kind, Replica: r, Stage: s, Index: int32(receiver<<11 + layer)}
 	}

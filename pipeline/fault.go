@@ -132,7 +132,7 @@ func (s *stepRun) decodeTensor(t wire.Tag, payload []byte, n int, unpacks bool, 
 		var plain bool
 		if host, plain = wire.F32Elements(payload, n); !plain {
 			xs := make([]float32, n)
-			if _, err := wire.DecodeTensor(xs, payload); err != nil {
+			if _, err := wire.DecodeTensor(xs, s.spec.Model.Channels, payload); err != nil {
 				return nil, nil, faulty(plan.BadFrame, from, t.Step, "%s: %v", s.describe(t), err)
 			}
 			host = kernels.Float32Bytes(xs)

@@ -80,15 +80,15 @@ func (w *Worker) prepare() error {
 		}
 	}
 	for _, h := range w.stages {
-		h.takeSpare(w.cfg.Device)
+		h.takeSpare(w.cfg.Device, w.spec.Model.Channels)
 	}
 	w.takeShadows()
 	return nil
 }
 
 // takeSpare returns a stage a landing for the activations that come to it, and quantizers for messages
-// in int8: where copies take a while and the device has room beyond the plan.
-func (h *StageRuntime) takeSpare(d kernels.Device) {
+// in int8: where copies take a while and the device has room beyond the plan. A token has so many elements.
+func (h *StageRuntime) takeSpare(d kernels.Device, token int) {
 	spare := func(bytes int64) bool {
 		distant, ok := d.(kernels.Distant)
 		limited, counts := d.(kernels.Limited)
@@ -108,7 +108,7 @@ func (h *StageRuntime) takeSpare(d kernels.Device) {
 		boundary = h.stack.Slot(0).Input
 	}
 	quantize := func(c *copyQueue, wanted bool) {
-		if !wanted || c.quantizer != nil {
+		if !wanted || c.quantizer != nil || token%quant.Group != 0 { // groups are of one token, which the host sees to then
 			return
 		}
 		if n := boundary().Len; spare(4 * int64(quant.Words(n)+2*quant.Groups(n))) {

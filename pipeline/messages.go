@@ -206,7 +206,7 @@ func (s *stepRun) sendAll(sends <-chan *transfer) (err error) {
 // is written. Its rows may be written over once the transfer is settled.
 func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err error) {
 	codec, noise := s.crossing(t.stage.StageRuntime, t.tag)
-	queue, n := &t.stage.downloads, elements(t.rows)
+	queue, n, token := &t.stage.downloads, elements(t.rows), s.spec.Model.Channels
 	if codec == wire.Int8 && queue.quantizer.fits(t.rows) {
 		tensor, words := wire.NewInt8Tensor(n)
 		sums := make([]float32, 2*quant.Groups(n))
@@ -243,11 +243,11 @@ func (s *stepRun) encode(t *transfer) (tensor []byte, used wire.Encoded, err err
 	case codec == wire.F32:
 		used = wire.Encoded{Codec: codec}
 	case used.Refused > 0: // the host need not pack it to find that out
-		tensor, used = wire.AppendRefused(nil, codec, used.Refused, xs, noise)
+		tensor, used = wire.AppendRefused(nil, codec, used.Refused, xs, token, noise)
 	case t.tag.Kind == wire.Activation:
-		tensor, used = wire.AppendActivation(nil, codec, xs, noise)
+		tensor, used = wire.AppendActivation(nil, codec, xs, token, noise)
 	default:
-		tensor, used = wire.AppendTensor(nil, codec, xs, noise)
+		tensor, used = wire.AppendTensor(nil, codec, xs, token, noise)
 	}
 	return tensor, used, nil
 }

@@ -8,6 +8,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/conform"
 	"pnode/kernels/opencl"
+	"pnode/kernels/quant"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
@@ -112,6 +113,7 @@ func TestPackedMessagesChangeNoBitOnOpenCL(t *testing.T) {
 	}
 	defer device.Close()
 	run := testRun()
+	run.Model.Channels = quant.Group // devices pack whole groups of a token
 	plan := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
 	var calls atomic.Int64
 	near := lateBy(0, 0, 0)

@@ -12,6 +12,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/kernels/quant"
 	"pnode/pipeline/collective"
 	"pnode/pipeline/wire"
 	"pnode/planner/plan"
@@ -46,7 +47,7 @@ func (q tallyQueue) Do(c kernels.Call) {
 func TestPackedMessagesChangeNoBit(t *testing.T) {
 	t.Parallel()
 	run := deep()
-	run.Train.Steps = 2
+	run.Train.Steps, run.Model.Channels = 2, quant.Group // devices pack whole groups of a token
 	for i, text := range []string{"1f1b", "zb-h1", "interleaved:v=2", "seq1f1b"} {
 		plan := withCodec(scheduled(t, run, text, 4), "int8")
 		want := train(t, run, plan, &memoryKeeper{})
@@ -101,6 +102,7 @@ func TestPackedTensors(t *testing.T) {
 	}
 	defer dev.Close()
 	run := testRun()
+	run.Model.Channels = quant.Group // devices pack whole groups of a token
 	p := withCodec(cut(run, "1f1b", []int{0, 2}), "int8")
 	codecs, err := boundaryCodecs(p.Replicas[0])
 	if err != nil {
@@ -147,7 +149,7 @@ func TestPackedTensors(t *testing.T) {
 		codec, noise := s.crossing(h.StageRuntime, tag)
 		if step%17 == 0 {
 			wantFault(t, err, plan.Fault{Accused: "here", Kind: plan.BadTensor, Step: step})
-			message.payload, _ = wire.AppendTensor(nil, codec, xs, noise)
+			message.payload, _ = wire.AppendTensor(nil, codec, xs, quant.Group, noise)
 			err = s.fetch(t.Context(), &transfer{stage: h, tag: tag, rows: rows, after: h.activations.queue.Record()})
 			wantFault(t, err, plan.Fault{Accused: p.Replicas[0].Stages[0].Peer, Kind: plan.BadTensor, Step: step})
 			continue
@@ -156,12 +158,12 @@ func TestPackedTensors(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-sent.done
-		want, wantUsed := wire.AppendTensor(nil, codec, xs, noise)
+		want, wantUsed := wire.AppendTensor(nil, codec, xs, quant.Group, noise)
 		if !bytes.Equal(got, want) || used.Codec != wantUsed.Codec || !nearTo(used.RelError, wantUsed.RelError) || !nearTo(used.Refused, wantUsed.Refused) {
 			t.Fatalf("%d elements in rows of %d, outliers %v: %+v, want %+v", len(xs), cut, outliers, used, wantUsed)
 		}
 		decoded := make([]float32, len(xs))
-		if _, err := wire.DecodeTensor(decoded, want); err != nil {
+		if _, err := wire.DecodeTensor(decoded, quant.Group, want); err != nil {
 			t.Fatal(err)
 		}
 		message.payload = want

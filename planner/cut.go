@@ -381,7 +381,7 @@ func (c cutter) stages(p *pipe) elastic.Problem {
 		}
 		if s > 0 {
 			out.Boundaries = append(out.Boundaries, elastic.Boundary{
-				Elements: cost.Elements(c.Memory.Boundary(first - 1)), Forth: c.link(p.devices[s-1], d), Back: c.link(d, p.devices[s-1]),
+				Elements: cost.Elements(c.Memory.Boundary(first - 1)), Token: c.Memory.Token(), Forth: c.link(p.devices[s-1], d), Back: c.link(d, p.devices[s-1]),
 			})
 		}
 	}

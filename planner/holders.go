@@ -149,7 +149,7 @@ func (p *problem) traffic(of plan.Plan, from, to plan.PeerID) (bytes int64) {
 			a, b := pipe.Stages[s-1], pipe.Stages[s]
 			if a.Peer == from && b.Peer == to || a.Peer == to && b.Peer == from {
 				codec, _ := plan.ParseCodec(a.Codec) // none is float32
-				each := codec.Bytes(cost.Elements(p.in.Costs[a.Layers.End-1].BoundaryBytes))
+				each := codec.Bytes(cost.Elements(p.in.Costs[a.Layers.End-1].BoundaryBytes), int64(p.in.Run.Model.Channels))
 				bytes += min(min(each, mostTraffic>>20)*int64(pipe.Micros), mostTraffic)
 			}
 		}

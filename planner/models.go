@@ -56,7 +56,7 @@ func (p *problem) costModel(as model.Storage) (*cost.Model, error) {
 	run := p.in.Run
 	t := cost.Training{
 		Costs: p.in.Costs, HalfCosts: p.in.HalfCosts, NodeBytes: p.in.NodeBytes,
-		Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
+		Token: int64(run.Model.Channels), Tied: run.Model.TiedLen(), TiedGrad: run.Model.TiedGradLen(),
 		Scratch: 4 * int64(run.Scratch(plan.LayerRange{End: p.layers()})),
 	}
 	if run.Train.Optimizer == plan.Muon {

@@ -264,7 +264,7 @@ func (p *problem) link(from, to int) cost.Link {
 // leastBytes returns the size of a tensor of so many bytes on a link in the narrowest codec.
 func (p *problem) leastBytes(bytes int64) int64 {
 	_, narrowest := p.in.Run.Train.Codec.Bounds()
-	return narrowest.Bytes(cost.Elements(bytes))
+	return narrowest.Bytes(cost.Elements(bytes), int64(p.in.Run.Model.Channels))
 }
 
 // leastMessage returns the bytes of the smallest tensor that crosses a boundary.

@@ -382,15 +382,15 @@ func tensor(change func(x float32) float32) func(wire.Frame) (wire.Frame, bool) 
 		if f.Tag.Kind != wire.Activation && f.Tag.Kind != wire.Gradient {
 			return f, true
 		}
-		n := (len(f.Payload) - wire.TensorBytes(wire.F32, 0)) / 4
+		n := (len(f.Payload) - wire.TensorBytes(wire.F32, 0, 1)) / 4
 		xs := make([]float32, n)
-		if _, err := wire.DecodeTensor(xs, f.Payload); err != nil {
+		if _, err := wire.DecodeTensor(xs, 1, f.Payload); err != nil {
 			return f, true
 		}
 		for i := range xs {
 			xs[i] = change(xs[i])
 		}
-		f.Payload, _ = wire.AppendTensor(nil, wire.F32, xs, wire.Noise(0))
+		f.Payload, _ = wire.AppendTensor(nil, wire.F32, xs, 1, 0)
 		return f, true
 	}
 }

@@ -77,7 +77,7 @@ func TestCheckInt8ElementsReadsScales(t *testing.T) {
 		xs[i] = float32(i) - 150
 	}
 	for group, at := range []int{0, 132, 264} {
-		tensor, _ := AppendTensor(nil, Int8, xs, 7)
+		tensor, _ := AppendTensor(nil, Int8, xs, len(xs), 7)
 		words, ok := Int8Words(tensor, n)
 		if err := CheckInt8Elements(words, n, limit); err != nil || !ok {
 			t.Fatalf("%v, %v", err, ok)

@@ -17,11 +17,11 @@ const (
 	F32 = plan.CodecF32
 	// BF16 keeps the upper half of each float32, rounded to the nearest, ties to even.
 	BF16 = plan.CodecBF16
-	// Int8 keeps 8 bits an element and a float32 scale for each plan.CodecInt8Group of them,
+	// Int8 keeps 8 bits an element and a float32 scale for each plan.CodecInt8Group of a token's,
 	// rounded up or down by chance so that the mean is right (Gupta et al. 2015, "Deep
 	// Learning with Limited Numerical Precision", section 3).
 	Int8 = plan.CodecInt8
-	// Int4 keeps 4 bits an element and a float32 scale for each plan.CodecInt4Tile of them, after a rotation that spreads the large ones.
+	// Int4 keeps 4 bits an element and a float32 scale for each tile of a token's (plan.NextInt4Tile), after a rotation that spreads the large ones.
 	// Gradients are rounded by chance, activations to the nearest.
 	Int4 = plan.CodecInt4
 )
@@ -38,8 +38,8 @@ func ParseCodec(name string) (Codec, error) {
 // tensorFront is the size of what goes before the elements: codec u8 | zero 3 bytes.
 const tensorFront = plan.CodecFront
 
-// TensorBytes returns the size of n elements in a codec.
-func TensorBytes(c Codec, n int) int { return int(c.Bytes(int64(n))) }
+// TensorBytes returns the size of n elements in a codec, of which a token has so many.
+func TensorBytes(c Codec, n, token int) int { return int(c.Bytes(int64(n), int64(token))) }
 
 // maxError bounds the relative error of a codec that is used: the root of the summed squares of the
 // errors, divided by that of the elements. BF16 has less than 2^-8 for all but subnormal numbers, Int8
@@ -57,20 +57,20 @@ type Encoded struct {
 	RelError, Refused float64
 }
 
-// AppendTensor appends xs in a codec. Where its error passes the bound the next better codec
-// is taken. That depends on xs, c and n alone: whoever computes the same tensor again, after
+// AppendTensor appends xs in a codec; each token has as many elements as are said. Where its error passes the bound the next better codec
+// is taken. That depends on xs, token, c and n alone: whoever computes the same tensor again, after
 // a resend, in another generation or on another machine, writes the same bytes.
-func AppendTensor(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) {
-	return appendTensor(dst, c, xs, n, true)
+func AppendTensor(dst []byte, c Codec, xs []float32, token int, n Noise) ([]byte, Encoded) {
+	return appendTensor(dst, c, xs, token, n, true)
 }
 
 // AppendActivation is AppendTensor but that Int4 rounds to the nearest, and takes larger elements: an error of activations costs what its
 // square is, while gradients are summed, and have to be right in the mean.
-func AppendActivation(dst []byte, c Codec, xs []float32, n Noise) ([]byte, Encoded) {
-	return appendTensor(dst, c, xs, n, false)
+func AppendActivation(dst []byte, c Codec, xs []float32, token int, n Noise) ([]byte, Encoded) {
+	return appendTensor(dst, c, xs, token, n, false)
 }
 
-func appendTensor(dst []byte, c Codec, xs []float32, n Noise, back bool) ([]byte, Encoded) {
+func appendTensor(dst []byte, c Codec, xs []float32, token int, n Noise, back bool) ([]byte, Encoded) {
 	start := len(dst)
 	var e Encoded
 	for e.Codec = c; ; e.Codec-- {
@@ -79,9 +79,9 @@ func appendTensor(dst []byte, c Codec, xs []float32, n Noise, back bool) ([]byte
 		case BF16:
 			dst, e.RelError = appendBF16(dst, xs)
 		case Int8:
-			dst, e.RelError = appendInt8(dst, xs, n)
+			dst, e.RelError = appendInt8(dst, xs, token, n)
 		case Int4:
-			dst, e.RelError = appendInt4(dst, xs, n, back)
+			dst, e.RelError = appendInt4(dst, xs, token, n, back)
 		case F32:
 			dst, e.RelError = AppendF32(dst, xs), 0
 		default:
@@ -97,15 +97,15 @@ func appendTensor(dst []byte, c Codec, xs []float32, n Noise, back bool) ([]byte
 }
 
 // AppendRefused is AppendTensor where it is known that c is not used, and for which error.
-func AppendRefused(dst []byte, c Codec, refused float64, xs []float32, n Noise) ([]byte, Encoded) {
-	dst, e := AppendTensor(dst, c-1, xs, n)
+func AppendRefused(dst []byte, c Codec, refused float64, xs []float32, token int, n Noise) ([]byte, Encoded) {
+	dst, e := AppendTensor(dst, c-1, xs, token, n)
 	e.Refused = refused
 	return dst, e
 }
 
-// DecodeTensor fills dst from b, which names its codec and has exactly the bytes that
-// TensorBytes returns for len(dst) elements.
-func DecodeTensor(dst []float32, b []byte) (Codec, error) {
+// DecodeTensor fills dst, of which a token has so many elements, from b, which names its codec and has exactly the bytes that
+// TensorBytes returns.
+func DecodeTensor(dst []float32, token int, b []byte) (Codec, error) {
 	if len(b) < tensorFront {
 		return 0, fmt.Errorf("%w: tensor of %d bytes, want %d or more", ErrLength, len(b), tensorFront)
 	}
@@ -113,7 +113,7 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	if !c.Valid() || b[1]|b[2]|b[3] != 0 {
 		return 0, fmt.Errorf("%w: tensor begins with %x", ErrValue, b[:tensorFront])
 	}
-	if want := TensorBytes(c, len(dst)); len(b) != want {
+	if want := TensorBytes(c, len(dst), token); len(b) != want {
 		return 0, fmt.Errorf("%w: tensor of %d bytes, want %d for %d elements in %v", ErrLength, len(b), want, len(dst), c)
 	}
 	b = b[tensorFront:]
@@ -121,9 +121,9 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 	case BF16:
 		decodeBF16(dst, b)
 	case Int8:
-		quant.Unpack(dst, b)
+		decodeInt8(dst, token, b)
 	case Int4:
-		return c, decodeInt4(dst, b)
+		return c, decodeInt4(dst, token, b)
 	default:
 		return c, DecodeF32(dst, b)
 	}
@@ -133,7 +133,7 @@ func DecodeTensor(dst []float32, b []byte) (Codec, error) {
 // NewF32Tensor returns a tensor of n elements in F32 and the part of it that holds them, to be
 // filled by whoever has them in memory.
 func NewF32Tensor(n int) (tensor, elements []byte) {
-	tensor = make([]byte, TensorBytes(F32, n))
+	tensor = make([]byte, TensorBytes(F32, n, n))
 	tensor[0] = byte(F32)
 	return tensor, tensor[tensorFront:]
 }
@@ -146,10 +146,10 @@ func F32Elements(tensor []byte, n int) (elements []byte, ok bool) {
 	return tensor[tensorFront:], true
 }
 
-// fronted reports whether a tensor begins, and is as long, as one of n elements in a codec.
+// fronted reports whether a tensor begins, and is as long, as one of n elements in a codec, of tokens that share no scale.
 func fronted(tensor []byte, c Codec, n int) bool {
 	front := [tensorFront]byte{byte(c)}
-	return len(tensor) == TensorBytes(c, n) && [tensorFront]byte(tensor[:tensorFront]) == front
+	return len(tensor) == TensorBytes(c, n, n) && [tensorFront]byte(tensor[:tensorFront]) == front
 }
 
 // relative returns the relative error of a tensor, given two sums of squares.

@@ -71,28 +71,40 @@ func decodeBF16(dst []float32, b []byte) {
 // GroupElements is how many elements share a scale.
 const GroupElements = quant.Group
 
-// appendInt8 appends for each group its scale and its elements over the scale, rounded by
+// appendInt8 appends for each group of a token its scale and its elements over the scale, rounded by
 // chance, and gives the relative error.
-func appendInt8(dst []byte, xs []float32, noise Noise) ([]byte, float64) {
+func appendInt8(dst []byte, xs []float32, token int, noise Noise) ([]byte, float64) {
 	start := len(dst)
-	dst = append(dst, make([]byte, quant.Bytes(len(xs)))...)
+	dst = append(dst, make([]byte, TensorBytes(Int8, len(xs), token)-tensorFront)...)
 	b := dst[start:]
 	var wrong, all float64
-	for number := uint64(0); len(xs) > 0; number += GroupElements / 4 {
-		n := min(len(xs), GroupElements)
-		w, a := quant.Pack(b, xs[:n], uint64(noise), number)
-		wrong, all = wrong+w, all+a
-		b, xs = b[quant.Bytes(n):], xs[n:]
+	number := uint64(0)
+	for row := range slices.Chunk(xs, token) {
+		for group := range slices.Chunk(row, GroupElements) {
+			w, a := quant.Pack(b, group, uint64(noise), number)
+			wrong, all = wrong+w, all+a
+			b = b[quant.Bytes(len(group)):]
+			number += uint64(len(group)+3) / 4
+		}
 	}
 	return dst, relative(wrong, all)
 }
 
-// NewInt8Tensor returns a tensor of n elements in Int8, and the part of it that holds them, to be
+// decodeInt8 fills dst from the groups of appendInt8.
+func decodeInt8(dst []float32, token int, b []byte) {
+	for row := range slices.Chunk(dst, token) {
+		n := quant.Bytes(len(row))
+		quant.Unpack(row, b[:n])
+		b = b[n:]
+	}
+}
+
+// NewInt8Tensor returns a tensor of n elements in Int8, whose tokens are in whole groups, and the part of it that holds them, to be
 // filled by a device that packs them: in whole words, of which the tensor may leave bytes out.
 func NewInt8Tensor(n int) (tensor, words []byte) {
 	b := make([]byte, tensorFront+4*quant.Words(n))
 	b[0] = byte(Int8)
-	return b[:TensorBytes(Int8, n)], b[tensorFront:]
+	return b[:TensorBytes(Int8, n, n)], b[tensorFront:]
 }
 
 // nearly bounds the error of sums in float32: an error farther from maxError is on the same side of it
@@ -120,7 +132,7 @@ func CheckInt8(words []byte, steps []float32) Encoded {
 	return Encoded{}
 }
 
-// Int8Words returns the elements of a tensor of n elements in whole words, if it is in Int8 and
+// Int8Words returns the elements of a tensor of n elements, whose tokens are in whole groups, in whole words, if it is in Int8 and
 // well-formed.
 func Int8Words(tensor []byte, n int) (words []byte, ok bool) {
 	if !fronted(tensor, Int8, n) {

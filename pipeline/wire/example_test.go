@@ -8,11 +8,11 @@ import (
 
 // A tensor crosses a link as one byte an element where that is exact enough; the tensor names the codec.
 func ExampleAppendTensor() {
-	activations := []float32{0.5, -0.25, 1, 0}
-	tensor, used := wire.AppendTensor(nil, wire.BF16, activations, 0)
+	activations := []float32{0.5, -0.25, 1, 0} // two tokens of two
+	tensor, used := wire.AppendTensor(nil, wire.BF16, activations, 2, 0)
 
 	received := make([]float32, len(activations))
-	codec, err := wire.DecodeTensor(received, tensor)
+	codec, err := wire.DecodeTensor(received, 2, tensor)
 	fmt.Println(used.Codec, used.RelError, codec, err, received)
 	// Output:
 	// bf16 0 bf16 <nil> [0.5 -0.25 1 0]

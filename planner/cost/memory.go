@@ -27,6 +27,8 @@ type Training struct {
 	// Level is what all layers recompute where that is Fixed; else each stage chooses.
 	Level model.Recompute
 	Fixed bool
+	// Token counts the elements that a token has between layers, 0 where costs come without a model.
+	Token int64
 	// Tied counts the parameters that both ends of the model share, TiedGrad those that train.
 	Tied, TiedGrad int
 	// MaskBytes say where the documents of a micro-batch begin; 0 where nobody asks.
@@ -116,6 +118,9 @@ func (b *MemoryModel) Params(first, end int) int64 { return b.params[end] - b.pa
 
 // Boundary returns the float32 bytes of a layer's output for a micro-batch.
 func (b *MemoryModel) Boundary(layer int) int64 { return b.model.Costs[layer].BoundaryBytes }
+
+// Token counts the elements that a token has of it.
+func (b *MemoryModel) Token() int64 { return b.model.Token }
 
 // Activation returns the largest boundary: what crosses between stages for a micro-batch, one way.
 func (b *MemoryModel) Activation() int64 { return b.activation }

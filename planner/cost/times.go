@@ -56,7 +56,7 @@ func (m *Model) Timing(rows Rows, codecs [][]plan.Codec) (t schedule.Timing) {
 			costs.Stages[s] = m.StageTime(at)
 			if s > 0 {
 				from, to := row[s-1].Device, at.Device
-				bytes := codecs[r][s-1].Bytes(Elements(m.Memory.Boundary(at.First-1) / int64(max(at.Use.Segments, 1))))
+				bytes := codecs[r][s-1].Bytes(Elements(m.Memory.Boundary(at.First-1)/int64(max(at.Use.Segments, 1))), m.Memory.Token())
 				costs.Boundaries = append(costs.Boundaries, schedule.Boundary{Activation: m.Link(from, to).Hop(bytes), Gradient: m.Link(to, from).Hop(bytes)})
 			}
 		}

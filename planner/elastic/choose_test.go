@@ -106,7 +106,7 @@ func TestSlowLink(t *testing.T) {
 		t.Errorf("period %d: %s", d.Period, got)
 	}
 	p.Narrowest = plan.CodecBF16
-	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecF32, plan.CodecF32, plan.CodecBF16}) || d.Period != link.Hop(plan.CodecBF16.Bytes(31_499)).Transfer || d.Exposed[2] != 84*ms {
+	if d = widened(t, p); !slices.Equal(d.Codecs, []plan.Codec{plan.CodecF32, plan.CodecF32, plan.CodecBF16}) || d.Period != link.Hop(plan.CodecBF16.Bytes(31_499, 0)).Transfer || d.Exposed[2] != 84*ms {
 		t.Errorf("with bf16: codecs %v period %d, exposed %v", d.Codecs, d.Period, d.Exposed)
 	}
 	p.Narrowest = plan.CodecInt8

@@ -52,15 +52,15 @@ type Stage struct {
 }
 
 // Boundary joins two stages: activations of so many elements go forth, their gradients
-// back. Elements are at least as many as any neighbouring stage's output.
+// back, and a token has some of them; 0 is all. Elements are at least as many as any neighbouring stage's output.
 type Boundary struct {
-	Elements    int64
-	Forth, Back cost.Link
+	Elements, Token int64
+	Forth, Back     cost.Link
 }
 
 // at returns the boundary's time with a codec.
 func (b Boundary) at(c plan.Codec) schedule.Boundary {
-	bytes := c.Bytes(b.Elements)
+	bytes := c.Bytes(b.Elements, b.Token)
 	return schedule.Boundary{Activation: b.Forth.Hop(bytes), Gradient: b.Back.Hop(bytes)}
 }
 
@@ -133,8 +133,8 @@ func (p Problem) check() error {
 		}
 	}
 	for i, b := range p.Boundaries {
-		if b.Elements < 0 || b.Elements > cost.MaxBytes/4 {
-			return bad("boundary %d of %d elements", i, b.Elements)
+		if min(b.Elements, b.Token) < 0 || b.Elements > cost.MaxBytes/4 {
+			return bad("boundary %d of %d elements, %d a token", i, b.Elements, b.Token)
 		}
 	}
 	return nil

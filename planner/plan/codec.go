@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -20,9 +21,9 @@ const (
 	CodecF32
 	// CodecBF16 sends half of the bits.
 	CodecBF16
-	// CodecInt8 sends a quarter, and a float32 scale for each CodecInt8Group elements.
+	// CodecInt8 sends a quarter, and a float32 scale for each CodecInt8Group elements of a token.
 	CodecInt8
-	// CodecInt4 sends an eighth: of each CodecInt4Tile elements, rotated, 4 bits each and a float32 scale.
+	// CodecInt4 sends an eighth: of each tile of a token's elements, rotated, 4 bits each and a float32 scale.
 	CodecInt4
 	codecEnd
 )
@@ -30,8 +31,16 @@ const (
 // CodecInt8Group counts the elements of CodecInt8 that share a scale: 4 bytes for 128 elements are 3%.
 const CodecInt8Group = quant.Group
 
-// CodecInt4Tile counts the elements of a tile in CodecInt4: 4 bytes for 256 elements are 3% of their 128. The last tile is filled up with zeros.
+// CodecInt4Tile counts the elements of the largest tile in CodecInt4: 4 bytes for 256 elements are 3% of their 128.
 const CodecInt4Tile = 256
+
+// leastInt4Tile counts those of the smallest one, which is filled up with zeros.
+const leastInt4Tile = 32
+
+// NextInt4Tile counts the elements of the tile that comes next in CodecInt4 where a token has so many left: the largest power of two that is no more.
+func NextInt4Tile(left int) int {
+	return max(leastInt4Tile, min(CodecInt4Tile, 1<<(bits.Len(uint(left))-1)))
+}
 
 // CodecFront counts the bytes that precede a tensor's elements and say how they are written.
 const CodecFront = 4
@@ -66,17 +75,33 @@ func ParseCodec(name string) (Codec, error) {
 	return CodecF32 + Codec(i), nil
 }
 
-// Bytes returns the size of a tensor of so many elements on the wire.
-func (c Codec) Bytes(elements int64) int64 {
+// Bytes returns the size on the wire of a tensor of so many elements, of which a token has so many; 0 is all of them. Where elements share a scale
+// they are of one token: what is rounded of a token must not tell the ones before it of the next.
+func (c Codec) Bytes(elements, token int64) int64 {
+	if token == 0 {
+		token = max(1, elements)
+	}
+	return CodecFront + elements/token*c.tokenBytes(token) + c.tokenBytes(elements%token)
+}
+
+// tokenBytes returns the size of a token's elements.
+func (c Codec) tokenBytes(elements int64) int64 {
 	switch c {
 	case CodecBF16:
-		return CodecFront + 2*elements
+		return 2 * elements
 	case CodecInt8:
-		return CodecFront + elements + 4*((elements+CodecInt8Group-1)/CodecInt8Group)
+		return elements + quant.ScaleBytes*((elements+CodecInt8Group-1)/CodecInt8Group)
 	case CodecInt4:
-		return CodecFront + (4+CodecInt4Tile/2)*((elements+CodecInt4Tile-1)/CodecInt4Tile)
+		whole := elements / CodecInt4Tile
+		bytes := whole * (quant.ScaleBytes + CodecInt4Tile/2)
+		for left := int(elements % CodecInt4Tile); left > 0; {
+			tile := NextInt4Tile(left)
+			bytes += quant.ScaleBytes + int64(tile/2)
+			left -= tile
+		}
+		return bytes
 	default:
-		return CodecFront + 4*elements
+		return 4 * elements
 	}
 }
 
@@ -229,9 +254,10 @@ const messageRoom = MaxMessageBytes - CodecFront
 // sequenceBytes returns what one sequence [T,C] adds to a message between stages. In Int8 it counts as
 // in BF16, which tensors take that Int8 does not hold.
 func (s RunSpec) sequenceBytes(codec Codec) int64 {
-	elements := int64(s.Model.Context) * int64(s.Model.Channels)
+	channels := int64(s.Model.Channels)
+	elements := int64(s.Model.Context) * channels
 	if spec, err := schedule.ParseSpec(s.Train.Schedule); err == nil {
 		elements /= int64(max(spec.Segments(), 1))
 	}
-	return min(codec, CodecBF16).Bytes(elements) - CodecFront
+	return min(codec, CodecBF16).Bytes(elements, channels) - CodecFront
 }

@@ -164,7 +164,7 @@ func Try(codec plan.Codec, spec string, microBatch int) (t Trial, err error) {
 	for i := range times {
 		times[i] = times[i].Over(parts)
 	}
-	tensor := codec.Bytes(int64(microBatch) * Context / int64(parts) * Channels)
+	tensor := codec.Bytes(int64(microBatch)*Context/int64(parts)*Channels, Channels)
 	message := Lines().Message(tensor + frameBytes)
 	t = Trial{Codec: codec.String(), Schedule: spec, MicroBatch: microBatch, Bound: Bound(Stages, micros*parts, message)}
 	t.MilliBytesAToken = 2 * 1000 * tensor * int64(parts) / (int64(microBatch) * Context)
