@@ -134,6 +134,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"join --lan=desk pnode1-AAAA", exitUsage, "an invite and --lan: give one of them"},
 		{"tokenize --field body", exitUsage, "unknown flag: --field: did you mean --column?"},
 		{"train --field body", exitUsage, "unknown flag: --field: did you mean --column?"},
+		{"eval", exitUsage, "name at least one file of text to predict"},
 		{"train --lan --listen 127.0.0.1:4001", exitUsage, "pnode: --lan is true: nobody in the local network reaches --listen 127.0.0.1:4001"},
 		{"admit", exitUnreachable, "no node runs"},
 		{"admit 1 2", exitUsage, "accepts at most 1 arg"},

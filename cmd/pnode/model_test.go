@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -44,6 +45,20 @@ func generatedBy(t *testing.T, dir string, args ...string) string {
 		t.Fatalf("exit code %d: %q\n%s", code, out, stderr)
 	}
 	return out
+}
+
+// TestEvalCountsRightDigits: of the program's own text, which has sums, and not of a text without any.
+func TestEvalCountsRightDigits(t *testing.T) {
+	t.Parallel()
+	run := t.TempDir()
+	start(t, "train", "--config", runFile(t, 4), "--dir", run, "--json").finish(0)
+	code, out, stderr := pnode(t, "eval", "--dir", run, "--own-text")
+	if counted := regexp.MustCompile(`RIGHT DIGITS\nown text .* \d+\.\d% of \d{4}\n$`); code != exitOK || !counted.MatchString(out) {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+	if code, out, stderr = pnode(t, "eval", "--dir", run, textFile(t)); code != exitOK || strings.Contains(out, "DIGITS") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
 }
 
 // TestWhatARunLeavesIsUsable: what comes out is exactly the model that was trained, wherever

@@ -11,6 +11,7 @@ import (
 	"pnode/checkpoint/huggingface"
 	"pnode/kernels"
 	"pnode/kernels/cpu"
+	"pnode/node/dataset/synthetic"
 	"pnode/node/dataset/tokenizer"
 	"pnode/node/weights"
 	"pnode/pipeline/generate"
@@ -291,5 +292,38 @@ func TestScorerRefusesWindows(t *testing.T) {
 		if _, err := NewScorer(t.Context(), m, ScoreOptions{Window: window}); !errors.Is(err, ErrWindow) {
 			t.Errorf("window %d: %v", window, err)
 		}
+	}
+}
+
+// TestDigitsOfResultsAreCounted: as right where the most likely token is the right one, window by window, whatever the rest of the text is.
+func TestDigitsOfResultsAreCounted(t *testing.T) {
+	m := openBytes(t, families["gpt2"])
+	text := append([]byte("no sum\n9 + 9 = 17\n"), synthetic.Unseen()[:4000]...)
+	window, right, digits := 10, int64(0), int64(0)
+	results := synthetic.Results(text)
+	for at := 0; at+1 < len(text); at += window {
+		part := text[at:min(at+window+1, len(text))]
+		for i, row := range logits(t, m, part[:len(part)-1]) {
+			if !results[at+i+1] {
+				continue
+			}
+			digits++
+			best := 0
+			for v := range row {
+				if row[v] > row[best] {
+					best = v
+				}
+			}
+			if best == int(part[i+1]) {
+				right++
+			}
+		}
+	}
+	s, err := NewScorer(t.Context(), m, ScoreOptions{Window: window, Device: processor(t)})
+	must(t, err)
+	got, err := s.Score(t.Context(), text, nil)
+	must(t, errors.Join(err, s.Close()))
+	if got.Digits != digits || got.Right != right || right == 0 || right == digits {
+		t.Errorf("%d of %d digits are right, want %d of %d", got.Right, got.Digits, right, digits)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"pnode/kernels"
 	"pnode/node/dataset"
+	"pnode/node/dataset/synthetic"
 	"pnode/node/weights"
 	"pnode/pipeline/model"
 )
@@ -39,11 +40,14 @@ type Score struct {
 	Tokens, Bytes int64
 	// Nats is the sum of the losses.
 	Nats float64
+	// Digits counts those of right results of sums and products among what was predicted, Right those in tokens that the model took for the
+	// most likely.
+	Digits, Right int64
 }
 
 // Add returns the score of both texts.
 func (s Score) Add(other Score) Score {
-	return Score{s.Tokens + other.Tokens, s.Bytes + other.Bytes, s.Nats + other.Nats}
+	return Score{s.Tokens + other.Tokens, s.Bytes + other.Bytes, s.Nats + other.Nats, s.Digits + other.Digits, s.Right + other.Right}
 }
 
 // NatsPerToken returns the mean loss.
@@ -131,11 +135,13 @@ func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (
 		return Score{}, err
 	}
 	var total Score
+	digits := slices.Concat(make([]int32, len(begin)), s.digits(tokens[len(begin):]))
 	for at := 0; at+1 < len(tokens); at += s.window {
 		if err := ctx.Err(); err != nil {
 			return Score{}, fmt.Errorf("infer: %w", err)
 		}
-		part, err := s.predict(tokens[at:min(at+s.window+1, len(tokens))])
+		end := min(at+s.window+1, len(tokens))
+		part, err := s.predict(tokens[at:end], digits[at+1:end])
 		if err != nil {
 			return Score{}, fmt.Errorf("infer: %w", err)
 		}
@@ -151,8 +157,27 @@ func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (
 	return total, nil
 }
 
-// predict scores all but the first of at most window+1 tokens.
-func (s *Scorer) predict(tokens []int32) (Score, error) {
+// digits returns how many digits of results each token of a text holds. It looks for them in what the tokens write, which a tokenizer may have changed.
+func (s *Scorer) digits(tokens []int32) []int32 {
+	var written []byte
+	for _, token := range tokens {
+		written = append(written, s.words.Bytes(token)...)
+	}
+	counts, results := make([]int32, len(tokens)), synthetic.Results(written)
+	for i, token := range tokens {
+		n := len(s.words.Bytes(token))
+		for _, is := range results[:n] {
+			if is {
+				counts[i]++
+			}
+		}
+		results = results[n:]
+	}
+	return counts
+}
+
+// predict scores all but the first of at most window+1 tokens. digits says how many digits of results each of those holds.
+func (s *Scorer) predict(tokens []int32, digits []int32) (Score, error) {
 	n := len(tokens) - 1
 	inputs, targets := make([]int32, s.length), slices.Repeat([]int32{ignored}, s.length)
 	copy(inputs, tokens[:n])
@@ -163,13 +188,27 @@ func (s *Scorer) predict(tokens []int32) (Score, error) {
 		s.stack.Slot(0).SetDocuments(s.queue, dataset.DocumentStarts(inputs, s.length, s.source.DocumentEnd))
 	}
 	s.stack.Slot(0).Forward(s.queue, model.Noise{})
+	score := Score{Tokens: int64(n)}
+	row := make([]float32, s.source.Config.Vocab)
+	for i, count := range digits {
+		if count == 0 {
+			continue
+		}
+		s.queue.Read(kernels.Float32Bytes(row), s.stack.Slot(0).Logits(s.queue, i, 1))
+		if err := s.queue.Sync(); err != nil {
+			return Score{}, err
+		}
+		score.Digits += int64(count)
+		if slices.Index(row, slices.Max(row)) == int(tokens[i+1]) {
+			score.Right += int64(count)
+		}
+	}
 	s.stack.Slot(0).Loss(s.queue)
 	losses := make([]float32, s.length)
 	s.queue.Read(kernels.Float32Bytes(losses), s.stack.Slot(0).Losses())
 	if err := s.queue.Sync(); err != nil {
 		return Score{}, err
 	}
-	score := Score{Tokens: int64(n)}
 	for i, loss := range losses[:n] {
 		score.Nats += float64(loss)
 		score.Bytes += int64(len(s.words.Bytes(tokens[i+1])))

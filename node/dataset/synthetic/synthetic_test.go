@@ -172,3 +172,47 @@ func TestWriteStopsAtAnError(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestDigitsOfResultsAreFound: of sums and products that are right, in whole lines.
+func TestDigitsOfResultsAreFound(t *testing.T) {
+	text := "407 + 88 = 495\n2 + 2 = 5\ntwo dogs = 3\n\n7 * 63 = 441\n1 + 1 = 2 \n10 + 9 = 19"
+	var got strings.Builder
+	for i, is := range Results([]byte(text)) {
+		if is {
+			got.WriteByte(text[i])
+		}
+	}
+	if got.String() != "495441" {
+		t.Errorf("found %q in %q, want the digits of 495 and 441", got.String(), text)
+	}
+	for _, odd := range []string{"", "\n", "=\n", " = \n", " + = \n", "1 +  = 1\n", "+1 + 1 = 2\n", strings.Repeat("9", 1000) + " + 1 = 2\n", "\xff + \x00 = 1\n"} {
+		for _, is := range Results([]byte(odd)) {
+			if is {
+				t.Errorf("a result is found in %q", odd)
+			}
+		}
+	}
+}
+
+// TestUnseenLinesAreNew: none of them is in the text that runs train on, and they are enough to count digits of results in.
+func TestUnseenLinesAreNew(t *testing.T) {
+	seen := map[string]bool{}
+	for line := range bytes.Lines(write(t, Bytes)) {
+		seen[string(line)] = true
+	}
+	unseen := Unseen()
+	for line := range bytes.Lines(unseen) {
+		if seen[string(line)] || line[len(line)-1] != '\n' {
+			t.Errorf("runs train on %q, or it is cut", line)
+		}
+	}
+	digits := 0
+	for _, is := range Results(unseen) {
+		if is {
+			digits++
+		}
+	}
+	if len(unseen) < unseenBytes/2 || digits < 1500 {
+		t.Errorf("%d bytes with %d digits of results", len(unseen), digits)
+	}
+}
