@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -39,9 +40,9 @@ type Details struct {
 // DeviceDetails has the figures of a device with stages.
 type DeviceDetails struct {
 	Worker plan.WorkerID
-	// Node is how people call the device's node, Profile what was measured of it.
-	Node    string
-	Profile plan.DeviceProfile
+	// Node and Title are how people call the device's node and the device, Profile what was measured of it.
+	Node, Title string
+	Profile     plan.DeviceProfile
 	// NeedBytes of TotalBytes are taken.
 	NeedBytes, TotalBytes int64
 	// Busy is the computing in a step, without the update.
@@ -130,7 +131,7 @@ func (e explainer) devicesOf(p plan.Plan) (out []DeviceDetails) {
 	busy := e.k.layout.Busy(e.k.model)
 	for _, worker := range p.Workers() {
 		d := e.find(worker)
-		device := DeviceDetails{Worker: worker, Node: e.problem.devices[d].node, Profile: e.problem.devices[d].profile, Busy: busy[d], Choices: e.choices(d)}
+		device := DeviceDetails{Worker: worker, Node: e.problem.devices[d].node, Title: e.problem.devices[d].title, Profile: e.problem.devices[d].profile, Busy: busy[d], Choices: e.choices(d)}
 		device.NeedBytes, device.TotalBytes = e.k.memory(d)
 		for _, at := range e.k.layout.On(d) {
 			device.Stages = append(device.Stages, e.stage(at))
@@ -165,7 +166,7 @@ func (e explainer) unused(others []*candidate) (out []Unused) {
 		if e.k.uses(d) {
 			continue
 		}
-		left := Unused{Name: e.name(d), Node: device.node, Model: device.model()}
+		left := Unused{Name: e.name(d), Node: device.node, Model: cmp.Or(device.profile.Product(), device.name)}
 		if i := slices.IndexFunc(others, func(o *candidate) bool { return o.uses(d) }); i >= 0 {
 			left.With, left.In = others[i].step(), others[i].shape.String()
 		} else if cramped(e.models.whole(), d) {

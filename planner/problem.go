@@ -20,11 +20,9 @@ type device struct {
 	peer    plan.PeerID
 	node    string // as people call it
 	name    string
+	title   string // of the product, for people
 	profile plan.DeviceProfile
 }
-
-// model returns what people call such a device.
-func (d device) model() string { return cmp.Or(d.profile.Model, d.name) }
 
 // problem is the input as a search reads it: devices are numbers, sorted by peer and name. It never
 // changes.
@@ -87,7 +85,7 @@ func newProblem(in Input) (*problem, error) {
 		for _, d := range devices {
 			if d.Usable() && !m.Draining {
 				p.index[plan.WorkerID{Peer: m.Peer, Device: d.Name}] = len(p.devices)
-				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, asSeen(d, p.ratio(m.Peer, d.Name))})
+				p.devices = append(p.devices, device{m.Peer, m.label(), d.Name, plan.DeviceTitle(devices, d.Name), asSeen(d, p.ratio(m.Peer, d.Name))})
 			}
 		}
 		switch {
@@ -240,9 +238,9 @@ func (p *problem) placed(w plan.WorkerID) (int, error) {
 	return 0, fmt.Errorf("%w: %s of %s is not there", plan.ErrBadPlan, w.Device, p.label(w.Peer))
 }
 
-// name returns how a device is called in reasons.
+// name returns how a device is called in reasons and errors.
 func (p *problem) name(device int) string {
-	return p.devices[device].node + " " + p.devices[device].name
+	return plan.DeviceOf(p.devices[device].node, p.devices[device].title)
 }
 
 // LinksOf returns the links that members have measured, and what plans assume of all others.

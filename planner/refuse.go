@@ -19,8 +19,8 @@ func (p *problem) tooLittle(m *cost.Model, sh shape, roomiest []int, need int64)
 	for _, i := range roomiest {
 		d, pass := p.devices[i], m.On(i).Pass()
 		if m.Devices[i].FreeBytes == 0 {
-			return fmt.Errorf("%w: device %s of %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
-				ErrNoFit, d.name, d.node, plan.Size(d.profile.MemoryFreeBytes), plan.Size(pass))
+			return fmt.Errorf("%w: %s has %s for the run, the passes of a stage alone need %s, however few its layers; allow more with --memory, use a smaller micro-batch or a smaller model, or add a node with more memory",
+				ErrNoFit, p.name(i), plan.Size(d.profile.MemoryFreeBytes), plan.Size(pass))
 		}
 		have += min(d.profile.MemoryFreeBytes, 1<<48)
 		need += pass
@@ -50,20 +50,18 @@ func (p *problem) noFit(m *cost.Model, devices []int, err error) error {
 	if n := m.Memory.Parts().Partials; n > 0 {
 		fewer = fmt.Sprintf(", fewer sum groups (a new run with --sum-groups 1 needs %s less)", plan.Size(int64(n)*m.Memory.Params(no.First, no.End)))
 	}
-	return fmt.Errorf("%w: device %s of %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
-		ErrNoFit, d.name, d.node, plan.Size(need), no.First, no.End, plan.Size(free), fewer)
+	return fmt.Errorf("%w: %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
+		ErrNoFit, p.name(i), plan.Size(need), no.First, no.End, plan.Size(free), fewer)
 }
 
 // noHost says that a node lacks memory for the optimizer state of something.
 func (p *problem) noHost(m *cost.Model, device int, of string, need int64) error {
-	d := p.devices[device]
-	return fmt.Errorf("%w: %s of %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
-		ErrNoFit, d.name, d.node, of, plan.Size(need), plan.Size(m.Devices[device].HostBytes))
+	return fmt.Errorf("%w: %s would keep the optimizer state of %s in the memory of its node, %s, where %s are free; add a node, or free memory there",
+		ErrNoFit, p.name(device), of, plan.Size(need), plan.Size(m.Devices[device].HostBytes))
 }
 
 // noLayout puts names to a layout's refusal. The error wraps ErrNoFit.
 func (p *problem) noLayout(k *candidate, no *layout.NoFit) error {
-	d := p.devices[no.Device]
 	if no.Host {
 		return p.noHost(k.model, no.Device, "its stages", no.NeedBytes)
 	}
@@ -72,6 +70,6 @@ func (p *problem) noLayout(k *candidate, no *layout.NoFit) error {
 		stages = append(stages, fmt.Sprintf("replica %d stage %d", at.Replica, at.Stage))
 		inFlight = append(inFlight, fmt.Sprint(no.InFlight[i]))
 	}
-	return fmt.Errorf("%w: device %s of %s would need %s for %s under %s, which keeps %s micro-batches there, %s are free; take a schedule that keeps fewer (1f1b), add a node, or use a smaller model or a smaller micro-batch",
-		ErrNoFit, d.name, d.node, plan.Size(no.NeedBytes), strings.Join(stages, " and "), k.order.spec, strings.Join(inFlight, " and "), plan.Size(no.FreeBytes))
+	return fmt.Errorf("%w: %s would need %s for %s under %s, which keeps %s micro-batches there, %s are free; take a schedule that keeps fewer (1f1b), add a node, or use a smaller model or a smaller micro-batch",
+		ErrNoFit, p.name(no.Device), plan.Size(no.NeedBytes), strings.Join(stages, " and "), k.order.spec, strings.Join(inFlight, " and "), plan.Size(no.FreeBytes))
 }

@@ -55,7 +55,7 @@ func TestTrainKillResume(t *testing.T) {
 	const steps = 30
 	file, dir := runFile(t, steps), t.TempDir()
 	p := launch(t, "train", "--config", file, "--dir", dir, "--json", "--local", "3", "--replicas", "1", "--stages", "3")
-	pid := p.stderr.await(t, `node 1: pid (\d+)`)
+	pid := p.stderr.await(t, `-1: pid (\d+)`)
 	before := p.until(6)
 	kill(t, pid[1])
 	for p.until(p.last.Step+1).Generation == before.Generation {
@@ -128,7 +128,7 @@ func TestKillingAnyProcessKeepsTheLosses(t *testing.T) {
 		t.Run(fmt.Sprintf("node %d", victim), func(t *testing.T) {
 			t.Parallel()
 			p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1")
-			pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
+			pid := p.stderr.await(t, fmt.Sprintf(`-%d: pid (\d+)`, victim))
 			before := p.until(8)
 			kill(t, pid[1])
 			killed := time.Now()
@@ -192,7 +192,7 @@ func TestADeathCostsNoStep(t *testing.T) {
 			continue
 		}
 		p.until(5)
-		pid := p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, victim))
+		pid := p.stderr.await(t, fmt.Sprintf(`-%d: pid (\d+)`, victim))
 		kill(t, pid[1])
 		killed := time.Now()
 		for p.until(p.last.Step+1).Generation < 2 {

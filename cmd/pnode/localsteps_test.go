@@ -19,7 +19,7 @@ func TestLocalStepsThroughAKillAndAnInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "train", "--config", file, "--cluster", cluster, "--dir", dir, "--json", "--sync", "local:h=5", "--replicas", "2", "--min-nodes", "2")
-	pid := p.stderr.await(t, `node 1: pid (\d+)`)
+	pid := p.stderr.await(t, `-1: pid (\d+)`)
 	before := p.until(5)
 	kill(t, pid[1]) // within a round, or in the next outer step
 	alone := p.past(before.Generation)

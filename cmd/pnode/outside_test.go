@@ -62,8 +62,8 @@ func TestTheOthersTellEveryStepInOrder(t *testing.T) {
 	const steps = 24
 	file := runFile(t, steps)
 	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--local", "3", "--replicas", "1", "--stages", "1")
-	computes := p.stderr.await(t, `node (\d): state: training`)
-	pid := p.stderr.await(t, fmt.Sprintf(`node %s: pid (\d+)`, computes[1]))
+	computes := p.stderr.await(t, `-(\d): state: training`)
+	pid := p.stderr.await(t, fmt.Sprintf(`-%s: pid (\d+)`, computes[1]))
 	p.until(8)
 	kill(t, pid[1])
 	p.finish(0)

@@ -63,7 +63,7 @@ func TestKillingAProcessUnderChunksKeepsTheLosses(t *testing.T) {
 	want := alone(t, file, steps)
 	p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json",
 		"--local", "3", "--replicas", "1", "--stages", "3", "--schedule", "interleaved:v=2")
-	pid := p.stderr.await(t, `node 1: pid (\d+)`)
+	pid := p.stderr.await(t, `-1: pid (\d+)`)
 	p.until(7)
 	kill(t, pid[1])
 	same(t, "with a kill", p.finish(0), want)

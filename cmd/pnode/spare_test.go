@@ -27,7 +27,7 @@ func clusterFile(t *testing.T, matmul, line, memory string) string {
 func pidsOf(t *testing.T, p *process) (pids []string) {
 	t.Helper()
 	for i := range 3 {
-		pids = append(pids, p.stderr.await(t, fmt.Sprintf(`node %d: pid (\d+)`, i))[1])
+		pids = append(pids, p.stderr.await(t, fmt.Sprintf(`-%d: pid (\d+)`, i))[1])
 	}
 	return pids
 }

@@ -5,8 +5,9 @@ import "pnode/planner/plan"
 // ReplicaStatus says how far a replica with local steps has come, and what it does.
 type ReplicaStatus struct {
 	Replica plan.Replica `json:"replica"`
-	// Peer is the node of its coordinator.
+	// Peer is the node of its coordinator, Name what people call it.
 	Peer plan.PeerID `json:"peer"`
+	Name string      `json:"name"`
 	// Step is its newest inner step, with the mean Loss of its share of the micro-batches, 0 before the first one: a step of the run once an outer step
 	// counts it. Made of the Of inner steps of the round are made.
 	Step plan.Step `json:"step"`

@@ -10,6 +10,9 @@ import (
 type Status struct {
 	Run  plan.RunID  `json:"run"`
 	Peer plan.PeerID `json:"peer"`
+	// Name is what people call this node, LeaderName the leader: both are empty where Roster does not have them.
+	Name       string `json:"name,omitempty"`
+	LeaderName string `json:"leader_name,omitempty"`
 	// State is the node's state: joining, profiling, waiting, loading, training, draining
 	// or stopped.
 	State string `json:"state"`
@@ -68,6 +71,17 @@ type Status struct {
 	Links []LinkStatus `json:"links,omitempty"`
 	// Rest counts what a brief status leaves out; nil where it leaves nothing out.
 	Rest *Rest `json:"rest,omitempty"`
+}
+
+// NameOf returns what people call a node: as the roster does, or else the end of the peer ID. It is a member's claim: whoever shows it sees to
+// control characters.
+func (s Status) NameOf(p plan.PeerID) string {
+	for _, m := range s.Roster {
+		if m.Peer == p && m.Name != "" {
+			return m.Name
+		}
+	}
+	return p.Short()
 }
 
 // WaitKind names what a run, or a node of it, waits for.
@@ -130,8 +144,11 @@ type About struct {
 // are 0 where this node has not heard them.
 type SeatStatus struct {
 	Peer   plan.PeerID `json:"peer"`
+	Name   string      `json:"name"`
 	Device string      `json:"device"`
-	// Model is the product's name.
+	// Title is what people call the device: its product, and which one of the node's where there are several.
+	Title string `json:"title"`
+	// Model is the product's name as the node tells it.
 	Model string `json:"model"`
 	Holds []Held `json:"holds"`
 	// Parameters of all its stages.
@@ -155,8 +172,10 @@ type Held struct {
 
 // LinkStatus is one direction between two nodes whose stages follow each other.
 type LinkStatus struct {
-	From plan.PeerID `json:"from"`
-	To   plan.PeerID `json:"to"`
+	From     plan.PeerID `json:"from"`
+	FromName string      `json:"from_name"`
+	To       plan.PeerID `json:"to"`
+	ToName   string      `json:"to_name"`
 	// BytesPerS, RTTMS and JitterMS are 0 where nobody has measured.
 	BytesPerS int64   `json:"bytes_per_s,omitempty"`
 	RTTMS     float64 `json:"rtt_ms,omitempty"`
@@ -206,10 +225,13 @@ type Member struct {
 // StageStatus is one stage of the plan with its newest measured times per step; times
 // are 0 where this node has not heard them.
 type StageStatus struct {
-	Replica    plan.Replica    `json:"replica"`
-	Stage      plan.Stage      `json:"stage"`
-	Peer       plan.PeerID     `json:"peer"`
+	Replica plan.Replica `json:"replica"`
+	Stage   plan.Stage   `json:"stage"`
+	Peer    plan.PeerID  `json:"peer"`
+	// Name is what people call the node, Title the device: its product, and which one of the node's where there are several.
+	Name       string          `json:"name"`
 	Device     string          `json:"device"`
+	Title      string          `json:"title"`
 	Layers     plan.LayerRange `json:"layers"`
 	ForwardMS  float64         `json:"forward_ms"`
 	BackwardMS float64         `json:"backward_ms"`
@@ -226,9 +248,11 @@ type StageStatus struct {
 
 // Substitute is a member of the plan that computes a lost one's part besides its own, until the next plan.
 type Substitute struct {
-	Lost plan.PeerID `json:"lost"`
-	By   plan.PeerID `json:"by"`
-	From Source      `json:"from"`
+	Lost     plan.PeerID `json:"lost"`
+	LostName string      `json:"lost_name"`
+	By       plan.PeerID `json:"by"`
+	ByName   string      `json:"by_name"`
+	From     Source      `json:"from"`
 	// Text says it in a sentence.
 	Text string `json:"text"`
 }

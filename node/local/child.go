@@ -22,6 +22,7 @@ var errEnded = errors.New("the node has ended")
 // child is one node process.
 type child struct {
 	index int
+	name  string // for people
 	dir   string
 	cmd   *exec.Cmd
 	stdin io.Closer     // the child ends when this is closed
@@ -29,9 +30,9 @@ type child struct {
 }
 
 // startChild starts a node in its own process group.
-func startChild(index int, dir, binary string, args, env []string) (*child, error) {
+func startChild(index int, name, dir, binary string, args, env []string) (*child, error) {
 	fail := func(err error) (*child, error) {
-		return nil, fmt.Errorf("local: start node %d: %w", index, err)
+		return nil, fmt.Errorf("local: start %s: %w", name, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
@@ -52,7 +53,7 @@ func startChild(index int, dir, binary string, args, env []string) (*child, erro
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
-	return &child{index: index, dir: dir, cmd: cmd, stdin: stdin, ended: make(chan struct{})}, nil
+	return &child{index: index, name: name, dir: dir, cmd: cmd, stdin: stdin, ended: make(chan struct{})}, nil
 }
 
 func (c *child) pid() int { return c.cmd.Process.Pid }

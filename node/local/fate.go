@@ -20,6 +20,8 @@ const maxSentence = 500
 // NodeError says how a node ended that did not end well. It wraps ErrNotFinished.
 type NodeError struct {
 	Node int
+	// Name is what people call the node.
+	Name string
 	// Code is the exit code; -1 when a signal ended the process.
 	Code int
 	// Sentence is why, in the node's own words; empty when it had none, as after a crash.
@@ -31,9 +33,9 @@ type NodeError struct {
 
 func (e *NodeError) Error() string {
 	if e.Sentence == "" {
-		return fmt.Sprintf("node %d ended without a word (%s); its log is %s", e.Node, e.State, e.Log)
+		return fmt.Sprintf("%s ended without a word (%s); its log is %s", e.Name, e.State, e.Log)
 	}
-	return fmt.Sprintf("node %d: %s (its log is %s)", e.Node, e.Sentence, e.Log)
+	return fmt.Sprintf("%s: %s (its log is %s)", e.Name, e.Sentence, e.Log)
 }
 
 // Unwrap makes it an ErrNotFinished.
@@ -59,7 +61,7 @@ func (e unbegunError) Unwrap() error { return e.NodeError }
 func (c *child) fate() *NodeError {
 	<-c.ended
 	state := c.cmd.ProcessState
-	e := &NodeError{Node: c.index, Code: state.ExitCode(), State: state.String(), Log: filepath.Join(c.dir, logFile)}
+	e := &NodeError{Node: c.index, Name: c.name, Code: state.ExitCode(), State: state.String(), Log: filepath.Join(c.dir, logFile)}
 	if sentence, ok := strings.CutPrefix(lastLine(e.Log), "pnode: "); ok && e.Code > 0 {
 		e.Sentence = clip(sentence)
 	}
@@ -115,7 +117,7 @@ func (f *fates) tell(out Output) {
 	defer f.mu.Unlock()
 	for _, e := range f.pending {
 		if e.Sentence != "" && slices.Contains(f.reasons, e.Sentence) {
-			out.Notice(fmt.Sprintf("node %d ended too, for the same reason", e.Node))
+			out.Notice(fmt.Sprintf("%s ended too, for the same reason", e.Name))
 			continue
 		}
 		f.reasons = append(f.reasons, e.Sentence)

@@ -21,7 +21,7 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 	go func() { over <- s.Run(t.Context()) }()
 	var said []string
 	out.await(func(r *record) bool {
-		said = r.said(`^node 1: pid (\d+)$`)
+		said = r.said(`^node-1: pid (\d+)$`)
 		return len(r.stepsOf(1)) == 6 && said != nil
 	})
 	pid, err := strconv.Atoi(said[1])
@@ -36,7 +36,7 @@ func TestGoesOnWhenANodeIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.await(func(r *record) bool {
-		return r.said(`^node 1 ended without a word \(signal: killed\); its log is .*log.txt$`) != nil
+		return r.said(`^node-1 ended without a word \(signal: killed\); its log is .*log.txt$`) != nil
 	})
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "killed"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestNodeThatCannotStartEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s, out := supervise(t, "broken", 3, nil)
 	err := s.Run(t.Context())
-	want := "node 1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) +
+	want := "node-1: the disk is full (its log is " + filepath.Join(s.nodeDir(1), logFile) +
 		"); nothing was trained yet: begin again with `pnode train --resume --dir " + s.options.Dir + "`"
 	if !errors.Is(err, ErrNotFinished) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -78,10 +78,10 @@ func TestTheFirstNodeIsKilledAlone(t *testing.T) {
 	s, out := supervise(t, "unready", 3, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
-	out.await(func(r *record) bool { return r.said(`^node 0: state`) != nil })
+	out.await(func(r *record) bool { return r.said(`^node-0: state`) != nil })
 	s.started()[0].kill()
 	err := <-over
-	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node 0 ended without a word") ||
+	if !errors.Is(err, ErrNotFinished) || !strings.Contains(err.Error(), "node-0 ended without a word") ||
 		!strings.Contains(err.Error(), "`pnode train --resume --dir "+s.options.Dir+"`") {
 		t.Errorf("got %v", err)
 	}
@@ -111,7 +111,7 @@ func TestALostNodeIsToldOnce(t *testing.T) {
 	s, out := supervise(t, "loser", 2, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
-	out.await(func(r *record) bool { return r.said("^node 1: the disk is full") != nil })
+	out.await(func(r *record) bool { return r.said("^node-1: the disk is full") != nil })
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "told"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestTellsOnceWhyNothingMoves(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
 	out.await(func(r *record) bool {
-		return r.said("^waiting: no leader: 1 of 3 voters is up$") != nil && r.said("^node 1: state") != nil
+		return r.said("^waiting: no leader: 1 of 3 voters is up$") != nil && r.said("^node-1: state") != nil
 	})
 	if err := os.WriteFile(filepath.Join(s.options.Dir, "told"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestNodeThatMissedTheEnd(t *testing.T) {
 	s, out := supervise(t, "missed", 2, nil)
 	over := make(chan error, 1)
 	go func() { over <- s.Run(t.Context()) }()
-	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: pid`) != nil })
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node-1: pid`) != nil })
 	write := func(name string) {
 		if err := os.WriteFile(filepath.Join(s.options.Dir, name), nil, 0o600); err != nil {
 			t.Error(err)

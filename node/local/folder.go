@@ -15,6 +15,12 @@ import (
 
 func (s *Supervisor) nodeDir(index int) string { return config.NodeDir(s.options.Dir, index) }
 
+// nameOf returns what people call a node: by this machine's name and its number.
+func (s *Supervisor) nameOf(index int) string {
+	name, number := cmp.Or(s.options.Config.MachineName(), "node"), "-"+strconv.Itoa(index)
+	return name[:min(len(name), plan.MaxNameBytes-len(number))] + number
+}
+
 // prepare writes run.yaml, or reads it to resume.
 func (s *Supervisor) prepare() error {
 	c := s.options.Config
@@ -119,9 +125,8 @@ func (s *Supervisor) ownArgs(index int) []string {
 	if keep := s.keepWhole(index); keep != "" {
 		args = append(args, "--keep-whole="+keep)
 	}
-	if name := c.MachineName(); name != "" {
-		number := "-" + strconv.Itoa(index)
-		args = append(args, "--name", name[:min(len(name), plan.MaxNameBytes-len(number))]+number)
+	if c.MachineName() != "" {
+		args = append(args, "--name", s.nameOf(index))
 	}
 	if s.emulated { // the file says what memory there is
 		args = append(args, "--emulate", s.emulationFile(index))

@@ -25,6 +25,8 @@ type key struct {
 // merge shows each event of the run once.
 type merge struct {
 	out Output
+	// nameOf returns what people call a node.
+	nameOf func(node int) string
 	// begun is called after the first step.
 	begun func()
 
@@ -39,13 +41,13 @@ type merge struct {
 	why   string    // nothing moves, as a node said last; empty once things do
 }
 
-func newMerge(out Output, begun func()) *merge {
-	return &merge{out: out, begun: begun, seen: map[key]struct{}{}}
+func newMerge(out Output, nameOf func(int) string, begun func()) *merge {
+	return &merge{out: out, nameOf: nameOf, begun: begun, seen: map[key]struct{}{}}
 }
 
 // event takes in what a node reports. Events of the run are shown once, from whoever is
 // first, and so is an error that several nodes have; what concerns the node alone carries
-// its number.
+// its name.
 func (m *merge) event(node int, e api.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +108,7 @@ func (m *merge) flush() {
 
 // alone shows what concerns one node.
 func (m *merge) alone(node int, e api.Event) {
-	m.out.Notice(fmt.Sprintf("node %d: %s", node, progress.Describe(e)))
+	m.out.Notice(fmt.Sprintf("%s: %s", m.nameOf(node), progress.Describe(e)))
 }
 
 // first reports whether k was not seen yet, and remembers it; the caller holds mu.

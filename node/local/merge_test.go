@@ -26,7 +26,7 @@ func TestMergesTheNodesOfARun(t *testing.T) {
 		t.Errorf("%d samples, %d ends", out.count(api.KindSample), out.count(api.KindDone))
 	}
 	for i := range 3 {
-		if out.said(fmt.Sprintf(`^node %d: pid \d+$`, i)) == nil || out.said(fmt.Sprintf(`^node %d: state: training$`, i)) == nil {
+		if out.said(fmt.Sprintf(`^node-%d: pid \d+$`, i)) == nil || out.said(fmt.Sprintf(`^node-%d: state: training$`, i)) == nil {
 			t.Errorf("nothing of node %d in %q", i, out.notices)
 		}
 	}
@@ -35,7 +35,7 @@ func TestMergesTheNodesOfARun(t *testing.T) {
 // TestAnErrorOfSeveralNodesIsShownOnce: they lost the same peer.
 func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 	out := newRecord()
-	m := newMerge(out, func() {})
+	m := newMerge(out, numbered, func() {})
 	for node := range 3 {
 		m.event(node, api.Event{Kind: api.KindError, Generation: 2, Message: "waiting for a new plan"})
 	}
@@ -43,7 +43,7 @@ func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 	for _, node := range []int{2, 0} { // a collector that both send to
 		m.event(node, api.Event{Kind: api.KindWarning, Generation: 2, Message: "it is away"})
 	}
-	if want := []string{"node 0: error: waiting for a new plan", "node 1: error: something else", "node 2: warning: it is away"}; !reflect.DeepEqual(out.notices, want) {
+	if want := []string{"node-0: error: waiting for a new plan", "node-1: error: something else", "node-2: warning: it is away"}; !reflect.DeepEqual(out.notices, want) {
 		t.Errorf("got %q, want %q", out.notices, want)
 	}
 }
@@ -51,11 +51,11 @@ func TestAnErrorOfSeveralNodesIsShownOnce(t *testing.T) {
 // TestEachNodesWayIntoARecoveredRunIsShown: what does not count any more is another thing for each.
 func TestEachNodesWayIntoARecoveredRunIsShown(t *testing.T) {
 	out := newRecord()
-	m := newMerge(out, func() {})
+	m := newMerge(out, numbered, func() {})
 	for node, message := range []string{"it goes on", "it goes on", "it goes on, and step 7 does not count"} {
 		m.event(node, api.Event{Kind: api.KindRecovery, Generation: 2, Message: message})
 	}
-	if want := []string{"node 0: recovery: it goes on", "node 2: recovery: it goes on, and step 7 does not count"}; !reflect.DeepEqual(out.notices, want) {
+	if want := []string{"node-0: recovery: it goes on", "node-2: recovery: it goes on, and step 7 does not count"}; !reflect.DeepEqual(out.notices, want) {
 		t.Errorf("got %q, want %q", out.notices, want)
 	}
 }
@@ -63,7 +63,7 @@ func TestEachNodesWayIntoARecoveredRunIsShown(t *testing.T) {
 // TestMergeForgetsTheOldest bounds the memory of a long run.
 func TestMergeForgetsTheOldest(t *testing.T) {
 	out := newRecord()
-	m := newMerge(out, func() {})
+	m := newMerge(out, numbered, func() {})
 	saved := func(n int) api.Event { return api.Event{Kind: api.KindCheckpoint, Step: plan.Step(n)} }
 	for n := range rememberedEvents + 5 {
 		m.event(0, saved(n))
@@ -82,7 +82,7 @@ func TestMergeForgetsTheOldest(t *testing.T) {
 }
 
 func TestNothingIsWaitedForAfterAStop(t *testing.T) {
-	m := newMerge(newRecord(), func() {})
+	m := newMerge(newRecord(), numbered, func() {})
 	waits := func(want string, events ...api.Event) {
 		t.Helper()
 		for _, e := range events {

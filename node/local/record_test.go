@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -110,6 +111,7 @@ func supervise(t *testing.T, script string, nodes int, change func(*Options)) (*
 		Nodes: nodes, Dir: t.TempDir(), Config: config.Default(), Binary: binary,
 		Env: []string{scriptVariable + "=" + script, nodesVariable + "=" + strconv.Itoa(nodes)}, Output: out,
 	}
+	o.Config.Name = "node"
 	if change != nil {
 		change(&o)
 	}
@@ -120,6 +122,9 @@ func supervise(t *testing.T, script string, nodes int, change func(*Options)) (*
 	t.Cleanup(s.Kill)
 	return s, out
 }
+
+// numbered names nodes as those of supervise are.
+func numbered(node int) string { return fmt.Sprintf("node-%d", node) }
 
 func numbers(from, to int) []int {
 	var n []int

@@ -76,7 +76,7 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 	if err := again.Run(t.Context()); !errors.Is(err, config.ErrDirTaken) || !strings.Contains(err.Error(), "--resume") {
 		t.Errorf("a second start in the folder: %v", err)
 	}
-	resumed, out := supervise(t, "short", 3, func(o *Options) { o.Dir, o.Config.Resume = dir, true })
+	resumed, out := supervise(t, "short", 3, func(o *Options) { o.Dir, o.Config.Resume, o.Config.Name = dir, true, "" })
 	if err := resumed.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestResumeStartsTheNodesFromTheirFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	third, _ := supervise(t, "short", 2, func(o *Options) { o.Dir, o.Config.Resume = dir, true })
+	third, _ := supervise(t, "short", 2, func(o *Options) { o.Dir, o.Config.Resume, o.Config.Name = dir, true, "" })
 	if err := third.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestStartErrors(t *testing.T) {
 		t.Errorf("too many nodes: %v", err)
 	}
 	s, _ := supervise(t, "short", 2, func(o *Options) { o.Binary = filepath.Join(o.Dir, "none") })
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start node 0") {
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start node-0") {
 		t.Errorf("no binary: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ func interruptTraining(t *testing.T, s *Supervisor, out *record) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx) }()
-	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node-1: state`) != nil })
 	cancel()
 	return <-over
 }
@@ -80,14 +80,14 @@ func TestKillEndsEverything(t *testing.T) {
 	defer cancel()
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx) }()
-	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node 1: state`) != nil })
+	out.await(func(r *record) bool { return len(r.stepsOf(1)) == 3 && r.said(`^node-1: state`) != nil })
 	s.Kill()
 	err := <-over
 	if !errors.Is(err, ErrNotFinished) {
 		t.Fatalf("got %v", err)
 	}
 	for i := range 2 { // as a notice or in the error
-		text := fmt.Sprintf("node %d ended without a word", i)
+		text := fmt.Sprintf("node-%d ended without a word", i)
 		if n := out.heard(text) + strings.Count(err.Error(), text); n != 1 {
 			t.Errorf("%s: told %d times: %q and %v", text, n, out.notices, err)
 		}

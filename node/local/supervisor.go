@@ -90,7 +90,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, fmt.Errorf("%w: --local is %d: want 1 to %d", config.ErrInvalid, o.Nodes, config.MaxLocal)
 	}
 	s := &Supervisor{options: o, patience: stepPatience, graces: defaultGraces}
-	s.merge = newMerge(o.Output, func() { s.fates.tell(o.Output) })
+	s.merge = newMerge(o.Output, s.nameOf, func() { s.fates.tell(o.Output) })
 	return s, nil
 }
 
@@ -227,12 +227,12 @@ func (s *Supervisor) start(index int, args []string, invite string, g *errgroup.
 	if s.closed {
 		return nil, errClosed
 	}
-	c, err := startChild(index, s.nodeDir(index), s.options.Binary, args, append(s.options.Env[:len(s.options.Env):len(s.options.Env)], config.InviteEnv+"="+invite))
+	c, err := startChild(index, s.nameOf(index), s.nodeDir(index), s.options.Binary, args, append(s.options.Env[:len(s.options.Env):len(s.options.Env)], config.InviteEnv+"="+invite))
 	if err != nil {
 		return nil, err
 	}
 	s.children = append(s.children, c)
-	s.options.Output.Notice(fmt.Sprintf("node %d: pid %d", index, c.pid()))
+	s.options.Output.Notice(fmt.Sprintf("%s: pid %d", c.name, c.pid()))
 	if index == 0 && s.options.Config.LAN {
 		g.Go(func() error { s.watchLAN(c); return nil })
 	}

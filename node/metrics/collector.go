@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strconv"
 
@@ -145,11 +146,11 @@ func (out *series) plan(s api.Status, n names) {
 		out.add("stage_codec_error_ratio", st.RelError, labels...)
 	}
 	for _, seat := range listed(s.Seats, func(d api.SeatStatus) bool { return d.Peer == s.Peer }) {
-		node := n.of(seat.Peer)
-		out.add("device_busy_seconds", seat.BusyMS/1e3, node, seat.Device)
-		out.add("device_exposed_wait_seconds", seat.ExposedMS/1e3, node, seat.Device)
-		out.add("device_memory_bytes", float64(seat.MemoryBytes), node, seat.Device)
-		out.add("device_memory_free_bytes", float64(seat.FreeBytes), node, seat.Device)
+		node, model := n.of(seat.Peer), cmp.Or(seat.Title, seat.Device)
+		out.add("device_busy_seconds", seat.BusyMS/1e3, node, seat.Device, model)
+		out.add("device_exposed_wait_seconds", seat.ExposedMS/1e3, node, seat.Device, model)
+		out.add("device_memory_bytes", float64(seat.MemoryBytes), node, seat.Device, model)
+		out.add("device_memory_free_bytes", float64(seat.FreeBytes), node, seat.Device, model)
 	}
 	for _, l := range listed(s.Links, func(l api.LinkStatus) bool { return l.From == s.Peer }) {
 		from, to := n.of(l.From), n.of(l.To)

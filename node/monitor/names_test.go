@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"pnode/node/api"
 	"pnode/node/plain"
 	"pnode/planner/plan"
+	"pnode/swarm/consensus"
 )
 
 // TestNamesInTheLog: a line of the log says who, by a name where one is known.
@@ -60,5 +63,36 @@ func TestNamesInTheLog(t *testing.T) {
 	}
 	if got := lines(slog.LevelDebug, b); !strings.Contains(got, string(b)) {
 		t.Errorf("a log for debugging: %s", got)
+	}
+}
+
+// TestAStatusHasNamesBesideIDs: two machines with one name, and two like cards of one machine, are told apart.
+func TestAStatusHasNamesBesideIDs(t *testing.T) {
+	cards := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cuda:0", Model: "NVIDIA H200"}, {Name: "cuda:1", Model: "NVIDIA H200"}}}
+	processor := plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", Model: "AMD EPYC 7763 64-Core Processor"}}}
+	state := consensus.State{Members: []consensus.Member{
+		{Peer: "a", Label: "rig", State: consensus.Active, Profile: cards},
+		{Peer: "b", Label: "rig", State: consensus.Active, Profile: processor},
+		{Peer: "c", Label: "lab", State: consensus.Active, Profile: processor},
+	}}
+	s := api.Status{
+		Peer: "c", Leader: "a",
+		Plan:       []api.StageStatus{{Peer: "a", Device: "cuda:1"}, {Peer: "c", Device: "cpu"}},
+		Seats:      []api.SeatStatus{{Peer: "b", Device: "cpu"}},
+		Links:      []api.LinkStatus{{From: "a", To: "c"}},
+		Replicas:   []api.ReplicaStatus{{Peer: "b"}},
+		Substitute: &api.Substitute{Lost: "b", By: "c"},
+	}
+	fillNames(&s, state)
+	got := []string{
+		s.Name, s.LeaderName, s.Plan[0].Name, s.Plan[0].Title, s.Plan[1].Name, s.Plan[1].Title, s.Seats[0].Name, s.Seats[0].Title,
+		s.Links[0].FromName, s.Links[0].ToName, s.Replicas[0].Name, s.Substitute.LostName, s.Substitute.ByName,
+	}
+	want := []string{
+		"lab", "rig a", "rig a", "NVIDIA H200 cuda:1", "lab", "AMD EPYC 7763", "rig b", "AMD EPYC 7763",
+		"rig a", "lab", "rig b", "rig b", "lab",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

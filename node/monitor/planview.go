@@ -184,17 +184,17 @@ func (m *Monitor) Schedule(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return v.draw(w, func(p plan.PeerID) string {
-		name := state.NameOf(p)
-		if p == m.Self {
-			name += " (this node)"
+	return v.draw(w, func(at plan.WorkerID) string {
+		name := state.DeviceOf(at)
+		if at.Peer == m.Self {
+			name += ", this node"
 		}
 		return name
 	})
 }
 
-// draw makes the picture; nameOf says what the rows of a node are called.
-func (v planView) draw(w io.Writer, nameOf func(plan.PeerID) string) error {
+// draw makes the picture; nameOf says what a device is called.
+func (v planView) draw(w io.Writer, nameOf func(plan.WorkerID) string) error {
 	p := draw.Panel{Title: "a step on " + v.plan.ScheduleChoice().Short(), Line: v.line, Segments: v.list.Segments}
 	note := "simulated with the profiles of its devices and links"
 	if v.step > 0 {
@@ -202,7 +202,7 @@ func (v planView) draw(w io.Writer, nameOf func(plan.PeerID) string) error {
 	}
 	p.Notes = []string{note + ": " + plan.Time(v.line.Makespan)}
 	for _, worker := range v.plan.Workers() {
-		name := fmt.Sprintf("%s %s, layer", nameOf(worker.Peer), worker.Device)
+		name := nameOf(worker) + ", layer"
 		stages := v.plan.StagesOf(worker)
 		if len(stages) > 1 || v.plan.At(stages[0]).Layers.Len() > 1 {
 			name += "s"

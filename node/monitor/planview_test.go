@@ -60,11 +60,12 @@ func watcher() *Monitor {
 
 // drawAsSelf draws a view as the monitor's own page shows it.
 func (m *Monitor) drawAsSelf(v planView, w io.Writer) error {
-	return v.draw(w, func(p plan.PeerID) string {
-		if p == m.Self {
-			p += " (this node)"
+	return v.draw(w, func(at plan.WorkerID) string {
+		name := plan.DeviceOf(string(at.Peer), at.Device)
+		if at.Peer == m.Self {
+			name += ", this node"
 		}
-		return string(p)
+		return name
 	})
 }
 
@@ -125,11 +126,11 @@ func TestThePictureIsThePlans(t *testing.T) {
 			t.Errorf("%s: %d bars, want %d; %d names of %d seats", name, bars, want, counts["name"], len(seats))
 		}
 		for _, seat := range state.Plan.Workers() {
-			who := string(seat.Peer)
+			who, mine := string(seat.Peer), ""
 			if seat.Peer == n.Self {
-				who += " (this node)"
+				mine = ", this node"
 			}
-			row := who + " cpu, "
+			row := who + " (cpu)" + mine + ", "
 			switch stages := state.Plan.StagesOf(seat); {
 			case len(stages) == 2:
 				row += fmt.Sprintf("layers %d %d", state.Plan.At(stages[0]).Layers.First, state.Plan.At(stages[1]).Layers.First)

@@ -76,15 +76,11 @@ func change(was shownMember, known bool, m consensus.Member) string {
 	return ""
 }
 
-// describeDevices names what a member computes on.
+// describeDevices names what a member computes on, with its speed.
 func describeDevices(p plan.Profile) string {
 	var all []string
 	for _, d := range p.Devices {
-		model := d.Model
-		if model != "" {
-			model += ", "
-		}
-		all = append(all, fmt.Sprintf("%s (%s%s)", d.Name, model, plan.Speed(d.MatMulFLOPS)))
+		all = append(all, fmt.Sprintf("%s (%s)", plan.DeviceTitle(p.Devices, d.Name), plan.Speed(d.MatMulFLOPS)))
 	}
 	return strings.Join(all, ", ")
 }
@@ -93,7 +89,7 @@ func describeDevices(p plan.Profile) string {
 func kindOf(p plan.Profile) string {
 	var all []string
 	for _, d := range p.Devices {
-		all = append(all, cmp.Or(d.Model, d.Name))
+		all = append(all, cmp.Or(d.Product(), d.Name))
 	}
 	return strings.Join(all, ", ")
 }

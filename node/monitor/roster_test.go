@@ -23,9 +23,9 @@ func TestRosterNews(t *testing.T) {
 	}{
 		{[]consensus.Member{me, member("old", 1, consensus.Gone, "silent")}, []string{"this node is in the run, one of 1 node"}},
 		{[]consensus.Member{me, member("old", 1, consensus.Gone, "silent")}, nil},
-		{[]consensus.Member{me, member("new", 1, consensus.Joining, "")}, []string{"new has joined with cuda:0 (T4, 4.0 TFLOP/s)"}},
+		{[]consensus.Member{me, member("new", 1, consensus.Joining, "")}, []string{"new has joined with T4 (4.0 TFLOP/s)"}},
 		{[]consensus.Member{me, member("new", 1, consensus.Active, "")}, nil},
-		{[]consensus.Member{me, member("new", 2, consensus.Active, "")}, []string{"new was started again and is back with cuda:0 (T4, 4.0 TFLOP/s)"}},
+		{[]consensus.Member{me, member("new", 2, consensus.Active, "")}, []string{"new was started again and is back with T4 (4.0 TFLOP/s)"}},
 		{[]consensus.Member{me, member("new", 2, consensus.Gone, "no sign of life for 5s")}, []string{"new is gone: no sign of life for 5s"}},
 		{[]consensus.Member{me, member("new", 2, consensus.Active, "")}, []string{"new is back"}},
 		{[]consensus.Member{me, member("new", 2, consensus.Draining, "")}, []string{"new is leaving"}},

@@ -105,7 +105,33 @@ func (m *Monitor) Status() api.Status {
 	s.Replicas, s.Round, s.Outer = view.replicas(), view.round(), m.outer.status(m.Beats, m.Self)
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)
+	fillNames(&s, state)
 	return s
+}
+
+// fillNames adds what people call nodes and devices, wherever a status has their IDs.
+func fillNames(s *api.Status, state consensus.State) {
+	names := consensus.NamesOf(state)
+	s.Name, s.LeaderName = names[s.Peer], names[s.Leader]
+	for i := range s.Plan {
+		at := &s.Plan[i]
+		at.Name, at.Title = names[at.Peer], state.TitleOf(plan.WorkerID{Peer: at.Peer, Device: at.Device})
+	}
+	s.Seats = slices.Clone(s.Seats)
+	for i := range s.Seats {
+		at := &s.Seats[i]
+		at.Name, at.Title = names[at.Peer], state.TitleOf(plan.WorkerID{Peer: at.Peer, Device: at.Device})
+	}
+	for i := range s.Links {
+		l := &s.Links[i]
+		l.FromName, l.ToName = names[l.From], names[l.To]
+	}
+	for i := range s.Replicas {
+		s.Replicas[i].Name = names[s.Replicas[i].Peer]
+	}
+	if sub := s.Substitute; sub != nil {
+		sub.LostName, sub.ByName = names[sub.Lost], names[sub.By]
+	}
 }
 
 // describePostValidation says what a node did with the steps of a plan that need not wait for their commit.

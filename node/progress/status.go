@@ -2,6 +2,7 @@ package progress
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -217,7 +218,7 @@ func writePlan(p printer, st api.Status) {
 	p.f("REPLICA\tSTAGE\tLAYERS\tNODE\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
 	for _, s := range st.Plan {
 		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
-			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(s.Device), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
+			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(cmp.Or(s.Title, s.Device)), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
 	if st.Rest != nil && st.Rest.Stages > 0 {
 		p.f("%d more\tshown are this node's and the slowest: pnode status --all shows each\n", st.Rest.Stages)
@@ -319,15 +320,8 @@ func lastSeen(m api.Member) string {
 	return plan.Duration(time.Duration(m.LastSeenS*float64(time.Second)).Round(time.Second)) + " ago"
 }
 
-// name returns what people call a peer: as the roster does, or else the end of the peer ID.
-func name(st api.Status, p plan.PeerID) string {
-	for _, m := range st.Roster {
-		if m.Peer == p && m.Name != "" {
-			return clean(m.Name)
-		}
-	}
-	return clean(p.Short())
-}
+// name returns what people call a peer.
+func name(st api.Status, p plan.PeerID) string { return clean(st.NameOf(p)) }
 
 // size is a number of bytes with a decimal unit.
 func size(bytes int64) string {

@@ -12,14 +12,7 @@ import (
 )
 
 // nameOf returns what people call a member, clean.
-func (v View) nameOf(p plan.PeerID) string {
-	for _, m := range v.Status.Roster {
-		if m.Peer == p && m.Name != "" {
-			return printable(m.Name)
-		}
-	}
-	return printable(p.Short())
-}
+func (v View) nameOf(p plan.PeerID) string { return printable(v.Status.NameOf(p)) }
 
 // title names the run and what this node does in it.
 func (v View) title() part {

@@ -113,9 +113,9 @@ func (r Report) groupTable(b *strings.Builder) {
 	at := map[string]*devices{}
 	slowest, fullest := r.Devices[0], r.Devices[0]
 	for _, d := range r.Devices {
-		g := at[d.name()]
+		g := at[d.product]
 		if g == nil {
-			g = &devices{name: d.name()}
+			g = &devices{name: d.product}
 			at[g.name], groups = g, append(groups, g)
 		}
 		g.add(d)
@@ -148,7 +148,7 @@ func (r Report) groupTable(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	who := func(d Device) string {
-		return fmt.Sprintf("%s (%s), layers %s: ", d.Node, clip(d.name(), mostModel), d.layers())
+		return fmt.Sprintf("%s, layers %s: ", plan.DeviceOf(d.Node, d.short()), d.layers())
 	}
 	writeTable(b, [][]string{
 		{"slowest", who(slowest) + slowest.micro()},

@@ -31,7 +31,7 @@ func (r Report) SVG(w io.Writer) error {
 	}
 	names := make([]string, len(r.Devices))
 	for i, d := range r.Devices {
-		names[i] = d.Node + " " + d.name()
+		names[i] = plan.DeviceOf(d.Node, d.Title)
 	}
 	title := fmt.Sprintf("%s: %s of %s, schedule %s", r.Model, plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), shortly(r.Schedule))
 	notes := []string{

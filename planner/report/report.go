@@ -72,6 +72,8 @@ type Device struct {
 	Node     string `json:"node"`
 	Device   string `json:"device"`
 	Model    string `json:"model,omitempty"`
+	// Title is what people call it: its product, and which one of the node's where there are several.
+	Title string `json:"title"`
 	// Layers are ranges from a layer to one after the last.
 	Layers []plan.LayerRange `json:"layers"`
 	// NeedBytes of TotalBytes are taken.
@@ -89,6 +91,7 @@ type Device struct {
 	BytesPerS int64  `json:"link_bytes_per_s,omitempty"`
 	RTTNanos  int64  `json:"link_rtt_ns,omitempty"`
 
+	product string // without which one of the node's it is
 	choices []string
 }
 
@@ -191,7 +194,7 @@ func spent(d planner.Details) Spent {
 // row returns the row of a device.
 func row(d planner.DeviceDetails) Device {
 	out := Device{
-		Node: d.Node, Device: d.Worker.Device, Model: d.Profile.Model, NeedBytes: d.NeedBytes, TotalBytes: d.TotalBytes, choices: d.Choices,
+		Node: d.Node, Device: d.Worker.Device, Model: d.Profile.Model, Title: d.Title, product: cmp.Or(d.Profile.Product(), d.Worker.Device), NeedBytes: d.NeedBytes, TotalBytes: d.TotalBytes, choices: d.Choices,
 	}
 	for _, s := range d.Stages {
 		if r := int(s.At.Replica); !slices.Contains(out.Replicas, r) {

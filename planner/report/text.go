@@ -54,7 +54,7 @@ func (r Report) table(b *strings.Builder) {
 	lines := [][]string{{"rep", "node", "device", "layers", "memory", "micro-batch", "in flight", "next stage over"}}
 	for _, d := range r.Devices {
 		lines = append(lines, []string{
-			join(d.Replicas, "+"), clip(d.Node, mostNode), clip(d.name(), mostModel), d.layers(), of(d.NeedBytes, d.TotalBytes),
+			join(d.Replicas, "+"), clip(d.Node, mostNode), d.short(), d.layers(), of(d.NeedBytes, d.TotalBytes),
 			d.micro(), join(d.InFlight, "+"), d.sends(),
 		})
 	}
@@ -71,12 +71,10 @@ func (d Device) micro() string {
 	return fmt.Sprintf("%s x %d", plan.Time(schedule.Nanos(d.MicroNanos)), d.Micros)
 }
 
-// name returns the device's model, or its name where nobody knows the model.
-func (d Device) name() string {
-	if d.Model != "" {
-		return d.Model
-	}
-	return d.Device
+// short returns the title on few letters, which keep which one of the node's devices it is.
+func (d Device) short() string {
+	which := strings.TrimPrefix(d.Title, d.product)
+	return clip(d.product, max(mostModel-len(which), 2)) + which
 }
 
 // layers lists the device's layers, from first to last of each stage.

@@ -1,7 +1,7 @@
 // What the run is and how far it is: a sentence, a bar and figures.
 
 import { at, bar, el, say, tell } from './dom.js';
-import { ago, count, layers, loss, name, params, several, signed, span } from './words.js';
+import { ago, count, device, layers, loss, name, params, several, signed, span } from './words.js';
 
 // states are what nodes do, for people.
 const states = {
@@ -61,7 +61,7 @@ function mine(status) {
   if (seats.length === 0) {
     return el('p', { class: 'mine' }, who, ` (${name(status, status.peer)}) has no part in the plan: ${states[status.state] ?? status.state}.`);
   }
-  const held = seats.map((seat) => `${layers(seat.holds.map((h) => h.layers))} on ${seat.device}`);
+  const held = seats.map((seat) => `${layers(seat.holds.map((h) => h.layers))} on ${device(seat)}`);
   return el('p', { class: 'mine' }, who, ` (${name(status, status.peer)}) holds `, el('strong', {}, held.join(' and ')), '.');
 }
 

@@ -2,7 +2,7 @@
 // their time goes, and the links between them.
 
 import { bar, el, tell } from './dom.js';
-import { layers, memberState, name, params, percent, rate, several, size, time } from './words.js';
+import { device, layers, memberState, name, params, percent, rate, several, size, time } from './words.js';
 
 export function showSeats(status) {
   const seats = status.seats ?? [];
@@ -42,7 +42,7 @@ function card(status, seat, heading) {
   const member = status.roster.find((m) => m.peer === seat.peer);
   return el('article', { class: own ? 'seat own' : 'seat' },
     el(heading, { title: seat.peer }, name(status, seat.peer), ...marks(status, seat, member)),
-    el('p', { class: 'device', title: seat.model }, [seat.device, seat.model].filter(Boolean).join(' · ')),
+    el('p', { class: 'device', title: seat.model }, device(seat)),
     el('p', { class: 'holds' }, el('strong', {}, layers(seat.holds.map((h) => h.layers))), ` · ${params(seat.parameters)} parameters`),
     strip(status, seat),
     memory(seat),

@@ -69,6 +69,11 @@ export function ago(moment) {
   return seconds < 2 ? 'just now' : `${span(seconds)} ago`;
 }
 
+// device is what people call a device of the plan: its product, and which one of its node's where there are several.
+export function device(seat) {
+  return seat.title || seat.model || seat.device;
+}
+
 // name is what people call a node: its machine's name, or else the end of its peer ID.
 export function name(status, peer) {
   return status.roster?.find((m) => m.peer === peer)?.name || short(peer);
