@@ -16,22 +16,28 @@ type against struct {
 	yard  kernels.Call
 	count func(c kernels.Call) int64 // what is compared: FLOPs or bytes
 	unit  string
+	// stored is what the factors of the call are stored as, but not those of the yardstick; 0 is float32.
+	stored kernels.DType
 }
 
-// bind gives a call operands of small numbers.
-func bind(b *testing.B, dev *Device, c kernels.Call) kernels.Call {
+// bind gives a call operands of small numbers, and factors that are stored as a half those of zeros.
+func bind(b *testing.B, dev *Device, c kernels.Call, half kernels.DType) kernels.Call {
 	info := kernels.Info(c.Op)
 	for k, o := range info.Operands {
 		if o.Optional && o.DType == kernels.I32 {
 			continue
 		}
-		buf, err := dev.Alloc(o.DType, o.Count(c))
+		dtype := o.DType
+		if o.Alike && half != 0 {
+			dtype = half
+		}
+		buf, err := dev.Alloc(dtype, o.Count(c))
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(buf.Free)
 		c.Args[k] = kernels.Whole(buf)
-		if o.DType == kernels.F32 {
+		if dtype == kernels.F32 {
 			copy(floats(c.Args[k]), ramp(buf.Len(), 7))
 		}
 	}
@@ -39,7 +45,7 @@ func bind(b *testing.B, dev *Device, c kernels.Call) kernels.Call {
 }
 
 func (a against) run(b *testing.B, c kernels.Call) {
-	c, yard := bind(b, a.dev, c), bind(b, a.dev, a.yard)
+	c, yard := bind(b, a.dev, c, a.stored), bind(b, a.dev, a.yard, 0)
 	least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
 	for b.Loop() {
 		for i, call := range []kernels.Call{c, yard} {
@@ -69,6 +75,28 @@ func BenchmarkAttentionAgainstMatMul(b *testing.B) {
 		name := fmt.Sprintf("B%dT%dH%dD%d", s.B, s.T, s.H, s.D)
 		b.Run("forward/"+name, func(b *testing.B) { a.run(b, kernels.AttentionForward(none, none, none, none, s)) })
 		b.Run("backward/"+name, func(b *testing.B) { a.run(b, kernels.AttentionBackward(none, none, none, none, none, none, none, s)) })
+	}
+}
+
+// BenchmarkBF16AgainstF32 tells how much faster products are with factors in BF16.
+func BenchmarkBF16AgainstF32(b *testing.B) {
+	dev := newDevice(b, Options{Threads: 1})
+	for _, s := range []struct {
+		name    string
+		m, n, k int
+		flags   kernels.Flags
+	}{
+		{"NN", 1024, 3072, 768, 0},
+		{"NN", 4096, 1536, 384, 0},
+		{"NN", 1024, 768, 3072, 0},
+		{"NT", 1024, 768, 3072, kernels.TransB},
+		{"TN", 3072, 768, 1024, kernels.TransA | kernels.Accumulate},
+		{"NN", 1000, 777, 333, 0},
+	} {
+		none := kernels.View{}
+		c := kernels.MatMul(none, none, none, none, s.m, s.n, s.k, s.flags)
+		a := against{dev: dev, unit: "GFLOP/s", yard: c, stored: kernels.BF16, count: func(c kernels.Call) int64 { return kernels.Info(c.Op).FLOPs(c) }}
+		b.Run(fmt.Sprintf("%s/%dx%dx%d", s.name, s.m, s.n, s.k), func(b *testing.B) { a.run(b, c) })
 	}
 }
 

@@ -153,12 +153,17 @@ func firstDifference(a, b []uint32) int {
 // the whole product, wherever tiles, tasks and what is packed at one time end.
 func TestPlaceDoesNotChangeBits(t *testing.T) {
 	small, large := placement{m: 101, n: 150, k: 300, parts: 20}, placement{m: flatRows + 7, n: packWidth + 90, k: packLimit/packWidth + 2*depthBlock, parts: 3}
+	odd := placement{m: 101, n: 150, k: 301, parts: 20}
 	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})
-			small.check(t, dev)
-			large.check(t, dev)
+			small.check(t, dev, kernels.F32)
+			large.check(t, dev, kernels.F32)
+			if v.pairs.multiply != nil {
+				odd.check(t, dev, kernels.BF16)
+				large.check(t, dev, kernels.BF16)
+			}
 		})
 	}
 }
@@ -166,10 +171,14 @@ func TestPlaceDoesNotChangeBits(t *testing.T) {
 // placement is a product [m,n] and how many of its parts to look at.
 type placement struct{ m, n, k, parts int }
 
-func (p placement) check(t *testing.T, dev *Device) {
+func (p placement) check(t *testing.T, dev *Device, stored kernels.DType) {
 	t.Helper()
 	m, n, k := p.m, p.n, p.k
 	a, b, bias := upload(t, dev, ramp(m*k, 7)), upload(t, dev, ramp(n*k, 11)), upload(t, dev, ramp(n, 5))
+	if stored.Half() {
+		_, a = rounded(t, dev, stored, ramp(m*k, 7))
+		_, b = rounded(t, dev, stored, ramp(n*k, 11))
+	}
 	whole := download(t, dev, m*n, func(out kernels.View) kernels.Call {
 		return kernels.MatMul(out, a, b, bias, m, n, k, kernels.TransB)
 	})

@@ -4,26 +4,28 @@
 // Nouns:
 //
 //   - Device: memory and a pool of workers; queues execute a call at once in Do.
-//   - variant: the inner loops of one instruction set (generic; avx2 and avx512 on amd64,
-//     neon on arm64). The best candidate that passes its self-test at the start is used
+//   - variant: the inner loops of one instruction set (generic; avx2, avx512 and avx512bf16 on
+//     amd64, neon on arm64). The best candidate that passes its self-test at the start is used
 //     (choose.go): verify.go's check of each loop, then that of whole operations in conform.
 //   - pool, worker: one goroutine per core, alive as long as the device.
 //   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
 //     micro-kernel.
 //   - ahead: memory that micro-kernels fetch beside their multiply-adds for the loops after them.
 //
-// Reading the source: device.go, pool.go, matmul.go with pack.go and rowtask.go,
+// Reading the source: device.go, pool.go, matmul.go with pack.go, pairs.go and rowtask.go,
 // attention.go with ahead.go and the files named after it, then one file per operation. asm/ is the
 // generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
 // others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the
 // latter on an emulated processor, so its speed is not known; .ci/avx512 tries the kernels for
-// AVX-512 on one.
+// AVX-512 on one. None that is emulated multiplies BF16: there pairs.go is tried around addPair, which
+// has the bits of such a processor.
 //
 // Bits: every sum has an order that depends on the shape of the call only. However work is
 // cut into tasks, a task is computed by one worker and tasks never add to the same element
 // at the same time; so results do not depend on the number of threads. A row of a matrix product
 // does not depend on the other rows either: edges run through the same micro-kernel.
-// Variants differ from each other in the last bits.
+// Variants differ from each other in the last bits; avx512bf16 from avx512 only where products read
+// BF16. There each pair of products is rounded twice, the odd one of K first, whatever the processor.
 //
 // Memory: buffers and scratch lie outside the Go heap, aligned to 64 bytes. Each call of
 // an assembly function takes far less than a millisecond, because the garbage collector
@@ -33,7 +35,8 @@
 // One without work looks for it some tens of microseconds before it sleeps.
 //
 // The package computes on bf16 and f16 in matrix products, attention, embeddings, casts and copies of
-// parameters (else kernels.ErrUnsupported), by float32: neither is faster than that, and f16, which is
-// converted in plain Go, is slower. The node creates the device; everybody else sees kernels.Device
+// parameters (else kernels.ErrUnsupported), by float32 but for products of bf16 where a processor has
+// AVX512_BF16, which are twice as fast (pairs.go). All others are no faster than float32, and f16, which
+// is converted in plain Go, is slower. The node creates the device; everybody else sees kernels.Device
 // only. It never imports another backend.
 package cpu

@@ -79,3 +79,28 @@ func transpose8(dst, src *float32, dstRow, srcRow, k int)
 //
 //go:noescape
 func transpose4(dst, src *float32, dstRow, srcRow, k int)
+
+// pairRows4x12 and the like write dst[i*step+p*unit+j] = the pair of src[2*p*stride+i*unit+j] and
+// src[(2*p+1)*stride+i*unit+j] for i < panels, j < unit and p < k, with panels and unit in the name.
+//
+//go:noescape
+func pairRows1x12(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows4x12(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows1x32(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows4x32(dst *float32, src *uint16, step, stride, k int)
+
+// multiplyPairs12x32 is the micro-kernel of avx512bf16 for pairs of BF16 numbers.
+//
+//go:noescape
+func multiplyPairs12x32(t *tile)
+
+// multiplyPackPairs12x32 is multiplyPairs12x32 of one tile, whose A it packs.
+//
+//go:noescape
+func multiplyPackPairs12x32(t *tile)

@@ -29,23 +29,24 @@ const (
 
 // product is one matrix product on row-major memory.
 type product struct {
-	m, n, k    int
+	m, n, k    int     // k in pairs where the product is computed in those
 	a, b       operand // positions are rows of A and columns of B
 	c          stored
 	bias       []float32 // nil for none
 	accumulate bool
+	micro      *microKernel
 	depth      int // K of all depth blocks but the last
 }
 
 func (d *Device) matMul(c kernels.Call) error {
 	p := newProduct(d.v, c)
-	if err := d.pool.reserve(p.scratch(d.v)); err != nil {
+	if err := d.pool.reserve(p.scratch()); err != nil {
 		return err
 	}
 	if p.m <= flatRows {
 		return d.multiplyFlat(p)
 	}
-	width, deep := p.packedAtATime(d.v.product.nr)
+	width, deep := p.packedAtATime(p.micro.nr)
 	for left := 0; left < p.n; left += width {
 		for depth := 0; depth < p.k; depth += deep {
 			part := area{left: left, right: min(p.n, left+width), depth: depth, end: min(p.k, depth+deep)}
@@ -60,21 +61,30 @@ func (d *Device) matMul(c kernels.Call) error {
 func newProduct(v *variant, c kernels.Call) *product {
 	p := &product{
 		m: c.Dims[0], n: c.Dims[1], k: c.Dims[2], c: v.elements(c.Args[0]), bias: floats(c.Args[3]),
-		accumulate: c.Flags&kernels.Accumulate != 0,
+		accumulate: c.Flags&kernels.Accumulate != 0, micro: &v.product,
 	}
-	p.a = operand{unit: v.product.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA}
-	p.b = operand{unit: v.product.nr, deep: c.Flags&kernels.TransB != 0, copy: v.product.copyB, transpose: v.product.transposeB}
+	inPairs := v.pairs.multiply != nil && c.Args[1].Buf.DType() == kernels.BF16
+	if inPairs {
+		p.micro = &v.pairs
+	}
+	p.a = operand{unit: p.micro.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA, pair: v.pairA}
+	p.b = operand{unit: p.micro.nr, deep: c.Flags&kernels.TransB != 0, copy: p.micro.copyB, transpose: p.micro.transposeB, pair: p.micro.pairB}
 	p.a.bind(v, c.Args[1], p.m, p.k)
 	p.b.bind(v, c.Args[2], p.n, p.k)
-	p.depth = roundUp(blocks(p.k, blocks(p.k, v.product.depth)), depthUnit)
+	if inPairs {
+		p.a.bindPairs(p.k)
+		p.b.bindPairs(p.k)
+		p.k = blocks(p.k, 2)
+	}
+	p.depth = roundUp(blocks(p.k, blocks(p.k, p.micro.depth)), depthUnit)
 	return p
 }
 
 // rows is how many a task has at most when the result is tall, whole tiles: as many as the second
 // cache has room for beside the panel of B in use and the next one.
-func (p *product) rows(v *variant) int {
-	rows := v.product.block/min(p.depth, p.k) - 2*v.product.nr
-	return min(rowBlock, max(leastRows, rows)) / v.product.mr * v.product.mr
+func (p *product) rows() int {
+	rows := p.micro.block/min(p.depth, p.k) - 2*p.micro.nr
+	return min(rowBlock, max(leastRows, rows)) / p.micro.mr * p.micro.mr
 }
 
 // packedAtATime is how many columns of B, and how much of their depth, the workers pack
@@ -107,16 +117,16 @@ func (d *Device) multiplyTall(p *product, b area) error {
 	if err != nil {
 		return err
 	}
-	cut := cutInto(p.m, d.v.product.mr, p.rows(d.v), d.threads)
+	cut := cutInto(p.m, p.micro.mr, p.rows(), d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
-		t := newRowTask(p, d.v, w)
+		t := newRowTask(p, w)
 		t.top, t.bottom = cut.part(task)
 		t.left, t.right = b.left, b.right
 		t.begin()
 		for depth := b.depth; depth < b.end; depth += p.depth {
 			k := min(p.depth, b.end-depth)
 			beside := t.packOwn(depth, k)
-			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, d.v.product.nr):], depth, k, beside)
+			t.multiply(t.own, shared[(depth-b.depth)*roundUp(b.right-b.left, p.micro.nr):], depth, k, beside)
 		}
 		t.finish()
 	})
@@ -129,10 +139,10 @@ func (d *Device) multiplyFlat(p *product) error {
 	if err != nil {
 		return err
 	}
-	group := groupPanels * d.v.product.nr
-	cut := cutInto(p.n, d.v.product.nr, packPanels*d.v.product.nr, d.threads)
+	group := groupPanels * p.micro.nr
+	cut := cutInto(p.n, p.micro.nr, packPanels*p.micro.nr, d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
-		t := newRowTask(p, d.v, w)
+		t := newRowTask(p, w)
 		t.top, t.bottom = 0, p.m
 		from, to := cut.part(task)
 		for t.left = from; t.left < to; t.left = t.right {
@@ -141,7 +151,7 @@ func (d *Device) multiplyFlat(p *product) error {
 			for depth := 0; depth < p.k; depth += p.depth {
 				k := min(p.depth, p.k-depth)
 				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
-				t.multiply(shared[depth*roundUp(p.m, d.v.product.mr):], t.own, depth, k, false)
+				t.multiply(shared[depth*roundUp(p.m, p.micro.mr):], t.own, depth, k, false)
 			}
 			t.finish()
 		}
@@ -160,7 +170,7 @@ func (d *Device) packShared(p *product, o *operand, a area) ([]float32, error) {
 	size := packPanels * o.unit
 	parts := blocks(a.right-a.left, size)
 	d.pool.run(blocks(a.end-a.depth, p.depth)*parts, func(w *worker, task int) {
-		wide := w.scratch[:p.wideSize(d.v)]
+		wide := w.scratch[:p.wideSize()]
 		depth, first := a.depth+task/parts*p.depth, a.left+task%parts*size
 		k := min(p.depth, a.end-depth)
 		o.pack(packed[(depth-a.depth)*padded+(first-a.left)*k:], wide, first, min(a.right, first+size), depth, k)

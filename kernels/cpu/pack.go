@@ -12,6 +12,11 @@ type operand struct {
 	group     int // positions that are packed at one time when stored as a half, whole panels
 	copy      packCopy
 	transpose packTranspose
+
+	// Of BF16 numbers whose pairs lie apart in memory:
+	apart bool
+	pair  packPairs
+	depth int // K
 }
 
 // groupPanels is how many panels copyA and copyB write side by side at least when they can, so
@@ -37,18 +42,25 @@ func (o *operand) at(j, p int) int {
 }
 
 // wideSize is the scratch in floats that pack needs for a group of an operand of halves.
-func (p *product) wideSize(v *variant) int {
-	if p.a.half == nil {
+func (p *product) wideSize() int {
+	if !p.a.copied() && !p.b.copied() {
 		return 0
 	}
-	return groupPanels * max(v.product.mr, v.product.nr) * min(p.depth, p.k)
+	return groupPanels * max(p.micro.mr, p.micro.nr) * min(p.depth, p.k)
 }
+
+// copied reports whether pack makes a copy before it packs.
+func (o *operand) copied() bool { return o.half != nil && (o.deep || !o.apart) }
 
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
 // The last one is padded with zeros. Halves go through the scratch wide.
 func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
-	if o.half == nil {
+	switch {
+	case o.half == nil:
 		o.packFloats(dst, from, to, depth, k)
+		return
+	case o.apart:
+		o.packHalves(dst, wide, from, to, depth, k)
 		return
 	}
 	group := *o

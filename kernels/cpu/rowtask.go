@@ -5,7 +5,6 @@ import "unsafe"
 // rowTask computes C[top:bottom, left:right] of a product.
 type rowTask struct {
 	*product
-	v                        *variant
 	w                        *worker
 	top, bottom, left, right int
 
@@ -24,28 +23,28 @@ type rowTask struct {
 }
 
 // scratch is the scratch in floats that a rowTask cuts up.
-func (p *product) scratch(v *variant) int {
-	dry := rowTask{product: p, v: v, scratch: cutter{dry: true}}
+func (p *product) scratch() int {
+	dry := rowTask{product: p, scratch: cutter{dry: true}}
 	dry.cut()
 	return dry.scratch.used
 }
 
-func newRowTask(p *product, v *variant, w *worker) *rowTask {
+func newRowTask(p *product, w *worker) *rowTask {
 	t := &w.task
-	*t = rowTask{product: p, v: v, w: w, scratch: cutter{rest: w.scratch}}
+	*t = rowTask{product: p, w: w, scratch: cutter{rest: w.scratch}}
 	t.cut()
 	clear(t.zero)
 	return t
 }
 
 func (t *rowTask) cut() {
-	v, rows := t.v, roundUp(max(flatRows, t.rows(t.v)), t.v.product.mr) // of a task, whole tiles
-	t.zero, t.start = t.scratch.take(v.product.nr), t.scratch.take(v.product.nr)
-	t.edge = t.scratch.take(rows * v.product.nr)
-	t.own = t.scratch.take(max(rows, groupPanels*v.product.nr) * min(t.depth, t.k))
-	t.wide = t.scratch.take(t.wideSize(v))
+	rows := roundUp(max(flatRows, t.rows()), t.micro.mr) // of a task, whole tiles
+	t.zero, t.start = t.scratch.take(t.micro.nr), t.scratch.take(t.micro.nr)
+	t.edge = t.scratch.take(rows * t.micro.nr)
+	t.own = t.scratch.take(max(rows, groupPanels*t.micro.nr) * min(t.depth, t.k))
+	t.wide = t.scratch.take(t.wideSize())
 	if t.c.half != nil {
-		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*v.product.nr))
+		t.sums = t.scratch.take(rows * roundUp(min(t.n, packWidth), groupPanels*t.micro.nr))
 	}
 }
 
@@ -74,24 +73,24 @@ func (t *rowTask) at(i, j int) int { return (i-t.outTop)*t.outRow + j - t.outLef
 
 // packOwn packs the task's rows of A. It leaves out whole tiles if the micro-kernel can pack them
 // beside the products with the first panel of B, when that is a whole one: this hides the work and
-// the wait for memory. Halves are made floats first, so they are packed before.
+// the wait for memory. Halves are copied first, as floats or pairs, so they are packed before.
 func (t *rowTask) packOwn(depth, k int) (beside bool) {
-	beside = t.v.product.multiplyPack != nil && t.a.half == nil && t.right-t.left >= t.v.product.nr
+	beside = t.micro.multiplyPack != nil && t.a.half == nil && t.right-t.left >= t.micro.nr
 	packed := 0
 	if beside {
-		packed = t.wholeTiles() * t.v.product.mr
+		packed = t.wholeTiles() * t.micro.mr
 	}
 	t.a.pack(t.own[packed*k:], t.wide, t.top+packed, t.bottom, depth, k)
 	return beside
 }
 
-func (t *rowTask) wholeTiles() int { return (t.bottom - t.top) / t.v.product.mr }
+func (t *rowTask) wholeTiles() int { return (t.bottom - t.top) / t.micro.mr }
 
 // multiply adds the products of k rows of B from row depth on. The first call for some
 // columns, with depth 0, sets what the following ones add to. With beside, the whole tiles of A
 // are packed to a with the products of the first panel of B.
 func (t *rowTask) multiply(a, b []float32, depth, k int, beside bool) {
-	mr, nr := t.v.product.mr, t.v.product.nr
+	mr, nr := t.micro.mr, t.micro.nr
 	whole := t.wholeTiles()
 	args := &t.w.tile
 	*args = tile{K: k, AStep: mr * k, NextStep: blocks(floatBytes*nr*tileRound, max(1, whole))}
@@ -110,7 +109,7 @@ func (t *rowTask) multiply(a, b []float32, depth, k int, beside bool) {
 		} else if inside > 0 {
 			args.A, args.ARow, args.ACol, args.Count = &a[0], 1, mr, inside
 			args.C, args.CRow = &t.out[t.at(t.top, j)], t.outRow
-			t.v.product.multiply(args)
+			t.micro.multiply(args)
 		}
 		if from := t.top + inside*mr; from < t.bottom {
 			args.A, args.ARow, args.ACol, args.Count = &a[inside*mr*k], 1, mr, blocks(t.bottom-from, mr)
@@ -125,7 +124,7 @@ const stepsAhead = 48
 
 // multiplyAndPack computes the whole tiles of the first panel and packs their A.
 func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
-	mr, o, tiles := t.v.product.mr, &t.a, t.wholeTiles()
+	mr, o, tiles := t.micro.mr, &t.a, t.wholeTiles()
 	for i := range tiles {
 		top := t.top + i*mr
 		a := o.wide[o.at(top, depth) : o.at(top+mr-1, depth+args.K-1)+1]
@@ -141,7 +140,7 @@ func (t *rowTask) multiplyAndPack(args *tile, packed []float32, depth int) {
 		args.Ahead *= floatBytes
 		args.A, args.Packed = &a[0], &packed[i*mr*args.K : (i+1)*mr*args.K][0]
 		args.C, args.CRow = &t.out[t.at(top, t.left)], t.outRow
-		t.v.product.multiplyPack(args)
+		t.micro.multiplyPack(args)
 		args.Next += uintptr(args.K / tileRound * args.NextStep)
 	}
 }
@@ -151,7 +150,7 @@ func (t *rowTask) init(j, depth int) []float32 {
 	switch {
 	case depth > 0 || t.bias == nil:
 		return t.zero
-	case t.right-j < t.v.product.nr:
+	case t.right-j < t.micro.nr:
 		copy(t.start, t.bias[j:t.right])
 		return t.start
 	default:
@@ -162,7 +161,7 @@ func (t *rowTask) init(j, depth int) []float32 {
 // multiplyEdge runs the micro-kernel on a copy of the tiles at (i,j) and below, so that
 // rows and columns at the edge get the same bits as inside.
 func (t *rowTask) multiplyEdge(args *tile, i, j int) {
-	nr := t.v.product.nr
+	nr := t.micro.nr
 	rows, cols := t.bottom-i, min(nr, t.right-j)
 	if args.Accumulate != 0 {
 		for r := range rows {
@@ -170,7 +169,7 @@ func (t *rowTask) multiplyEdge(args *tile, i, j int) {
 		}
 	}
 	args.C, args.CRow = &t.edge[0], nr
-	t.v.product.multiply(args)
+	t.micro.multiply(args)
 	for r := range rows {
 		copy(t.out[t.at(i+r, j):][:cols], t.edge[r*nr:])
 	}

@@ -12,11 +12,15 @@ import "pnode/kernels"
 type variant struct {
 	name string
 
-	product   microKernel // of matrix products
+	product microKernel // of matrix products
+	// pairs is product for BF16 operands, whose elements are pairs: see pairs.go. Its depth and block
+	// count these. Without multiply they are widened for product. Its tiles are as large.
+	pairs     microKernel
 	attention microKernel // of the products in attention, which reads A where it is
-	// copyA and transposeA pack A of matrix products, with unit product.mr.
+	// copyA and transposeA pack A of matrix products, with unit product.mr, and pairA that of pairs.
 	copyA      packCopy
 	transposeA packTranspose
+	pairA      packPairs
 
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
@@ -95,9 +99,10 @@ type microKernel struct {
 	// multiplyPack is multiply of one tile, whose A it reads where it is and packs beside; nil if
 	// there is none.
 	multiplyPack func(t *tile)
-	// copyB and transposeB pack B, with unit nr.
+	// copyB and transposeB pack B, with unit nr; pairB takes the place of copyB for pairs.
 	copyB      packCopy
 	transposeB packTranspose
+	pairB      packPairs
 }
 
 // packCopy writes dst[(i*k+p)*unit+j] = src[p*stride+i*unit+j] for i < panels, p < k and

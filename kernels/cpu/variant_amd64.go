@@ -6,6 +6,9 @@ import "github.com/klauspost/cpuid/v2"
 // one first.
 func processorVariants() (list []*variant) {
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.BMI2, cpuid.AVX512F) {
+		if cpuid.CPU.Supports(cpuid.AVX512BF16) {
+			list = append(list, avx512bf16())
+		}
 		list = append(list, avx512())
 	}
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3) {
@@ -59,6 +62,32 @@ func avx512() *variant {
 	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
 	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
 	return v
+}
+
+// avx512bf16 is avx512 that multiplies BF16 numbers in pairs, at twice the speed of floats.
+func avx512bf16() *variant {
+	v := avx512()
+	v.name = "avx512bf16"
+	v.pairs = v.product
+	v.pairs.multiply, v.pairs.multiplyPack = multiplyPairs12x32, multiplyPackPairs12x32
+	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(32, pairRows1x32, pairRows4x32)
+	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
+	return v
+}
+
+// pairsTo makes a variant's pairA or pairB from the assembly for one panel of its unit and for a
+// group of them.
+func pairsTo(unit int, one, many func(dst *float32, src *uint16, step, stride, k int)) packPairs {
+	return func(dst []float32, src []uint16, step, stride, k, panels int) {
+		_, _ = dst[(panels-1)*step+k*unit-1], src[(2*k-1)*stride+panels*unit-1]
+		i := 0
+		for ; i+groupPanels <= panels; i += groupPanels {
+			many(&dst[i*step], &src[i*unit], step, stride, k)
+		}
+		for ; i < panels; i++ {
+			one(&dst[i*step], &src[i*unit], step, stride, k)
+		}
+	}
 }
 
 // transposeTo makes a variant's transposeA or transposeB from transpose8 and, where unit

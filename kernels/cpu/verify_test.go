@@ -67,6 +67,7 @@ func TestVerifyCallsEverything(t *testing.T) {
 		"variant":   func(v *variant) any { return v },
 		"product":   func(v *variant) any { return &v.product },
 		"attention": func(v *variant) any { return &v.attention },
+		"pairs":     func(v *variant) any { return &v.pairs },
 	} {
 		fields := reflect.TypeOf(of(generic())).Elem()
 		for i := range fields.NumField() {

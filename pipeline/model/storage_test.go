@@ -10,16 +10,19 @@ import (
 
 // halfBounds are of what operands in halves may change in 20 steps of the reference models.
 type halfBounds struct {
-	loss      float64 // relative, of a step's mean loss
+	first     float64 // relative, of the mean loss of one of the first steps
+	loss      float64 // relative, of any step's mean loss
 	norm      float64 // relative, of the gradient's norm
 	gradients float64 // relative, of a layer's gradient as a vector
 }
 
-// bounds16 has the bounds for 8 bits of precision, and for 11.
-var bounds16 = map[Storage]halfBounds{StorageBF16: {5e-3, 1e-2, 0.03}, StorageF16: {2e-3, 2e-3, 0.005}}
+// bounds16 has the bounds for 8 bits of precision, and for 11. Steps amplify what roundings change: with parameters
+// at the start that were changed by 1e-7, eight times, losses of BF16 came to be 1.3e-3 off at most in the first
+// steps and 7.6e-3 in all, in pairs or widened.
+var bounds16 = map[Storage]halfBounds{StorageBF16: {2e-3, 1e-2, 1e-2, 0.03}, StorageF16: {2.5e-4, 2e-3, 2e-3, 0.005}}
 
-// normSteps compare norms: later ones are of points too far apart.
-const normSteps = 6
+// firstSteps counts the steps whose norms are compared too: later ones are of points too far apart.
+const firstSteps = 6
 
 // eachHalf runs a test for each family in each storage in halves.
 func eachHalf(t *testing.T, f func(t *testing.T, ref reference, storage Storage)) {
@@ -40,12 +43,14 @@ func TestHalvesTrainLikeTheReference(t *testing.T) {
 		apart, bound := 0.0, bounds16[storage]
 		for i, want := range ref.Train.Losses {
 			loss, norm := halves.step(ref, i+1, (*Slot).Backward)
-			near(t, "loss", loss, want, bound.loss*want)
-			if i < normSteps {
+			most := bound.loss
+			if i < firstSteps {
+				most = bound.first
 				near(t, "gradient norm", norm, ref.Train.Norms[i], bound.norm*norm)
 			}
+			near(t, "loss", loss, want, most*want)
 			exact, _ := floats.step(ref, i+1, (*Slot).Backward)
-			near(t, "loss beside float32", loss, exact, bound.loss*exact)
+			near(t, "loss beside float32", loss, exact, most*exact)
 			apart = math.Max(apart, math.Abs(loss-exact))
 		}
 		if apart == 0 {

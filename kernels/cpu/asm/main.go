@@ -20,6 +20,7 @@ func main() {
 		for _, packs := range []bool{false, true} {
 			micro{rows: 4, vectors: 3, kind: ymm, ask: askFirst, nextLines: 1, packs: packs}.multiply()
 			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, nextLines: 2, packs: packs}.multiply()
+			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, nextLines: 2, packs: packs, pairs: true}.multiply()
 		}
 		micro{rows: 6, vectors: 2, kind: ymm, ask: askFirst, nextLines: 1}.multiply()
 		peak("peakAVX2", ymm)
@@ -27,6 +28,10 @@ func main() {
 		for _, unit := range []int{4, 12, 16, 24, 32} {
 			copyRows(unit, 1)
 			copyRows(unit, groupPanels(unit))
+		}
+		for _, unit := range []int{12, 32} {
+			pairRows(unit, 1)
+			pairRows(unit, groupPanels(unit))
 		}
 		for _, rows := range []int{4, 8} {
 			transpose(rows)

@@ -49,6 +49,9 @@ type micro struct {
 	// stores cost nothing beside the multiply-adds; nor does the wait for memory, because it asks
 	// for what comes Ahead bytes later.
 	packs bool
+	// pairs makes a micro-kernel whose elements of A and B are pairs of BF16 numbers, neighbours in K.
+	// A pair is as large as a float, and is moved like one.
+	pairs bool
 
 	acc        [][]reg.VecVirtual // [rows][vectors]
 	a          []reg.Register     // pointers to rows 0, 3, 6, ...
@@ -67,10 +70,17 @@ type micro struct {
 // stays in the nearest caches, A streams by. One that packs computes one tile.
 func (m micro) multiply() {
 	name := fmt.Sprintf("%dx%d", m.rows, m.vectors*m.kind.bytes/4)
+	if m.pairs {
+		name = "Pairs" + name
+	}
 	if m.packs {
 		begin("multiplyPack"+name, "func(t *byte)", "is multiply"+name+" of one tile, whose A it packs.")
 	} else {
-		begin("multiply"+name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns.", m.rows, m.vectors*m.kind.bytes/4))
+		of := ""
+		if m.pairs {
+			of = " for pairs of BF16 numbers"
+		}
+		begin("multiply"+name, "func(t *byte)", fmt.Sprintf("is the micro-kernel of %d rows and %d columns%s.", m.rows, m.vectors*m.kind.bytes/4, of))
 	}
 	m.load()
 	Label("tile")
@@ -296,7 +306,11 @@ func (m *micro) step(u int, a func(i int) Mem) {
 			VMOVSS(x.AsX(), Mem{Base: m.packed, Disp: 4 * (u*m.rows + i)})
 		}
 		for v := range m.vectors {
-			VFMADD231PS(b[v], x, m.acc[i][v])
+			if m.pairs {
+				addPairs(b[v], x, m.acc[i][v])
+			} else {
+				VFMADD231PS(b[v], x, m.acc[i][v])
+			}
 		}
 	}
 }

@@ -1,0 +1,105 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+)
+
+// verifyPairs is verify for products in pairs. A processor must give the very bits of addPair, so that
+// all that multiply pairs compute the same.
+func (v *variant) verifyPairs() error {
+	if v.pairs.mr != v.product.mr || v.pairs.nr != v.product.nr {
+		return fmt.Errorf("tiles of pairs are %dx%d, of floats %dx%d", v.pairs.mr, v.pairs.nr, v.product.mr, v.product.nr)
+	}
+	for _, k := range []int{1, 3, 8, 21} {
+		for _, scale := range []float32{1, tinyScale} {
+			for accumulate := range 2 {
+				if !v.pairs.verifyPairTile(v.pairs.multiply, pairTile{k, accumulate, scale, false}) {
+					return fmt.Errorf("multiply of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
+				}
+				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true}) {
+					return fmt.Errorf("multiplyPack of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
+				}
+			}
+		}
+		if !verifyPacking(v.pairA, v.pairs.mr, k) {
+			return fmt.Errorf("pairA is wrong for K %d", k)
+		}
+		if !verifyPacking(v.pairs.pairB, v.pairs.nr, k) {
+			return fmt.Errorf("pairB is wrong for K %d", k)
+		}
+	}
+	// The operands that are stored in the other direction are packed like floats.
+	return packing{name: "B of pairs", unit: v.pairs.nr, transpose: v.pairs.transposeB}.verify()
+}
+
+// tinyScale makes factors whose products are about the smallest normal number, below which they count as zero.
+const tinyScale = 0x1p-62
+
+// pairTile says what a micro-kernel of pairs is tried with. The scale is of the factors.
+type pairTile struct {
+	k, accumulate int
+	scale         float32
+	packs         bool
+}
+
+// verifyPairTile is verifyTile, to the bit and with rows of A that lie together.
+func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool {
+	k, accumulate, count := try.k, try.accumulate, 2
+	if try.packs {
+		count = 1
+	}
+	rows, aRow, cRow := count*m.mr, k+3, m.nr+4
+	a, b := pairRamp(rows*aRow, 7, try.scale), pairRamp(k*m.nr, 11, try.scale)
+	init, c, old := ramp(m.nr, 5), ramp(rows*cRow, 13), ramp(rows*cRow, 13)
+	for i := range init {
+		init[i] *= try.scale * try.scale
+	}
+	packed, wantPacked := pairRamp(k*m.mr+guard, 3, 1), pairRamp(k*m.mr+guard, 3, 1)
+	for i := range k * m.mr {
+		if try.packs {
+			wantPacked[i] = a[i%m.mr*aRow+i/m.mr]
+		}
+	}
+	multiply(&tile{
+		K: k, A: &a[0], ARow: aRow, ACol: 1, B: &b[0], Init: &init[0], Packed: &packed[0],
+		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: m.mr * aRow,
+	})
+	for i, got := range c {
+		row, col, want := i/cRow, i%cRow, old[i]
+		if col < m.nr {
+			sum := init[col]
+			for p := range k {
+				sum = addPair(sum, math.Float32bits(a[row*aRow+p]), math.Float32bits(b[p*m.nr+col]))
+			}
+			if want = sum; accumulate != 0 {
+				want += old[i]
+			}
+		}
+		if math.Float32bits(got) != math.Float32bits(want) {
+			return false
+		}
+	}
+	return differs(packed, wantPacked, 0) < 0
+}
+
+// verifyPacking packs more panels than a group has, to places that are apart.
+func verifyPacking(pack packPairs, unit, k int) bool {
+	const panels = groupPanels + 1
+	stride, step := panels*unit+3, k*unit+5
+	src := make([]uint16, 2*k*stride)
+	narrowGeneric(src, ramp(len(src), 7))
+	got, want := ramp(panels*step+guard, 5), ramp(panels*step+guard, 5)
+	pack(got[:panels*step], src, step, stride, k, panels)
+	pairsGeneric(unit)(want, src, step, stride, k, panels)
+	return differs(got, want, 0) < 0
+}
+
+// pairRamp is n pairs of numbers between -0.5 and 0.5, times a scale.
+func pairRamp(n, step int, scale float32) []float32 {
+	x := make([]float32, n)
+	for i, v := range ramp(2*n, step) {
+		x[i/2] = math.Float32frombits(math.Float32bits(x[i/2])>>16 | uint32(nearestBF16(math.Float32bits(v*scale)))<<16)
+	}
+	return x
+}
