@@ -10,6 +10,15 @@ func didYouMean(word string, candidates []string) string {
 	return "want one of " + strings.Join(candidates, ", ")
 }
 
+// knownKeys suggests a key of a file; those of a run file are too many to name.
+func knownKeys(word string, keys []string) string {
+	const most = 20
+	if len(keys) > most && Nearest(word, keys) == "" {
+		return "`pnode train --print-config` lists all keys"
+	}
+	return didYouMean(word, keys)
+}
+
 // Nearest returns the candidate that word was likely meant to be, "" for none. It is the one with the smallest edit
 // distance (Levenshtein), the first of equals: at most two slips or a third of the word, whichever is more.
 func Nearest(word string, candidates []string) string {

@@ -1,12 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -28,7 +28,7 @@ const (
 func readFile(path, what string, target any) ([]string, error) {
 	content, err := files.Read(path, maxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w: read the %s: %w", ErrInvalid, what, err)
+		return nil, fmt.Errorf("%w: read the %s: %w", ErrInvalid, what, files.Explain(err))
 	}
 	return parse(path, content, target)
 }
@@ -36,6 +36,7 @@ func readFile(path, what string, target any) ([]string, error) {
 // parse is readFile of content that was read already.
 func parse(name string, content []byte, target any) (keys []string, err error) {
 	r := reader{name}
+	content = bytes.TrimPrefix(content, []byte("\ufeff")) // as editors of Windows begin files
 	if !utf8.Valid(content) {
 		return nil, r.fail(0, "", errors.New("not UTF-8 text"))
 	}
@@ -49,10 +50,11 @@ func parse(name string, content []byte, target any) (keys []string, err error) {
 		if t := e.GetToken(); t != nil && t.Position != nil {
 			at = t.Position.Line
 		}
-		if indentedTooFar(content, at) {
-			return nil, r.fail(at, "", errors.New("indented too far: the line before it begins no list and no block"))
+		what := e.GetMessage()
+		if line, mistake := findMistake(string(content)); line > 0 {
+			at, what = line, mistake
 		}
-		return nil, r.fail(at, "", errors.New(e.GetMessage()))
+		return nil, r.fail(at, "", errors.New(what))
 	}
 	for i, doc := range file.Docs {
 		if doc.Body == nil { // nothing but comments
@@ -68,22 +70,6 @@ func parse(name string, content []byte, target any) (keys []string, err error) {
 	return keys, nil
 }
 
-// indentedTooFar reports whether a line, counted from 1, begins further right than the one before it, which has a value of its own.
-func indentedTooFar(content []byte, line int) bool {
-	lines := strings.Split(string(content), "\n")
-	if line < 2 || line > len(lines) {
-		return false
-	}
-	indent := func(s string) int { return len(s) - len(strings.TrimLeft(s, " \t")) }
-	for before := line - 2; before >= 0; before-- {
-		text, _, _ := strings.Cut(lines[before], " #")
-		if text = strings.TrimRight(text, " \t\r"); text != "" && !strings.HasPrefix(strings.TrimSpace(text), "#") {
-			return indent(lines[line-1]) > indent(text) && !strings.HasSuffix(text, ":")
-		}
-	}
-	return false
-}
-
 // reader sets fields from the nodes of a file. It reads scalars by the type of the field, not by how YAML would guess
 // them: `preset: 3` is the text 3, and `steps: 1.5` is refused rather than cut off.
 type reader struct{ file string }
@@ -92,7 +78,7 @@ type reader struct{ file string }
 func (r reader) fail(line int, path string, err error) error {
 	where := r.file
 	if line > 0 {
-		where += ":" + strconv.Itoa(line)
+		where += " line " + strconv.Itoa(line)
 	}
 	if path != "" {
 		where += ": " + path
@@ -113,7 +99,7 @@ func (r reader) object(n ast.Node, target reflect.Value, path string) (keys []st
 		key := it.Key().GetToken().Value
 		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == key })
 		if i < 0 {
-			return nil, r.fail(line(it.Key()), path, fmt.Errorf("unknown key %q: %s", key, didYouMean(key, keysOf(target.Type()))))
+			return nil, r.fail(line(it.Key()), path, fmt.Errorf("unknown key %q: %s", key, knownKeys(key, keysOf(target.Type()))))
 		}
 		inner := key
 		if path != "" {
@@ -169,6 +155,10 @@ func (r reader) value(at int, n ast.Node, field reflect.Value, path string) erro
 		text = n.Value
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		text = n.GetToken().Value
+	case ast.MapNode:
+		return r.fail(at, path, errors.New("want one value, not keys of its own"))
+	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
+		return r.fail(at, path, fmt.Errorf("want a plain value: put one that begins with %s in quotes", n.GetToken().Value))
 	default:
 		return r.fail(at, path, errors.New("want a plain value"))
 	}
