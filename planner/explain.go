@@ -26,7 +26,7 @@ func explain(s *search, k *candidate, others []*candidate) plan.Reasons {
 	e := explainer{s, k}
 	out := plan.Reasons{{
 		Kind: plan.ReasonStepTime, Nanos: int64(k.step()),
-		Text: fmt.Sprintf("predicted step %s: %v on %d of %s", plan.Time(k.step()), k.shape, k.shape.devices(), plan.Count(len(s.problem.devices), "measured device")),
+		Text: fmt.Sprintf("predicted step %s: %v on %s of %s", plan.Time(k.step()), k.shape, plan.Number(k.shape.devices()), plan.Count(len(s.problem.devices), "measured device")),
 	}}
 	out = append(out, e.groups()...)
 	if s.yields != "" {
@@ -197,15 +197,15 @@ func (e explainer) stages() []plan.Reason {
 				again += fmt.Sprintf(", %s of recomputation ahead of the gradient in waits (the last %s)", plan.Time(took.Recompute), plan.Count(at.Ahead, "layer"))
 			}
 			if k.programmed() {
-				byDevice[at.Device] = append(byDevice[at.Device], fmt.Sprintf("replica %d stage %d layers [%d,%d) %d in flight%s", r, s, at.First, at.End, at.Use.Slots, again))
+				byDevice[at.Device] = append(byDevice[at.Device], fmt.Sprintf("replica %d stage %d layers %v, %d in flight%s", r, s, plan.LayerRange{First: at.First, End: at.End}, at.Use.Slots, again))
 				continue
 			}
 			if at.Levels != nil && again != "" {
 				again = "," + again
 			}
 			need, total := k.memory(at.Device)
-			line(fmt.Sprintf("replica %d stage %d: %s, layers [%d,%d), %s a micro-batch, %d of them, %d in flight, %s of %s%s",
-				r, s, e.name(at.Device), at.First, at.End, plan.Time(took.Micro()+took.Recompute), k.shares[r], at.Use.Slots,
+			line(fmt.Sprintf("replica %d stage %d: %s, layers %v, %s a micro-batch, %d of them, %d in flight, %s of %s%s",
+				r, s, e.name(at.Device), plan.LayerRange{First: at.First, End: at.End}, plan.Time(took.Micro()+took.Recompute), k.shares[r], at.Use.Slots,
 				plan.Size(need), plan.Size(total), again+also(e.choices(at.Device))))
 		}
 	}

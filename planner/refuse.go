@@ -40,9 +40,9 @@ func (p *problem) noFit(m *cost.Model, devices []int, err error) error {
 		return err
 	}
 	i := devices[no.Device]
-	d := p.devices[i]
+	d, layers := p.devices[i], plan.LayerRange{First: no.First, End: no.End}
 	if no.Host {
-		return p.noHost(m, i, fmt.Sprintf("layers [%d,%d)", no.First, no.End), no.NeedBytes)
+		return p.noHost(m, i, fmt.Sprintf("layers %v", layers), no.NeedBytes)
 	}
 	// What passes take has been taken off the free bytes.
 	need, free := no.NeedBytes+m.On(i).Pass(), no.FreeBytes+d.profile.MemoryFreeBytes-m.Devices[i].FreeBytes
@@ -50,8 +50,8 @@ func (p *problem) noFit(m *cost.Model, devices []int, err error) error {
 	if n := m.Memory.Parts().Partials; n > 0 {
 		fewer = fmt.Sprintf(", fewer sum groups (a new run with --sum-groups 1 needs %s less)", plan.Size(int64(n)*m.Memory.Params(no.First, no.End)))
 	}
-	return fmt.Errorf("%w: %s would need %s for layers [%d,%d), %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
-		ErrNoFit, p.name(i), plan.Size(need), no.First, no.End, plan.Size(free), fewer)
+	return fmt.Errorf("%w: %s would need %s for layers %v, %s are free; add a node, allow more with --memory, use more stages%s, a smaller model or a smaller micro-batch",
+		ErrNoFit, p.name(i), plan.Size(need), layers, plan.Size(free), fewer)
 }
 
 // noHost says that a node lacks memory for the optimizer state of something.

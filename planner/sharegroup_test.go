@@ -140,7 +140,7 @@ func TestWhatElseInPartsWouldBring(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := strings.Join(reasons.Lines(), "\n")
-		if !strings.Contains(told, c.want) || !strings.Contains(told, "layers [0,8) lack ") {
+		if !strings.Contains(told, c.want) || !strings.Contains(told, "layers 0-7 lack ") {
 			t.Errorf("%s: want %q in\n%s", c.name, c.want, told)
 		}
 	}

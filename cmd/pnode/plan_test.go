@@ -24,7 +24,7 @@ link: {bandwidth: 1Gbit/s, latency: 1ms}
 	}
 	args := []string{"plan", "--preset", "small-10m", "--cluster", file, "--replicas", "2", "--stages", "3", "--micros", "8", "--micro-batch", "1", "--recompute", "none", "--schedule", "1f1b"}
 	code, out, stderr := pnode(t, args...)
-	if code != exitOK || !strings.Contains(out, "2 replicas of 3 stages on 6 of 6") || !strings.Contains(strings.Join(strings.Fields(out), " "), "on each of 2 replicas of layers [0,3) and [5,8), whole of layers [3,5)") {
+	if code != exitOK || !strings.Contains(out, "2 replicas of 3 stages on 6 of 6") || !strings.Contains(strings.Join(strings.Fields(out), " "), "on each of 2 replicas of layers 0-2 and 5-7, whole of layers 3-4") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr := pnode(t, append(args, "--nodes", "3")...); code != exitUsage || !strings.Contains(stderr, "--nodes is 3: leave it out") {

@@ -109,8 +109,8 @@ func noFiles(dir string) error {
 type step struct {
 	Step       int          `json:"step"`
 	Loss       json.Number  `json:"loss"`
-	HeldOut    *json.Number `json:"heldout"`
-	HeldOutF32 *json.Number `json:"heldout_f32"`
+	HeldOut    *json.Number `json:"held_out"`
+	HeldOutF32 *json.Number `json:"held_out_f32"`
 	TokensPerS float64      `json:"tokens_per_s"`
 	Generation int          `json:"generation"`
 }

@@ -12,7 +12,9 @@ import (
 	"pnode/checkpoint"
 	"pnode/node/dataset/shard"
 	"pnode/node/dataset/source"
+	"pnode/node/plain"
 	"pnode/node/progress"
+	"pnode/planner/plan"
 )
 
 func (e environment) tokenizeCommand() *cobra.Command {
@@ -63,8 +65,8 @@ document, with its text in --column. After an interrupt the same command continu
 			if text := skipped.String(); text != "" {
 				fmt.Fprintf(e.stderr, "left out: %s\n", text)
 			}
-			fmt.Fprintf(e.stdout, "%s: documents %d, tokens %d (of %d bytes), shards %d, vocabulary %d; train on it with\n  pnode train --data %s\n",
-				o.Out, m.Documents, m.Tokens, m.TokenBytes, len(m.Shards), m.Vocab, o.Out)
+			fmt.Fprintf(e.stdout, "%s: %s tokens of %s in %s, vocabulary %s; train on it with\n  pnode train --data %s\n",
+				o.Out, plan.Number(m.Tokens), plan.Count(int(m.Documents), "document"), plan.Count(len(m.Shards), "shard"), plan.Number(m.Vocab), plain.Quote(o.Out))
 			return nil
 		},
 	}

@@ -33,7 +33,7 @@ func TestTokenizeSaysWhatItWants(t *testing.T) {
 	}
 	_ = os.RemoveAll(out + ".partial")
 	code, stdout, stderr := pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, "--skip-malformed", in)
-	if code != exitOK || !strings.Contains(stdout, "documents 1, tokens 4 (of 1 bytes), shards 1,") || !strings.Contains(stderr, "left out: 1 row without text (the first: "+in+": line 2: no text: there is no field \"text\" but body;") {
+	if code != exitOK || !strings.Contains(stdout, ": 4 tokens of 1 document in 1 shard, vocabulary 256;") || !strings.Contains(stderr, "left out: 1 row without text (the first: "+in+": line 2: no text: there is no field \"text\" but body;") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	if code, _, stderr = pnode(t, "tokenize", "--tokenizer", "bytes", "--out", out, in); code == exitOK || !strings.Contains(stderr, "name a new or an empty one") {

@@ -67,10 +67,10 @@ type Event struct {
 	// finite number is null in JSON and NaN when read back.
 	Loss float64 `json:"loss"`
 	// HeldOut is the held-out loss after Step; nil when it was not measured.
-	HeldOut *float64 `json:"heldout"`
+	HeldOut *float64 `json:"held_out"`
 	// HeldOutF32 is the same with every stage in float32; nil where all are, or where it was not
 	// measured.
-	HeldOutF32 *float64 `json:"heldout_f32,omitempty"`
+	HeldOutF32 *float64 `json:"held_out_f32,omitempty"`
 	TokensPerS float64  `json:"tokens_per_s"`
 	// LearningRate is that of Step's update, GradientNorm the norm of its gradient before clipping, StepS how long the step took on a
 	// node that computed it. 0 or nil: not known.

@@ -262,7 +262,7 @@ func FuzzDecodeEvents(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(b) + "\n" + string(b))
-	f.Add(`{"loss":null,"heldout":1e308}`)
+	f.Add(`{"loss":null,"held_out":1e308}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		for e, err := range decodeEvents(strings.NewReader(text)) {
 			if err != nil {

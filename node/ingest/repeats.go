@@ -27,8 +27,16 @@ func repeats(spec plan.RunSpec, atLeast string) string {
 	if own <= 0 || trained <= manyPasses*own {
 		return ""
 	}
-	return fmt.Sprintf("warning: the run goes through this text %s%.1f times, and the model will learn it by heart; past %d times it learns next to nothing. Give it more text with --data, or --steps %d",
-		atLeast, trained/own, manyPasses, max(1, int(manyPasses*own/step)))
+	return fmt.Sprintf("warning: the run goes through this text %s%s times, and the model will learn it by heart; past %d times it learns next to nothing. Give it more text with --data, or --steps %d",
+		atLeast, times(trained/own), manyPasses, max(1, int(manyPasses*own/step)))
+}
+
+// times prints how often: large figures have no tenths.
+func times(n float64) string {
+	if n < 100 {
+		return fmt.Sprintf("%.1f", n)
+	}
+	return plan.Number(int64(n + 0.5))
 }
 
 // PlannedRepeats is Repeats for a run whose text is not there yet, as far as the data is here and can be measured without reading it all:

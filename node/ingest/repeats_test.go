@@ -22,7 +22,7 @@ func TestRepeatsWarnsOfShortTexts(t *testing.T) {
 		{1 << 20, 0, ""},
 		{24_576, 0, ""}, // 50 times
 		{24_500, 0, "through this text 50.2 times"},
-		{652, 0, "through this text 1884.7 times, and the model will learn it by heart; past 50 times it learns next to nothing. Give it more text with --data, or --steps 15"},
+		{652, 0, "through this text 1,885 times, and the model will learn it by heart; past 50 times it learns next to nothing. Give it more text with --data, or --steps 15"},
 		{47_000, 2, "through this text 52.3 times"},
 		{0, 0, ""},
 	} {
@@ -54,7 +54,7 @@ func TestPlannedRepeatsKnowsWhatIsNotPacked(t *testing.T) {
 	}
 	spec := plan.RunSpec{Model: model.Config{Context: 128}, Train: plan.TrainSpec{Steps: 600, Micros: 4, MicroBatch: 4}}
 	for _, c := range []struct{ path, want string }{
-		{"a.txt", "at least 1174.8 times"}, // of 1101 bytes, less 5% that are held out
+		{"a.txt", "at least 1,175 times"}, // of 1101 bytes, less 5% that are held out
 		{"b.txt.gz", ""},
 		{"", ""},
 		{"*", ""},

@@ -134,7 +134,7 @@ func TestImportShards(t *testing.T) {
 	if spec.TokenCount() != 7501 || spec.HeldOutPermille != heldOutPermille || spec.EndOfText() != 0 || spec.Tokens.Documents != 1 {
 		t.Errorf("spec %+v", spec)
 	}
-	if want := "training on 7501 tokens of 1 document in token shards, vocabulary 256"; notice != want {
+	if want := "training on 7,501 tokens of 1 document in token shards, vocabulary 256"; notice != want {
 		t.Errorf("notice %q, want %q", notice, want)
 	}
 	d, err := dataset.Open(here, spec, dataset.Window{Context: 100, StepRows: 1, Vocab: 256})

@@ -37,7 +37,7 @@ func spareTexts(state consensus.State, s gossip.Spares) map[plan.PeerID]string {
 		return texts
 	}
 	rate := func(nanos int64) string {
-		return fmt.Sprintf("%.0f tokens/s", float64(tokensPerStep(*state.Run))*1e9/float64(nanos))
+		return plan.Number(int64(float64(tokensPerStep(*state.Run))*1e9/float64(nanos)+0.5)) + " tokens/s"
 	}
 	for _, spare := range s.Members {
 		m, ok := state.Member(spare.Peer)

@@ -31,7 +31,7 @@ func TestWhatASpareWouldAddIsToldOnce(t *testing.T) {
 	}}
 	var w spareWatch
 	want := []string{
-		"b would help: 1000 tokens/s are predicted with it, 500 tokens/s without. A change of plan has it once that pays",
+		"b would help: 1,000 tokens/s are predicted with it, 500 tokens/s without. A change of plan has it once that pays",
 		"c would add nothing now: no plan with it comes near the 500 tokens/s that are predicted without it. It gets a part when another node goes",
 		"this node would add nothing now: 250 tokens/s are predicted for the best plan with it, 500 tokens/s without. It gets a part when another node goes",
 	}

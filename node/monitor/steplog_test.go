@@ -143,7 +143,7 @@ func TestOnlyStepsAreRead(t *testing.T) {
 
 func FuzzSteps(f *testing.F) {
 	f.Add([]byte(`[{"kind":"step","generation":1,"step":2,"loss":3.5,"outer":{"from":1,"replicas":[{"norm":1}]}}]`))
-	f.Add([]byte(`[{"kind":"step","generation":1,"step":2,"loss":3.5},{"kind":"step","generation":2,"step":1,"loss":null,"heldout":2.5}]`))
+	f.Add([]byte(`[{"kind":"step","generation":1,"step":2,"loss":3.5},{"kind":"step","generation":2,"step":1,"loss":null,"held_out":2.5}]`))
 	f.Add([]byte(`[{"kind":"done"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		events, err := decodeSteps(data)

@@ -8,10 +8,10 @@
 //
 // The JSON lines are a fixed surface: one object a committed step,
 //
-//	{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1,"learning_rate":0.0012,"gradient_norm":0.84,"step_s":0.4,"memory_bytes":211845120}
+//	{"step":12,"loss":3.214501,"held_out":null,"tokens_per_s":5120,"generation":1,"learning_rate":0.0012,"gradient_norm":0.84,"step_s":0.4,"memory_bytes":211845120}
 //
 // with the shortest digits that read back to the same float64. What follows "generation" is there where it is known. Where the held-out loss in
-// float32 throughout was measured beside it, "heldout_f32" follows "heldout". A loss that is not finite
+// float32 throughout was measured beside it, "held_out_f32" follows "held_out". A loss that is not finite
 // is null.
 //
 // The package decides nothing, starts no goroutine and reads no clock but the one it is

@@ -144,7 +144,7 @@ func measured(d api.DeviceProfile) string {
 func layersOf(ranges []plan.LayerRange) string {
 	var all []string
 	for _, r := range ranges {
-		all = append(all, fmt.Sprintf("%d-%d", r.First, r.End-1))
+		all = append(all, r.String())
 	}
 	if len(all) == 0 {
 		return "-"

@@ -49,24 +49,24 @@ func TestJSONLine(t *testing.T) {
 	}{
 		{
 			api.Event{Step: 12, Loss: 3.214501, TokensPerS: 5120.3, Generation: 1, Seq: 9, Steps: 600},
-			`{"step":12,"loss":3.214501,"heldout":null,"tokens_per_s":5120,"generation":1}`,
+			`{"step":12,"loss":3.214501,"held_out":null,"tokens_per_s":5120,"generation":1}`,
 		},
 		{
 			api.Event{Step: 50, Loss: 0.30000000000000004, HeldOut: &heldOut, TokensPerS: 123456789, Generation: 2},
-			`{"step":50,"loss":0.30000000000000004,"heldout":5.545177444479562,"tokens_per_s":123456789,"generation":2}`,
+			`{"step":50,"loss":0.30000000000000004,"held_out":5.545177444479562,"tokens_per_s":123456789,"generation":2}`,
 		},
 		{
 			api.Event{Step: 50, Loss: 3.5, HeldOut: &heldOut, HeldOutF32: &f32, Generation: 2},
-			`{"step":50,"loss":3.5,"heldout":5.545177444479562,"heldout_f32":5.5,"tokens_per_s":0,"generation":2}`,
+			`{"step":50,"loss":3.5,"held_out":5.545177444479562,"held_out_f32":5.5,"tokens_per_s":0,"generation":2}`,
 		},
 		{
 			api.Event{Step: 3, Loss: 3.5, Generation: 2, LearningRate: 0.001, GradientNorm: &f32, StepS: 0.25, MemoryBytes: 1 << 30},
-			`{"step":3,"loss":3.5,"heldout":null,"tokens_per_s":0,"generation":2,"learning_rate":0.001,"gradient_norm":5.5,"step_s":0.25,"memory_bytes":1073741824}`,
+			`{"step":3,"loss":3.5,"held_out":null,"tokens_per_s":0,"generation":2,"learning_rate":0.001,"gradient_norm":5.5,"step_s":0.25,"memory_bytes":1073741824}`,
 		},
-		{api.Event{Loss: 1e-9}, `{"step":0,"loss":1e-09,"heldout":null,"tokens_per_s":0,"generation":0}`},
+		{api.Event{Loss: 1e-9}, `{"step":0,"loss":1e-09,"held_out":null,"tokens_per_s":0,"generation":0}`},
 		{
 			api.Event{Step: 1, Loss: math.NaN(), TokensPerS: math.Inf(1)},
-			`{"step":1,"loss":null,"heldout":null,"tokens_per_s":null,"generation":0}`,
+			`{"step":1,"loss":null,"held_out":null,"tokens_per_s":null,"generation":0}`,
 		},
 	} {
 		got := AppendJSON(nil, tt.event)

@@ -42,7 +42,7 @@ func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Pro
 	show := reading(w, terminal, now)
 	return func(p shard.Progress) {
 		show(p.ReadBytes, p.ResumedBytes, p.TotalBytes, func() string {
-			line := fmt.Sprintf("%s, %d documents, %.1f M tokens", ofMB(p.ReadBytes, p.TotalBytes), p.Documents, float64(p.Tokens)/1e6)
+			line := fmt.Sprintf("%s, %s documents, %s tokens", ofMB(p.ReadBytes, p.TotalBytes), plan.Number(p.Documents), plan.Number(p.Tokens))
 			if n := p.Skipped.Documents(); n > 0 {
 				line += fmt.Sprintf(", %d malformed left out", n)
 			}
@@ -51,8 +51,13 @@ func Tokenizing(w io.Writer, terminal bool, now func() time.Time) func(shard.Pro
 	}
 }
 
+// ofMB prints how much of a file is done, of a small one in kB.
 func ofMB(done, total int64) string {
-	return fmt.Sprintf("%.1f of %.1f MB", float64(done)/1e6, float64(total)/1e6)
+	unit, name := 1e6, "MB"
+	if total < 1e6 {
+		unit, name = 1e3, "kB"
+	}
+	return fmt.Sprintf("%.1f of %.1f %s", float64(done)/unit, float64(total)/unit, name)
 }
 
 // reading shows a line with rate and time left now and then, and at the end. The bytes that an earlier call has read do not count for the rate.

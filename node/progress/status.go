@@ -217,8 +217,8 @@ func writePlan(p printer, st api.Status) {
 	}
 	p.f("REPLICA\tSTAGE\tLAYERS\tNODE\tDEVICE\tFORWARD\tBACKWARD\tWAIT\tUPDATE\n")
 	for _, s := range st.Plan {
-		p.f("%d\t%d\t%d-%d\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
-			s.Layers.First, s.Layers.End-1, name(st, s.Peer), clean(cmp.Or(s.Title, s.Device)), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
+		p.f("%d\t%d\t%v\t%s\t%s\t%.1f ms\t%.1f ms\t%.1f ms\t%.1f ms\n", s.Replica, s.Stage,
+			s.Layers, name(st, s.Peer), clean(cmp.Or(s.Title, s.Device)), s.ForwardMS, s.BackwardMS, s.WaitMS, s.UpdateMS)
 	}
 	if st.Rest != nil && st.Rest.Stages > 0 {
 		p.f("%d more\tshown are this node's and the slowest: pnode status --all shows each\n", st.Rest.Stages)
@@ -293,7 +293,7 @@ func stepLine(st api.Status) string {
 		return b.String()
 	}
 	if st.TokensPerS > 0 {
-		fmt.Fprintf(&b, ", %.0f tokens/s", st.TokensPerS)
+		fmt.Fprintf(&b, ", %s tokens/s", plan.Number(int64(st.TokensPerS+0.5)))
 	}
 	if st.ETAS > 0 {
 		fmt.Fprintf(&b, ", ETA %s", plan.Duration(wholeSeconds(time.Duration(st.ETAS*float64(time.Second)))))

@@ -19,10 +19,10 @@ func AppendJSON(dst []byte, e api.Event) []byte {
 	dst = strconv.AppendUint(dst, uint64(e.Step), 10)
 	dst = append(dst, `,"loss":`...)
 	dst = appendNumber(dst, &e.Loss, -1)
-	dst = append(dst, `,"heldout":`...)
+	dst = append(dst, `,"held_out":`...)
 	dst = appendNumber(dst, e.HeldOut, -1)
 	if e.HeldOutF32 != nil {
-		dst = append(dst, `,"heldout_f32":`...)
+		dst = append(dst, `,"held_out_f32":`...)
 		dst = appendNumber(dst, e.HeldOutF32, -1)
 	}
 	dst = append(dst, `,"tokens_per_s":`...)
@@ -92,7 +92,7 @@ func stepText(e api.Event, eta time.Duration) string {
 		fmt.Fprintf(&b, "  held-out %.4f", *e.HeldOut)
 	}
 	if e.TokensPerS > 0 {
-		fmt.Fprintf(&b, "  %.0f tokens/s", e.TokensPerS)
+		fmt.Fprintf(&b, "  %s tokens/s", plan.Number(int64(e.TokensPerS+0.5)))
 	}
 	if eta > 0 {
 		fmt.Fprintf(&b, "  ETA %s", plan.Duration(wholeSeconds(eta)))

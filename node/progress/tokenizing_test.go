@@ -20,8 +20,8 @@ func TestTokenizing(t *testing.T) {
 	}
 	p.ReadBytes, p.Skipped = p.TotalBytes, source.Skipped{Malformed: 2}
 	show(p) // the end is always shown
-	want := "30.0 of 100.0 MB, 7 documents, 5.2 M tokens, 1.7 MB/s, ETA 42 s\n" +
-		"100.0 of 100.0 MB, 7 documents, 5.2 M tokens, 2 malformed left out, 7.5 MB/s, ETA 0 s\n"
+	want := "30.0 of 100.0 MB, 7 documents, 5,250,000 tokens, 1.7 MB/s, ETA 42 s\n" +
+		"100.0 of 100.0 MB, 7 documents, 5,250,000 tokens, 2 malformed left out, 7.5 MB/s, ETA 0 s\n"
 	if lines.String() != want {
 		t.Errorf("shown:\n%swant:\n%s", &lines, want)
 	}

@@ -103,7 +103,7 @@ func (v View) layers(p plan.PeerID) string {
 	var all []string
 	for _, s := range v.Status.Plan {
 		if s.Peer == p && s.Layers.End > s.Layers.First {
-			all = append(all, fmt.Sprintf("%d-%d", s.Layers.First, s.Layers.End-1))
+			all = append(all, s.Layers.String())
 		}
 	}
 	if len(all) == 0 {

@@ -90,22 +90,13 @@ func (v View) progress() part {
 		facts = append(facts, fmt.Sprintf("held-out %.4f", *st.HeldOut))
 	}
 	if st.TokensPerS > 0 && st.Waiting == "" {
-		facts = append(facts, fmt.Sprintf("%s tokens/s", thousands(int64(st.TokensPerS))))
+		facts = append(facts, plan.Number(int64(st.TokensPerS))+" tokens/s")
 	}
 	lines := []line{steps}
 	if len(facts) > 0 {
 		lines = append(lines, line{{strings.Join(facts, "   "), plainly}})
 	}
 	return part{lines: lines}
-}
-
-// thousands prints 262144 as 262,144.
-func thousands(n int64) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 // mostWhy bounds the lines that say why nothing moves.

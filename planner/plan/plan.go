@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pnode/pipeline/model"
@@ -462,6 +463,14 @@ type LayerRange struct {
 	End   int `json:"end"`
 }
 
+// String prints the first and the last layer: "0-2", or "5" for one alone.
+func (r LayerRange) String() string {
+	if r.Len() == 1 {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.End-1)
+}
+
 // Len returns the number of layers in the range.
 func (r LayerRange) Len() int { return r.End - r.First }
 
@@ -500,11 +509,11 @@ func join(layers int, in func(layer int) bool) (ranges LayerRanges) {
 	return ranges
 }
 
-// String prints ranges as "[0,2) and [5,6)".
+// String prints ranges as "0-1 and 5".
 func (rs LayerRanges) String() string {
 	texts := make([]string, len(rs))
 	for i, r := range rs {
-		texts[i] = fmt.Sprintf("[%d,%d)", r.First, r.End)
+		texts[i] = r.String()
 	}
 	return strings.Join(texts, " and ")
 }

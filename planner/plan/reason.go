@@ -78,15 +78,24 @@ func (r Reasons) Lines() []string {
 	return lines
 }
 
+// Number prints an amount for people: 262144 as "262,144".
+func Number[Int ~int | ~int64 | ~uint64](n Int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 // Count returns a number with its noun: "1 stage", "2 stages".
 func Count(n int, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what
 	case strings.HasSuffix(what, "ch"):
-		return fmt.Sprintf("%d %ses", n, what)
+		return Number(n) + " " + what + "es"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return Number(n) + " " + what + "s"
 }
 
 // Permille prints 53 as "5.3%".

@@ -31,3 +31,19 @@ func TestFiguresOfSteps(t *testing.T) {
 		}
 	}
 }
+
+func TestNumbersForPeople(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 262144: "262,144", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
+		if got := Number(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for text, n := range map[string]int{"1 step": 1, "0 steps": 0, "4,000 steps": 4000} {
+		if got := Count(n, "step"); got != text {
+			t.Errorf("%d: %s, want %s", n, got, text)
+		}
+	}
+	if got := (LayerRanges{{0, 2}, {5, 6}}).String(); got != "0-1 and 5" {
+		t.Errorf("layers %s, want 0-1 and 5", got)
+	}
+}

@@ -27,8 +27,8 @@ func (r Report) Text(w io.Writer) error {
 // write puts a text together: with a table of devices, lines of those left out, and notes.
 func (r Report) write(w io.Writer, table func(*strings.Builder), leftOut [][]string, notes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s of %s on %d of %s, schedule %s", r.Model,
-		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), r.Used, plan.Count(r.All, "device"), shortly(r.Schedule))
+	fmt.Fprintf(&b, "%s: %s of %s on %s of %s, schedule %s", r.Model,
+		plan.Count(r.Replicas, "replica"), plan.Count(r.Stages, "stage"), plan.Number(r.Used), plan.Count(r.All, "device"), shortly(r.Schedule))
 	if r.Every > 0 {
 		fmt.Fprintf(&b, ", local steps: replicas meet every %d", r.Every)
 	}
@@ -81,11 +81,7 @@ func (d Device) short() string {
 func (d Device) layers() string {
 	var parts []string
 	for _, l := range d.Layers {
-		if l.Len() == 1 {
-			parts = append(parts, strconv.Itoa(l.First))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", l.First, l.End-1))
-		}
+		parts = append(parts, l.String())
 	}
 	return strings.Join(parts, ",")
 }
@@ -103,9 +99,9 @@ func (r Report) summary(b *strings.Builder) {
 	share := func(permille int64) string { return plan.Permille(permille) }
 	sequences := fmt.Sprintf("%s of %s", plan.Count(r.Micros, "micro-batch"), plan.Count(r.MicroBatch, "sequence"))
 	lines := [][]string{
-		{"step", fmt.Sprintf("%s for %s tokens (%s of %d)", plan.Time(schedule.Nanos(r.StepNanos)), thousands(r.StepTokens), sequences, r.Context)},
+		{"step", fmt.Sprintf("%s for %s tokens (%s of %d)", plan.Time(schedule.Nanos(r.StepNanos)), plan.Number(r.StepTokens), sequences, r.Context)},
 		{"tokens/s", rate(r.TokensPerS)},
-		{thousands(r.Steps) + " steps", plan.Duration(r.EndNanos) + ", if no node is lost"},
+		{plan.Number(r.Steps) + " steps", plan.Duration(r.EndNanos) + ", if no node is lost"},
 		{"computing", share(r.Spent.Computing) + " of the time of these devices"},
 		{"bubble", share(r.Spent.Bubble) + ", waits while the pipeline fills and drains, and for slower devices"},
 		{"messages", share(r.Spent.Exposed) + " that nothing hides"},
@@ -244,21 +240,12 @@ func of(part, whole int64) string {
 	return fmt.Sprintf("%d.%d of %s", part/unit, part%unit*10/unit, text)
 }
 
-// thousands prints 262144 as 262,144.
-func thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
 // rate prints small rates with digits after the point.
 func rate(perS float64) string {
 	if perS < 100 {
 		return fmt.Sprintf("%.2f", perS)
 	}
-	return thousands(int64(perS))
+	return plan.Number(int64(perS))
 }
 
 // millis prints a short time: "0.6 ms", "14 ms".

@@ -280,10 +280,10 @@ func TestCurvesAreSmoothed(t *testing.T) {
 		console.log('thinned', show(smoothed([p(1, 4), p(3, 2, 2)], 0.5)));
 		console.log('none', show(smoothed([p(1, 4), p(2, 2)], 0)));
 		const curves = new Curves({ train: {}, held_out: {} });
-		curves.add({ step: 1, loss: 3, heldout: null, learning_rate: 0.001, tokens_per_s: 10 });
-		curves.add({ step: 2, loss: 3, heldout: 4, gradient_norm: 0, tokens_per_s: 0 });
+		curves.add({ step: 1, loss: 3, held_out: null, learning_rate: 0.001, tokens_per_s: 10 });
+		curves.add({ step: 2, loss: 3, held_out: 4, gradient_norm: 0, tokens_per_s: 0 });
 		console.log('known', curves.train.length, curves.heldOut.length, curves.learningRate.length, curves.gradientNorm.length, curves.tokensPerS.length);
-		curves.add({ step: 1, loss: null, heldout: null, tokens_per_s: 5 });
+		curves.add({ step: 1, loss: null, held_out: null, tokens_per_s: 5 });
 		console.log('again', curves.train.length, curves.heldOut.length, curves.learningRate.length, curves.tokensPerS.length);
 		const values = (axis) => ticks(axis, 5).map(([, text]) => text).join(' ');
 		console.log('linear', values(roomy([p(1, 1.5), p(2, 5.5)], 100, 0, false, 0.005)));

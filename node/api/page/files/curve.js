@@ -27,7 +27,7 @@ export class Curves {
   add(event) {
     this.fresh++;
     put(this.train, event.step, event.loss);
-    put(this.heldOut, event.step, event.heldout);
+    put(this.heldOut, event.step, event.held_out);
     put(this.learningRate, event.step, event.learning_rate || null);
     put(this.gradientNorm, event.step, event.gradient_norm);
     put(this.tokensPerS, event.step, event.tokens_per_s || null);
