@@ -57,7 +57,12 @@ func (o *ownership) openLAN(name string, owner bool, out Output) (err error) {
 				out.Notice(asks.Text())
 				return
 			}
-			out.Newcomer(asks, func(ctx context.Context) (string, error) { return o.Admit(ctx, n.Code) })
+			out.Newcomer(asks, func(ctx context.Context, in bool) (string, error) {
+				if in {
+					return o.Admit(ctx, n.Code)
+				}
+				return "", o.Refuse(n.Code)
+			})
 		},
 	})
 	switch {
@@ -108,11 +113,47 @@ func (o *ownership) Admit(ctx context.Context, code string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := awaitReady(ctx, o.log.Changed, o.MayInvite); err != nil {
+		return "", err
+	}
 	n, err := o.newcomers.Admit(ctx, code)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s (%s) may join: it gets an invite for one node", n.Name, n.Address), nil
+}
+
+// readyTime bounds how long people who let a machine in wait until this node is in the run itself: those of the local network find it sooner.
+const readyTime = 30 * time.Second
+
+// awaitReady blocks while may says that this node is not ready yet, for readyTime at most; changed returns a channel that is closed at the next change.
+func awaitReady(ctx context.Context, changed func() <-chan struct{}, may func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	for {
+		next := changed()
+		err := may()
+		if !errors.Is(err, api.ErrNotReady) {
+			return err
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Refuse tells the machine of the local network that shows a code that it is not let in.
+func (o *ownership) Refuse(code string) error {
+	if o.newcomers == nil {
+		return errNoLAN
+	}
+	code, err := pairing.ParseCode(code)
+	if err != nil {
+		return err
+	}
+	return o.newcomers.Refuse(code)
 }
 
 // MayInvite returns why this node cannot make invites, nil where it can.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pnode/node/api"
@@ -196,4 +197,27 @@ func TestNodeGoesOnWithoutAnInvite(t *testing.T) {
 	if err := out.tellInvite(ended, time.Minute, func(ctx context.Context) (string, error) { return "", ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted node: %v", err)
 	}
+}
+
+// TestWhoLetsAMachineInEarlyWaits: until this node is in the run, and not for good.
+func TestWhoLetsAMachineInEarlyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		change := make(chan struct{})
+		changed := func() <-chan struct{} { return change }
+		began := time.Now()
+		if err := awaitReady(t.Context(), changed, func() error { return notInRun }); !errors.Is(err, api.ErrNotReady) || time.Since(began) != readyTime {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		looks := 0
+		err := awaitReady(t.Context(), changed, func() error {
+			if looks++; looks == 1 {
+				time.AfterFunc(time.Second, func() { close(change) })
+				return notInRun
+			}
+			return nil
+		})
+		if err != nil || looks != 2 {
+			t.Errorf("%v after %d looks", err, looks)
+		}
+	})
 }

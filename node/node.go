@@ -45,9 +45,9 @@ type Output struct {
 	Events func(api.Event)
 	// Notice gets lines for people: the invite, what the text is.
 	Notice func(string)
-	// Newcomer hears of each machine of the local network that asks to be let in, with what lets it in and says so; it does not block. nil: people
+	// Newcomer hears of each machine of the local network that asks to be let in, with what lets it in or refuses it; it does not block. nil: people
 	// are told in a notice.
-	Newcomer func(n api.Newcomer, admit func(context.Context) (string, error))
+	Newcomer func(n api.Newcomer, answer api.Decision)
 	Log      *slog.Logger
 	// Probe looks at the devices of this machine's drivers; without it the node computes on
 	// the processor alone.

@@ -122,6 +122,7 @@ func (n *Node) tryContacts(ctx context.Context, addrs []string) error {
 // wait where nobody leads.
 func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 	told := ""
+	defer n.monitor.SetServing("")
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	n.group.Go(func() error { lonely{n}.watch(ctx, end); return nil })
@@ -130,8 +131,17 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 		state := n.raft.State()
 		resume := consensus.Resume{Incarnation: state.Incarnation + 1}
 		switch {
-		case n.custody.extends > state.Run.Train.Steps && !state.Owner(n.self): // an owner is about to say it
-		case n.custody.extends > state.Run.Train.Steps:
+		case n.custody.extends > state.Run.Train.Steps && !state.Owner(n.self) && (state.Finished || !state.StopWanted):
+			text := onlyOwnersExtend(state, n.custody.extends)
+			if text != told {
+				told = text
+				n.out.Notice(text)
+			}
+			if !state.Finished { // there is something to train all the same
+				return n.announceInvite(ctx)
+			}
+			n.monitor.SetServing(text)
+		case n.custody.extends > state.Run.Train.Steps && state.Owner(n.self):
 			if err := n.raft.Propose(ctx, consensus.Extend{Steps: n.custody.extends}); err != nil {
 				return cmp.Or(context.Cause(ctx), fmt.Errorf("node: %w", err))
 			}
@@ -158,6 +168,16 @@ func (n *Node) takeBackStop(ctx context.Context, _ consensus.State) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// onlyOwnersExtend says who can give a run the later end that was asked for here, or that another node told of, and what this node does.
+func onlyOwnersExtend(state consensus.State, end plan.Step) string {
+	then := "this node trains up to the end that there is"
+	if state.Finished {
+		then = "this node waits for that"
+	}
+	return fmt.Sprintf("the run ends at step %d, and only its owner's machine, %s, can move that: `pnode train --resume --steps %d` there; %s",
+		state.Run.Train.Steps, strings.Join(namesIn(state, state.Owners), " or "), end, then)
 }
 
 // patience returns how long this node tries to come back to its run.

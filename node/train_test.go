@@ -12,6 +12,7 @@ import (
 	"pnode/node/config"
 	"pnode/planner/plan"
 	"pnode/swarm/admission"
+	"pnode/swarm/consensus"
 )
 
 // TestAFinishedRunSaysWhoCanMoveItsEnd: this node where it is an owner's, else the machines that are.
@@ -25,6 +26,21 @@ func TestAFinishedRunSaysWhoCanMoveItsEnd(t *testing.T) {
 		if e.step = 26; e.Error() != begin+want+". Another run: `pnode train`" || !errors.Is(e, ErrFinished) {
 			t.Errorf("got  %v\nwant %s%s", e, begin, want)
 		}
+	}
+}
+
+// TestOnlyOwnersMoveTheEnd: whoever else was asked to says who can, and whether it waits for that.
+func TestOnlyOwnersMoveTheEnd(t *testing.T) {
+	state := consensus.State{
+		Run: &plan.RunSpec{Train: plan.TrainSpec{Steps: 26}}, Owners: []plan.PeerID{"a", "b"},
+		Members: []consensus.Member{{Peer: "a", Label: "desk"}, {Peer: "b", Label: "lab"}},
+	}
+	const begin = "the run ends at step 26, and only its owner's machine, desk or lab, can move that: `pnode train --resume --steps 52` there; "
+	if got := onlyOwnersExtend(state, 52); got != begin+"this node trains up to the end that there is" {
+		t.Error(got)
+	}
+	if state.Finished = true; onlyOwnersExtend(state, 52) != begin+"this node waits for that" {
+		t.Error(onlyOwnersExtend(state, 52))
 	}
 }
 

@@ -22,7 +22,7 @@ type doorbell struct {
 // ring is one newcomer at the door.
 type ring struct {
 	api.Newcomer
-	admit func(context.Context) (string, error) // says what was done
+	answer api.Decision
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 // doorbell returns what asks people about newcomers, until ctx ends; nil where nobody is at a terminal. tell prints lines.
-func (e environment) doorbell(ctx context.Context, cfg config.Config, tell func(string)) func(api.Newcomer, func(context.Context) (string, error)) {
+func (e environment) doorbell(ctx context.Context, cfg config.Config, tell func(string)) func(api.Newcomer, api.Decision) {
 	if !cfg.LAN || cfg.JSON || !isTerminal(e.stdin) || !isTerminal(e.stdout) || !isTerminal(e.stderr) {
 		return nil
 	}
@@ -57,9 +57,9 @@ func newDoorbell(lines <-chan string, tell func(string)) *doorbell {
 }
 
 // ring has people asked about a newcomer. It does not block.
-func (d *doorbell) ring(n api.Newcomer, let func(context.Context) (string, error)) {
+func (d *doorbell) ring(n api.Newcomer, answer api.Decision) {
 	select {
-	case d.rings <- ring{n, let}:
+	case d.rings <- ring{n, answer}:
 	default:
 		d.tell(n.Text())
 	}
@@ -102,7 +102,7 @@ func (d *doorbell) ask(ctx context.Context, r ring) {
 			case isYes(line):
 				d.tell(r.let(ctx))
 			default:
-				d.tell(fmt.Sprintf("%s is not let in; if that was a mistake: pnode admit %s", r.Name, r.Code))
+				d.tell(r.refuse(ctx))
 			}
 		case <-late.C:
 			d.tell(fmt.Sprintf("%s was not let in: nobody has answered within %d minutes", r.Name, int(questionTime/time.Minute)))
@@ -119,9 +119,17 @@ func isYes(line string) bool {
 
 // let lets the newcomer in, and says so, or why not.
 func (r ring) let(ctx context.Context) string {
-	done, err := r.admit(ctx)
+	done, err := r.answer(ctx, true)
 	if err != nil {
 		return fmt.Sprintf("%s is not let in: %s. To try again: pnode admit %s", r.Name, plain.Text(err), r.Code)
 	}
 	return done
+}
+
+// refuse has the newcomer told that it is not let in, and says so, or why it goes on waiting.
+func (r ring) refuse(ctx context.Context) string {
+	if _, err := r.answer(ctx, false); err != nil {
+		return fmt.Sprintf("%s is not let in, and could not be told: %s", r.Name, plain.Text(err))
+	}
+	return r.Refused()
 }

@@ -19,6 +19,7 @@ type rung struct {
 	lines    chan string
 	told     []string
 	admitted []string
+	refused  []string
 }
 
 func newRung(t *testing.T) *rung {
@@ -33,7 +34,11 @@ func newRung(t *testing.T) *rung {
 // asks has a machine ask to join.
 func (d *rung) asks(name, code string) api.Newcomer {
 	n := api.Newcomer{Name: name, Address: "192.0.2.7", Code: code}
-	d.ring(n, func(context.Context) (string, error) {
+	d.ring(n, func(_ context.Context, in bool) (string, error) {
+		if !in {
+			d.refused = append(d.refused, name)
+			return "", nil
+		}
 		d.admitted = append(d.admitted, name)
 		if name == "gone" {
 			return "", errors.New("gone has stopped asking meanwhile")
@@ -69,7 +74,7 @@ func TestOnlyAYesLetsIn(t *testing.T) {
 				t.Errorf("an answer before the question was read counts: %q", d.told)
 			}
 			d.enters(line, readTime)
-			if want := map[bool]string{true: "laptop may join", false: "laptop is not let in; if that was a mistake: pnode admit 482913"}[in]; (len(d.admitted) == 1) != in || d.last() != want {
+			if want := map[bool]string{true: "laptop may join", false: "laptop is not let in, and was told so; it may ask again"}[in]; (len(d.admitted) == 1) != in || (len(d.refused) == 1) == in || d.last() != want {
 				t.Errorf("%q: %v let in, %q", line, d.admitted, d.last())
 			}
 		})

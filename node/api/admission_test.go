@@ -49,6 +49,9 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 	if code, body := send("POST", "/v1/admission/admit", key, `{"code":"482 913"}`); code != http.StatusOK || !strings.Contains(body, "laptop may join") {
 		t.Errorf("admit: %d %q", code, body)
 	}
+	if code, body := send("POST", "/v1/admission/admit", key, `{"code":"482913","refuse":true}`); code != http.StatusOK || strings.Contains(body, "may join") {
+		t.Errorf("refuse: %d %q", code, body)
+	}
 	code, body = send("POST", "/v1/admission/invite", key, `{"ttl_s":3600,"uses":2}`)
 	var made PageInvite
 	if err := json.Unmarshal([]byte(body), &made); err != nil || code != http.StatusOK || made.Invite != "pnode1-x" || made.Uses != 2 {
@@ -65,7 +68,7 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"admit 482 913", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
+	if want := []string{"admit 482 913", "refuse 482913", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
 		t.Errorf("the node was told %q, want %q", node.told, want)
 	}
 	for body, want := range map[string]int{
@@ -94,8 +97,8 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if len(node.told) != 2 {
-		t.Errorf("the node was told %q", node.told[2:])
+	if len(node.told) != 3 {
+		t.Errorf("the node was told %q", node.told[3:])
 	}
 }
 

@@ -80,6 +80,14 @@ func (n Newcomer) Question() string {
 // Text says so with what to do.
 func (n Newcomer) Text() string { return fmt.Sprintf("%s pnode admit %s", n.Question(), n.Code) }
 
+// Refused says that it was told that it is not let in.
+func (n Newcomer) Refused() string {
+	return fmt.Sprintf("%s is not let in, and was told so; it may ask again", strings.Join(strings.Fields(n.Name), " "))
+}
+
+// Decision lets a newcomer in and says so, or refuses it.
+type Decision func(ctx context.Context, in bool) (done string, err error)
+
 // spoken returns the code as people read it, in two groups of digits.
 func (n Newcomer) spoken() string {
 	half := len(n.Code) / 2
@@ -89,6 +97,8 @@ func (n Newcomer) spoken() string {
 // admitRequest and revokeReply are the bodies of POST /v1/admit.
 type admitRequest struct {
 	Code string `json:"code"`
+	// Refuse tells who shows Code that it is not let in.
+	Refuse bool `json:"refuse,omitempty"`
 }
 
 type inviteReply struct {
@@ -168,6 +178,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var reply revokeReply
+	if req.Refuse {
+		s.answer(w, reply, s.options.Node.Refuse(req.Code))
+		return
+	}
 	err = patiently(w, r, func(ctx context.Context) (err error) {
 		reply.Done, err = s.options.Node.Admit(ctx, req.Code)
 		return err
@@ -185,8 +199,13 @@ func (c *Client) Newcomers(ctx context.Context) ([]Newcomer, error) {
 // Admit asks to let the machine in that shows a code. It returns what was done.
 func (c *Client) Admit(ctx context.Context, code string) (string, error) {
 	var reply revokeReply
-	err := c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{code}, &reply)
+	err := c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{Code: code}, &reply)
 	return reply.Done, err
+}
+
+// Refuse has the machine that shows a code told that it is not let in.
+func (c *Client) Refuse(ctx context.Context, code string) error {
+	return c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{Code: code, Refuse: true}, &revokeReply{})
 }
 
 // Invite asks for an invite.

@@ -371,3 +371,5 @@ func (n *fakeNode) Newcomers() ([]Newcomer, error) { return n.newcomers, n.noLAN
 func (n *fakeNode) Admit(_ context.Context, code string) (string, error) {
 	return "laptop may join", n.note("admit " + code)
 }
+
+func (n *fakeNode) Refuse(code string) error { return n.note("refuse " + code) }

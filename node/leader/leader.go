@@ -243,7 +243,7 @@ func (l *Leader) figures() string { return fmt.Sprint(l.speeds.ratios, l.lines.C
 func (l *Leader) tellSpeeds(state consensus.State) {
 	var texts []string
 	for _, r := range l.speeds.ratios {
-		texts = append(texts, fmt.Sprintf("%s %d.%03d", state.DeviceOf(r.Worker), r.Permille/1000, r.Permille%1000))
+		texts = append(texts, fmt.Sprintf("%s %d.%03d", consensus.DeviceOf(state, r.Worker), r.Permille/1000, r.Permille%1000))
 	}
 	l.Log.Info("plans count on other speeds: times as long as profiles say", "of", strings.Join(texts, ", "))
 }

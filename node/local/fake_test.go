@@ -274,6 +274,13 @@ func (f *fake) Newcomers() ([]api.Newcomer, error) {
 	return []api.Newcomer{fakeNewcomer}, nil
 }
 
+func (f *fake) Refuse(code string) error {
+	if f.script != "asked" || code != fakeNewcomer.Code {
+		return api.ErrNotReady
+	}
+	return os.WriteFile(filepath.Join(f.run, "told"), nil, 0o600)
+}
+
 func (f *fake) Admit(_ context.Context, code string) (string, error) {
 	if f.script != "asked" || code != fakeNewcomer.Code {
 		return "", api.ErrNotReady

@@ -47,5 +47,10 @@ func (s *Supervisor) newcomer(n api.Newcomer, client *api.Client) {
 		s.options.Output.Notice(n.Text())
 		return
 	}
-	s.options.Newcomer(n, func(ctx context.Context) (string, error) { return client.Admit(ctx, n.Code) })
+	s.options.Newcomer(n, func(ctx context.Context, in bool) (string, error) {
+		if in {
+			return client.Admit(ctx, n.Code)
+		}
+		return "", client.Refuse(ctx, n.Code)
+	})
 }

@@ -35,18 +35,20 @@ func TestTheLocalNetworkIsToldOfAsWithOneNode(t *testing.T) {
 			t.Errorf("want %q once in %q", line, out.notices)
 		}
 	}
-	asked := make(chan error, 1)
-	s, out = supervise(t, "asked", 2, func(o *Options) {
-		o.Config.LAN = true
-		o.Newcomer = func(n api.Newcomer, admit func(context.Context) (string, error)) {
-			done, err := admit(context.Background())
-			if n != fakeNewcomer || done != "laptop may join" {
-				err = errors.Join(err, errors.New(n.Name+": "+done))
+	for in, want := range map[bool]string{true: "laptop may join", false: ""} {
+		asked := make(chan error, 1)
+		s, out = supervise(t, "asked", 2, func(o *Options) {
+			o.Config.LAN = true
+			o.Newcomer = func(n api.Newcomer, answer api.Decision) {
+				done, err := answer(context.Background(), in)
+				if n != fakeNewcomer || done != want {
+					err = errors.Join(err, errors.New(n.Name+": "+done))
+				}
+				asked <- err
 			}
-			asked <- err
+		})
+		if err := errors.Join(s.Run(t.Context()), <-asked); err != nil || slices.Contains(out.notices, fakeNewcomer.Text()) {
+			t.Errorf("%v; %q", err, out.notices)
 		}
-	})
-	if err := errors.Join(s.Run(t.Context()), <-asked); err != nil || slices.Contains(out.notices, fakeNewcomer.Text()) {
-		t.Errorf("%v; %q", err, out.notices)
 	}
 }

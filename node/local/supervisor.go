@@ -60,7 +60,7 @@ type Options struct {
 	Env    []string
 	Output Output
 	// Newcomer hears of machines of the local network that ask to be let in, as node.Output.Newcomer does; nil: Output is told.
-	Newcomer func(n api.Newcomer, admit func(context.Context) (string, error))
+	Newcomer func(n api.Newcomer, answer api.Decision)
 }
 
 // Supervisor runs node processes.

@@ -185,7 +185,7 @@ func (m *Monitor) Schedule(w io.Writer) error {
 		return err
 	}
 	return v.draw(w, func(at plan.WorkerID) string {
-		name := state.DeviceOf(at)
+		name := consensus.DeviceOf(state, at)
 		if at.Peer == m.Self {
 			name += ", this node"
 		}

@@ -115,12 +115,12 @@ func fillNames(s *api.Status, state consensus.State) {
 	s.Name, s.LeaderName = names[s.Peer], names[s.Leader]
 	for i := range s.Plan {
 		at := &s.Plan[i]
-		at.Name, at.Title = names[at.Peer], state.TitleOf(plan.WorkerID{Peer: at.Peer, Device: at.Device})
+		at.Name, at.Title = names[at.Peer], consensus.TitleOf(state, plan.WorkerID{Peer: at.Peer, Device: at.Device})
 	}
 	s.Seats = slices.Clone(s.Seats)
 	for i := range s.Seats {
 		at := &s.Seats[i]
-		at.Name, at.Title = names[at.Peer], state.TitleOf(plan.WorkerID{Peer: at.Peer, Device: at.Device})
+		at.Name, at.Title = names[at.Peer], consensus.TitleOf(state, plan.WorkerID{Peer: at.Peer, Device: at.Device})
 	}
 	for i := range s.Links {
 		l := &s.Links[i]

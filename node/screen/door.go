@@ -63,9 +63,9 @@ func (p *program) press(key string) tea.Cmd {
 			return func() tea.Msg { return p.admit(*n) }
 		}
 	case "n":
-		if n != nil && p.looks >= leastLooks {
-			p.settled[n.Code] = true
-			p.view.Newcomer, p.view.Said = nil, fmt.Sprintf("%s is not let in; if that was a mistake: pnode admit %s", n.Name, n.Code)
+		if n != nil && p.looks >= leastLooks && !p.busy {
+			p.busy, p.settled[n.Code], p.view.Newcomer = true, true, nil
+			return func() tea.Msg { return p.refuse(*n) }
 		}
 	}
 	return nil
@@ -97,6 +97,14 @@ func (p *program) admit(n api.Newcomer) tea.Msg {
 		done = "not let in: " + plain.Text(err)
 	}
 	return admitted{n.Code, done, err != nil}
+}
+
+// refuse has a newcomer told that it is not let in.
+func (p *program) refuse(n api.Newcomer) tea.Msg {
+	if err := p.options.Source.Refuse(p.ctx, n.Code); err != nil {
+		return admitted{n.Code, fmt.Sprintf("%s is not let in, and could not be told: %s", n.Name, plain.Text(err)), false}
+	}
+	return admitted{n.Code, n.Refused(), false}
 }
 
 // invite makes an invite for one node.

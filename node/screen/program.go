@@ -24,6 +24,7 @@ type Source interface {
 	History(ctx context.Context) (api.History, error)
 	Newcomers(ctx context.Context) ([]api.Newcomer, error)
 	Admit(ctx context.Context, code string) (string, error)
+	Refuse(ctx context.Context, code string) error
 	Invite(ctx context.Context, r api.InviteRequest) (string, error)
 }
 

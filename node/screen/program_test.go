@@ -21,6 +21,7 @@ type answers struct {
 	err      error
 	asking   []api.Newcomer
 	admitted []string
+	refused  []string
 }
 
 func (a *answers) BriefStatus(context.Context) (api.Status, error)   { return a.status, a.err }
@@ -28,6 +29,11 @@ func (a *answers) Newcomers(context.Context) ([]api.Newcomer, error) { return a.
 func (a *answers) Admit(_ context.Context, code string) (string, error) {
 	a.admitted = append(a.admitted, code)
 	return "laptop may join", a.err
+}
+
+func (a *answers) Refuse(_ context.Context, code string) error {
+	a.refused = append(a.refused, code)
+	return a.err
 }
 
 func (a *answers) Invite(_ context.Context, r api.InviteRequest) (string, error) {
@@ -114,7 +120,7 @@ func TestKeysLetNewcomersIn(t *testing.T) {
 	}
 	p.Update(p.ask())
 	press('n')
-	if got := p.View().Content; strings.Contains(got, "attic (") || !strings.Contains(got, "attic is not let in; if that was a mistake: pnode admit 111222") {
+	if got := p.View().Content; strings.Contains(got, "attic (") || !strings.Contains(got, "attic is not let in, and was told so") || !slices.Equal(from.refused, []string{"111222"}) {
 		t.Errorf("after no: %q", got)
 	}
 	p.Update(p.ask())

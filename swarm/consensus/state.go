@@ -460,13 +460,13 @@ func (s State) NameOf(peer plan.PeerID) string {
 }
 
 // TitleOf returns what people call the device of a worker: see [plan.DeviceTitle].
-func (s State) TitleOf(w plan.WorkerID) string {
+func TitleOf(s State, w plan.WorkerID) string {
 	m, _ := s.Member(w.Peer)
 	return plan.DeviceTitle(m.Profile.Devices, w.Device)
 }
 
 // DeviceOf returns what people call a machine and a device of it: "desk (NVIDIA H200)".
-func (s State) DeviceOf(w plan.WorkerID) string { return plan.DeviceOf(s.NameOf(w.Peer), s.TitleOf(w)) }
+func DeviceOf(s State, w plan.WorkerID) string { return plan.DeviceOf(s.NameOf(w.Peer), TitleOf(s, w)) }
 
 // NamesOf returns what people call each member, as NameOf does, in one go.
 func NamesOf(s State) map[plan.PeerID]string {

@@ -147,6 +147,34 @@ func TestANewcomerIsLetIn(t *testing.T) {
 	})
 }
 
+// TestARefusalIsToldAtOnce: and to nobody else; who was refused may ask again.
+func TestARefusalIsToldAtOnce(t *testing.T) {
+	inLAN(t, func(t *testing.T, l lan) {
+		owner, at := l.owner(nil)
+		if err := owner.Refuse("123456"); !errors.Is(err, ErrNobody) {
+			t.Errorf("nobody asks: %v", err)
+		}
+		laptop, tablet := l.ask(at, "laptop"), l.ask(at, "tablet")
+		began := time.Now()
+		if err := owner.Refuse(laptop.code); err != nil {
+			t.Fatal(err)
+		}
+		<-laptop.over
+		if took := time.Since(began); !errors.Is(laptop.err, ErrRefused) || !strings.Contains(laptop.err.Error(), "does not let this machine in") || took > 2*pollEvery {
+			t.Errorf("the newcomer gets %q, %v after %s", laptop.got, laptop.err, took)
+		}
+		if left := owner.Waiting(); len(left) != 1 || left[0].Code != tablet.code {
+			t.Errorf("still waiting: %+v", left)
+		}
+		if err := owner.Refuse(laptop.code); !errors.Is(err, ErrNobody) {
+			t.Errorf("the same code again: %v", err)
+		}
+		if again := l.ask(at, "laptop"); again.code == "" || again.err != nil {
+			t.Errorf("a second request: %+v", again)
+		}
+	})
+}
+
 // TestWhoIsInBetweenShowsAnotherCode: a machine that plays the owner to the newcomer, and the newcomer to the owner, has two codes, and gets no invite
 // when people enter the one that the newcomer shows.
 func TestWhoIsInBetweenShowsAnotherCode(t *testing.T) {

@@ -289,6 +289,14 @@ func (s *Service) Admit(ctx context.Context, code string) (Newcomer, error) {
 	return with[0], nil
 }
 
+// Refuse tells the newcomers with this code at once that people do not let them in. They may ask again. The error wraps ErrNobody where none waits.
+func (s *Service) Refuse(code string) error {
+	if !s.settle(message{Kind: kindRefused, Text: "the owner does not let this machine in; ask again if that was a mistake"}, func(r *request) bool { return r.Code == code }) {
+		return fmt.Errorf("%w with that code", ErrNobody)
+	}
+	return nil
+}
+
 // those returns the subject and the verb for so many newcomers.
 func those(n int) string {
 	if n == 1 {
