@@ -18,6 +18,7 @@ import (
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/hardware/sensors"
 	"pnode/node/hearsay"
 	"pnode/node/ingest"
 	"pnode/node/leader"
@@ -135,8 +136,9 @@ type Node struct {
 	restorer     *generation.Restorer
 	hearsay      *hearsay.Hearsay
 	monitor      *monitor.Monitor
-	api          *api.Server // nil in a simulation, as is metrics
+	api          *api.Server // nil in a simulation, as are metrics and sensors
 	metrics      *metrics.Exporter
+	sensors      *sensors.Watch
 	trace        *trace.Recorder // nil without one
 	spans        *otlp.Exporter  // of some steps; nil where nobody wants them
 	endSpans     func()          // sends the last of these, and waits

@@ -19,6 +19,7 @@ import (
 	"pnode/node/generation"
 	"pnode/node/gossip"
 	"pnode/node/hardware"
+	"pnode/node/hardware/sensors"
 	"pnode/node/hearsay"
 	"pnode/node/ingest"
 	"pnode/node/leader"
@@ -248,6 +249,17 @@ func (n *Node) openNetwork(o opening) (err error) {
 	return nil
 }
 
+// sensed returns what the sensors of a node's devices say; nothing in a simulation, which has none.
+func sensed(w *sensors.Watch) (all []api.Sensor) {
+	if w == nil {
+		return nil
+	}
+	for _, r := range w.Readings(time.Now()) {
+		all = append(all, api.Sensor{Device: r.Device, Celsius: r.Celsius, Watts: r.Watts})
+	}
+	return all
+}
+
 // lastStep returns the run's last step, 0 before the log says it.
 func (n *Node) lastStep() plan.Step {
 	if run := n.raft.State().Run; run != nil {
@@ -268,6 +280,7 @@ func (n *Node) listen(scraped string) (err error) {
 		n.out.simulation.opened(n)
 		return nil
 	}
+	n.sensors = n.hardware.Sensors()
 	n.metrics = metrics.New(metrics.Source{
 		Status: n.monitor.Status, Traffic: n.links.Traffic,
 		Voters: func() (int, uint64) { q := n.raft.Quorum(); return len(q.Voters), q.Changes },
@@ -294,6 +307,7 @@ func (n *Node) start() {
 	if n.api != nil {
 		essentials = append(essentials, n.api.Run, n.metrics.Run)
 		n.group.Go(func() error { n.monitor.Forward(n.metrics.Event); return nil })
+		n.group.Go(func() error { n.sensors.Run(n.base); return nil })
 	}
 	for _, essential := range essentials {
 		n.group.Go(func() error {
@@ -369,7 +383,7 @@ func (n *Node) openRooms(o opening) {
 		Self: n.self, Run: n.membership.Run, Epoch: n.epoch, Dir: n.dir, Idle: n.hardware.Idle(), Trying: n.lastKnown,
 		Heard: n.heardAgo, Unheard: n.listening.Silent, RecoverAfter: n.recoverAfter, SlowDisk: func() time.Duration { return n.disk.Slow(time.Now()) },
 		Consensus: n.raft, Beats: n.heartbeats, Peers: n.requests, Stored: func() (checkpoint.Manifest, error) { return checkpoint.Newest(storeDir(n.dir)) }, Living: n.living, Kept: n.replayer.Since, Recorded: n.ledger.End, Links: n.meter.Rates, Addrs: n.announcer.Addrs, Log: n.log,
-		Memory: n.out.memory(),
+		Memory: n.out.memory(), Sensors: func() []api.Sensor { return sensed(n.sensors) },
 	})
 	n.custody.known = n.monitor.Known
 	n.parts = generation.Parts{

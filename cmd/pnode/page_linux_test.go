@@ -115,6 +115,12 @@ type lettingNode struct {
 	waiting []api.Newcomer
 }
 
+func (n *lettingNode) Status() api.Status {
+	s, celsius, watts := n.stillNode.Status(), 61.4, 45.2
+	s.Sensors = []api.Sensor{{Device: "cuda:0", Celsius: &celsius, Watts: &watts}, {Device: "cpu", Watts: &watts}}
+	return s
+}
+
 func (*lettingNode) Profiles() (api.Profiles, error) {
 	return api.Profiles{Devices: []api.DeviceProfile{}, Links: []api.LinkProfile{}}, nil
 }
@@ -162,6 +168,7 @@ func TestLettingMachinesInByThePage(t *testing.T) {
 	if shown {
 		t.Error("the page shows the code, or its URL a key")
 	}
+	page.await(`document.querySelector('#run').textContent.includes('cuda:0 of this node61 °C 45 W') && document.querySelector('#run').textContent.includes('cpu of this node45 W')`)
 	page.types("digits", "000000")
 	page.press("Enter", false)
 	page.await(`document.querySelector('#admitted').textContent === 'Not done: no newcomer shows that code.'`)

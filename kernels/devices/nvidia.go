@@ -32,6 +32,15 @@ func listNVIDIA() (findings []Finding, err error) {
 	return findings, nil
 }
 
+// Cards asks the management library how the cards are: those that it tells of. It takes some milliseconds.
+func Cards() (cards []Card) {
+	machine, _ := nvml.Look() // the others stay unknown
+	for _, c := range machine.Cards {
+		cards = append(cards, Card{PCI: c.PCI, Celsius: c.Celsius, Milliwatts: c.Milliwatts})
+	}
+	return cards
+}
+
 // freeOf is the free memory of the card at a place, 0 where nobody tells.
 func freeOf(m nvml.Machine, pci string) int64 {
 	for _, card := range m.Cards {

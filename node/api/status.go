@@ -69,6 +69,8 @@ type Status struct {
 	// Seats are the plan's devices in its order, Links what is between those that neighbour.
 	Seats []SeatStatus `json:"seats,omitempty"`
 	Links []LinkStatus `json:"links,omitempty"`
+	// Sensors are of this node's devices in use of which a driver tells something.
+	Sensors []Sensor `json:"sensors,omitempty"`
 	// Rest counts what a brief status leaves out; nil where it leaves nothing out.
 	Rest *Rest `json:"rest,omitempty"`
 }
@@ -161,6 +163,14 @@ type SeatStatus struct {
 	StepMS    float64 `json:"step_ms,omitempty"`
 	BusyMS    float64 `json:"busy_ms,omitempty"`
 	ExposedMS float64 `json:"exposed_ms,omitempty"`
+}
+
+// Sensor is how warm a device of this node is and how much power it takes, as read within the last 10 seconds or so; nil is not known.
+type Sensor struct {
+	Device  string   `json:"device"`
+	Celsius *float64 `json:"celsius,omitempty"`
+	// Watts are an average over some seconds where the device counts energy. A processor's are of its packages, whoever uses them.
+	Watts *float64 `json:"watts,omitempty"`
 }
 
 // Held is a stage on a seat.

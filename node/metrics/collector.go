@@ -152,6 +152,10 @@ func (out *series) plan(s api.Status, n names) {
 		out.add("device_memory_bytes", float64(seat.MemoryBytes), node, seat.Device, model)
 		out.add("device_memory_free_bytes", float64(seat.FreeBytes), node, seat.Device, model)
 	}
+	for _, d := range listed(s.Sensors, func(api.Sensor) bool { return true }) {
+		out.known("device_temperature_celsius", d.Celsius, n.of(s.Peer), d.Device)
+		out.known("device_power_watts", d.Watts, n.of(s.Peer), d.Device)
+	}
 	for _, l := range listed(s.Links, func(l api.LinkStatus) bool { return l.From == s.Peer }) {
 		from, to := n.of(l.From), n.of(l.To)
 		out.measured("link_bytes_per_second", float64(l.BytesPerS), from, to)

@@ -66,6 +66,8 @@ var Families = []Family{
 	{"device_exposed_wait_seconds", false, []string{"node", "device", "model"}, "Part of the newest step for which it stood still while a message was under way, by the simulation."},
 	{"device_memory_bytes", false, []string{"node", "device", "model"}, "Memory that the plan takes on a device."},
 	{"device_memory_free_bytes", false, []string{"node", "device", "model"}, "Memory that there was on it for the run."},
+	{"device_temperature_celsius", false, []string{"node", "device"}, "Temperature of a device of this node, where its driver tells."},
+	{"device_power_watts", false, []string{"node", "device"}, "Power that a device of this node takes, where its driver tells; a processor's is that of all its packages."},
 	{"link_bytes_per_second", false, []string{"from", "to"}, "Rate of a direction between nodes whose stages follow each other."},
 	{"link_round_trip_seconds", false, []string{"from", "to"}, "Round trip time there."},
 	{"link_jitter_seconds", false, []string{"from", "to"}, "Mean deviation of the round trip time there."},

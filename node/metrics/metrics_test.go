@@ -53,8 +53,9 @@ var everything = api.Status{
 		{Peer: "p0", Device: "cpu", ForwardMS: 20, BackwardMS: 40, WaitMS: 10, UpdateMS: 5, Codec: "bf16", FellBack: 2, RelError: 0.001},
 		{Stage: 1, Peer: "p1", Device: "cuda:0", ForwardMS: 10, BackwardMS: 20, WaitMS: 40, UpdateMS: 5},
 	},
-	Seats: []api.SeatStatus{{Peer: "p0", Device: "cpu", Title: "AMD EPYC", MemoryBytes: 1 << 30, FreeBytes: 2 << 30, StepMS: 85, BusyMS: 65, ExposedMS: 10}},
-	Links: []api.LinkStatus{{From: "p0", To: "p1", BytesPerS: 1e6, RTTMS: 30, JitterMS: 1}},
+	Seats:   []api.SeatStatus{{Peer: "p0", Device: "cpu", Title: "AMD EPYC", MemoryBytes: 1 << 30, FreeBytes: 2 << 30, StepMS: 85, BusyMS: 65, ExposedMS: 10}},
+	Sensors: []api.Sensor{{Device: "cpu", Celsius: number(61.5), Watts: number(45)}, {Device: "cuda:0", Celsius: number(70)}},
+	Links:   []api.LinkStatus{{From: "p0", To: "p1", BytesPerS: 1e6, RTTMS: 30, JitterMS: 1}},
 	Replicas: []api.ReplicaStatus{
 		{Replica: 0, Peer: "p0", Step: 600, Loss: 3.25, Made: 50, Of: 50, TokensPerS: 8000, State: api.ReplicaEnded},
 		{Replica: 1, Peer: "p1", Step: 562, Loss: 3.375, Made: 12, Of: 50, TokensPerS: 4000, State: api.ReplicaComputes},

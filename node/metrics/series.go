@@ -39,9 +39,9 @@ func (s *series) add(family string, value float64, labels ...string) {
 }
 
 // known emits a value where there is one.
-func (s *series) known(family string, value *float64) {
+func (s *series) known(family string, value *float64, labels ...string) {
 	if value != nil {
-		s.add(family, *value)
+		s.add(family, *value, labels...)
 	}
 }
 

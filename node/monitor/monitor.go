@@ -56,7 +56,9 @@ type Config struct {
 	Addrs func() []string
 	// Memory returns how many bytes of memory this process takes, 0 where that is not known; nil knows nothing.
 	Memory func() int64
-	Log    *slog.Logger
+	// Sensors returns what is known of the temperature and power of this node's devices; nil knows nothing.
+	Sensors func() []api.Sensor
+	Log     *slog.Logger
 }
 
 // Consensus is the replicated state of the run; *consensus.Node implements it.

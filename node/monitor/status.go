@@ -103,6 +103,9 @@ func (m *Monitor) Status() api.Status {
 	}
 	view := roundView{state, m.Beats, now}
 	s.Replicas, s.Round, s.Outer = view.replicas(), view.round(), m.outer.status(m.Beats, m.Self)
+	if m.Sensors != nil {
+		s.Sensors = m.Sensors()
+	}
 	m.fillProgress(&s, state)
 	m.fillPlan(&s, state)
 	fillNames(&s, state)

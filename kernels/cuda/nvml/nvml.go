@@ -7,6 +7,7 @@ package nvml
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -27,7 +28,7 @@ type Card struct {
 	Milliwatts             int
 }
 
-// Look asks the library once.
+// Look asks the library once. An error may come with cards: with all but those that it names.
 func Look() (Machine, error) {
 	lib, err := open(libraryNames)
 	if err != nil {
@@ -41,9 +42,7 @@ func (l *library) look() (m Machine, err error) {
 		return m, err
 	}
 	defer func() {
-		if failed := l.check(shutdown); err == nil {
-			err = failed
-		}
+		err = errors.Join(err, l.check(shutdown))
 	}()
 	var version [80]byte
 	if err := l.check(driverVersion, uintptr(unsafe.Pointer(&version)), uintptr(len(version))); err != nil {
@@ -54,18 +53,20 @@ func (l *library) look() (m Machine, err error) {
 	if err := l.check(deviceCount, uintptr(unsafe.Pointer(&count))); err != nil {
 		return m, err
 	}
-	for index := range count {
+	for index := range count { // one that fell off the bus does not hide the others
 		var handle uintptr
-		if err := l.check(deviceHandle, uintptr(index), uintptr(unsafe.Pointer(&handle))); err != nil {
-			return m, err
+		failed := l.check(deviceHandle, uintptr(index), uintptr(unsafe.Pointer(&handle)))
+		var card Card
+		if failed == nil {
+			card, failed = l.card(handle)
 		}
-		card, err := l.card(handle)
-		if err != nil {
-			return m, fmt.Errorf("card %d: %w", index, err)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("card %d: %w", index, failed))
+			continue
 		}
 		m.Cards = append(m.Cards, card)
 	}
-	return m, nil
+	return m, err
 }
 
 // pciInfo is nvmlPciInfo_t.

@@ -13,7 +13,8 @@ import (
 // fake is a library with two cards, of which the second tells no power.
 var fake struct {
 	fail map[function]status
-	open int // initialisations that were not undone
+	open int  // initialisations that were not undone
+	lost bool // the first card
 }
 
 func result(f function, of status) uintptr {
@@ -30,7 +31,13 @@ var fakeLibrary = sync.OnceValue(func() *library {
 		shutdown:      func() uintptr { fake.open--; return result(shutdown, success) },
 		driverVersion: func(to *byte, room uintptr) uintptr { return result(driverVersion, say(to, room, "550.54.15")) },
 		deviceCount:   func(to *uint32) uintptr { *to = 2; return result(deviceCount, success) },
-		deviceHandle:  func(index uintptr, to *uintptr) uintptr { *to = 0x70 + index; return result(deviceHandle, success) },
+		deviceHandle: func(index uintptr, to *uintptr) uintptr {
+			if fake.lost && index == 0 {
+				return uintptr(cardIsLost)
+			}
+			*to = 0x70 + index
+			return result(deviceHandle, success)
+		},
 		deviceName: func(handle uintptr, to *byte, room uintptr) uintptr {
 			return result(deviceName, say(to, room, "Imaginary"))
 		},
@@ -97,6 +104,16 @@ func TestFailures(t *testing.T) {
 		if f != initialize && fake.open != 0 {
 			t.Errorf("%v fails: the library is left open", f)
 		}
+	}
+}
+
+// TestALostCardHidesNoOther: the error names it, and the other is told.
+func TestALostCardHidesNoOther(t *testing.T) {
+	fake.lost, fake.open = true, 0
+	defer func() { fake.lost = false }()
+	m, err := fakeLibrary().look()
+	if len(m.Cards) != 1 || m.Cards[0].PCI != "0001:71:03.0" || err == nil || !strings.Contains(err.Error(), "card 0: ") || fake.open != 0 {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

@@ -78,6 +78,13 @@ function precision(status) {
   return [['lower precision costs', signed(status.held_out - status.held_out_f32), 'nats a token']];
 }
 
+// sensed is how warm a device of this node is, and what power it takes; either may be unknown.
+function sensed({ device, celsius, watts }) {
+  const power = watts === undefined ? '' : `${watts.toFixed(watts < 10 ? 1 : 0)} W`;
+  const what = `${device} of this node`;
+  return celsius === undefined ? [what, power, ''] : [what, `${Math.round(celsius)} °C`, power];
+}
+
 function figures(status, heldOut) {
   const saved = status.checkpoint;
   const never = saved.time.startsWith('0001');
@@ -90,6 +97,7 @@ function figures(status, heldOut) {
     ['time left', status.eta_s > 0 ? span(status.eta_s) : '–', ''],
     ['checkpoint', never ? '–' : `step ${count(saved.step)}`, never ? 'none yet' : ago(Date.parse(saved.time)) + (saved.cadence ? `, one every ${count(saved.cadence.every_steps)} steps` : '')],
     ...(saved.saving ? [['under way', `step ${count(saved.saving.step)}`, (saved.saving.s ? `for ${span(saved.saving.s)}, ` : '') + `waits for ${saved.saving.waits.join(', ')}`]] : []),
+    ...(status.sensors ?? []).map(sensed),
     ...(status.whole ? [['whole model', status.whole.step ? `step ${count(status.whole.step)}` : '–', status.whole.step ? `on ${status.whole.on}` : 'nowhere']] : []),
   ];
   return el('dl', { class: 'figures' }, ...list.map(([name, value, unit]) =>
