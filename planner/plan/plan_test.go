@@ -32,7 +32,7 @@ func TestRangesAreSets(t *testing.T) {
 			}
 		}
 	}
-	if text := (LayerRanges{{0, 2}, {5, 6}}).String(); text != "[0,2) and [5,6)" {
+	if text := (LayerRanges{{0, 2}, {5, 6}}).String(); text != "0-1 and 5" {
 		t.Error(text)
 	}
 }

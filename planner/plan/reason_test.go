@@ -14,7 +14,7 @@ func TestDurationsForPeople(t *testing.T) {
 		3250 * time.Millisecond: "3.3 s", 9990 * time.Millisecond: "10 s", 45 * time.Second: "45 s", 59900 * time.Millisecond: "1 min",
 		time.Minute: "1 min", 75 * time.Second: "1 min 15 s", 10 * time.Minute: "10 min", 11*time.Minute + 20*time.Second: "11 min",
 		59*time.Minute + 45*time.Second: "1 h", time.Hour: "1 h", 2*time.Hour + 10*time.Minute: "2 h 10 min", 24 * time.Hour: "24 h",
-		48 * time.Hour: "2 days", 76 * time.Hour: "3 days 4 h", 720 * time.Hour: "30 days", math.MaxInt64: "106751 days 23 h",
+		48 * time.Hour: "2 days", 76 * time.Hour: "3 days 4 h", 720 * time.Hour: "30 days", math.MaxInt64: "106,751 days 23 h",
 	} {
 		if got := Duration(d); got != want {
 			t.Errorf("%v is printed as %q, want %q", d, got, want)
