@@ -134,3 +134,18 @@ func BenchmarkAgainstCopy(b *testing.B) {
 		b.Run(call.Op.String(), func(b *testing.B) { a.run(b, call) })
 	}
 }
+
+// BenchmarkFewRowsAgainstReading tells how near products of few rows, as of a token that is decoded, come to reading the weights once.
+func BenchmarkFewRowsAgainstReading(b *testing.B) {
+	const n, k = 50257, 768
+	none := kernels.View{}
+	a := against{
+		dev: newDevice(b, Options{Threads: 1}), unit: "GB/s", yard: kernels.SumSquares(none, none, n*k),
+		count: func(c kernels.Call) int64 { return kernels.Info(c.Op).Bytes(c) },
+	}
+	for _, m := range []int{1, 4, 16} {
+		for name, flags := range map[string]kernels.Flags{"NN": 0, "NT": kernels.TransB} {
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", name, m, n, k), func(b *testing.B) { a.run(b, kernels.MatMul(none, none, none, none, m, n, k, flags)) })
+		}
+	}
+}

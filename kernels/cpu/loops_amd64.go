@@ -17,6 +17,11 @@ func multiply6x16(t *tile)
 //go:noescape
 func multiply12x32(t *tile)
 
+// multiply4x32 is the micro-kernel of avx512 for few rows.
+//
+//go:noescape
+func multiply4x32(t *tile)
+
 // multiplyPack4x24 is multiply4x24 of one tile, whose A it packs.
 //
 //go:noescape
@@ -95,10 +100,23 @@ func pairRows1x32(dst *float32, src *uint16, step, stride, k int)
 //go:noescape
 func pairRows4x32(dst *float32, src *uint16, step, stride, k int)
 
+// multiplyRow24 and multiplyRow32 compute out[j] = init[j] + the sum of x[p]*b[j*stride+p] for p < k and so many j.
+//
+//go:noescape
+func multiplyRow24(out, init, x, b *float32, stride, k int)
+
+//go:noescape
+func multiplyRow32(out, init, x, b *float32, stride, k int)
+
 // multiplyPairs12x32 is the micro-kernel of avx512bf16 for pairs of BF16 numbers.
 //
 //go:noescape
 func multiplyPairs12x32(t *tile)
+
+// multiplyPairs4x32 is multiplyPairs12x32 for few rows.
+//
+//go:noescape
+func multiplyPairs4x32(t *tile)
 
 // multiplyPackPairs12x32 is multiplyPairs12x32 of one tile, whose A it packs.
 //

@@ -150,6 +150,9 @@ func (d *Device) multiplyFlat(p *product) error {
 			t.begin()
 			for depth := 0; depth < p.k; depth += p.depth {
 				k := min(p.depth, p.k-depth)
+				if t.multiplyRow(depth, k) {
+					continue
+				}
 				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
 				t.multiply(shared[depth*roundUp(p.m, p.micro.mr):], t.own, depth, k, false)
 			}

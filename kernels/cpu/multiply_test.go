@@ -2,7 +2,10 @@ package cpu
 
 import (
 	"math"
+	"slices"
 	"testing"
+
+	"pnode/kernels"
 )
 
 // TestMicroKernelsAddInOrder holds the assembly to one sequence of roundings: the start,
@@ -13,12 +16,15 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 		if v.name == "generic" {
 			continue // the compiler fuses on some architectures
 		}
-		kernels := []microKernel{v.product, v.attention}
+		list := []microKernel{v.product, v.attention}
 		if packing := v.product; packing.multiplyPack != nil {
 			packing.multiply = packing.multiplyPack
-			kernels = append(kernels, packing)
+			list = append(list, packing)
 		}
-		for _, m := range kernels {
+		if v.product.few != nil {
+			list = append(list, microKernel{mr: v.product.fewRows, nr: v.product.nr, multiply: v.product.few})
+		}
+		for _, m := range list {
 			for _, k := range []int{1, 2, 7, 64} {
 				packed := tile{K: k, ARow: 1, ACol: m.mr}
 				strided := tile{K: k, ARow: k + 3, ACol: 1, Accumulate: 1}
@@ -27,6 +33,35 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRowsAloneAddInOrder: a product of one row has the bits that its row has among others, for B in either direction.
+func TestRowsAloneAddInOrder(t *testing.T) {
+	for _, v := range candidates() {
+		t.Run(v.name, func(t *testing.T) {
+			t.Setenv(VariantEnv, v.name)
+			dev := newDevice(t, Options{Threads: 2})
+			for _, s := range []struct{ m, n, k int }{{5, 300, 77}, {14, 128, 2*depthBlock + 300}, {4, 31, 1}, {3, 1000, 8}} {
+				for _, flags := range []kernels.Flags{0, kernels.TransB, kernels.TransB | kernels.Accumulate} {
+					a, b, bias := upload(t, dev, ramp(s.m*s.k, 7)), upload(t, dev, ramp(s.n*s.k, 11)), upload(t, dev, ramp(s.n, 5))
+					product := func(a kernels.View, m int) []float32 {
+						return download(t, dev, m*s.n, func(out kernels.View) kernels.Call {
+							for i := range floats(out) {
+								floats(out)[i] = float32(i % s.n) // what Accumulate adds to
+							}
+							return kernels.MatMul(out, a, b, bias, m, s.n, s.k, flags)
+						})
+					}
+					whole := product(a, s.m)
+					for i := range s.m {
+						if got := product(a.Slice(i*s.k, s.k), 1); !slices.Equal(got, whole[i*s.n:][:s.n]) {
+							t.Fatalf("%v, flags %v: row %d has other sums alone", s, flags, i)
+						}
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -96,9 +96,14 @@ type microKernel struct {
 	// block is how many floats of A and B, packed, a task works on at a time.
 	block    int
 	multiply func(t *tile) // may change its argument
+	// few is multiply for tiles of fewRows rows, which takes less time than one of mr; nil if there is none.
+	fewRows int
+	few     func(t *tile)
 	// multiplyPack is multiply of one tile, whose A it reads where it is and packs beside; nil if
 	// there is none.
 	multiplyPack func(t *tile)
+	// row computes out[j] = init[j] + the sum of x[p]*b[j*stride+p] for j < nr and p < k, in the order of multiply; nil if there is none.
+	row func(out, init, x, b *float32, stride, k int)
 	// copyB and transposeB pack B, with unit nr; pairB takes the place of copyB for pairs.
 	copyB      packCopy
 	transposeB packTranspose

@@ -17,6 +17,10 @@ func (v *variant) verifyPairs() error {
 				if !v.pairs.verifyPairTile(v.pairs.multiply, pairTile{k, accumulate, scale, false}) {
 					return fmt.Errorf("multiply of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
+				few := &microKernel{mr: v.pairs.fewRows, nr: v.pairs.nr}
+				if v.pairs.few != nil && !few.verifyPairTile(v.pairs.few, pairTile{k, accumulate, scale, false}) {
+					return fmt.Errorf("few of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
+				}
 				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true}) {
 					return fmt.Errorf("multiplyPack of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}

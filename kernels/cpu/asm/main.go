@@ -23,6 +23,9 @@ func main() {
 			micro{rows: 12, vectors: 2, kind: zmm, ask: askLast, nextLines: 2, packs: packs, pairs: true}.multiply()
 		}
 		micro{rows: 6, vectors: 2, kind: ymm, ask: askFirst, nextLines: 1}.multiply()
+		for _, pairs := range []bool{false, true} {
+			micro{rows: 4, vectors: 2, kind: zmm, ask: askFirst, nextLines: 2, pairs: pairs}.multiply()
+		}
 		peak("peakAVX2", ymm)
 		peak("peakAVX512", zmm)
 		for _, unit := range []int{4, 12, 16, 24, 32} {
@@ -35,6 +38,9 @@ func main() {
 		}
 		for _, rows := range []int{4, 8} {
 			transpose(rows)
+		}
+		for _, columns := range []int{24, 32} {
+			multiplyRow(columns)
 		}
 	case "math":
 		for _, emit := range []func(){
