@@ -32,5 +32,5 @@ func ExampleAppendHeader() {
 	// Output:
 	// activation generation 2 step 100 replica 0 stage 1 index 3 <nil>
 	// <nil>
-	// wire: checksum does not match: activation generation 2 step 100 replica 0 stage 1 index 3 has 0x4dd135e2, header says 0x7ca0e1d2
+	// wire: checksum does not match: activation generation 2 step 100 replica 0 stage 1 index 3 has 0x51f828e6, header says 0x6089fcd6
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the version of frames and streams this package reads and writes.
-const Version = 4
+const Version = 5
 
 // MaxTensorBytes bounds the payload of a message that carries a tensor.
 const MaxTensorBytes = plan.MaxMessageBytes
