@@ -174,6 +174,9 @@ func Look(dir string) (inventory.Membership, error) {
 // RecoverStopped says what helps where the node in a folder does not run. One that ended in good order is started as always, and
 // says itself whom it waits for in vain; one that was killed may be left alone.
 func RecoverStopped(dir string) error {
+	if m, err := Look(dir); err == nil && m.Finished > 0 {
+		return fmt.Errorf("%w in %s: its run is finished at step %d: go on with `%s`", api.ErrNoNode, dir, m.Finished, m.Next)
+	}
 	if _, err := os.Stat(filepath.Join(dir, api.AddressFile)); err != nil {
 		return fmt.Errorf("%w in %s: it ended in good order, so start it again with `%s`; it says whom it waits for, and when `pnode recover` helps",
 			api.ErrNoNode, dir, StartAgain(dir))

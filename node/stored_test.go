@@ -288,6 +288,8 @@ func TestAFolderWithoutTheFinalModel(t *testing.T) {
 // TestRecoverOfAStoppedNodeNamesOneRemedy: a plain start where it ended in good order, the recovery by itself where it was killed.
 func TestRecoverOfAStoppedNodeNamesOneRemedy(t *testing.T) {
 	founder, invited, member := testMemberships(t, "desk", "lab")
+	finished := founder
+	finished.Finished = 3
 	for _, c := range []struct {
 		kept      membership
 		killed    bool
@@ -296,6 +298,7 @@ func TestRecoverOfAStoppedNodeNamesOneRemedy(t *testing.T) {
 		{member, false, "pnode join --dir ", "--on-lost-majority"},
 		{founder, false, "pnode train --resume --dir ", "--on-lost-majority"},
 		{invited, false, "pnode train --resume --dir ", "--on-lost-majority"},
+		{finished, false, "pnode train --resume --steps 6 --dir ", "good order"},
 		{member, true, "pnode train --resume --on-lost-majority recover-after=10m --dir ", "good order"},
 	} {
 		dir := t.TempDir()

@@ -41,7 +41,7 @@ func OpenAdapter(dir string, base model.Config) (*Adapter, error) {
 func (a *Adapter) open() error {
 	text, err := readFile(a.dir, adapterFile, maxConfigBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; name a folder in PEFT's layout, with %s and %s.safetensors", err, adapterFile, adapterBase)
+		return fmt.Errorf("%w: %w; name a folder in PEFT's layout, with %s and %s.safetensors", ErrFormat, err, adapterFile, adapterBase)
 	}
 	if err != nil {
 		return err

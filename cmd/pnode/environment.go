@@ -18,6 +18,7 @@ import (
 	"pnode/node"
 	"pnode/node/api"
 	"pnode/node/config"
+	"pnode/node/dataset/files"
 	"pnode/node/export"
 	"pnode/node/progress"
 	"pnode/planner/plan"
@@ -144,6 +145,9 @@ func dial(ctx context.Context, dir string) (*api.Client, error) {
 		client, err := api.Dial(ctx, dir)
 		if !errors.Is(err, api.ErrNoNode) {
 			return client, err
+		}
+		if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w in %s: %w; check the spelling, relative paths begin at the current folder%s", api.ErrNoNode, dir, files.ErrMissing, elsewhere(ctx))
 		}
 		if running := node.Running(dir); running != nil {
 			return nil, fmt.Errorf("%w in %s that answers: one has the folder and is starting or ending; ask again in a moment", api.ErrNoNode, dir)

@@ -54,12 +54,14 @@ var exitCodes = []struct {
 }{
 	{node.ErrUnreachable, exitUnreachable}, // before what made it so
 	{node.ErrRefused, exitUnreachable},
+	{syscall.EADDRINUSE, exitFailure}, // it may be free when a service starts the node again
 	{node.ErrBadInvite, exitUsage},
 	{node.ErrSeveralRuns, exitUsage},
 	{node.ErrOtherRun, exitUsage},
 	{node.ErrFinished, exitFinished},
 	{node.ErrNotHandedOver, exitNotHanded},
 	{config.ErrInvalid, exitUsage},
+	{config.ErrDirTaken, exitUsage},
 	{config.ErrNoRun, exitUsage}, // what a command needs and is not there
 	{inventory.ErrSeveral, exitUsage},
 	{node.ErrNoLedger, exitUsage},
@@ -68,7 +70,7 @@ var exitCodes = []struct {
 	{weights.ErrNoModel, exitUsage},
 	{devices.ErrUnknown, exitUsage},
 	{study.ErrBadRequest, exitUsage},
-	{files.ErrMissing, exitUsage},
+	{files.ErrMissing, exitUsage}, // before what is asked for in a folder that is not there
 	{files.ErrNone, exitUsage},
 	{files.ErrNotRegular, exitUsage},
 	{infer.ErrWindow, exitUsage},
@@ -90,6 +92,7 @@ var exitCodes = []struct {
 	{hub.ErrNoWeights, exitUsage},
 	{huggingface.ErrFormat, exitUsage},
 	{huggingface.ErrUnsupported, exitUsage},
+	{syscall.EACCES, exitUsage},  // a file or folder that is named cannot be read, or not be written to
 	{syscall.ENOTDIR, exitUsage}, // a file stands where a folder has to be
 	{checkpoint.ErrOccupied, exitUsage},
 	{shard.ErrExists, exitUsage},

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"pnode/checkpoint"
@@ -25,13 +27,15 @@ func TestExitCode(t *testing.T) {
 		{usageError{"pnode", other}, exitUsage},
 		{config.ErrInvalid, exitUsage},
 		{config.ErrNoRun, exitUsage},
-		{config.ErrDirTaken, exitFailure},
+		{config.ErrDirTaken, exitUsage},
 		{listen.ErrPortInUse, exitFailure},
 		{progress.ErrDamaged, exitFailure},
 		{node.ErrBadInvite, exitUsage},
 		{node.ErrRefused, exitUnreachable},
 		{node.ErrUnreachable, exitUnreachable},
 		{fmt.Errorf("%w: %w", node.ErrUnreachable, node.ErrBadInvite), exitUnreachable}, // a member did not understand
+		{fmt.Errorf("%w: %w", config.ErrInvalid, syscall.EADDRINUSE), exitFailure},
+		{&fs.PathError{Op: "open", Path: "a", Err: syscall.EACCES}, exitUsage},
 		{node.ErrFinished, exitFinished},
 		{checkpoint.ErrOccupied, exitUsage},
 		{shard.ErrExists, exitUsage},

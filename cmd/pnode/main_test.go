@@ -114,6 +114,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"checkpoints ls", exitUsage, "no run found"},
 		{"status", exitUnreachable, "no node runs"},
 		{"status --dir " + dir, exitUnreachable, "no node runs in " + dir},
+		{"status --dir /no/such", exitUsage, "no node runs in /no/such: no such file or folder; check the spelling"},
+		{"plan --config /no/such.yaml", exitUsage, "no such file or folder; check the spelling"},
 		{"leave", exitUnreachable, "no node runs"},
 		{"watch", exitUnreachable, "no node runs"},
 		{"watch --listen 127.0.0.1", exitUsage, "--listen is for --share: give both"},

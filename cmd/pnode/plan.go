@@ -70,6 +70,8 @@ train, or with --dir the settings of the run in that folder; docs/planning.md ex
 	c.Flags().StringVar(&o.svg, "svg", "", "draw the plan's step to `FILE`")
 	c.Flags().BoolVar(&o.why, "why", false, "print every reason of the planner, too: a line for each stage, choice and node")
 	c.Flags().BoolVar(&o.all, "all", false, "show each of many devices")
+	c.Flags().Lookup("dir").Usage = "plan the run in `FOLDER`, if one is there"
+	c.Flags().Lookup("steps").Usage = "optimizer updates"
 	c.Flags().Lookup("json").Usage = "print one JSON object: the plan, its reasons, and the report"
 	for _, other := range notPlanned {
 		c.Flags().Lookup(other).Hidden = true // of train alone
@@ -81,7 +83,7 @@ train, or with --dir the settings of the run in that folder; docs/planning.md ex
 // notPlanned names flags of train that no plan depends on. They are accepted, so that the flags of a run can be
 // pasted.
 var notPlanned = []string{
-	"dir", "resume", "name", "listen", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp-every", "metrics",
+	"resume", "name", "listen", "lan", "await-holders", "sample-every", "sample-prompt", "local", "log-level", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "trace", "tensorboard", "csv", "mlflow", "otlp", "otlp-every", "metrics",
 	"min-nodes", "voters", "await-owner", "sample-bytes", "keep", "held-out-every", "lr", "min-lr", "warmup-steps", "decay-steps", "weight-decay",
 	"clip-norm", "seed", "data", "data-limit", "column", "skip-malformed",
 }

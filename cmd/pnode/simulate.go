@@ -85,7 +85,7 @@ func (o *simulateFlags) add(f *pflag.FlagSet) {
 	f.Lookup("trace").Usage = "`FILE` with what happens to machines (CSV)"
 	f.Lookup("seed").Usage = "seed of the losses, where there is no --trace"
 	f.Lookup("json").Usage = "print one JSON object for each policy"
-	for _, other := range []string{"dir", "resume", "name", "listen", "local", "log-level", "steps", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "threads", "devices", "memory", "emulate", "tensorboard", "csv", "mlflow", "otlp", "otlp-every", "metrics"} {
+	for _, other := range []string{"dir", "resume", "name", "listen", "lan", "await-holders", "await-owner", "voters", "min-nodes", "sample-bytes", "sample-every", "sample-prompt", "local", "log-level", "steps", "announce", "relay", "keep-whole", "notices", "grace", "on-lost-majority", "threads", "devices", "memory", "emulate", "tensorboard", "csv", "mlflow", "otlp", "otlp-every", "metrics"} {
 		f.Lookup(other).Hidden = true // of train alone
 	}
 }

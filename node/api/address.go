@@ -80,6 +80,9 @@ func readAddress(dir string) (a Address, err error) {
 func readFile(dir, name string, content any) error {
 	path := filepath.Join(dir, name)
 	f, err := os.Open(path)
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("api: %w; ask as the user who started the node", err)
+	}
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
 	}

@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 func (c Config) validateAdapters() error {
 	switch {
 	case c.LoRA != "" && c.Init == "":
-		return c.refuse("lora", c.LoRA, errors.New("adapters change weights that are given: name these with --init FOLDER"))
+		return c.refuse("lora", c.LoRA, errors.New("needs --init FOLDER: adapters change the weights of a model that is there"))
 	case c.LoRA != "" && c.LoRARank != 0:
 		return c.invalid("lora_rank", c.LoRARank, "0: the adapters in "+c.LoRA+" have their own")
 	case c.LoRA != "" && c.LoRAAlpha != 0:
@@ -86,7 +86,7 @@ func (c Config) validateAdapters() error {
 	case c.LoRA != "" && c.LoRATargets != "":
 		return c.invalid("lora_targets", c.LoRATargets, "none: the adapters in "+c.LoRA+" have their own")
 	case c.LoRARank > 0 && c.Init == "":
-		return c.refuse("lora_rank", c.LoRARank, errors.New("adapters change weights that are given: name these with --init FOLDER"))
+		return c.refuse("lora_rank", c.LoRARank, errors.New("needs --init FOLDER: adapters change the weights of a model that is there"))
 	case c.LoRARank == 0 && c.LoRAAlpha != 0:
 		return c.invalid("lora_alpha", c.LoRAAlpha, "0 without --lora-rank, which is 0")
 	case c.LoRARank == 0 && c.LoRATargets != "":

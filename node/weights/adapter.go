@@ -55,7 +55,7 @@ func WithAdapters(m *Model, dir string) (*Model, error) {
 // a layer end with theirs. It closes what m does. The error wraps ErrNoAdapter when there are none.
 func (m *Model) Apart() (*Model, error) {
 	if m.adapted == nil {
-		return nil, fmt.Errorf("weights: %w in %s: train some with lora_rank, or name their folder", ErrNoAdapter, m.From)
+		return nil, fmt.Errorf("weights: %w in %s: train some with --lora-rank, or name their folder with --lora", ErrNoAdapter, m.From)
 	}
 	apart := *m
 	apart.Config, apart.layer, apart.adapted = m.adapted.config, m.adapted.layer, nil

@@ -29,11 +29,11 @@ type Sampling struct {
 func (s Sampling) Validate() error {
 	switch {
 	case !(s.Temperature >= 0 && s.Temperature <= 100):
-		return fmt.Errorf("%w: temperature is %v: take a value from 0 to 100", ErrBadSampling, s.Temperature)
+		return fmt.Errorf("%w: --temperature is %v: want a value from 0 to 100", ErrBadSampling, s.Temperature)
 	case s.TopK < 0:
-		return fmt.Errorf("%w: top-k is %d: take 0 for off, or more", ErrBadSampling, s.TopK)
+		return fmt.Errorf("%w: --top-k is %d: want 0 for off, or more", ErrBadSampling, s.TopK)
 	case !(s.TopP >= 0 && s.TopP <= 1):
-		return fmt.Errorf("%w: top-p is %v: take a value from 0 to 1", ErrBadSampling, s.TopP)
+		return fmt.Errorf("%w: --top-p is %v: want a value from 0 to 1", ErrBadSampling, s.TopP)
 	}
 	return nil
 }

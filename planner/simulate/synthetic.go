@@ -30,7 +30,7 @@ func (s Synthetic) Trace() (Trace, error) {
 	case s.SpanNanos < second || s.SpanNanos > maxTraceMillis*milli:
 		return Trace{}, fmt.Errorf("%w: span is %g s: want 1s to 8784h, 366 days", ErrOptions, float64(s.SpanNanos)/float64(second))
 	case s.EveryNanos < milli || s.EveryNanos > maxTraceMillis*milli:
-		return Trace{}, fmt.Errorf("%w: every is %g s, the time from one loss to the next: want 1ms to 8784h", ErrOptions, float64(s.EveryNanos)/float64(second))
+		return Trace{}, fmt.Errorf("%w: --every is %g s, the time from one loss to the next: want 1ms to 8784h", ErrOptions, float64(s.EveryNanos)/float64(second))
 	case s.BackNanos < 0 || s.BackNanos > maxTraceMillis*milli:
 		return Trace{}, fmt.Errorf("%w: back is %g s, the time until another machine comes: want 0s for never, to 8784h", ErrOptions, float64(s.BackNanos)/float64(second))
 	case s.SpanNanos/s.EveryNanos > maxTraceEvents/4:

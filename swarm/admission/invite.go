@@ -119,7 +119,7 @@ func ParseInvite(s string) (Invite, error) {
 	// What is no invite may be a secret that was copied by mistake: its beginning tells which text it is.
 	head, text, ok := strings.Cut(s, "-")
 	if n, err := fmt.Sscanf(head, "pnode%d", &written); !ok || n != 1 || err != nil || head != fmt.Sprintf("pnode%d", written) || len(s) > MaxInviteChars {
-		return Invite{}, &plain{fmt.Sprintf("%.8q is no invite: one begins with \"pnode%d-\" and has at most %d characters", s, inviteVersion, MaxInviteChars), ErrMalformed}
+		return Invite{}, &plain{fmt.Sprintf("%.8q is no invite: one begins with \"pnode%d-\" and has at most %d characters; copy the whole line that `pnode invite` prints", s, inviteVersion, MaxInviteChars), ErrMalformed}
 	}
 	if written != inviteVersion {
 		return Invite{}, fmt.Errorf("%w: %w", ErrMalformed, version.Unknown("the invite", written, inviteVersion))
