@@ -69,7 +69,7 @@ func (s *Server) looks() map[string]*memo {
 		}},
 		"/v1/profiles": {ask: func(ctx context.Context) answer {
 			p, err := node.Profiles(ctx)
-			return encode(p, err)
+			return encode(cleaned(show, p), err)
 		}},
 		"/v1/schedule.svg": {ask: func(ctx context.Context) answer {
 			picture, err := node.Schedule(ctx)
@@ -110,7 +110,7 @@ func (s *Server) handler() http.Handler {
 		switch {
 		case !strings.HasPrefix(r.URL.Path, "/v1/"):
 			s.refuse(w, r, http.StatusNotFound)
-		case !key.Is(given) || !ok || site != "" && site != "same-origin" && site != "none" || r.Method != http.MethodGet:
+		case !key.Is(given) || !ok || site != "" && site != "same-origin" && site != "none":
 			s.refuse(w, r, http.StatusForbidden)
 		case r.URL.Path == "/v1/events":
 			s.events(w, r)
@@ -126,9 +126,9 @@ func (s *Server) handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		origin := r.Header.Get("Origin")
 		switch {
-		case !s.budget.spend(addressOf(r.RemoteAddr), 1, time.Now()):
+		case !s.budget.spend(addressOf(r.RemoteAddr), 1):
 			w.WriteHeader(http.StatusTooManyRequests)
-		case r.Host != s.host() || len(r.Header["Origin"]) > 0 && origin != s.origin(): // a name that leads here, a page of another site
+		case r.Method != http.MethodGet || r.Host != s.host() || len(r.Header["Origin"]) > 0 && origin != s.origin(): // or a name that leads here, a page of another site
 			s.refuse(w, r, http.StatusForbidden)
 		default:
 			r.Body = http.MaxBytesReader(w, r.Body, 0) // nothing that is answered has one
@@ -139,7 +139,7 @@ func (s *Server) handler() http.Handler {
 
 // refuse answers with a code and nothing else, which costs who asks more than an answer does.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code int) {
-	s.budget.spend(addressOf(r.RemoteAddr), wrongCosts, time.Now())
+	s.budget.spend(addressOf(r.RemoteAddr), wrongCosts)
 	w.WriteHeader(code)
 }
 

@@ -16,6 +16,7 @@ const (
 
 // budget bounds how often addresses ask. Those beyond the ones that it can remember share one allowance.
 type budget struct {
+	now  func() time.Time
 	mu   sync.Mutex // guards left
 	left map[netip.Prefix]allowance
 }
@@ -26,13 +27,15 @@ type allowance struct {
 	left float64
 }
 
-func newBudget() *budget { return &budget{left: map[netip.Prefix]allowance{}} }
+func newBudget(now func() time.Time) *budget {
+	return &budget{now: now, left: map[netip.Prefix]allowance{}}
+}
 
 // spend takes the cost of a request off the allowance of who asks, and reports whether it was enough. What is owed is no more than a burst.
-func (b *budget) spend(from netip.Addr, cost float64, now time.Time) bool {
+func (b *budget) spend(from netip.Addr, cost float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	who := subnet(from)
+	who, now := subnet(from), b.now()
 	_, known := b.left[who]
 	if !known && len(b.left) >= maxAddresses {
 		b.forget(now)
@@ -40,15 +43,15 @@ func (b *budget) spend(from netip.Addr, cost float64, now time.Time) bool {
 	if !known && len(b.left) >= maxAddresses {
 		who = netip.Prefix{}
 	}
-	a := b.left[who].now(now)
+	a := b.left[who].after(now)
 	enough := a.left >= cost
 	a.left = max(a.left-cost, -burst)
 	b.left[who] = a
 	return enough
 }
 
-// now returns an allowance as it is now; one that is new is full.
-func (a allowance) now(now time.Time) allowance {
+// after returns an allowance as it is at a time; one that is new is full.
+func (a allowance) after(now time.Time) allowance {
 	if a.at.IsZero() {
 		return allowance{now, burst}
 	}
@@ -58,7 +61,7 @@ func (a allowance) now(now time.Time) allowance {
 // forget drops who has a full allowance again: nothing is lost with it.
 func (b *budget) forget(now time.Time) {
 	for who, a := range b.left {
-		if a.now(now).left == burst {
+		if a.after(now).left == burst {
 			delete(b.left, who)
 		}
 	}

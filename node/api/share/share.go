@@ -103,7 +103,7 @@ func Listen(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, key: rand.Text(), budget: newBudget(), streams: make(chan struct{}, maxStreams)}
+	s := &Server{options: o, key: rand.Text(), budget: newBudget(time.Now), streams: make(chan struct{}, maxStreams)}
 	s.answers = s.looks()
 	if !o.Unencrypted {
 		var err error

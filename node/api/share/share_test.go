@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,36 @@ import (
 
 	"pnode/node/api"
 )
+
+// machines is a text with a folder, files and addresses of machines, and what is none.
+const machines = "cannot go on with --dir " + folder + ": open /home/ada/data/x.bin: no such file, nor C:\\ada\\data, ~/ada; read udp 192.0.2.7:4001->192.0.2.8:9: i/o timeout; " +
+	"dial [2001:db8::7]:4001, 2001:db8::8, home-of-ada.example:4001, /ip4/192.0.2.9/udp/4001, https://192.0.2.3/x. 12.5 tokens/s on opencl:0 at 07:43:05, // not 535.104.05.01"
+
+// fill sets each text of a value, whatever fields it has, to machines.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(machines)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i))
+			}
+		}
+	}
+}
 
 // fakeNode tells all that a node can, with words in it that others are not to see.
 type fakeNode struct {
@@ -32,10 +63,10 @@ const folder = "/home/ada/run7"
 
 func (n *fakeNode) Status(context.Context) (api.Status, error) {
 	n.asked.Add(1)
-	return api.Status{
-		Run: "seen", Addrs: []string{"/ip4/192.0.2.9"}, Roster: []api.Member{{Name: "desk", Addrs: []string{"/ip4/192.0.2.8"}}},
-		Waiting: "no leader: pnode recover --dir " + folder, Whole: &api.Whole{Text: "in " + folder},
-	}, n.fails
+	var st api.Status
+	fill(reflect.ValueOf(&st).Elem())
+	st.Run = "seen"
+	return st, n.fails
 }
 
 func (n *fakeNode) History(context.Context) (api.History, error) {
@@ -47,7 +78,10 @@ func (n *fakeNode) History(context.Context) (api.History, error) {
 }
 
 func (n *fakeNode) Profiles(context.Context) (api.Profiles, error) {
-	return api.Profiles{Devices: []api.DeviceProfile{{Node: "desk"}}}, n.fails
+	var p api.Profiles
+	fill(reflect.ValueOf(&p).Elem())
+	p.Devices[0].Node = "desk"
+	return p, n.fails
 }
 
 func (n *fakeNode) Schedule(context.Context) ([]byte, error) { return []byte("<svg/>"), n.fails }
@@ -197,13 +231,19 @@ func TestOthersSeeNoAddressesAndFolders(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Kind != api.KindPlan || e.Seq != 10 || e.Message != "plan in FOLDER" {
 		t.Errorf("event %+v, %v", e, err)
 	}
-	for _, word := range []string{"192.0.2", "/home/ada"} {
+	for _, word := range []string{"192.0.2", "2001:db8", "ada"} {
 		if strings.Contains(all+line, word) {
 			t.Errorf("%q is in\n%s%s", word, all, line)
 		}
 	}
 	if !strings.Contains(all, "go on with --dir FOLDER") {
 		t.Errorf("the end is not in\n%s", all)
+	}
+	const seen = `cannot go on with --dir FOLDER: open FILE: no such file, nor FILE, FILE; read udp ADDRESS->ADDRESS: i/o timeout; ` +
+		`dial ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS. 12.5 tokens/s on opencl:0 at 07:43:05, // not 535.104.05.01`
+	var st api.Status
+	if _, body := s.ask("GET", "/v1/status", s.knowing); json.Unmarshal([]byte(body), &st) != nil || st.Waiting != seen || st.Roster[0].NotUsed != seen {
+		t.Errorf("%+v, want texts to be %q", st, seen)
 	}
 }
 
@@ -240,6 +280,9 @@ func TestNothingIsChangedOrListed(t *testing.T) {
 	for _, path := range []string{"/", "/index.html", "/main.js", strings.TrimSuffix(s.link.Path, "/"), "/" + strings.Repeat("0", 24) + "/", s.link.Path[:9] + "/main.js", "/favicon.ico"} {
 		expect("GET", path, http.StatusNotFound, nil)
 	}
+	for _, method := range []string{"HEAD", "POST", "OPTIONS"} {
+		expect(method, s.link.Path, http.StatusForbidden, nil)
+	}
 	for name, change := range map[string]func(*http.Request){
 		"a name that leads here":      func(r *http.Request) { r.Host = "evil.example:" + s.link.Port() },
 		"another address":             func(r *http.Request) { r.Host = "192.0.2.1" },
@@ -262,27 +305,33 @@ func TestNothingIsChangedOrListed(t *testing.T) {
 // TestGuessesAreRationed: who is wrong has a few tries, and then nothing for a while, not even the page.
 func TestGuessesAreRationed(t *testing.T) {
 	s := serve(t, &fakeNode{}, true)
-	tries := 0
-	for ; tries < 100; tries++ {
-		resp, _ := s.ask("GET", fmt.Sprintf("/%d/", tries), nil)
-		if resp.StatusCode == http.StatusTooManyRequests {
-			break
+	begin, passed := time.Now(), atomic.Int64{}
+	s.server.budget.now = func() time.Time { return begin.Add(time.Duration(passed.Load())) }
+	for try := range 20 {
+		want := http.StatusNotFound
+		if try >= burst/(1+wrongCosts)+1 {
+			want = http.StatusTooManyRequests
 		}
-	}
-	if tries < 3 || tries > 12 {
-		t.Errorf("%d guesses", tries)
+		if resp, _ := s.ask("GET", fmt.Sprintf("/%d/", try), nil); resp.StatusCode != want {
+			t.Errorf("guess %d: %s, want %d", try, resp.Status, want)
+		}
 	}
 	if resp, body := s.ask("GET", "/v1/status", s.knowing); resp.StatusCode != http.StatusTooManyRequests || body != "" {
 		t.Errorf("%s %q", resp.Status, body)
+	}
+	passed.Store(int64(3 * time.Second)) // what is owed is paid
+	if resp, _ := s.ask("GET", "/v1/status", s.knowing); resp.StatusCode != http.StatusOK {
+		t.Errorf("after a while: %s", resp.Status)
 	}
 }
 
 // TestBudget: allowances come back, others have their own, and who comes after many shares one.
 func TestBudget(t *testing.T) {
-	b, now := newBudget(), time.Unix(1e9, 0)
+	now := time.Unix(1e9, 0)
+	b := newBudget(func() time.Time { return now })
 	addr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 	guesses := func(from netip.Addr) (n int) {
-		for ; n < 1000 && b.spend(from, wrongCosts, now); n++ {
+		for ; n < 1000 && b.spend(from, wrongCosts); n++ {
 			continue
 		}
 		return n
@@ -298,20 +347,20 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d guesses an hour later", n)
 	}
 	for range 100 {
-		b.spend(addr(1), wrongCosts, now)
+		b.spend(addr(1), wrongCosts)
 	}
 	now = now.Add(40 * time.Second) // a whole burst is owed: 20 s, and what one more guess costs
 	if n := guesses(addr(1)); n == 0 || n > burst/wrongCosts {
 		t.Errorf("%d guesses after what is owed is paid", n)
 	}
 	for i := range 3 * maxAddresses {
-		b.spend(addr(i), 1, now)
+		b.spend(addr(i), 1)
 	}
 	if len(b.left) > maxAddresses+1 {
 		t.Errorf("%d addresses are remembered", len(b.left))
 	}
 	now = now.Add(time.Hour)
-	if !b.spend(netip.MustParseAddr("fd00::1"), 1, now) || len(b.left) > 2 {
+	if !b.spend(netip.MustParseAddr("fd00::1"), 1) || len(b.left) > 2 {
 		t.Errorf("%d addresses an hour later", len(b.left))
 	}
 	a, c := subnet(netip.MustParseAddr("fd00::1")), subnet(netip.MustParseAddr("fd00::ffff:2"))

@@ -1,7 +1,12 @@
 package share
 
 import (
+	"net"
+	"net/netip"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pnode/node/api"
@@ -18,33 +23,106 @@ type shown struct {
 	dir string // the node's folder
 }
 
-// text returns a text without the node's folder.
+// words matches what may be a path or an address, in a text for people.
+var words = regexp.MustCompile(`[^\s"'` + "`" + `()<>,;=]+`)
+
+// rooted matches a path from the root on, not a comment of a program.
+var rooted = regexp.MustCompile(`^/[^/*]`)
+
+// text returns a text without the node's folder, and without paths of files and addresses of machines, which texts of errors hold.
 func (s shown) text(text string) string {
-	if s.dir == "" {
+	if s.dir != "" {
+		text = strings.ReplaceAll(text, s.dir, "FOLDER")
+	}
+	if !strings.ContainsAny(text, `/\.:`) {
 		return text
 	}
-	return strings.ReplaceAll(text, s.dir, "FOLDER")
+	return words.ReplaceAllStringFunc(text, func(word string) string {
+		bare := strings.TrimRight(word, ".:-")
+		end := word[len(bare):]
+		switch {
+		case isAddress(bare):
+			return "ADDRESS" + end
+		case isPath(bare):
+			return "FILE" + end
+		}
+		return word
+	})
+}
+
+// isAddress reports whether a word is an IP address, with a port or not, a host with a port, a URL, or an address of libp2p.
+func isAddress(word string) bool {
+	if _, err := netip.ParseAddr(strings.Trim(word, "[]")); err == nil {
+		return true
+	}
+	if host, port, err := net.SplitHostPort(word); err == nil && strings.ContainsAny(host, ".:") {
+		_, err := strconv.ParseUint(port, 10, 16)
+		return err == nil
+	}
+	return strings.Contains(word, "://") || strings.HasPrefix(word, "/ip") || strings.HasPrefix(word, "/dns")
+}
+
+// isPath reports whether a word begins as absolute paths do.
+func isPath(word string) bool {
+	drive := len(word) > 2 && word[1] == ':' && strings.ContainsRune(`\/`, rune(word[2]))
+	return drive || rooted.MatchString(word) || strings.HasPrefix(word, "~/") || strings.HasPrefix(word, `\\`)
+}
+
+// cleaned returns a copy of a value, each of whose texts is as others see it: those of fields to come, too.
+func cleaned[T any](s shown, value T) T {
+	return s.clean(reflect.ValueOf(&value).Elem()).Interface().(T)
+}
+
+func (s shown) clean(v reflect.Value) reflect.Value {
+	out := reflect.New(v.Type()).Elem()
+	out.Set(v)
+	switch v.Kind() {
+	case reflect.String:
+		out.SetString(s.text(v.String()))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			out.Set(reflect.New(v.Type().Elem()))
+			out.Elem().Set(s.clean(v.Elem()))
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		}
+		for i := range v.Len() {
+			out.Index(i).Set(s.clean(v.Index(i)))
+		}
+	case reflect.Map:
+		if !v.IsNil() {
+			out.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+		}
+		for key, value := range v.Seq2() {
+			out.SetMapIndex(s.clean(key), s.clean(value))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				out.Field(i).Set(s.clean(v.Field(i)))
+			}
+		}
+	}
+	return out
 }
 
 // status leaves out at which addresses nodes are reached.
 func (s shown) status(st api.Status) api.Status {
+	st = cleaned(s, st)
 	st.Addrs = []string{}
-	st.Roster = slices.Clone(st.Roster)
 	for i := range st.Roster {
 		st.Roster[i].Addrs = []string{}
-	}
-	st.Waiting = s.text(st.Waiting)
-	if st.Whole != nil {
-		whole := *st.Whole
-		whole.Text = s.text(whole.Text)
-		st.Whole = &whole
 	}
 	return st
 }
 
-// event reports whether others see an event, and returns it as they do.
+// event reports whether others see an event, and returns it as they do. What a model has written tells nothing of this machine.
 func (s shown) event(e api.Event) (api.Event, bool) {
-	e.Message = s.text(e.Message)
+	if e.Kind != api.KindSample {
+		e = cleaned(s, e)
+	}
 	return e, slices.Contains(told, e.Kind)
 }
 
