@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"pnode/node/api"
@@ -20,16 +21,15 @@ func (s *Supervisor) watchLAN(first *child) {
 	defer client.Close()
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	announced, known := false, map[string]time.Time{}
+	announced, known := false, asking{}
 	for {
 		waiting, err := client.Newcomers(ctx)
 		if !announced && err == nil {
 			announced = true
 			s.options.Output.Notice(api.Announced)
 		}
-		for _, n := range waiting {
-			if !known[n.Code].Equal(n.Since) {
-				known[n.Code] = n.Since
+		if err == nil {
+			for _, n := range known.look(waiting) {
 				s.newcomer(n, client)
 			}
 		}
@@ -39,6 +39,22 @@ func (s *Supervisor) watchLAN(first *child) {
 			return
 		}
 	}
+}
+
+// asking holds those who asked to join at the last look: since when, by the code that they show.
+type asking map[string]time.Time
+
+// look returns who has come since, and forgets who asks no more.
+func (a asking) look(waiting []api.Newcomer) (came []api.Newcomer) {
+	before := maps.Clone(a)
+	clear(a)
+	for _, n := range waiting {
+		if !before[n.Code].Equal(n.Since) {
+			came = append(came, n)
+		}
+		a[n.Code] = n.Since
+	}
+	return came
 }
 
 // newcomer has people asked, or told.

@@ -3,11 +3,34 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pnode/node/api"
 )
+
+// TestWhoAsksNoMoreIsForgotten: a newcomer is told of once while it waits, and nothing is kept of those who left.
+func TestWhoAsksNoMoreIsForgotten(t *testing.T) {
+	known, begin := asking{}, time.Unix(1e9, 0)
+	look := func(want int, waiting ...api.Newcomer) {
+		t.Helper()
+		if came := known.look(waiting); len(came) != want || len(known) != len(waiting) {
+			t.Errorf("%d have come and %d are known, want %d and %d", len(came), len(known), want, len(waiting))
+		}
+	}
+	first := api.Newcomer{Code: "111111", Since: begin}
+	look(1, first)
+	look(0, first)
+	for i := range 1000 {
+		look(1, first, api.Newcomer{Code: fmt.Sprint(200000 + i), Since: begin})
+	}
+	again := api.Newcomer{Code: "111111", Since: begin.Add(time.Hour)}
+	look(1, again)
+	look(0)
+	look(1, again)
+}
 
 // TestTheLocalNetworkIsToldOfAsWithOneNode: that the run is announced, and once who asks to join, whom whoever is asked can let in.
 func TestTheLocalNetworkIsToldOfAsWithOneNode(t *testing.T) {

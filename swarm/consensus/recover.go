@@ -66,17 +66,27 @@ func (y *Recoverer) Recover(ctx context.Context) (Recovery, error) {
 		return r, err
 	}
 	r.Signatures = y.gather(ctx, r, sortedPeers(looks))
-	if r.By != n.self {
-		err = y.tell(ctx, r.By, r)
-	}
-	if err == nil {
-		err = y.take(n.self, r) // also where another one goes on, which asks others only now and then of which lineage they are
-	}
-	if err != nil {
+	if err := y.goOn(ctx, r); err != nil {
 		return r, fmt.Errorf("%w: %w", ErrNotLost, err)
 	}
 	n.config.Logger.Info("consensus: the run is recovered", "by", s.NameOf(r.By), "without", r.Dead, "index", r.Index)
 	return r, y.await(ctx, func() bool { return (lineage{Recovery: n.State().Recovery}).id() == r.ID() })
+}
+
+// goOn has the node that is to go on do so, and this one follow it. After an error nobody goes on.
+func (y *Recoverer) goOn(ctx context.Context, r Recovery) error {
+	self := y.node.self
+	if r.By != self {
+		if err := y.tell(ctx, r.By, r); err != nil {
+			return err
+		}
+	}
+	err := y.take(self, r) // also where another one goes on: this node asks others only now and then of which lineage they are
+	if err != nil && r.By != self {
+		y.node.config.Logger.Info("consensus: another node goes on, and this one does not follow it at once", "by", r.By, "cause", err)
+		return nil
+	}
+	return err
 }
 
 // follow takes this node over to the lineage of a member, on its operator's word, and signs the recovery: others need not be

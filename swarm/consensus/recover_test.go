@@ -367,6 +367,32 @@ func TestWhoHasAnotherGoOnFollowsAtOnce(t *testing.T) {
 	})
 }
 
+// What keeps a node from following at once does not undo that another one goes on.
+func TestWhoHasAnotherGoOnFollowsLater(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, c *cluster) {
+		older, newer := unlike(c)
+		time.Sleep(RecoverAfter)
+		y := older.Recoverer
+		looks := y.lookAround(t.Context(), older.contacts())
+		looks[older.self] = y.ownLook()
+		r, err := agree(older.State(), older.lineage.get(), votersOf(older.Servers()), older.self, looks)
+		if err != nil || r.By != newer.self {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		r.Signatures = y.gather(t.Context(), r, sortedPeers(looks))
+		c.hearing.Lock()
+		c.lastHeard[[2]plan.PeerID{older.self, r.Dead[0]}] = time.Now() // a voter is heard of again
+		c.hearing.Unlock()
+		if err := y.take(older.self, r); err == nil {
+			t.Fatal("this node follows at once")
+		}
+		if err := y.goOn(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		c.until("another lineage", func() bool { return newer.lineage.get().number() == 1 })
+	})
+}
+
 // The node that was asked to go on is lost before it does. Who asked it recovers the run again.
 func TestWhoWasToGoOnIsLost(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, c *cluster) {

@@ -22,7 +22,7 @@ func Internal(name string) bool {
 	return false
 }
 
-// shared is the range that carriers and overlays such as Tailscale give to machines (RFC 6598).
+// shared is the range that carriers and overlays such as Tailscale give to machines (RFC 6598). An address does not tell which of them has given it.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // Local reports whether an address is of a kind that networks have for their own machines alone, and no other network leads to.
@@ -54,19 +54,19 @@ type network struct {
 	at   netip.Addr
 }
 
-// lan returns the addresses of local networks: first those of homes and offices, then overlays, IPv6, and what machines choose themselves
-// where nobody gives them an address. Links of IPv6 are left out: a browser has no word for them.
+// lan returns the addresses of local networks: first those of homes and offices, then IPv6, what machines choose themselves
+// where nobody gives them an address, and last what may be a carrier's network. Links of IPv6 are left out: a browser has no word for them.
 func lan(networks []network) (addrs []netip.Addr) {
 	rank := func(at netip.Addr) int {
 		switch {
 		case at.Is4() && at.IsPrivate():
 			return 0
-		case shared.Contains(at):
-			return 1
 		case at.Is6():
-			return 2
+			return 1
+		case shared.Contains(at):
+			return 3
 		}
-		return 3
+		return 2
 	}
 	for _, n := range networks {
 		if !Internal(n.name) && Local(n.at) && !n.at.IsLoopback() && !(n.at.Is6() && n.at.IsLinkLocalUnicast()) {
