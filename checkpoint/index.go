@@ -184,8 +184,11 @@ func (x *index) makeTree(cause error) {
 			err = errors.Join(err, made.close())
 		}
 	}
+	if err != nil && cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
 	if err != nil {
-		x.log.Warn("the index works from its journal alone until it can be made again", "cause", errors.Join(cause, err))
+		x.log.Warn("the index works from its journal alone until it can be made again", "cause", err)
 		return
 	}
 	x.use(made)

@@ -246,5 +246,22 @@ func sentence(err error) string {
 	if limit, ok := openFiles(); ok && errors.Is(err, syscall.EMFILE) {
 		lines = append(lines, fmt.Sprintf("this process may open %d files at once: raise the limit (`ulimit -n`)", limit))
 	}
-	return strings.Join(lines, "; ")
+	text := strings.Join(lines, "; ")
+	if remedy := remedyOf(err); remedy != "" && !strings.Contains(text, "; ") && !strings.Contains(text, "disk full") { // else it has one
+		text += "; " + remedy
+	}
+	return text
+}
+
+// remedyOf says what helps where the system refuses a file, whatever it is for; it is empty for other errors.
+func remedyOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "free space on that disk, or name a folder on another one"
+	case errors.Is(err, syscall.EROFS):
+		return "name a folder on a disk that can be written to"
+	case errors.Is(err, syscall.EACCES):
+		return "give this user the right to it, or name another"
+	}
+	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 	"testing"
 )
 
@@ -24,6 +25,11 @@ func TestSentence(t *testing.T) {
 		{fmt.Errorf("%w: %w", errors.New("node: no way in"), inner), "no way in: listen on [::]:1: taken"},
 		{fmt.Errorf("node: read: %w", &fs.PathError{Op: "open", Path: "swarm", Err: fs.ErrNotExist}), "read: open swarm: file does not exist"},
 		{fmt.Errorf("dataset: node: %w", fs.ErrNotExist), "file does not exist"}, // as good as it gets: the file's error names it
+		{fmt.Errorf("shard: make s: %w", &fs.PathError{Op: "open", Path: "s", Err: syscall.EACCES}), "make s: open s: permission denied; give this user the right to it, or name another"},
+		{fmt.Errorf("config: %w; ask its user", syscall.EACCES), "permission denied; ask its user"},
+		{fmt.Errorf("shard: write s: %w", syscall.ENOSPC), "write s: no space left on device; free space on that disk, or name a folder on another one"},
+		{fmt.Errorf("checkpoint: disk full: 3 wanted: %w", syscall.ENOSPC), "disk full: 3 wanted: no space left on device"},
+		{&fs.PathError{Op: "mkdir", Path: "s", Err: syscall.EROFS}, "mkdir s: read-only file system; name a folder on a disk that can be written to"},
 		{errors.New("local: one:\n  * two\n  * two\n"), "one:; * two"},
 	} {
 		if got := sentence(tt.err); got != tt.want {
