@@ -37,7 +37,7 @@ const (
 func DefaultDir() (string, error) {
 	base, err := dataHome(runtime.GOOS, os.Getenv, os.UserHomeDir)
 	if err != nil {
-		return "", fmt.Errorf("config: find the user's data folder: %w; name a folder with --dir", err)
+		return "", fmt.Errorf("config: find the user's data folder: %w; set it, or name a folder with --dir", err)
 	}
 	return filepath.Join(base, "pnode"), nil
 }

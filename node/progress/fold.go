@@ -7,8 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// proseRows begin lines of a table that are not rows of cells.
-var proseRows = []string{"- ", "SPARE ", "NOT USED "}
+// proseRows begin lines of a table with a sentence in the second column. A node's row may begin so too, and has more columns.
+var proseRows = []string{"- ", "SPARE ", "NOT USED ", "WAITING ", "votes ", "checkpoints ", "model ", "round ", "outer step ", "between "}
+
+// isProse reports whether a line of a table is a sentence, below a beginning of its own or without one.
+func isProse(row string) bool {
+	if !slices.ContainsFunc(proseRows, func(s string) bool { return strings.HasPrefix(row, s) }) {
+		return false
+	}
+	_, text, ok := strings.Cut(row, "  ")
+	return !ok || !strings.Contains(strings.TrimSpace(text), "  ")
+}
 
 // folded breaks sentences of more than columns characters between words, but for commands between backquotes, which people copy.
 func folded(text string, columns int) string {
@@ -17,8 +26,7 @@ func folded(text string, columns int) string {
 	}
 	var b strings.Builder
 	for row := range strings.Lines(text) {
-		begins := slices.ContainsFunc(proseRows, func(s string) bool { return strings.HasPrefix(row, s) })
-		if !begins || utf8.RuneCountInString(row)-1 <= columns {
+		if !isProse(row) || utf8.RuneCountInString(row)-1 <= columns {
 			b.WriteString(row)
 			continue
 		}

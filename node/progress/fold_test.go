@@ -11,11 +11,15 @@ func TestSentencesAreFolded(t *testing.T) {
 	text := "node     desk, training and a few words more than fit\n" +
 		"SPARE    attic would help: 11417 tokens/s are predicted with it\n" +
 		"NOT USED spot has one space\n" +
+		"WAITING  offline: spot; 2 of the 3 must be up: `pnode join --dir x`\n" +
+		"votes    active   a node of that name, in a row of cells\n" +
 		"- because größere Geräte rechnen: `pnode join --dir /a/folder with/spaces` helps\n" +
 		"- short\n"
 	want := "node     desk, training and a few words more than fit\n" +
 		"SPARE    attic would help: 11417\n         tokens/s are predicted\n         with it\n" +
 		"NOT USED spot has one space\n" +
+		"WAITING  offline: spot; 2 of the\n         3 must be up:\n         `pnode join --dir x`\n" +
+		"votes    active   a node of that name, in a row of cells\n" +
 		"- because größere Geräte\n  rechnen:\n  `pnode join --dir /a/folder with/spaces`\n  helps\n" +
 		"- short\n"
 	if got := folded(text, 32); got != want {

@@ -54,7 +54,7 @@ func writeStatus(p printer, st api.Status, now time.Time) {
 	case st.Peer:
 		leader = "this node"
 	}
-	p.f("leader\t%s, term %d\n", leader, st.Term)
+	p.f("leader\t%s\n", leader)
 	if st.Votes != "" {
 		p.f("votes\t%s\n", clean(st.Votes))
 	}
