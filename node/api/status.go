@@ -54,11 +54,13 @@ type Status struct {
 	// PostValidation says that steps of the plan may be applied before their commit; nil where they are not.
 	PostValidation *PostValidation `json:"post_validation,omitempty"`
 	// Replicas has what each replica with local steps does in the Round under way, and Outer the newest outer step; none and nil without local steps.
-	Replicas   []ReplicaStatus `json:"replicas,omitempty"`
-	Round      *Round          `json:"round,omitempty"`
-	Outer      *OuterStep      `json:"outer,omitempty"`
-	Reasons    []string        `json:"reasons"`
-	Checkpoint Checkpoint      `json:"checkpoint"`
+	Replicas []ReplicaStatus `json:"replicas,omitempty"`
+	Round    *Round          `json:"round,omitempty"`
+	Outer    *OuterStep      `json:"outer,omitempty"`
+	Reasons  []string        `json:"reasons"`
+	// Hints say what would have the run train faster, as its leader has found: a machine, a line, or settings of a new run.
+	Hints      []string   `json:"hints,omitempty"`
+	Checkpoint Checkpoint `json:"checkpoint"`
 	// Whole says where all layers of a checkpoint are; nil before the first checkpoint.
 	Whole *Whole `json:"whole,omitempty"`
 	// Addrs are this node's multiaddrs; any of them can be given to `pnode join`.

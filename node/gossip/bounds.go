@@ -60,6 +60,11 @@ func (b *Heartbeat) texts() (texts []*string, most []int) {
 	if b.Whole != nil {
 		add(&b.Whole.Why, maxReasonBytes)
 	}
+	if b.Hints != nil {
+		for i := range b.Hints.Texts {
+			add(&b.Hints.Texts[i], maxHintBytes)
+		}
+	}
 	for i := range b.Links {
 		add(&b.Links[i].Reason, maxLinkReasonBytes)
 	}

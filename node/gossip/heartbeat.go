@@ -82,6 +82,8 @@ type Heartbeat struct {
 	Wish *ScheduleWish `json:"wanted,omitempty"`
 	// Spares says what members without a stage would add, as the leader has found; other members leave it nil.
 	Spares *Spares `json:"spares,omitempty"`
+	// Hints says what would have the run train faster, as the leader has found; other members leave it nil.
+	Hints *Hints `json:"hints,omitempty"`
 	// Whole says which checkpoint the sender keeps whole; nil where it has none and is to have none.
 	Whole *plan.WholeCopy `json:"whole,omitempty"`
 }
@@ -126,6 +128,12 @@ type ScheduleWish struct {
 type Spares struct {
 	Generation plan.Generation `json:"generation"`
 	Members    []Spare         `json:"members,omitempty"`
+}
+
+// Hints says in sentences for people what would make steps of the plan of Generation, or of a new run, faster.
+type Hints struct {
+	Generation plan.Generation `json:"generation"`
+	Texts      []string        `json:"texts,omitempty"`
 }
 
 // Spare is a member without a stage. WithNanos is the step of the best plan that uses it, 0 where none comes close, and WithoutNanos that of
@@ -174,6 +182,8 @@ const (
 	maxLineageBytes   = 32
 	maxStages         = 64
 	maxSpares         = 64
+	maxHints          = 6
+	maxHintBytes      = 240
 	// maxLacks bounds what all replicas of a heartbeat lack. One that a whole plan lacks has a device for each of its replicas to itself.
 	maxLacks = 4 * plan.MaxLocalReplicas
 )
@@ -232,6 +242,11 @@ func (b Heartbeat) Encode() []byte {
 		spares.Members = slices.Clone(spares.Members[:min(len(spares.Members), maxSpares)])
 		b.Spares = &spares
 	}
+	if b.Hints != nil {
+		hints := *b.Hints
+		hints.Texts = slices.Clone(hints.Texts[:min(len(hints.Texts), maxHints)])
+		b.Hints = &hints
+	}
 	b.Stages, b.Links = slices.Clone(b.Stages[:min(len(b.Stages), maxStages)]), slices.Clone(b.Links)
 	b.Retained = b.Retained[:min(len(b.Retained), maxStages)]
 	b.HandedIn, b.Inner = b.HandedIn[:told(b.HandedIn)], slices.Clone(b.Inner[:min(len(b.Inner), plan.MaxLocalReplicas)])
@@ -269,6 +284,9 @@ func decodeHeartbeat(data []byte) (Heartbeat, error) {
 	}
 	if b.Spares != nil && len(b.Spares.Members) > maxSpares {
 		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d members without a stage, at most %d", errBadMessage, len(b.Spares.Members), maxSpares)
+	}
+	if b.Hints != nil && len(b.Hints.Texts) > maxHints {
+		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of %d hints, at most %d", errBadMessage, len(b.Hints.Texts), maxHints)
 	}
 	if len(b.Inner) > plan.MaxLocalReplicas {
 		return Heartbeat{}, fmt.Errorf("%w: a heartbeat of steps of %d replicas, at most %d", errBadMessage, len(b.Inner), plan.MaxLocalReplicas)

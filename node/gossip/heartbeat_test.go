@@ -33,10 +33,13 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	for i := range spares {
 		spares[i] = Spare{Peer: plan.PeerID(strings.Repeat("x", 52)), WithNanos: 1e12, WithoutNanos: 1e12}
 	}
-	full := Heartbeat{Peer: "a", Spares: &Spares{Members: spares}, Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: links}
+	full := Heartbeat{Peer: "a", Spares: &Spares{Members: spares}, Hints: &Hints{Texts: slices.Repeat([]string{strings.Repeat("é", maxHintBytes)}, maxHints+1)}, Reason: strings.Repeat("é", maxReasonBytes), Stages: stages, Links: links}
 	b, err := decodeHeartbeat(full.Encode())
 	if err != nil || len(b.Stages) != maxStages || !utf8.ValidString(b.Reason) || len(b.Reason) != maxReasonBytes {
 		t.Errorf("%d stages and a reason of %d bytes: %v", len(b.Stages), len(b.Reason), err)
+	}
+	if h := b.Hints.Texts; len(h) != maxHints || len(h[0]) != maxHintBytes {
+		t.Errorf("%d hints, one of %d bytes", len(h), len(h[0]))
 	}
 	if l := b.Links[1]; l.Transport != plan.WebSocket || len(l.Reason) != maxLinkReasonBytes || b.Links[0].Reason != "two lines" || len(links[1].Reason) <= maxLinkReasonBytes {
 		t.Errorf("links %+v", b.Links[:2])

@@ -67,7 +67,7 @@ func (p Paces) Of(peer plan.PeerID) time.Duration {
 func (b Heartbeat) tells(before Heartbeat) bool {
 	return b.Phase != before.Phase || b.Stalled != before.Stalled || b.Blocked != before.Blocked || b.Finished != before.Finished || b.Extends != before.Extends ||
 		b.Slower != before.Slower || b.NoReplay != before.NoReplay || b.Replayed != before.Replayed || b.NoRestore != before.NoRestore ||
-		b.Copying != before.Copying || b.LeftOut != before.LeftOut || b.Wish != before.Wish || b.Spares != before.Spares ||
+		b.Copying != before.Copying || b.LeftOut != before.LeftOut || b.Wish != before.Wish || b.Spares != before.Spares || b.Hints != before.Hints ||
 		(b.Whole == nil) != (before.Whole == nil) || b.Whole != nil && *b.Whole != *before.Whole || !slices.Equal(b.Retained, before.Retained)
 }
 

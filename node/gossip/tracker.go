@@ -331,6 +331,14 @@ func (t *Tracker) Spares(leader plan.PeerID, g plan.Generation) Spares {
 	return Spares{}
 }
 
+// Hints returns what a leader's newest heartbeat says would help the plan of a generation; none where it says nothing.
+func (t *Tracker) Hints(leader plan.PeerID, g plan.Generation) []string {
+	if b, ok := t.Last(leader); ok && b.Hints != nil && b.Hints.Generation == g {
+		return b.Hints.Texts
+	}
+	return nil
+}
+
 // Running returns a plan with the schedule of its coordinator's newest step, and that step.
 func (t *Tracker) Running(p plan.Plan) (plan.Plan, plan.Step) {
 	t.mu.Lock()

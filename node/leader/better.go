@@ -39,6 +39,8 @@ type betterWatch struct {
 	// better compares the best plan for a roster with the one that runs.
 	comparedFor roster
 	better      *future[planner.Decision]
+	input       planner.Input // of that comparison
+	hints       hintWatch
 	// decided is what came of it, once the cost of the change was weighed.
 	decided planner.Decision
 	// moves has how long state was predicted to be on the way in the changes that were decided, by the generation that each ended.
@@ -100,6 +102,7 @@ func (b *betterWatch) compare(m moment) string {
 	d, ok := b.better.get()
 	if ok {
 		b.tellSpares(m.state.Plan.Generation, d)
+		b.tellHints(m.now)
 	}
 	if ok && d.Replan && !b.decided.Replan {
 		first := b.decided.Reason == ""
@@ -125,6 +128,52 @@ func (b *betterWatch) tellSpares(g plan.Generation, d planner.Decision) {
 		s.Members = append(s.Members, gossip.Spare{Peer: spare.Peer, WithNanos: int64(spare.With), WithoutNanos: int64(spare.Without)})
 	}
 	b.spares.Store(&s)
+}
+
+// hintsAfter is how long a plan runs before it is searched for what would help: who trains needs the processor, and what changes soon needs no hints.
+const hintsAfter = 30 * time.Second
+
+// hintWatch follows the searches for what would help.
+type hintWatch struct {
+	generation plan.Generation
+	since      time.Time // of generation
+	of         roster    // of the newest search
+	found      *future[hinted]
+	resting    time.Time // nothing is searched for before
+}
+
+// hinted has what a search has found, and how long it took.
+type hinted struct {
+	texts []string
+	took  time.Duration
+}
+
+// tellHints has this node's heartbeats say what would help, after one search for each roster; searches take at most one part in 1+aheadRest of a
+// processor's time.
+func (b *betterWatch) tellHints(now time.Time) {
+	h := &b.hints
+	if g := b.comparedFor.generation; h.generation != g {
+		*h = hintWatch{generation: g, since: now, resting: h.resting}
+	}
+	if found, ok := h.found.get(); ok {
+		b.Leader.hints.Store(&gossip.Hints{Generation: h.generation, Texts: found.texts})
+		h.found, h.resting = nil, now.Add(aheadRest*found.took)
+	}
+	if b.Planner.Hints == nil || h.found != nil || h.of == b.comparedFor || now.Sub(h.since) < hintsAfter || now.Before(h.resting) {
+		return
+	}
+	in, search := b.input, b.Planner.Hints
+	h.found = begin(b.search, func(ctx context.Context) hinted {
+		begun := time.Now()
+		texts, err := search(ctx, in)
+		if err != nil {
+			return hinted{} // the term ends
+		}
+		return hinted{texts, time.Since(begun)}
+	})
+	if h.found != nil {
+		h.of = b.comparedFor
+	}
 }
 
 // whileSlow returns an outlook for a change that may follow from the speed of a device or a line: that is expected to last slowLasts times as
@@ -169,7 +218,7 @@ func (b *betterWatch) begin(m moment) {
 		return d
 	})
 	if b.better != nil {
-		b.comparedFor = r
+		b.comparedFor, b.input = r, in
 	}
 }
 

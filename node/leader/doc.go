@@ -17,7 +17,7 @@
 //   - lines: which lines are slower than the profiles say, see package slowlines. Who may lead follows that whoever leads, too.
 //   - attempts: how many plans came to nothing since the newest checkpoint.
 //   - pauseWatch: how long the plan has been paused.
-//   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait.
+//   - betterWatch: whether another plan, or with scheduleWatch another schedule, is worth a change that can wait; and what would help.
 //   - court: who is at fault, by the rules of package blame; deafWatch finds members that live and do not begin with a plan.
 //   - salvageWatch: what the members have left of a broken generation.
 //   - roundWatch: how the round of replicas with local steps goes, by package grace.

@@ -17,6 +17,7 @@ import (
 	"pnode/planner"
 	"pnode/planner/departures"
 	"pnode/planner/plan"
+	"pnode/planner/report"
 	"pnode/swarm/consensus"
 )
 
@@ -78,6 +79,8 @@ type Planner struct {
 	Make         func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error)
 	ShouldReplan func(context.Context, planner.Input, plan.Plan) (planner.Decision, error)
 	Reselect     func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error)
+	// Hints says what would have a run train faster; nil says nothing.
+	Hints func(context.Context, planner.Input) ([]string, error)
 	// Repair takes no time to speak of.
 	Repair func(planner.Input) (plan.Plan, plan.Reasons, error)
 }
@@ -94,6 +97,7 @@ type Leader struct {
 	wish      atomic.Pointer[gossip.ScheduleWish]
 	wishes    chan struct{} // receives a value when there is another wish
 	spares    atomic.Pointer[gossip.Spares]
+	hints     atomic.Pointer[gossip.Hints]
 	ended     ended
 	clock     departures.Watch // belongs to Run
 	speeds    speeds           // belongs to Run
@@ -104,7 +108,7 @@ type Leader struct {
 // New returns a Leader whose duties begin with Run.
 func New(c Config) *Leader {
 	if c.Planner.Make == nil {
-		c.Planner = Planner{planner.Make, planner.ShouldReplan, planner.Reselect, planner.Repair}
+		c.Planner = Planner{Make: planner.Make, ShouldReplan: planner.ShouldReplan, Reselect: planner.Reselect, Hints: report.Hints, Repair: planner.Repair}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -122,10 +126,10 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Fill puts into this node's heartbeat why there is no plan, the schedule that is wanted, and what members without a stage would add.
+// Fill puts into this node's heartbeat why there is no plan, the schedule that is wanted, what members without a stage would add, and what would help.
 func (l *Leader) Fill(b *gossip.Heartbeat) {
 	b.Blocked, _ = l.blocked.Load().(string)
-	b.Wish, b.Spares = l.wish.Load(), l.spares.Load()
+	b.Wish, b.Spares, b.Hints = l.wish.Load(), l.spares.Load(), l.hints.Load()
 }
 
 // Wished receives a value when this node's next heartbeat asks for another schedule. It has one reader.
@@ -227,6 +231,7 @@ func (l *Leader) follow(state consensus.State, leader plan.PeerID, learner *sche
 	l.blocked.Store("")
 	l.wish.Store(nil)
 	l.spares.Store(nil)
+	l.hints.Store(nil)
 	if state.Run == nil || state.Plan.Generation == 0 || state.StopWanted || state.Finished || !l.Electable() {
 		return
 	}

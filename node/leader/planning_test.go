@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -224,6 +225,69 @@ func TestABetterPlanWaitsForCopies(t *testing.T) {
 		var told gossip.Heartbeat
 		if l.Fill(&told); told.Spares == nil || told.Spares.Generation != 1 || !slices.Equal(told.Spares.Members, []gossip.Spare{{Peer: "new", WithNanos: 7, WithoutNanos: 8}}) {
 			t.Errorf("heartbeats say %+v of the newcomer", told.Spares)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestWhatWouldHelpIsTold: once for a roster, after the plan has run for a while; another roster is searched for anew, and the searches rest.
+func TestWhatWouldHelpIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		current := plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}
+		log := &oneLeader{state: consensus.State{Run: &run, Epoch: 1, Plan: current, Members: []consensus.Member{{Peer: "a", State: consensus.Active, Profile: withDevices(1)}}}}
+		beats := gossip.NewTracker()
+		const took = 10 * time.Second
+		searches := 0
+		l := New(Config{
+			Self: "a", Consensus: log, Peers: strangers{}, Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: func(context.Context, planner.Input) (plan.Plan, plan.Reasons, error) {
+					return plan.Plan{}, plan.Reasons{}, nil
+				},
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, nil
+				},
+				Reselect: func(planner.Input, plan.Plan, planner.Measured) (planner.Reselection, error) {
+					return planner.Reselection{}, planner.ErrNotElastic
+				},
+				Hints: func(_ context.Context, in planner.Input) ([]string, error) {
+					searches++
+					time.Sleep(took)
+					return []string{fmt.Sprintf("one more machine beside %d", len(in.Members))}, nil
+				},
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		runs := func(d time.Duration) (told *gossip.Hints) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				for _, p := range []plan.PeerID{"a", "new"} {
+					beats.Note(gossip.Heartbeat{Peer: p, Generation: 1, Step: 3}, time.Now())
+				}
+			}
+			synctest.Wait()
+			var b gossip.Heartbeat
+			l.Fill(&b)
+			return b.Hints
+		}
+		if told := runs(hintsAfter - 2*time.Second); told != nil || searches != 0 {
+			t.Errorf("early: %+v after %d searches", told, searches)
+		}
+		if told := runs(took + time.Minute); told == nil || told.Generation != 1 || !slices.Equal(told.Texts, []string{"one more machine beside 1"}) || searches != 1 {
+			t.Errorf("%+v after %d searches", told, searches)
+		}
+		log.mu.Lock()
+		log.state.Epoch++
+		log.state.Members = append(log.state.Members, consensus.Member{Peer: "new", State: consensus.Active, Profile: withDevices(1)})
+		log.mu.Unlock()
+		if told := runs(hintsAfter + took); searches != 1 || told == nil {
+			t.Errorf("%d searches before the processor had its rest, %+v", searches, told)
+		}
+		if told := runs((aheadRest + 1) * took); !slices.Equal(told.Texts, []string{"one more machine beside 2"}) || searches != 2 {
+			t.Errorf("%+v after %d searches", told, searches)
 		}
 		cancel()
 		<-ended

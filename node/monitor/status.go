@@ -90,6 +90,7 @@ func (m *Monitor) Status() api.Status {
 	}
 	why, done, kind := m.waiting(state, now)
 	s.Waiting, s.WaitingFor = why+done, kind
+	s.Hints = m.Beats.Hints(leader, state.Plan.Generation)
 	if w := m.Beats.Wish(leader); w.Generation == state.Plan.Generation && w.Generation != 0 {
 		s.Reasons = append(s.Reasons[:len(s.Reasons):len(s.Reasons)], "schedule changed: "+w.Why)
 	}

@@ -237,6 +237,9 @@ func writePlan(p printer, st api.Status) {
 	if st.Rest != nil && st.Rest.Reasons > 0 {
 		p.f("- and %d more reasons\n", st.Rest.Reasons)
 	}
+	for _, h := range st.Hints {
+		p.f("- would help: %s\n", clean(h))
+	}
 }
 
 // Links returns a line for each link of the plan: over what it goes, and why.

@@ -229,6 +229,9 @@ func (v View) why() part {
 	for _, r := range v.Status.Reasons {
 		lines = append(lines, v.hanging(line{{"- ", faint}}, printable(r), plainly)...)
 	}
+	for _, h := range v.Status.Hints {
+		lines = append(lines, v.hanging(line{{"- ", faint}}, "would help: "+printable(h), good)...)
+	}
 	p := headed("WHY THIS PLAN", lines)
 	p.more = someMore
 	return p

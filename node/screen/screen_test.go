@@ -100,7 +100,8 @@ func TestRender(t *testing.T) {
 			}
 		}},
 		{"reasons", 60, 50, func(v *View) {
-			v.Status.Reasons = []string{"2 devices: laptop and desk take what fits their speed, " + strings.Repeat("and so on ", 9), "would help: --micros 64 \x1b[2J"}
+			v.Status.Reasons = []string{"2 devices: laptop and desk take what fits their speed, " + strings.Repeat("and so on ", 9), "next best: 1 replica"}
+			v.Status.Hints = []string{"a new run with --micros 64 \x1b[2J"}
 			v.Status.Roster[1].NotUsed = "until 14:30: others told that its messages were spoilt, which nobody else's were in the same steps"
 		}},
 		{"unreachable", 60, 24, func(v *View) { v.Trouble = "the node does not answer: process 7 of /run/7: context deadline exceeded" }},

@@ -41,7 +41,10 @@ function showWords(status) {
   const validated = status.post_validation ? `; ${status.post_validation.text}` : '';
   tell('course', `${about.course}: ${took}${time(about.predicted_ms ?? 0)} simulated ${by}${validated}`);
   const reasons = status.reasons ?? [];
+  const hints = status.hints ?? [];
   at('why').hidden = reasons.length === 0;
+  at('help').hidden = hints.length === 0;
+  tell('hints', ...hints.map((hint) => el('li', {}, hint)));
   tell('reasons', ...reasons.map((reason) => el('li', {}, reason)));
 }
 
