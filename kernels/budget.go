@@ -28,6 +28,17 @@ type Distant interface{ Distant() bool }
 // Portioned is a Device whose buffers have a largest size, of whatever memory there is.
 type Portioned interface{ MaxBufferBytes() int64 }
 
+// Kinded is a Device that knows its kind: devices of one kind compute the same bits, others may differ in the last digits.
+type Kinded interface{ Kind() string }
+
+// KindOf is the kind of a device, empty where it does not say.
+func KindOf(d Device) string {
+	if k, ok := d.(Kinded); ok {
+		return k.Kind()
+	}
+	return ""
+}
+
 // Preparer is a Queue whose calls may need memory besides their operands.
 type Preparer interface {
 	// Prepare takes what the call needs now, so that a later Do of it finds it there.

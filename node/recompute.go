@@ -29,12 +29,17 @@ type Recomputed struct {
 	Compared int `json:"compared"`
 	// Problems say what differs.
 	Problems []string `json:"problems"`
+	// Unlike say why nodes may have other last digits than this processor computes, though honest. With any of them Problems prove nothing.
+	Unlike []string `json:"unlike,omitempty"`
 }
 
 // Err returns an error where something differs, or a layer was not found.
 func (r Recomputed) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
+	}
+	if len(r.Unlike) > 0 {
+		return errors.New("node: the run is not proven: trained again it differs, which other instructions may explain")
 	}
 	return fmt.Errorf("node: trained again the run differs: %s", plan.Count(len(r.Problems), "problem"))
 }
@@ -48,8 +53,18 @@ func (r Recomputed) Print(w io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "%s differ or are missing\n", plan.Count(len(r.Problems), "thing"))
 	}
+	verdict := "wrong"
+	if len(r.Unlike) > 0 {
+		verdict = "differs"
+	}
 	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "wrong: %s\n", p)
+		fmt.Fprintf(&b, "%s: %s\n", verdict, p)
+	}
+	if len(r.Problems) > 0 && len(r.Unlike) > 0 {
+		for _, u := range r.Unlike {
+			fmt.Fprintf(&b, "note: %s\n", u)
+		}
+		b.WriteString("note: this proves nothing against anyone, since instructions differ in the last digits: name the folders of all nodes, and train again on a processor that has theirs\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -135,7 +150,7 @@ func Recompute(ctx context.Context, o RecomputeOptions) (out Recomputed, err err
 	if err != nil {
 		return out, err
 	}
-	out.Problems = result.Differ
+	out.Problems, out.Unlike = result.Differ, result.Unlike
 	err = out.compare(ctx, run, result, stores, dirs)
 	return out, err
 }

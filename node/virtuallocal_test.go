@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -241,16 +242,16 @@ func TestTrainingAgainTellsWhatDiffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read := func() ledger.Contents { // anew: what is changed of it is changed once
-			c, err := ledger.Read(r.members[0].dir)
+		read := func(m *member) ledger.Contents { // anew: what is changed of it is changed once
+			c, err := ledger.Read(m.dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return c
 		}
-		contents := read()
+		contents := read(r.members[0])
 		again := func(change func(*recompute.History)) (recompute.Result, error) {
-			h, err := recompute.FromLedgers(run, []ledger.Contents{read(), read()})
+			h, err := recompute.FromLedgers(run, []ledger.Contents{read(r.members[0]), read(r.members[1])})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,8 +260,28 @@ func TestTrainingAgainTellsWhatDiffers(t *testing.T) {
 		}
 		g := contents.Plans[0].Plan.Generation
 		want, err := again(func(*recompute.History) {})
-		if err != nil || len(want.Differ) > 0 {
-			t.Fatalf("%q, %v", want.Differ, err)
+		if err != nil || len(want.Differ) > 0 || len(want.Unlike) > 0 {
+			t.Fatalf("%q, %q, %v", want.Differ, want.Unlike, err)
+		}
+		kinds := func(change func(kinds []string) []string) (recompute.Result, error) {
+			return again(func(h *recompute.History) {
+				for part, of := range h.Kinds {
+					h.Kinds[part] = change(of)
+				}
+			})
+		}
+		if got, err := kinds(func([]string) []string { return []string{runtime.GOARCH + "/generic"} }); err != nil || len(got.Differ) == 0 || len(got.Unlike) > 0 {
+			t.Errorf("with other instructions: %q, %q, %v", got.Differ, got.Unlike, err)
+		}
+		for says, change := range map[string]func([]string) []string{
+			"no folder tells with which instructions":                                    func([]string) []string { return nil },
+			`computed otherwise: cpu: this processor cannot compute as "sparc/vis" does`: func([]string) []string { return []string{"sparc/vis"} },
+			`changed between "amd64/z", "sparc/vis" within`:                              func([]string) []string { return []string{"amd64/z", "sparc/vis"} },
+		} {
+			got, err := kinds(change)
+			if err != nil || len(got.Unlike) == 0 || !strings.Contains(got.Unlike[0], says) || len(got.Differ) > 0 || !reflect.DeepEqual(got.Layers, want.Layers) {
+				t.Errorf("%s: %q, %q, %v", says, got.Unlike, got.Differ, err)
+			}
 		}
 		lied, err := again(func(h *recompute.History) { h.Outer[g][0].Parts[1].Sum[0]++ })
 		if err != nil || len(lied.Differ) != 1 || !strings.HasPrefix(lied.Differ[0], "replica 1 had other messages for the outer step of step 4") || !reflect.DeepEqual(lied.Layers, want.Layers) {

@@ -34,7 +34,9 @@ the checkpoint in its folder and the other ledgers do not prove the steps betwee
 --recompute proves the model too: it trains the run again here, alone, by the plans and outer steps that
 the folders tell of, and compares each layer of the newest checkpoint, each loss, and each message of a
 replica with local steps to the bit. Its nodes must be stopped. It takes as long as this processor needs
-for the whole run, and the memory of all its replicas.`,
+for the whole run, and the memory of all its replicas. Each node's part is computed with the instructions
+that its ledger names (as with PNODE_CPU). Where no folder tells them, or this processor lacks them, last
+digits may differ: then nobody is called wrong, and the exit code is 1 all the same.`,
 		Example: `  pnode audit
   pnode audit ~/run7/node-0 ~/run7/node-1
   pnode audit ~/run7 --json | jq .lost

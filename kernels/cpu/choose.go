@@ -40,6 +40,23 @@ func (v *variant) selfTest() (err error) {
 	return conform.SelfTest(dev)
 }
 
+func (v *variant) kind() string { return runtime.GOARCH + "/" + v.name }
+
+// ofKind gives the candidate of a kind. The error wraps ErrKind.
+func ofKind(list []candidate, kind string) (*variant, error) {
+	var kinds []string
+	for _, c := range list {
+		if c.kind() == kind {
+			if wrong := c.check(); wrong != nil {
+				return nil, fmt.Errorf("%w %q does, which fails its self-test: %w", ErrKind, kind, wrong)
+			}
+			return c.variant, nil
+		}
+		kinds = append(kinds, c.kind())
+	}
+	return nil, fmt.Errorf("%w %q does, but as %s", ErrKind, kind, strings.Join(kinds, ", "))
+}
+
 // choose gives the best candidate that computes right, or the one called `forced`, and what
 // is wrong with better ones, a sentence each.
 func choose(list []candidate, forced string) (v *variant, dropped []string, err error) {

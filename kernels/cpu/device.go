@@ -24,6 +24,8 @@ type Options struct {
 	// Threads is the number of workers; 0 means one for each physical core that the
 	// process may use.
 	Threads int
+	// Kind is the Device.Kind to be; empty for what VariantEnv says, or else the best one.
+	Kind string
 }
 
 // Device is the processor as a kernels.Device.
@@ -37,7 +39,11 @@ type Device struct {
 	pool *pool      // nil once closed
 }
 
-var errClosed = errors.New("cpu: device is closed")
+var (
+	errClosed = errors.New("cpu: device is closed")
+	// ErrKind is wrapped where this processor cannot be of the kind that Options ask for.
+	ErrKind = errors.New("cpu: this processor cannot compute as")
+)
 
 // New starts the workers. It fails when Threads is negative or PNODE_CPU names an
 // instruction set that does not exist, that this processor lacks or that computes wrong.
@@ -46,7 +52,7 @@ func New(o Options) (*Device, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("cpu: threads is %d: want 0 (one per core) or more", o.Threads)
 	}
-	v, dropped, err := choose(candidates(), os.Getenv(VariantEnv))
+	v, dropped, err := o.choose(candidates())
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +63,14 @@ func New(o Options) (*Device, error) {
 	d := startDevice(v, o.Threads)
 	d.dropped = dropped
 	return d, nil
+}
+
+func (o Options) choose(list []candidate) (v *variant, dropped []string, err error) {
+	if o.Kind == "" {
+		return choose(list, os.Getenv(VariantEnv))
+	}
+	v, err = ofKind(list, o.Kind)
+	return v, nil, err
 }
 
 func startDevice(v *variant, threads int) *Device {
@@ -76,6 +90,9 @@ func (d *Device) Model() string {
 
 // Variant is the instruction set in use, a value of VariantEnv.
 func (d *Device) Variant() string { return d.v.name }
+
+// Kind is the architecture and the instruction set: `amd64/avx512`. Plain Go rounds otherwise on another architecture.
+func (d *Device) Kind() string { return d.v.kind() }
 
 // Dropped says of each better instruction set of this processor why it is not used: which
 // operation its self-test found wrong.

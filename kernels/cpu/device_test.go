@@ -34,6 +34,27 @@ func TestVariantOverride(t *testing.T) {
 	}
 }
 
+// TestKindOverrides: a device is of the kind that another one says it is, whatever the environment has.
+func TestKindOverrides(t *testing.T) {
+	t.Setenv(VariantEnv, "generic")
+	for _, c := range candidates() {
+		if got := newDevice(t, Options{Kind: runtime.GOARCH + "/" + c.name}); got.Variant() != c.name || kernels.KindOf(got) != c.kind() {
+			t.Errorf("asked for %s, got %s, a %s", c.name, got.Variant(), kernels.KindOf(got))
+		}
+	}
+	for _, kind := range []string{"generic", "mips/generic", runtime.GOARCH + "/sse9"} {
+		_, err := New(Options{Kind: kind})
+		if !errors.Is(err, ErrKind) || !strings.Contains(err.Error(), kind) || !strings.Contains(err.Error(), runtime.GOARCH+"/generic") {
+			t.Errorf("%s: error is %v", kind, err)
+		}
+	}
+	wrong := generic()
+	wrong.product.multiply = func(t *tile) { c := *t; c.K--; multiplyGeneric(&c) }
+	if _, err := ofKind([]candidate{newCandidate(wrong)}, wrong.kind()); !errors.Is(err, ErrKind) {
+		t.Errorf("a kind that computes wrong: error is %v", err)
+	}
+}
+
 func TestNegativeThreads(t *testing.T) {
 	if _, err := New(Options{Threads: -1}); err == nil {
 		t.Error("no error for -1 threads")

@@ -94,6 +94,9 @@ func (d *Device) Profile() Profile { return d.profile }
 // Inner is the wrapped device.
 func (d *Device) Inner() kernels.Device { return d.inner }
 
+// Kind returns that of the device inside, whose bits these are.
+func (d *Device) Kind() string { return kernels.KindOf(d.inner) }
+
 // Distant reports whether copies take time.
 func (d *Device) Distant() bool { return d.profile.CopyBytesPerS > 0 }
 

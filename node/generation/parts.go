@@ -132,7 +132,7 @@ func (p Parts) config(state consensus.State, j job) pipeline.Config {
 	}
 }
 
-// device returns the device for a lost member's worker: the one of the same name, if there is one here.
+// device returns the device for a worker of this node, or of a lost member: the one of the same name, if there is one here.
 func (p Parts) device(name string) kernels.Device {
 	device, err := p.Hardware.Device(name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (p Parts) record(of plan.Plan, id plan.WorkerID, r pipeline.StepResult) {
 	if r.Final {
 		return
 	}
-	w := ledger.Work{Generation: of.Generation, Worker: id, By: p.Self, Replica: r.Replica, Shares: r.Schedule.Micros}
+	w := ledger.Work{Generation: of.Generation, Worker: id, By: p.Self, Kind: kernels.KindOf(p.device(id.Device)), Replica: r.Replica, Shares: r.Schedule.Micros}
 	if r.Replica != nil {
 		w.Shares = nil // of it alone
 	}

@@ -88,6 +88,8 @@ type Work struct {
 	Worker     plan.WorkerID   `json:"worker"`
 	// By is the node that did it, another one than the worker's where the worker was lost and its steps were replayed.
 	By plan.PeerID `json:"by"`
+	// Kind is of the device that did it (kernels.Kinded); empty where it does not say. Others may have other last digits.
+	Kind string `json:"kind,omitempty"`
 	// Replica made the step on its own, with local steps: it counts as far as an Outer says. Nil: all replicas together.
 	Replica *plan.Replica `json:"replica,omitempty"`
 	// Shares counts the micro-batches of each replica in the step, where there are several.

@@ -9,5 +9,6 @@
 // Each plan is carried out as it was, by workers that exchange messages in memory. In a plan with local steps each replica makes as many
 // inner steps of a round as counted, and who was left out of the last one makes none. All workers are on this machine, so that it needs the memory of the whole plan.
 //
-// The same kind of device has the same bits. What was trained on others differs in the last ones.
+// The same kind of device has the same bits, so each worker computes with the instructions that its ledger names. What this processor lacks, or no
+// ledger tells, is in Result.Unlike: a difference then is no proof against anyone.
 package recompute

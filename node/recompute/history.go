@@ -19,12 +19,22 @@ type History struct {
 	Outer map[plan.Generation][]plan.Merged
 	// Committed has the losses of the steps that all replicas made together.
 	Committed map[ledger.Position]ledger.Commit
+	// Kinds has the kinds of devices that made steps of a plan's worker, sorted. Nothing is known of workers that are not in it.
+	Kinds map[Part][]string
+	names map[plan.PeerID]string
+}
+
+// Part is a worker's part in a generation.
+type Part struct {
+	plan.Generation
+	plan.WorkerID
 }
 
 // FromLedgers returns what ledgers of a run's nodes say together. They must agree.
 func FromLedgers(run plan.RunSpec, all []ledger.Contents) (History, error) {
-	h := History{Run: run, Outer: map[plan.Generation][]plan.Merged{}, Committed: map[ledger.Position]ledger.Commit{}}
+	h := History{Run: run, Outer: map[plan.Generation][]plan.Merged{}, Committed: map[ledger.Position]ledger.Commit{}, Kinds: map[Part][]string{}, names: map[plan.PeerID]string{}}
 	for _, c := range all {
+		h.names[c.Head.Peer] = c.Head.Name
 		for _, p := range c.Plans {
 			if err := h.planned(p.Plan); err != nil {
 				return History{}, err
@@ -36,6 +46,7 @@ func FromLedgers(run plan.RunSpec, all []ledger.Contents) (History, error) {
 			}
 		}
 		for _, e := range c.Entries {
+			h.computed(*e.Work)
 			at := ledger.Position{Generation: e.Work.Generation, Step: e.Step}
 			if known, ok := h.Committed[at]; ok && e.Work.Replica == nil && known != e.Commit {
 				return History{}, fmt.Errorf("recompute: ledgers have different losses of step %d of generation %d", at.Step, at.Generation)
@@ -51,6 +62,17 @@ func FromLedgers(run plan.RunSpec, all []ledger.Contents) (History, error) {
 	}
 	return h, nil
 }
+
+// computed takes in the kind of device that did a work.
+func (h *History) computed(w ledger.Work) {
+	part := Part{w.Generation, w.Worker}
+	if at, known := slices.BinarySearch(h.Kinds[part], w.Kind); !known && w.Kind != "" {
+		h.Kinds[part] = slices.Insert(h.Kinds[part], at, w.Kind)
+	}
+}
+
+// nameOf returns the name that a node has in its ledger, or its short ID.
+func (h History) nameOf(p plan.PeerID) string { return cmp.Or(h.names[p], p.Short()) }
 
 func (h *History) planned(p plan.Plan) error {
 	i := slices.IndexFunc(h.Plans, func(q plan.Plan) bool { return q.Generation == p.Generation })

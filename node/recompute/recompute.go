@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -45,6 +46,8 @@ type Result struct {
 	Layers map[int][]byte
 	// Differ says what nodes said that is not so.
 	Differ []string
+	// Unlike says of workers why they may have computed other last digits than this processor, though honest.
+	Unlike []string
 }
 
 // Run trains up to a step.
@@ -69,6 +72,11 @@ func Run(ctx context.Context, c Config, to plan.Step) (Result, error) {
 		g := generation{Config: c, states: kept, counter: count, plan: p, end: end}
 		g.script = newScript(c.outer(p, to), kept.wanted, g.differs)
 		differ, err := g.train(ctx)
+		for _, u := range g.unlike {
+			if !slices.Contains(out.Unlike, u) {
+				out.Unlike = append(out.Unlike, u)
+			}
+		}
 		if err != nil {
 			return Result{}, fmt.Errorf("recompute: generation %d, steps %d to %d: %w", p.Generation, p.Start+1, end, err)
 		}
@@ -105,10 +113,11 @@ type generation struct {
 	script *script    // of the outer steps up to end
 	guard  sync.Mutex // guards differ
 	differ []string
+	unlike []string
 }
 
-// part is a worker's part in a generation.
-type part struct {
+// member is a worker that carries out its part.
+type member struct {
 	worker *pipeline.Worker
 	device kernels.Device
 	// over ends the worker once it has made all that counts; nil: it ends by itself.
@@ -118,7 +127,7 @@ type part struct {
 // train carries the plan out.
 func (g *generation) train(ctx context.Context) (differ []string, err error) {
 	net := collective.NewMemory()
-	var parts []part
+	var parts []member
 	defer func() {
 		for _, p := range parts {
 			p.worker.Close()
@@ -142,7 +151,7 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 		if !strings.HasPrefix(id.Device, "cpu") {
 			return nil, fmt.Errorf("%w: generation %d has %s of %s", ErrOtherDevice, g.plan.Generation, id.Device, id.Peer.Short())
 		}
-		if c.Device, err = cpu.New(cpu.Options{Threads: g.Threads}); err != nil {
+		if c.Device, err = g.like(id); err != nil {
 			return nil, err
 		}
 		if c.Local != nil {
@@ -152,7 +161,7 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 		if err != nil {
 			return nil, errors.Join(err, c.Device.Close())
 		}
-		parts = append(parts, part{w, c.Device, over})
+		parts = append(parts, member{w, c.Device, over})
 	}
 	for _, p := range parts {
 		group.Go(func() error {
@@ -168,6 +177,40 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 		})
 	}
 	return g.differ, group.Wait()
+}
+
+// like returns a processor of the kind that a worker's was; where that is not to be had, the best one here.
+func (g *generation) like(id plan.WorkerID) (*cpu.Device, error) {
+	kinds, who := g.Kinds[Part{g.plan.Generation, id}], g.nameOf(id.Peer)
+	o := cpu.Options{Threads: g.Threads}
+	switch len(kinds) {
+	case 0:
+		g.unlike = append(g.unlike, fmt.Sprintf("no folder tells with which instructions %s computed", who))
+		return cpu.New(o)
+	case 1:
+		o.Kind = kinds[0]
+	default:
+		g.unlike = append(g.unlike, fmt.Sprintf("%s changed between %s within generation %d", who, quoted(kinds), g.plan.Generation))
+		return cpu.New(o)
+	}
+	d, err := cpu.New(o)
+	if errors.Is(err, cpu.ErrKind) {
+		g.unlike = append(g.unlike, fmt.Sprintf("%s computed otherwise: %v", who, err))
+		return cpu.New(cpu.Options{Threads: g.Threads})
+	}
+	return d, err
+}
+
+// quoted joins texts that nodes wrote.
+func quoted(texts []string) string {
+	var b strings.Builder
+	for i, t := range texts {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(t))
+	}
+	return b.String()
 }
 
 // together has a worker make every step with all others. Its losses are to be those of the run.
