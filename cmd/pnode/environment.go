@@ -50,8 +50,13 @@ func (e environment) progress(cfg config.Config, steps int) *progress.Writer {
 	return progress.New(o)
 }
 
-// numbers opens what a run's numbers are written to, besides w.
+// numbers opens what a run's numbers are written to, besides w. While another process runs a node in the run's folder, they are that one's.
 func (e environment) numbers(w *progress.Writer, cfg config.Config) (*export.Exports, error) {
+	if cfg.CSV != "" || cfg.TensorBoard != "" || cfg.MLflow != "" {
+		if err := node.Running(cfg.Dir); err != nil {
+			return nil, err
+		}
+	}
 	return export.Open(export.Options{
 		TensorBoard: cfg.TensorBoard, CSV: cfg.CSV, MLflow: cfg.MLflow, Dir: cfg.Dir, Settings: cfg.Parameters(),
 		Warn: func(text string) { w.Notice("warning: " + text) },

@@ -67,7 +67,7 @@ func (t *table) goOn(f *os.File) error {
 		row, err := lines.ReadString('\n')
 		t.headed, t.rows = true, err == nil
 		if t.rows && !t.files.has(row) {
-			return errors.New("it holds the rows of another run: name another file, or move this one away")
+			return fmt.Errorf("it holds the rows of another run, or of this one from before its folder kept %s: name another file, or move this one away; rows from now on have the same columns", OwnFile)
 		}
 		if t.rows { // or marks of event files, one a start, drive it out
 			if err := t.files.add(row); err != nil {

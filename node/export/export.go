@@ -61,7 +61,13 @@ type Exports struct {
 // Open opens what is wanted. The error names the setting.
 func Open(o Options) (*Exports, error) {
 	var sinks []sink
-	files := ownIn(o.Dir)
+	var files *own
+	if o.TensorBoard != "" || o.CSV != "" {
+		var err error
+		if files, err = ownIn(o.Dir); err != nil {
+			return nil, err
+		}
+	}
 	fail := func(err error) (*Exports, error) {
 		for _, s := range sinks {
 			err = errors.Join(err, s.close(context.Background()))

@@ -125,7 +125,7 @@ func TestAnotherRunsNumbersStayAlone(t *testing.T) {
 	if err := os.Rename(board, board+"1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(second, made(1, 1)); err == nil || !strings.Contains(err.Error(), "--csv is "+table+": it holds the rows of another run: name another file") {
+	if err := write(second, made(1, 1)); err == nil || !strings.Contains(err.Error(), "--csv is "+table+": it holds the rows of another run, or of this one from before its folder kept exports.json: name another file") {
 		t.Errorf("the file of another run: %v", err)
 	}
 	if err := os.Rename(table, table+"1"); err != nil {
@@ -145,6 +145,52 @@ func TestAnotherRunsNumbersStayAlone(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(board, "*"))
 	if lines := strings.Count(string(text), "\n"); err != nil || lines != 4 || len(files) < 1 {
 		t.Errorf("%v, %d lines and %d event files", err, lines, len(files))
+	}
+}
+
+// TestOwnFilesThatAreNotKnown: a list that cannot be read is an error of its own, not of the run's file, and what each error says to do works.
+func TestOwnFilesThatAreNotKnown(t *testing.T) {
+	run, at := t.TempDir(), t.TempDir()
+	list, table := filepath.Join(run, OwnFile), filepath.Join(at, "run.csv")
+	write := func(path string) error {
+		e, err := Open(Options{CSV: path, Dir: run, Warn: func(text string) { t.Error(text) }})
+		if err == nil {
+			e.Event(made(1, 1))
+			e.Close()
+		}
+		return err
+	}
+	if err := write(table); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"damaged": `{"marks":["`, "empty": "", "huge": strings.Repeat(" ", maxOwnBytes+1)} {
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(table); err == nil || !strings.HasPrefix(err.Error(), list+" does not say which files") || !strings.Contains(err.Error(), "remove it and name other files") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if e, err := Open(Options{Dir: run}); err != nil {
+			t.Errorf("%s, without such files: %v", name, err)
+		} else {
+			e.Close()
+		}
+	}
+	if err := os.Remove(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(table); err == nil || !strings.Contains(err.Error(), "from before its folder kept exports.json: name another file") {
+		t.Errorf("no list: %v", err)
+	}
+	if after, err := os.ReadFile(table); err != nil || !slices.Equal(after, before) {
+		t.Errorf("what was refused holds %q, %v", after, err)
+	}
+	if err := write(filepath.Join(at, "next.csv")); err != nil {
+		t.Error(err)
 	}
 }
 

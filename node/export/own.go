@@ -2,6 +2,10 @@ package export
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,19 +33,40 @@ type record struct {
 	Marks []string `json:"marks"`
 }
 
-// ownIn reads what earlier starts noted in a run's folder.
-func ownIn(dir string) *own {
+// ownIn reads what earlier starts noted in a run's folder. Where that cannot be read, no file is known to be the run's, and each would be refused: the
+// error says so instead.
+func ownIn(dir string) (*own, error) {
 	if dir == "" {
-		return &own{}
+		return &own{}, nil
 	}
 	o := &own{file: filepath.Join(dir, OwnFile)}
-	var r record
-	if st, err := os.Stat(o.file); err == nil && st.Size() <= maxOwnBytes {
-		if text, err := os.ReadFile(o.file); err == nil && json.Unmarshal(text, &r) == nil {
-			o.marks = r.Marks
-		}
+	text, err := readOwn(o.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
 	}
-	return o
+	var r record
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s does not say which files of --csv and --tensorboard are this run's: %w: let this user read it, or remove it and name other files", o.file, bare(err))
+	}
+	o.marks = r.Marks
+	return o, nil
+}
+
+// readOwn reads at most maxOwnBytes of a file.
+func readOwn(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxOwnBytes+1))
+	if err == nil && len(text) > maxOwnBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxOwnBytes)
+	}
+	return text, err
 }
 
 // has reports whether a file with this mark is the run's.

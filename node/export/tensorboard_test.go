@@ -33,7 +33,7 @@ func TestTensorBoardReadsIt(t *testing.T) {
 		t.Skipf("%s has no tensorboard", python)
 	}
 	dir := filepath.Join(t.TempDir(), "tb")
-	at, files := time.Unix(1_700_000_000, 0), ownIn(t.TempDir())
+	at, files := time.Unix(1_700_000_000, 0), &own{}
 	for start, events := range [][]api.Event{
 		{made(1, 1), made(2, 1), made(3, 1), made(2, 2), made(3, 2), made(4, 2), made(5, 2)}, // a generation goes back to step 1
 		{made(4, 3), made(5, 3), made(6, 3)},                                                 // resumed from a checkpoint of step 3
