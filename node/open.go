@@ -175,8 +175,9 @@ func open(ctx context.Context, o opening, out Output) (_ *Node, err error) {
 	}
 	names.Know(func(p plan.PeerID) string {
 		state := n.raft.State()
-		if _, member := state.Member(p); member {
-			return state.NameOf(p)
+		name := state.NameOf(p)
+		if _, member := state.Member(p); member || name != p.Short() {
+			return name
 		}
 		return string(p)
 	})

@@ -92,7 +92,16 @@ func (h naming) named(a slog.Attr) (named slog.Attr) {
 	return slog.String(a.Key, withNames(text, of))
 }
 
+// shortIDs finds the ends of such IDs, as plan.PeerID.Short writes them where no names are known.
+var shortIDs = regexp.MustCompile(`…[1-9A-HJ-NP-Za-km-z]{8}\b`)
+
 func withNames(text string, of func(plan.PeerID) string) string {
+	text = shortIDs.ReplaceAllStringFunc(text, func(short string) string {
+		if name := of(plan.PeerID(short)); !strings.Contains(name, short) { // else it may follow its name already
+			return name
+		}
+		return short
+	})
 	return peerIDs.ReplaceAllStringFunc(text, func(id string) string {
 		if strings.HasPrefix(id, "/p2p/") {
 			return id

@@ -31,7 +31,7 @@ func TestNamesInTheLog(t *testing.T) {
 		t.Errorf("before names are known: %s", got)
 	}
 	names.Know(func(p plan.PeerID) string {
-		if p == b {
+		if p == b || string(p) == b.Short() {
 			return "lab"
 		}
 		return string(p)
@@ -44,6 +44,7 @@ func TestNamesInTheLog(t *testing.T) {
 		{string(b), "peer=lab"},
 		{[]plan.PeerID{b, stranger}, `peer="lab, ` + string(stranger) + `"`},
 		{errors.New("ask " + string(b) + ": gone"), `peer="ask lab: gone"`},
+		{errors.New("ask " + b.Short() + ", not " + stranger.Short()), `peer="ask lab, not ` + stranger.Short() + `"`},
 		{"/ip4/10.0.0.1/tcp/7/p2p/" + string(b), "peer=/ip4/10.0.0.1/tcp/7/p2p/" + string(b)},
 		{7, "peer=7"},
 		{(*url.URL)(nil), "peer=<nil>"},

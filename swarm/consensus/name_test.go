@@ -29,3 +29,18 @@ func TestNameOf(t *testing.T) {
 		}
 	}
 }
+
+// TestTheEndOfAnIDHasAName: where one member's ID alone has it.
+func TestTheEndOfAnIDHasAName(t *testing.T) {
+	const lab, one, two plan.PeerID = "12D3KooWADYC8MqvtEzAp1KpV18Q", "12D3KooWAAAAAAAAAAAAsameends", "12D3KooWBBBBBBBBBBBBsameends"
+	s := State{Members: []Member{{Peer: one, Label: "one", State: Active}, {Peer: lab, Label: "lab", State: Active}, {Peer: two, Label: "two", State: Active}}}
+	for short, want := range map[string]string{lab.Short(): "lab", one.Short(): "…sameends", "…nobodys1": "…nobodys1"} {
+		if got := s.NameOf(plan.PeerID(short)); got != want {
+			t.Errorf("%s is called %q, want %q", short, got, want)
+		}
+	}
+	s.Members[0].Label = "lab"
+	if got, want := s.NameOf(plan.PeerID(lab.Short())), "lab "+lab.Short(); got != want {
+		t.Errorf("of two of one name it is called %q, want %q", got, want)
+	}
+}

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -444,10 +445,13 @@ func (s State) forget() State {
 
 // NameOf returns what people call a peer: the name of its machine, followed by the end of the peer ID where
 // another member has the same name. Without a valid name it is that end alone. A member that is gone takes
-// no name away from the others.
+// no name away from the others. The end of a peer ID, as Short has it, stands for the one member whose ID has it.
 func (s State) NameOf(peer plan.PeerID) string {
 	m, ok := s.Member(peer)
-	if !ok || !plan.ValidName(m.Label) {
+	if !ok {
+		m, ok = shortened(s, peer)
+	}
+	if peer = cmp.Or(m.Peer, peer); !ok || !plan.ValidName(m.Label) {
 		return peer.Short()
 	}
 	shared := slices.ContainsFunc(s.Members, func(o Member) bool {
@@ -457,6 +461,20 @@ func (s State) NameOf(peer plan.PeerID) string {
 		return m.Label + " " + peer.Short()
 	}
 	return m.Label
+}
+
+// shortened returns the member whose ID is short in a text, if it is the only one.
+func shortened(s State, short plan.PeerID) (m Member, ok bool) {
+	for _, o := range s.Members {
+		if o.Peer.Short() != string(short) {
+			continue
+		}
+		if ok {
+			return Member{}, false
+		}
+		m, ok = o, true
+	}
+	return m, ok
 }
 
 // TitleOf returns what people call the device of a worker: see [plan.DeviceTitle].
