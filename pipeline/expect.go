@@ -82,7 +82,8 @@ func (e *expectation) most(from plan.PeerID, t wire.Tag) int {
 		}
 		known := int(t.Index) < tries*(e.spec.Train.Micros+2*heldOutMicros)*e.spec.Model.Context // a segment has a token or more
 		if known && e.has(t.Replica, t.Stage, e.self) && e.has(t.Replica, source, from) {
-			return wire.TensorBytes(wire.F32, e.tokensPerMicro()*e.spec.Model.Channels, e.spec.Model.Channels)
+			n, token := e.tokensPerMicro()*e.spec.Model.Channels, e.spec.Model.Channels
+			return max(wire.TensorBytes(wire.F32, n, token), wire.TensorBytes(wire.Int4, n, token)) // whose tiles are larger than a token of few channels
 		}
 	case wire.TiedGrad:
 		other := plan.Stage(0)

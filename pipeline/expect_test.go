@@ -110,3 +110,14 @@ func FuzzExpected(f *testing.F) {
 		}
 	})
 }
+
+// TestTilesOfFewChannelsAreExpected: with 4 channels a tensor in int4 is larger than in float32.
+func TestTilesOfFewChannelsAreExpected(t *testing.T) {
+	run := testRun()
+	run.Model.Channels = 4
+	tensor := wire.TensorBytes(wire.Int4, run.Train.MicroBatch*run.Model.Context*run.Model.Channels, run.Model.Channels)
+	tag := wire.Tag{Kind: wire.Activation, Stage: 1}
+	if err := Expected(run, cut(run, "1f1b", []int{0, 2}))("peer-0-0", "peer-0-1", tag, tensor); err != nil {
+		t.Error(err)
+	}
+}

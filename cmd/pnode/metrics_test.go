@@ -46,7 +46,7 @@ func TestPrometheusScrapesANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }() // it is killed
-	address := said.await(t, `Listening on" address=(\S+)\n`)[1]    // from its own log
+	address := said.await(t, `Listening on".* address=(\S+)\n`)[1]  // from its own log
 	said.await(t, "Server is ready to receive web requests")
 
 	tick := time.NewTicker(time.Second)

@@ -30,7 +30,7 @@ func newCandidate(v *variant) candidate {
 }
 
 // selfTest runs everything that a variant has, then operations as a whole against the
-// reference. It takes some milliseconds.
+// reference. It takes about a tenth of a second.
 func (v *variant) selfTest() (err error) {
 	if err := v.verify(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 // verify runs everything that a variant has and says what computes wrong: the
 // micro-kernel and the packing against their definition, the loops against plain Go.
-// It takes about a millisecond, so that no processor trains on kernels that were never
+// It takes some milliseconds, so that no processor trains on kernels that were never
 // tried on its like.
 func (v *variant) verify() error {
 	for _, m := range []*microKernel{&v.product, &v.attention} {

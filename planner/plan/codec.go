@@ -259,5 +259,9 @@ func (s RunSpec) sequenceBytes(codec Codec) int64 {
 	if spec, err := schedule.ParseSpec(s.Train.Schedule); err == nil {
 		elements /= int64(max(spec.Segments(), 1))
 	}
-	return min(codec, CodecBF16).Bytes(elements, channels) - CodecFront
+	bytes := min(codec, CodecBF16).Bytes(elements, channels)
+	if codec == CodecInt4 { // whose tiles are larger than a token of few channels
+		bytes = max(bytes, codec.Bytes(elements, channels))
+	}
+	return bytes - CodecFront
 }
