@@ -93,7 +93,8 @@ func (b *betterWatch) compare(m moment) string {
 		return ""
 	}
 	if slices.ContainsFunc(m.silent, func(s consensus.Member) bool { return m.state.Plan.Places(s.Peer) }) {
-		return "" // it is back soon, or gone
+		b.hints.stop() // another plan may be wanted at once
+		return ""      // it is back soon, or gone
 	}
 	if m.state.Plan.Local != nil && len(withBlamed(m.state, nil)) > 0 {
 		return "" // the round ends without it, and the plan with the round
@@ -133,13 +134,17 @@ func (b *betterWatch) tellSpares(g plan.Generation, d planner.Decision) {
 // hintsAfter is how long a plan runs before it is searched for what would help: who trains needs the processor, and what changes soon needs no hints.
 const hintsAfter = 30 * time.Second
 
-// hintWatch follows the searches for what would help.
+// hintsFor is how long a search for what would help may take. What it has found by then is told.
+const hintsFor = 20 * time.Second
+
+// hintWatch follows the searches for what would help, one at a time.
 type hintWatch struct {
 	generation plan.Generation
 	since      time.Time // of generation
 	of         roster    // of the newest search
 	found      *future[hinted]
-	resting    time.Time // nothing is searched for before
+	end        context.CancelFunc // of that search
+	resting    time.Time          // nothing is searched for before
 }
 
 // hinted has what a search has found, and how long it took.
@@ -148,32 +153,46 @@ type hinted struct {
 	took  time.Duration
 }
 
+// stop ends a search, which is not begun again for the same roster.
+func (h *hintWatch) stop() {
+	if h.found != nil {
+		h.end()
+	}
+}
+
 // tellHints has this node's heartbeats say what would help, after one search for each roster; searches take at most one part in 1+aheadRest of a
 // processor's time.
 func (b *betterWatch) tellHints(now time.Time) {
 	h := &b.hints
 	if g := b.comparedFor.generation; h.generation != g {
-		*h = hintWatch{generation: g, since: now, resting: h.resting}
+		h.stop()
+		h.generation, h.since = g, now
 	}
 	if found, ok := h.found.get(); ok {
-		b.Leader.hints.Store(&gossip.Hints{Generation: h.generation, Texts: found.texts})
+		h.end()
+		if h.of.generation == h.generation {
+			b.Leader.hints.Store(&gossip.Hints{Generation: h.generation, Texts: found.texts})
+		}
 		h.found, h.resting = nil, now.Add(aheadRest*found.took)
 	}
 	if b.Planner.Hints == nil || h.found != nil || h.of == b.comparedFor || now.Sub(h.since) < hintsAfter || now.Before(h.resting) {
 		return
 	}
 	in, search := b.input, b.Planner.Hints
+	ended, end := context.WithCancel(context.Background())
 	h.found = begin(b.search, func(ctx context.Context) hinted {
 		begun := time.Now()
-		texts, err := search(ctx, in)
-		if err != nil {
-			return hinted{} // the term ends
-		}
+		ctx, cancel := context.WithTimeout(ctx, hintsFor)
+		defer cancel()
+		defer context.AfterFunc(ended, cancel)()
+		texts, _ := search(ctx, in)
 		return hinted{texts, time.Since(begun)}
 	})
-	if h.found != nil {
-		h.of = b.comparedFor
+	if h.found == nil {
+		end()
+		return
 	}
+	h.of, h.end = b.comparedFor, end
 }
 
 // whileSlow returns an outlook for a change that may follow from the speed of a device or a line: that is expected to last slowLasts times as

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,6 +292,59 @@ func TestWhatWouldHelpIsTold(t *testing.T) {
 		}
 		cancel()
 		<-ended
+	})
+}
+
+// TestSearchesForHintsEnd: one at a time, each with its generation or after its time, however often plans change; what it has found by then is told.
+func TestSearchesForHintsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := rehearsedRun()
+		state := consensus.State{Run: &run, Epoch: 1, Members: []consensus.Member{{Peer: "a", State: consensus.Active, Profile: withDevices(1)}}}
+		state.Plan = plan.Plan{Generation: 1, Replicas: []plan.Pipeline{{Stages: []plan.Placement{{Peer: "a", Device: "cpu"}}}}}
+		var running, searches atomic.Int32
+		l := New(Config{
+			Self: "a", Consensus: &oneLeader{state: state}, Peers: strangers{}, Heartbeats: gossip.NewTracker(), Log: slog.New(slog.DiscardHandler),
+			Planner: Planner{
+				Make: planner.Make,
+				ShouldReplan: func(context.Context, planner.Input, plan.Plan) (planner.Decision, error) {
+					return planner.Decision{}, nil
+				},
+				Hints: func(ctx context.Context, _ planner.Input) ([]string, error) {
+					searches.Add(1)
+					if running.Add(1) > 1 {
+						t.Error("two searches at once")
+					}
+					defer running.Add(-1)
+					<-ctx.Done()
+					return []string{"one of many"}, context.Cause(ctx)
+				},
+			},
+		})
+		searching := func(f func(context.Context)) bool { go f(t.Context()); return true }
+		b := betterWatch{Leader: l, search: searching, schedule: &scheduleWatch{Leader: l, spawn: searching}}
+		after := func(d time.Duration) *gossip.Hints {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				b.compare(moment{state: state, now: time.Now()})
+				synctest.Wait()
+			}
+			return l.hints.Load()
+		}
+		if told := after(hintsAfter + hintsFor + 5*time.Second); told == nil || told.Generation != 1 || !slices.Equal(told.Texts, []string{"one of many"}) {
+			t.Errorf("after its time: %+v", told)
+		}
+		after(aheadRest * hintsFor)
+		begun := searches.Load()
+		for range 30 { // each is there for as long as a search needs to begin, and not to end
+			state.Plan.Generation++
+			after(hintsAfter + hintsFor/2)
+		}
+		if n := searches.Load() - begun; n < 2 || n > 8 {
+			t.Errorf("%d searches in 30 generations", n)
+		}
+		if told := l.hints.Load(); told.Generation != 1 {
+			t.Errorf("a search whose generation ended told %+v", told)
+		}
+		after(2 * hintsFor)
 	})
 }
 

@@ -4,7 +4,7 @@ import "context"
 
 // maxSearches bounds the searches for plans that run at the same time: one of each kind, and one
 // that is out of date.
-const maxSearches = 4
+const maxSearches = 5
 
 // spawn runs f on another goroutine, or reports that too many run already. The context ends with the
 // leader's duties.

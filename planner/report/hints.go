@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxHintDevices bounds the devices of runs whose plans are searched for hints.
-	maxHintDevices = 64
+	maxHintDevices = 16
 	// fasterLine is how many times as fast a line is tried.
 	fasterLine = 4
 )
@@ -20,7 +20,8 @@ const (
 const newcomer plan.PeerID = "one more"
 
 // Hints says what would have a run train on clearly more tokens a second, each planned for the members of an input: another machine like the quickest one, a
-// faster line in place of the slowest, and settings of a new run. It returns none for a run of many devices. The error is ctx's.
+// faster line in place of the slowest, and settings of a new run. It returns none for a run of many devices. The error is
+// ctx's, with what was found before.
 func Hints(ctx context.Context, in planner.Input) (texts []string, err error) {
 	in.Previous = nil // what else there is may ask for another plan
 	base, err := planner.MakeWithDetails(ctx, in)
@@ -39,7 +40,7 @@ func Hints(ctx context.Context, in planner.Input) (texts []string, err error) {
 		return planner.MakeWithDetails(ctx, fresh)
 	})
 	if err != nil {
-		return nil, err
+		return texts, context.Cause(ctx)
 	}
 	for _, v := range variants {
 		texts = append(texts, fmt.Sprintf("a new run with %s: %s", v.Flags, v.text()))
