@@ -66,16 +66,21 @@ type Watch struct {
 // New returns a watch without readings.
 func New(o Options) *Watch { return &Watch{options: o, energy: map[string]counted{}} }
 
-// Run looks until ctx is done.
+// Run looks until ctx is done. It does not wait for a look that hangs in a driver then.
 func (w *Watch) Run(ctx context.Context) {
+	go w.lookAgain(ctx)
+	<-ctx.Done()
+}
+
+// lookAgain looks at once and at each tick until ctx is done, one look after the other.
+func (w *Watch) lookAgain(ctx context.Context) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		w.look(time.Now())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -171,3 +171,31 @@ func TestRunLooksAgain(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestRunEndsWhileADriverHangs: else whoever ends the node waits for a card that fell off the bus.
+func TestRunEndsWhileADriverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks, hangs := 0, make(chan struct{})
+		w := New(Options{Devices: func() []Device { return []Device{{Name: "cuda:0", PCI: "0000:65:00.0", NVIDIA: true}} }, Cards: func() []Card {
+			looks++
+			<-hangs
+			return nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.Run(ctx) }()
+		time.Sleep(2 * Every)
+		cancel()
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("it waits for the driver")
+		}
+		close(hangs)
+		synctest.Wait()
+		if looks != 1 {
+			t.Errorf("%d looks, want the one that hung: none beside it, and none after the end", looks)
+		}
+	})
+}
