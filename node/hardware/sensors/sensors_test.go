@@ -107,6 +107,7 @@ func TestPowerByCounters(t *testing.T) {
 		"class/powercap/intel-rapl:0:0/name": "core", "class/powercap/intel-rapl:0:0/energy_uj": "1",
 		"class/powercap/intel-rapl:1/name": "package-1", "class/powercap/intel-rapl:1/max_energy_range_uj": "262143328850",
 		"class/powercap/intel-rapl:2/name": "psys", "class/powercap/intel-rapl:2/energy_uj": "1",
+		"class/powercap/intel-rapl-mmio:0/name": "package-0", "class/powercap/intel-rapl-mmio:0/max_energy_range_uj": "262143328850",
 	}
 	const pci = "bus/pci/devices/0000:03:00.0/hwmon/hwmon4/energy1_input"
 	w := watch(nil, nil, processor, Device{Name: "opencl:0", PCI: "0000:03:00.0"})
@@ -114,6 +115,7 @@ func TestPowerByCounters(t *testing.T) {
 	look := func(after time.Duration, first, second, card string) string {
 		at = at.Add(after)
 		files["class/powercap/intel-rapl:0/energy_uj"], files["class/powercap/intel-rapl:1/energy_uj"], files[pci] = first, second, card
+		files["class/powercap/intel-rapl-mmio:0/energy_uj"] = first
 		w.options.Sys = tree(files)
 		w.look(at)
 		return shown(w, at)

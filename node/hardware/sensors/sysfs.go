@@ -89,12 +89,15 @@ func (s *system) processor() (c, watts *float64) {
 	return c, s.packages()
 }
 
+// packageZone matches the names of packages' counters. Many laptops of Intel have intel-rapl-mmio:0, too: the same package by another way.
+var packageZone = regexp.MustCompile(`^intel-rapl:[0-9]+$`)
+
 // packages returns the power of all of the processor's packages by RAPL, nil where one of them is not told.
 func (s *system) packages() *float64 {
 	sum, all := 0.0, true
 	for _, name := range s.list("class/powercap") {
 		dir := path.Join("class/powercap", name)
-		if strings.Count(name, ":") != 1 || !strings.HasPrefix(s.line(path.Join(dir, "name")), "package") { // a part of one, or the whole board
+		if !packageZone.MatchString(name) || !strings.HasPrefix(s.line(path.Join(dir, "name")), "package") { // a part of one, or the whole board
 			continue
 		}
 		most, _ := s.number(path.Join(dir, "max_energy_range_uj")) // 0, of a counter that says nothing
