@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -325,5 +326,21 @@ func TestDigitsOfResultsAreCounted(t *testing.T) {
 	must(t, errors.Join(err, s.Close()))
 	if got.Digits != digits || got.Right != right || right == 0 || right == digits {
 		t.Errorf("%d of %d digits are right, want %d of %d", got.Right, got.Digits, right, digits)
+	}
+}
+
+// TestDigitsBehindTheTokensThatBeginAText: each count is that of its own token; a text without results, which may be large, has no counts.
+func TestDigitsBehindTheTokensThatBeginAText(t *testing.T) {
+	s := Scorer{words: *openBytes(t, families["gpt2"]).Words}
+	for _, begin := range [][]int32{nil, {0}, {0, 0}} {
+		for text, want := range map[string][]int32{"7 + 8 = 15\n": {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0}, "7 + 8 is 15\n": nil} {
+			if want != nil {
+				want = append(make([]int32, len(begin)), want...)
+			}
+			got := s.digits([]byte(text), s.words.Encode(slices.Clone(begin), []byte(text)), len(begin))
+			if !slices.Equal(got, want) {
+				t.Errorf("%q behind %d tokens: %v, want %v", text, len(begin), got, want)
+			}
+		}
 	}
 }

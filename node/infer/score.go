@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -135,13 +136,13 @@ func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (
 		return Score{}, err
 	}
 	var total Score
-	digits := slices.Concat(make([]int32, len(begin)), s.digits(tokens[len(begin):]))
+	digits := s.digits(text, tokens, len(begin))
 	for at := 0; at+1 < len(tokens); at += s.window {
 		if err := ctx.Err(); err != nil {
 			return Score{}, fmt.Errorf("infer: %w", err)
 		}
 		end := min(at+s.window+1, len(tokens))
-		part, err := s.predict(tokens[at:end], digits[at+1:end])
+		part, err := s.predict(tokens[at:end], digits[min(at+1, len(digits)):min(end, len(digits))])
 		if err != nil {
 			return Score{}, fmt.Errorf("infer: %w", err)
 		}
@@ -157,18 +158,22 @@ func (s *Scorer) Score(ctx context.Context, text []byte, progress func(Score)) (
 	return total, nil
 }
 
-// digits returns how many digits of results each token of a text holds. It looks for them in what the tokens write, which a tokenizer may have changed.
-func (s *Scorer) digits(tokens []int32) []int32 {
+// digits returns how many digits of results each token holds, none for the first ones, which begin a text. For a text without results, as most are, it returns
+// nil and takes no memory. It looks for results in what the tokens write, which a tokenizer may have changed.
+func (s *Scorer) digits(text []byte, tokens []int32, begin int) []int32 {
+	if !bytes.Contains(text, []byte(" = ")) {
+		return nil
+	}
 	var written []byte
-	for _, token := range tokens {
+	for _, token := range tokens[begin:] {
 		written = append(written, s.words.Bytes(token)...)
 	}
 	counts, results := make([]int32, len(tokens)), synthetic.Results(written)
-	for i, token := range tokens {
+	for i, token := range tokens[begin:] {
 		n := len(s.words.Bytes(token))
 		for _, is := range results[:n] {
 			if is {
-				counts[i]++
+				counts[begin+i]++
 			}
 		}
 		results = results[n:]
@@ -176,7 +181,8 @@ func (s *Scorer) digits(tokens []int32) []int32 {
 	return counts
 }
 
-// predict scores all but the first of at most window+1 tokens. digits says how many digits of results each of those holds.
+// predict scores all but the first of at most window+1 tokens. digits says how many digits of results each of those holds, or is
+// empty where none does.
 func (s *Scorer) predict(tokens []int32, digits []int32) (Score, error) {
 	n := len(tokens) - 1
 	inputs, targets := make([]int32, s.length), slices.Repeat([]int32{ignored}, s.length)
