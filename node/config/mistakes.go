@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // findMistake returns the first line of a file, counted from 1, that breaks one of the rules that people break, and what is wrong
@@ -113,6 +114,9 @@ func (l *layout) entry(number, indent int, body string) string {
 		}
 		return "no colon: want lines of the form `key: value`"
 	}
+	if found[2] == "-" || strings.HasPrefix(found[2], "- ") {
+		return "a list begins on the line below its key, or is written [a, b]: put the value in quotes if it is no list"
+	}
 	level := &l.levels[len(l.levels)-1]
 	key := strings.Trim(found[1], `"'`)
 	if first := level.keys[key]; first > 0 {
@@ -160,11 +164,17 @@ func (l *layout) flow(text string) string {
 		switch c := text[i]; {
 		case inside == '"' && c == '\\':
 			if !escapes.MatchString(text[i+1:]) {
-				return fmt.Sprintf("\\%c is no escape in double quotes: use single ones, or \\\\ for each \\", text[i+1])
+				r, _ := utf8.DecodeRuneInString(text[i+1:])
+				return fmt.Sprintf("\\%c is no escape in double quotes: use single ones, or \\\\ for each \\", r)
 			}
+			i++
+		case inside == '\'' && strings.HasPrefix(text[i:], "''"): // a quote in the text
 			i++
 		case l.open != "" && c == inside:
 			l.open = l.open[:len(l.open)-1]
+			if rest := strings.TrimLeft(text[i+1:], " \t"); l.open == "" && rest != "" && rest[0] != '#' && rest[0] != ':' {
+				return fmt.Sprintf("text follows the closing %c: put quotes around all of the value, or remove that text", c)
+			}
 		case quoted:
 		case c == '#' && starts:
 			return ""

@@ -27,6 +27,12 @@ func TestMistakesAreNamedByTheirLine(t *testing.T) {
 		{"name: a: b\n", "line 1: a second colon: put the value in quotes"},
 		{"  steps: 4\nlr: 0.1\n", "line 2: indented by 0: the lines that it follows are indented by 2"},
 		{"dir: \"C:\\Users\\x\"\n", `line 1: \U is no escape in double quotes: use single ones`},
+		{"name: \"a\\é\"\n", `line 1: \é is no escape in double quotes: use single ones`},
+		{"name: \"a\" \"b\"\n", `line 1: text follows the closing ": put quotes around all of the value`},
+		{"name: 'it''s' mine\nsteps: 4\n", "line 1: text follows the closing '"},
+		{"data: [a,\n  b] c\n", "line 2: text follows the closing ]"},
+		{"name: -\n", "line 1: a list begins on the line below its key"},
+		{"steps: 4\ndata: - a\n", "line 2: a list begins on the line below its key"},
 		{"data:\n  - a\n - b\n", "line 3: indented by 1: the lines that it follows are indented by 0 and 2"},
 	} {
 		if _, err := Parse("run.yaml", []byte(tt.content)); err == nil || !strings.Contains(err.Error(), "run.yaml "+tt.want) {
@@ -66,6 +72,9 @@ func TestGoodFilesHaveNoMistakes(t *testing.T) {
 		"data:\n- a\n- b\nsteps: 4\n",
 		"data:\n  - 'it''s: here'\n  - \"a\\\\b: \\u0041\" # two\n  - c:/d\n",
 		"name: [a,\n  b]\nsteps: 4",
+		"data:\n- 'it''s' # mine\n- ''\n- \"\"\n- '''' \n- [a, ['b']]\n",
+		"name: '-'\ndir: -a\n",
+		"name: 'a\n  ''b'' c'\n",
 		"dir: a\n  b\nsteps: 4\n",
 		"steps:\n  4\nseed: 2\n",
 		"name: |\n  a: b: c\n  @d\nsteps: 4\n",
