@@ -57,7 +57,7 @@ func (m *memo) get(ctx context.Context) answer {
 
 // looks returns the requests that are answered, but for events, by their paths.
 func (s *Server) looks() map[string]*memo {
-	show, node := shown{s.options.Dir}, s.options.Node
+	show, node := shownOf(s.options.Dir), s.options.Node
 	return map[string]*memo{
 		"/v1/status": {ask: func(ctx context.Context) answer {
 			st, err := node.Status(ctx)
@@ -181,7 +181,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if errors.Join(control.SetReadDeadline(time.Time{}), extend(), control.Flush()) != nil { // the read deadline would end the stream
 		return
 	}
-	show, out := shown{s.options.Dir}, json.NewEncoder(w)
+	show, out := shownOf(s.options.Dir), json.NewEncoder(w)
 	for e, err := range s.options.Node.Events(r.Context(), after) {
 		if err != nil {
 			return

@@ -239,11 +239,56 @@ func TestOthersSeeNoAddressesAndFolders(t *testing.T) {
 	if !strings.Contains(all, "go on with --dir FOLDER") {
 		t.Errorf("the end is not in\n%s", all)
 	}
-	const seen = `cannot go on with --dir FOLDER: open FILE: no such file, nor FILE, FILE; read udp ADDRESS->ADDRESS: i/o timeout; ` +
+	const seen = `cannot go on with --dir FOLDER: open FILE: no such file, nor FILE; read udp ADDRESS->ADDRESS: i/o timeout; ` +
 		`dial ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS. 12.5 tokens/s on opencl:0 at 07:43:05, // not 535.104.05.01`
 	var st api.Status
 	if _, body := s.ask("GET", "/v1/status", s.knowing); json.Unmarshal([]byte(body), &st) != nil || st.Waiting != seen || st.Roster[0].NotUsed != seen {
 		t.Errorf("%+v, want texts to be %q", st, seen)
+	}
+}
+
+// TestTakenOutOfTexts: addresses and paths in whatever form errors and lists have them, with more rather than less; not what only looks like them.
+func TestTakenOutOfTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"  * [/ip4/192.0.2.9/udp/4001/quic-v1] timeout":              "  * [ADDRESS] timeout",
+		"[192.0.2.7:4001 192.0.2.8:4001]":                            "[ADDRESS ADDRESS]",
+		"{192.0.2.7/24} addr:192.0.2.7:4001|ada@192.0.2.7.":          "{ADDRESS} ADDRESS|ADDRESS.",
+		"dial addr:2001:db8::7, ([2001:db8::7]:4001): fe80::1%eth0":  "dial ADDRESS, (ADDRESS): ADDRESS",
+		"2001:db8:1:2:3:4:5:6 or ::1 or 2001:db8::":                  "ADDRESS or ADDRESS or ADDRESS::",
+		"at ada.example.:80, via:bücher.example:443":                 "at ADDRESS, ADDRESS",
+		"to:/dns4/ada.example/tcp/1 (see https://ada.example/x(y)).": "to:ADDRESS (see ADDRESS)).",
+		"[/home/ada/x /b]":                       "[FILE]",
+		"path:/home/ada/x":                       "path:FILE",
+		"{/home/ada/x}, \"~ada/x\", ../../ada/x": "{FILE}, \"FILE\", FILE",
+		"open /home/ada/Documents/secret plan, 2/x.bin: no file; go": "open FILE: no file; go",
+		`open C:\Users\Ada Smith\x: no file`:                         "open FILE: no file",
+		`"\\server\ada\x y" is no file`:                              `"FILE" is no file`,
+		"/home/ada/my (copy)/http://x y: no file":                    "FILE)FILE: no file",
+		"/home/ada/it's a/x: no file":                                "FILE: no file",
+		folder + "2/x: no file":                                      "FILE: no file",
+		"in " + folder + ". In " + folder + "/store/x, " + folder:    "in FOLDER. In FOLDER/store/x, FOLDER",
+		"stage 1.5:3, 12.5:1 of opencl:0, [0:3] at 07:43:05":         "",
+		"12.5 tokens/s, 3/4, and/or, std::vector // not /* and */ x": "",
+		"Qwen2.5:7b 1.5B:3 v0.12.1 535.104.05.01 1.2.3.4.5 0-2":      "",
+	} {
+		if want == "" {
+			want = text
+		}
+		if got := shownOf(folder).text(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestTextsAnywhereAreCleaned, in whatever kinds of fields are to come.
+func TestTextsAnywhereAreCleaned(t *testing.T) {
+	type field struct {
+		Any  any
+		Some [2]string
+	}
+	got := cleaned(shown{}, field{[]string{"/home/ada"}, [2]string{"", "/home/ada"}})
+	if want := (field{[]string{"FILE"}, [2]string{"", "FILE"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

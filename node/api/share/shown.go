@@ -1,12 +1,10 @@
 package share
 
 import (
-	"net"
 	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"pnode/node/api"
@@ -20,52 +18,57 @@ var told = []api.Kind{
 
 // shown takes out of what a node says what others have no use for.
 type shown struct {
-	dir string // the node's folder
+	folder *regexp.Regexp // matches the node's folder, and what follows its name; nil for none
 }
 
-// words matches what may be a path or an address, in a text for people.
-var words = regexp.MustCompile(`[^\s"'` + "`" + `()<>,;=]+`)
+// shownOf returns what shows a node that has a folder.
+func shownOf(dir string) shown {
+	if dir == "" {
+		return shown{}
+	}
+	return shown{regexp.MustCompile(regexp.QuoteMeta(dir) + `(\.?$|\.?[^\w.-])`)} // not /data/run2 for /data/run
+}
 
-// rooted matches a path from the root on, not a comment of a program.
-var rooted = regexp.MustCompile(`^/[^/*]`)
+// Patterns of what is taken out. It is better to take out too much than too little.
+var (
+	// before is what no word goes on with: a slash after it begins a path, in "tokens/s" it does not.
+	before = `(^|[^\pL\pN_/\\~.])`
+	// links are URLs and addresses of libp2p, but for marks behind them.
+	links = regexp.MustCompile(`()\pL[\w+-]*://[^\s"'` + "`" + `<>]*[^\s"'` + "`" + `<>.,:;()\[\]{}]` + `|` + before + `/(?:ip|dns)[^\s"'` + "`" + `<>(),;\[\]{}|]*[^\s"'` + "`" + `<>(),:;\[\]{}|.]`)
+	// paths go from a root on to the end of the clause, since names of files have blanks and commas.
+	paths = regexp.MustCompile(before + `(?:\.*/+[^\s/*]|~\w*/|[A-Za-z]:[\\/]|\\\\)` + `(?:[^:;\n"` + "`" + `)\]}>]|[:;][^\s:;"` + "`" + `)\]}>])*`)
+	// words may have addresses: of IPv6 in brackets, and whatever stands between blanks and marks.
+	words = regexp.MustCompile(`\[[\w:.%-]+\](?::\d+)?|[^\s"'` + "`" + `()<>,;=\[\]{}|]+`)
+	// numbers may be addresses of IPv4.
+	numbers = regexp.MustCompile(`[\d.]+`)
+	// hosts are addresses of IPv6, and ports of hosts: "1.5:3" is none.
+	hosts = regexp.MustCompile(`(?i)\b[\da-f]{1,4}(?::[\da-f]{1,4})*::|::[\da-f]{1,4}\b|\b(?:[\da-f]{1,4}:){7}[\da-f]{1,4}\b|[\pL\pN-]+\.\pL[\pL\pN-]+\.?:\d+\b`)
+)
 
 // text returns a text without the node's folder, and without paths of files and addresses of machines, which texts of errors hold.
 func (s shown) text(text string) string {
-	if s.dir != "" {
-		text = strings.ReplaceAll(text, s.dir, "FOLDER")
-	}
 	if !strings.ContainsAny(text, `/\.:`) {
 		return text
 	}
+	if s.folder != nil {
+		text = s.folder.ReplaceAllString(text, "FOLDER$1")
+	}
+	text = links.ReplaceAllString(text, "${1}${2}ADDRESS")
+	text = paths.ReplaceAllString(text, "${1}FILE")
 	return words.ReplaceAllStringFunc(text, func(word string) string {
-		bare := strings.TrimRight(word, ".:-")
-		end := word[len(bare):]
-		switch {
-		case isAddress(bare):
-			return "ADDRESS" + end
-		case isPath(bare):
-			return "FILE" + end
+		if isAddress(word) {
+			return "ADDRESS" + word[len(strings.TrimRight(word, ".:-")):]
 		}
 		return word
 	})
 }
 
-// isAddress reports whether a word is an IP address, with a port or not, a host with a port, a URL, or an address of libp2p.
+// isAddress reports whether a word has an IP address in it, or a host with a port.
 func isAddress(word string) bool {
-	if _, err := netip.ParseAddr(strings.Trim(word, "[]")); err == nil {
-		return true
-	}
-	if host, port, err := net.SplitHostPort(word); err == nil && strings.ContainsAny(host, ".:") {
-		_, err := strconv.ParseUint(port, 10, 16)
+	return hosts.MatchString(word) || slices.ContainsFunc(numbers.FindAllString(word, -1), func(number string) bool {
+		_, err := netip.ParseAddr(strings.Trim(number, "."))
 		return err == nil
-	}
-	return strings.Contains(word, "://") || strings.HasPrefix(word, "/ip") || strings.HasPrefix(word, "/dns")
-}
-
-// isPath reports whether a word begins as absolute paths do.
-func isPath(word string) bool {
-	drive := len(word) > 2 && word[1] == ':' && strings.ContainsRune(`\/`, rune(word[2]))
-	return drive || rooted.MatchString(word) || strings.HasPrefix(word, "~/") || strings.HasPrefix(word, `\\`)
+	})
 }
 
 // cleaned returns a copy of a value, each of whose texts is as others see it: those of fields to come, too.
@@ -83,6 +86,14 @@ func (s shown) clean(v reflect.Value) reflect.Value {
 		if !v.IsNil() {
 			out.Set(reflect.New(v.Type().Elem()))
 			out.Elem().Set(s.clean(v.Elem()))
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			out.Set(s.clean(v.Elem()))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			out.Index(i).Set(s.clean(v.Index(i)))
 		}
 	case reflect.Slice:
 		if !v.IsNil() {
