@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -54,7 +55,6 @@ var exitCodes = []struct {
 }{
 	{node.ErrUnreachable, exitUnreachable}, // before what made it so
 	{node.ErrRefused, exitUnreachable},
-	{syscall.EADDRINUSE, exitFailure}, // it may be free when a service starts the node again
 	{node.ErrBadInvite, exitUsage},
 	{node.ErrSeveralRuns, exitUsage},
 	{node.ErrOtherRun, exitUsage},
@@ -92,8 +92,9 @@ var exitCodes = []struct {
 	{hub.ErrNoWeights, exitUsage},
 	{huggingface.ErrFormat, exitUsage},
 	{huggingface.ErrUnsupported, exitUsage},
-	{syscall.EACCES, exitUsage},  // a file or folder that is named cannot be read, or not be written to
-	{syscall.ENOTDIR, exitUsage}, // a file stands where a folder has to be
+	{errBegun, exitFailure},
+	{fs.ErrPermission, exitUsage}, // a file or folder that is named cannot be read, or not be written to
+	{syscall.ENOTDIR, exitUsage},  // a file stands where a folder has to be
 	{checkpoint.ErrOccupied, exitUsage},
 	{shard.ErrExists, exitUsage},
 	{shard.ErrUnfinished, exitUsage},
@@ -122,6 +123,15 @@ func exitCode(err error) int {
 	}
 	return exitFailure
 }
+
+// errBegun is an error of a node that had begun. What it may not read or write then, of a disk in the network or of a device, it
+// could use before: nothing that was asked for is wrong, and a service starts the node again.
+var errBegun = errors.New("the node had begun")
+
+// begunError is an error that is errBegun, too, without its words.
+type begunError struct{ error }
+
+func (b begunError) Unwrap() []error { return []error{b.error, errBegun} }
 
 // solely reports whether an error is the target and no other one beside it.
 func solely(err, target error) bool {
@@ -258,10 +268,10 @@ func remedyOf(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		return "free space on that disk, or name a folder on another one"
+	case errors.Is(err, fs.ErrPermission):
+		return "give this user the right to it, or name another"
 	case errors.Is(err, syscall.EROFS):
 		return "name a folder on a disk that can be written to"
-	case errors.Is(err, syscall.EACCES):
-		return "give this user the right to it, or name another"
 	}
 	return ""
 }

@@ -34,8 +34,8 @@ func TestExitCode(t *testing.T) {
 		{node.ErrRefused, exitUnreachable},
 		{node.ErrUnreachable, exitUnreachable},
 		{fmt.Errorf("%w: %w", node.ErrUnreachable, node.ErrBadInvite), exitUnreachable}, // a member did not understand
-		{fmt.Errorf("%w: %w", config.ErrInvalid, syscall.EADDRINUSE), exitFailure},
 		{&fs.PathError{Op: "open", Path: "a", Err: syscall.EACCES}, exitUsage},
+		{&fs.PathError{Op: "open", Path: "a", Err: fs.ErrPermission}, exitUsage}, // what Windows' numbers are, too
 		{node.ErrFinished, exitFinished},
 		{checkpoint.ErrOccupied, exitUsage},
 		{shard.ErrExists, exitUsage},
@@ -60,5 +60,27 @@ func TestExitCode(t *testing.T) {
 	}
 	if exitCode(errors.Join(node.ErrInterrupted, other)) != exitFailure {
 		t.Error("a node that was interrupted and could not close its folder has not failed")
+	}
+}
+
+// TestRefusedAFileInTheRun: a service starts a node again that was refused a file after it had begun, since nothing in its command is wrong.
+func TestRefusedAFileInTheRun(t *testing.T) {
+	var i interrupts
+	i.starts()
+	refused := &fs.PathError{Op: "open", Path: "a", Err: syscall.EACCES}
+	if code := exitCode(i.ended(refused)); code != exitUsage {
+		t.Errorf("before it has begun: exit code %d", code)
+	}
+	i.follow(api.Event{Kind: api.KindState, Message: "training"})
+	for err, want := range map[error]int{
+		refused:                                exitFailure,
+		errors.Join(refused, node.ErrFinished): exitFinished,
+		node.ErrNoRun:                          exitUsage,
+		node.ErrInterrupted:                    exitOK,
+	} {
+		ended := i.ended(err)
+		if code := exitCode(errors.Join(ended, nil)); code != want || sentence(ended) != sentence(err) {
+			t.Errorf("%v: exit code %d with %q, want %d", err, code, sentence(ended), want)
+		}
 	}
 }

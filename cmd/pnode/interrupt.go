@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
@@ -28,6 +30,7 @@ type interrupts struct {
 	kill  func()           // what to do before the end, if anything
 	view  func()           // ends the view that has the terminal; nil for none
 	phase node.Phase       // of the node that this process runs; empty for none
+	told  bool             // something has happened to it
 	begun bool             // it has seen a plan
 	end   *api.Event       // the newest word on its end, nil before there is one
 }
@@ -90,6 +93,7 @@ func (i *interrupts) press() {
 func (i *interrupts) follow(e api.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.told = true
 	switch e.Kind {
 	case api.KindState:
 		i.phase = node.Phase(e.Message)
@@ -98,6 +102,16 @@ func (i *interrupts) follow(e api.Event) {
 	case api.KindDrain, api.KindDone:
 		i.end = &e
 	}
+}
+
+// ended returns the error with which the node has ended, as errBegun, too, if it was refused a file after it had begun.
+func (i *interrupts) ended(err error) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.told && errors.Is(err, fs.ErrPermission) {
+		return begunError{err}
+	}
+	return err
 }
 
 // starts notes that this process runs a node, which has not seen a plan yet.

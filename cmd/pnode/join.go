@@ -140,7 +140,7 @@ func (e environment) join(ctx context.Context, cfg config.Config, target string,
 	if warning := config.MakePrivate(cfg.Dir); warning != "" {
 		w.Notice(warning)
 	}
-	err = node.Join(ctx, cfg, target, e.output(ctx, w, numbers, cfg))
+	err = e.interrupts.ended(node.Join(ctx, cfg, target, e.output(ctx, w, numbers, cfg)))
 	numbers.Close()
 	ended()
 	return errors.Join(err, w.Close(), place.Tidy())

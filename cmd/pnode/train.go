@@ -134,7 +134,7 @@ func (e environment) train(ctx context.Context, cfg config.Config) error {
 		w.Notice(warning)
 	}
 	if cfg.Local == 0 {
-		err = node.Train(ctx, cfg, e.output(ctx, w, numbers, cfg))
+		err = e.interrupts.ended(node.Train(ctx, cfg, e.output(ctx, w, numbers, cfg)))
 		numbers.Close()
 		ended()
 		return errors.Join(err, w.Close(), place.Tidy())

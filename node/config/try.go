@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"pnode/swarm/listen"
+	"pnode/swarm/neterr"
 )
 
 // listenAddr returns where to listen; the error wraps ErrInvalid.
@@ -64,13 +65,17 @@ func (c Config) MetricsAddr() (string, error) {
 	return text, nil
 }
 
-// TryMetrics takes the address for scrapers for a moment, to explain before anything is made what cannot work. The error wraps ErrInvalid.
+// TryMetrics takes the address for scrapers for a moment, to explain before anything is made what cannot work. The error wraps
+// listen.ErrPortInUse for a port that is taken, which may be free when a service starts the node again, else ErrInvalid.
 func (c Config) TryMetrics() error {
 	at, err := c.MetricsAddr()
 	if err != nil || at == "" {
 		return err
 	}
 	l, err := net.Listen("tcp", at)
+	if neterr.InUse(err) {
+		return fmt.Errorf("config: %s is %s: %w: stop the program that has it, or name another port", c.written("metrics"), c.Metrics, listen.ErrPortInUse)
+	}
 	if err != nil {
 		if op := (*net.OpError)(nil); errors.As(err, &op) {
 			err = op.Err // without the address, which is named already
