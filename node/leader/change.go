@@ -41,13 +41,25 @@ func (v view) first() (verdict, bool) {
 	case active == 0:
 		return verdict{Blocked: "the run begins once a node has measured itself"}, true
 	case active < need:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join", active, plan.Count(need, "node"))}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", active, plan.Count(need, "node"), v.howToJoin())}, true
 	case devices < v.MinDevices:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join", devices, plan.Count(v.MinDevices, "device"))}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", devices, plan.Count(v.MinDevices, "device"), v.howToJoin())}, true
 	case v.entering():
 		return verdict{Blocked: fmt.Sprintf("waiting up to %s for members that are entering, so that the first plan has them", plan.Duration(enterPatience))}, true
 	}
 	return verdict{Plan: true, Why: "first plan"}, true
+}
+
+// howToJoin says what prints an invite, and on which machine.
+func (v view) howToJoin() string {
+	machine := "the machine that began the run"
+	for _, owner := range v.Owners {
+		if name := v.Names[owner]; name != "" {
+			machine = name
+			break
+		}
+	}
+	return fmt.Sprintf("`pnode invite` on %s prints how others join", machine)
 }
 
 // rolledBack plans from the checkpoint that the run went back to.

@@ -55,7 +55,7 @@ func reborn(views []memberView) []memberView {
 
 func TestDecideTheFirstPlan(t *testing.T) {
 	decisions{
-		{"waits for the asked number of nodes", view{Members: alive("a", "b"), MinNodes: 3}, verdict{Blocked: "2 of 3 nodes joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join"}},
+		{"waits for the asked number of nodes", view{Members: alive("a", "b"), MinNodes: 3, Owners: []plan.PeerID{"b"}, Names: map[plan.PeerID]string{"a": "desk", "b": "lab"}}, verdict{Blocked: "2 of 3 nodes joined: waiting until more start or join; `pnode invite` on lab prints how others join"}},
 		{"waits for the devices that the cut needs", view{Members: []memberView{{Peer: "a", Active: true, Devices: 2}}, MinNodes: 1, MinDevices: 3}, verdict{Blocked: "2 of 3 devices joined: waiting until more start or join; `pnode invite` on the machine that began the run prints how others join"}},
 		{"plans when one node has them", view{Members: []memberView{{Peer: "a", Active: true, Devices: 3}}, MinNodes: 1, MinDevices: 3}, verdict{Plan: true, Why: "first plan"}},
 		{"waits for who enters", view{Members: alive("a", "b"), MinNodes: 2, Entering: 1}, verdict{Blocked: "waiting up to 10 s for members that are entering, so that the first plan has them"}},

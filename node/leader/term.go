@@ -91,7 +91,7 @@ func (t *term) view(m moment) view {
 	}
 	v := view{
 		Plan: state.Plan, Checkpoint: state.Checkpoint.Step, Newest: t.Heartbeats.Newest(state.Plan, m.now),
-		Members: m.members(t.Self, &t.ended), Names: consensus.NamesOf(state),
+		Members: m.members(t.Self, &t.ended), Names: consensus.NamesOf(state), Owners: state.ActiveOwners(),
 		MinNodes: train.MinNodes, MinDevices: devicesAsked(train),
 		Entering: m.seen.entering(),
 		Ending:   state.StopWanted || state.Finished, Finished: state.Finished, Returning: state.StopWanted && !state.Finished && slices.ContainsFunc(state.Members, back),

@@ -21,6 +21,7 @@ type view struct {
 	Newest  plan.Step
 	Members []memberView
 	Names   map[plan.PeerID]string // for people
+	Owners  []plan.PeerID          // who are here
 	// The run begins with at least MinNodes and MinDevices.
 	MinNodes, MinDevices int
 	Ending, Finished     bool // the run is stopping or finished
