@@ -61,7 +61,7 @@ func newStageRuntime(cfg *Config, p *program, at plan.StageID, donors map[int]*m
 		return h, err
 	}
 	if h.stack, err = model.NewStack(stack); err != nil {
-		return h, fmt.Errorf("pipeline: layers [%d,%d): %w", stack.First, stack.End, err)
+		return h, fmt.Errorf("pipeline: layers %v: %w", plan.LayerRange{First: stack.First, End: stack.End}, err)
 	}
 	h.updates, h.matrices = updateRanges(h.stack, p.spec, h.place.Layers)
 	if h.offload, err = newOffloadEngine(cfg.Device, h.stack, h.updates); err != nil {

@@ -391,7 +391,7 @@ func (w *Work) check() error {
 	}
 	for _, s := range w.Stages {
 		if len(s.Micros) > maxMicros || s.Layers.First < 0 || s.Layers.End < s.Layers.First {
-			return fmt.Errorf("%w: work on layers [%d,%d) with %d micro-batches", errRecord, s.Layers.First, s.Layers.End, len(s.Micros))
+			return fmt.Errorf("%w: work on layers %v with %d micro-batches", errRecord, s.Layers, len(s.Micros))
 		}
 	}
 	return nil

@@ -86,7 +86,7 @@ func New(device kernels.Device, cfg Config) (*Meeting, error) {
 	case !cfg.Codec.Valid():
 		return nil, fmt.Errorf("%w: %v", ErrConfig, cfg.Codec)
 	case cfg.Layers.First < 0 || cfg.Layers.End > cfg.Model.Layers():
-		return nil, fmt.Errorf("%w: layers [%d,%d) of %d", ErrConfig, cfg.Layers.First, cfg.Layers.End, cfg.Model.Layers())
+		return nil, fmt.Errorf("%w: layers %v of %d", ErrConfig, cfg.Layers, cfg.Model.Layers())
 	case cfg.Optimizer.Alpha != 0:
 		return nil, fmt.Errorf("%w: a share of a replica's own parameters in an outer step of the whole model", ErrConfig)
 	}

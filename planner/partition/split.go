@@ -22,7 +22,7 @@ type NoFit struct {
 }
 
 func (e *NoFit) Error() string {
-	return fmt.Sprintf("partition: device %d needs %d bytes for layers [%d,%d), %d are free", e.Device, e.NeedBytes, e.First, e.End, e.FreeBytes)
+	return fmt.Sprintf("partition: device %d needs %d bytes for layers %d-%d, %d are free", e.Device, e.NeedBytes, e.First, e.End-1, e.FreeBytes)
 }
 
 // Problem asks how n devices in the order of the pipeline should share L layers. Sums

@@ -193,7 +193,7 @@ func (p Plan) Validate(layers int, sums Sums) error {
 		next := 0
 		for s, pl := range pipe.Stages {
 			if pl.Layers.First != next || pl.Layers.End <= next || pl.Layers.End > layers {
-				return fmt.Errorf("%w: replica %d stage %d has layers [%d,%d) of %d, want [%d,...)", ErrBadPlan, r, s, pl.Layers.First, pl.Layers.End, layers, next)
+				return fmt.Errorf("%w: replica %d stage %d has layers %v of %d, want those from %d on", ErrBadPlan, r, s, pl.Layers, layers, next)
 			}
 			if pl.Ahead < 0 || pl.Ahead > pl.Layers.Len() {
 				return fmt.Errorf("%w: replica %d stage %d recomputes %d of %d layers ahead", ErrBadPlan, r, s, pl.Ahead, pl.Layers.Len())
@@ -440,7 +440,7 @@ func (p Plan) checkSharded(layers int) error {
 	next := 0
 	for _, r := range p.Sharded {
 		if r.First < next || r.End <= r.First || r.End > layers {
-			return fmt.Errorf("%w: optimizer state of layers [%d,%d) of %d is in parts, want ranges in order within the layers, none empty or next to another", ErrBadPlan, r.First, r.End, layers)
+			return fmt.Errorf("%w: optimizer state of layers %v of %d is in parts, want ranges in order within the layers, none empty or next to another", ErrBadPlan, r, layers)
 		}
 		next = r.End + 1
 	}
@@ -463,9 +463,12 @@ type LayerRange struct {
 	End   int `json:"end"`
 }
 
-// String prints the first and the last layer: "0-2", or "5" for one alone.
+// String prints the first and the last layer: "0-2", or "5" for one alone, or "none".
 func (r LayerRange) String() string {
-	if r.Len() == 1 {
+	switch {
+	case r.End <= r.First:
+		return "none"
+	case r.Len() == 1:
 		return strconv.Itoa(r.First)
 	}
 	return fmt.Sprintf("%d-%d", r.First, r.End-1)

@@ -32,6 +32,9 @@ func TestRangesAreSets(t *testing.T) {
 			}
 		}
 	}
+	if text := (LayerRange{3, 3}).String(); text != "none" {
+		t.Error(text)
+	}
 	if text := (LayerRanges{{0, 2}, {5, 6}}).String(); text != "0-1 and 5" {
 		t.Error(text)
 	}

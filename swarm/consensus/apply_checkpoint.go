@@ -128,12 +128,12 @@ func (e Salvage) check(s State) error {
 			return fmt.Errorf("the plan has no replica %d stage %d", part.Replica, part.Stage)
 		}
 		if part.Layers.First != next || part.Layers.End <= next || part.Layers.First < place.Layers.First || part.Layers.End > place.Layers.End {
-			return fmt.Errorf("layers [%d,%d) of replica %d stage %d, which has [%d,%d): want those from %d on",
-				part.Layers.First, part.Layers.End, part.Replica, part.Stage, place.Layers.First, place.Layers.End, next)
+			return fmt.Errorf("layers %v of replica %d stage %d, which has %v: want those from %d on",
+				part.Layers, part.Replica, part.Stage, place.Layers, next)
 		}
 		next = part.Layers.End
 		if m, ok := s.Member(part.By); !ok || m.State == Gone {
-			return fmt.Errorf("layers [%d,%d) are to be saved by %q, which is not in the run", part.Layers.First, part.Layers.End, wire.Clip(string(part.By), maxName))
+			return fmt.Errorf("layers %v are to be saved by %q, which is not in the run", part.Layers, wire.Clip(string(part.By), maxName))
 		}
 		if part.By == place.Peer && part.From != 0 || part.From > e.Step {
 			return fmt.Errorf("replica %d stage %d is to be replayed from step %d by %s", part.Replica, part.Stage, part.From, part.By.Short())

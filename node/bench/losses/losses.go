@@ -51,8 +51,20 @@ func (o Options) steps() int { return o.Arms[0].Config.Steps }
 type Point struct {
 	Step plan.Step `json:"step"`
 	// HeldOut was evaluated over the same boundaries as the training, Exact with all of them in float32.
-	HeldOut float64 `json:"heldout"`
+	HeldOut float64 `json:"held_out"`
 	Exact   float64 `json:"exact"`
+}
+
+// UnmarshalJSON reads "heldout", too, which older versions wrote.
+func (p *Point) UnmarshalJSON(text []byte) error {
+	type point Point // without this method
+	read := struct {
+		*point
+		Older float64 `json:"heldout"`
+	}{point: (*point)(p)}
+	err := json.Unmarshal(text, &read)
+	p.HeldOut = cmp.Or(p.HeldOut, read.Older)
+	return err
 }
 
 // Run is an arm with a seed, and its points in the order of their steps.

@@ -2,11 +2,13 @@ package losses
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,11 +219,26 @@ func TestSooner(t *testing.T) {
 func TestTornLine(t *testing.T) {
 	o := options(t)
 	run := Run{Arm: "f32", Seed: 1}
-	if err := os.WriteFile(o.pointsFile(run), []byte(`{"step":4,"heldout":3,"exact":3}`+"\n"+`{"step":2,"heldout":4,"exact":4}`+"\n"+`{"step":4,"heldout":3,"exact":3}`+"\n"+`{"step":6,"he`), 0o600); err != nil {
+	if err := os.WriteFile(o.pointsFile(run), []byte(`{"step":4,"held_out":3,"exact":3}`+"\n"+`{"step":2,"held_out":4,"exact":4}`+"\n"+`{"step":4,"held_out":3,"exact":3}`+"\n"+`{"step":6,"he`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	points, err := o.read(run)
 	if err != nil || len(points) != 2 || points[0].Step != 2 || points[1].Step != 4 {
 		t.Error(points, err)
+	}
+}
+
+// TestOlderLines: folders of older versions have another name for the loss.
+func TestOlderLines(t *testing.T) {
+	o, run := options(t), Run{Arm: "f32", Seed: 1}
+	if err := os.WriteFile(o.pointsFile(run), []byte(`{"step":2,"heldout":4,"exact":3}`+"\n"+`{"step":4,"held_out":2,"exact":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	points, err := o.read(run)
+	if err != nil || !slices.Equal(points, []Point{{2, 4, 3}, {4, 2, 1}}) {
+		t.Error(points, err)
+	}
+	if text, err := json.Marshal(points[0]); err != nil || string(text) != `{"step":2,"held_out":4,"exact":3}` {
+		t.Errorf("%s, %v", text, err)
 	}
 }
