@@ -138,7 +138,7 @@ func TestAdaptersAreRefused(t *testing.T) {
 		"generate --dir " + alone:                                                 "holds adapters alone: name the folder of the model that they change, and this one with --lora",
 		"generate --dir " + weights + " --lora " + weights:                        "adapter_config.json",
 		"eval --dir " + other + " --lora " + alone + " " + data:                   "q_proj.lora_A.weight\" is [2 32], the configuration asks for [2 64]",
-		"train --lora " + alone:                                                   "--lora is " + alone + ": adapters change weights that are given: name these with --init FOLDER",
+		"train --lora " + alone:                                                   "--lora is " + alone + ": needs --init FOLDER: adapters change the weights of a model that is there",
 		"train --init " + weights + " --lora " + alone + " --lora-rank 3":         "--lora-rank is 3: want 0: the adapters in " + alone,
 		"train --init " + weights + " --lora " + alone + " --lora-alpha 3":        "--lora-alpha is 3: want 0: the adapters in " + alone,
 		"train --init " + weights + " --lora " + alone + " --lora-targets k_proj": "--lora-targets is k_proj: want none: the adapters in " + alone,
