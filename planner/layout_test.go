@@ -103,7 +103,7 @@ func TestMemoryOfEveryKind(t *testing.T) {
 			in := lanedOf(t, text, 4, free)
 			p, reasons, err := Make(t.Context(), in)
 			if free < least {
-				if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "device cpu of node-") || !strings.Contains(err.Error(), "replica 0 stage") || !strings.Contains(err.Error(), "take a schedule that keeps fewer") {
+				if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), ": node-") || !strings.Contains(err.Error(), " (cpu) would need ") || !strings.Contains(err.Error(), "replica 0 stage") || !strings.Contains(err.Error(), "take a schedule that keeps fewer") {
 					t.Errorf("%s on devices of %d bytes: %v", text, free, err)
 				}
 				continue

@@ -41,9 +41,9 @@ func (v view) first() (verdict, bool) {
 	case active == 0:
 		return verdict{Blocked: "the run begins once a node has measured itself"}, true
 	case active < need:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", active, plan.Count(need, "node"), v.howToJoin())}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", active, plan.Count(need, "node"), howToJoin(v.Owners, v.Names))}, true
 	case devices < v.MinDevices:
-		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", devices, plan.Count(v.MinDevices, "device"), v.howToJoin())}, true
+		return verdict{Blocked: fmt.Sprintf("%d of %s joined: waiting until more start or join; %s", devices, plan.Count(v.MinDevices, "device"), howToJoin(v.Owners, v.Names))}, true
 	case v.entering():
 		return verdict{Blocked: fmt.Sprintf("waiting up to %s for members that are entering, so that the first plan has them", plan.Duration(enterPatience))}, true
 	}
@@ -51,10 +51,10 @@ func (v view) first() (verdict, bool) {
 }
 
 // howToJoin says what prints an invite, and on which machine.
-func (v view) howToJoin() string {
+func howToJoin(owners []plan.PeerID, names map[plan.PeerID]string) string {
 	machine := "the machine that began the run"
-	for _, owner := range v.Owners {
-		if name := v.Names[owner]; name != "" {
+	for _, owner := range owners {
+		if name := names[owner]; name != "" {
 			machine = name
 			break
 		}
