@@ -57,6 +57,7 @@ func TestPairsGiveTheBitsOfPairsInGo(t *testing.T) {
 	if candidates()[0].pairs.multiply == nil {
 		t.Skip("this processor does not multiply BF16")
 	}
+	t.Setenv(VariantEnv, candidates()[0].name)
 	dev, imitation := newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
 	v := *dev.v
 	imitation.v = pairsInGo(&v)
