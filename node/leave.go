@@ -24,7 +24,7 @@ const (
 	// leaveTimeout bounds for how long nothing of a leaving node's state is handed over, and how long a
 	// stopping one waits for the last checkpoint.
 	leaveTimeout = 2 * time.Minute
-	// lonelyTimeout bounds both while no majority answers.
+	// lonelyTimeout bounds both while no majority answers, neither as voters nor by heartbeats.
 	lonelyTimeout = 7 * time.Second
 	// lingerSilence is the silence after which a finished node waits for another no longer.
 	lingerSilence = 3 * time.Second
@@ -241,16 +241,29 @@ func (l *loop) checkDeadline(now time.Time) error {
 	if l.exit.moved.After(since) {
 		since = l.exit.moved
 	}
-	switch passed, lost := now.Sub(l.exit.since), l.raft.Quorum().LostSince; {
+	switch quorum := l.raft.Quorum(); {
 	case l.exit.leaving && l.exit.overdue(now) && continues(state, l.self): // else nobody would go on without it
 		l.giveUp(state, l.drain(now).late())
 		return nil
 	case now.Sub(since) > leaveTimeout:
 		return fmt.Errorf("%w within %s: the run can go on from the checkpoint of step %d", ErrNotHandedOver, plan.Duration(leaveTimeout), step)
-	case passed > lonelyTimeout && !lost.IsZero() && now.Sub(lost) > lonelyTimeout:
+	case !quorum.LostSince.IsZero() && now.Sub(quorum.LostSince) > lonelyTimeout && fewVotersHeard(quorum.Voters, l.self, l.heartbeats, l.exit.since, now):
 		return fmt.Errorf("%w: too few of the run's voters answer; the checkpoint of step %d is kept, and the run goes on from it when they and this node are started again", ErrNotHandedOver, step)
 	}
 	return nil
+}
+
+// fewVotersHeard reports whether the voters that were heard of within lonelyTimeout are no majority, with this node if it is one, at time now
+// of a leave or stop that began at since. Where they are, a leader may be missing for longer all the same: on busy machines
+// with slow disks an election takes its time.
+func fewVotersHeard(voters []plan.PeerID, self plan.PeerID, heard *gossip.Tracker, since, now time.Time) bool {
+	up := 0
+	for _, p := range voters {
+		if p == self || heard.Silent(p, since, now) <= lonelyTimeout {
+			up++
+		}
+	}
+	return up <= len(voters)/2
 }
 
 // windUp ends this node's part: it tells the others, and stays until they have what they

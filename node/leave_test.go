@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pnode/node/gossip"
 	"pnode/planner/plan"
 	"pnode/swarm/consensus"
 )
@@ -32,6 +33,37 @@ func TestAFailedSampleIsToldOnce(t *testing.T) {
 		}
 		if written != 1 || last.sample != "text" || len(told) > 1 || (want != nil) != (len(told) == 1) {
 			t.Errorf("written %d times as %q, told %v", written, last.sample, told)
+		}
+	}
+}
+
+// TestALeaverIsLonely only where too few voters are heard of, not where all are and elect nobody, as on busy machines.
+func TestALeaverIsLonely(t *testing.T) {
+	since := time.Unix(1000, 0)
+	now := since.Add(time.Minute)
+	three, four := []plan.PeerID{"a", "b", "c"}, []plan.PeerID{"a", "b", "c", "d"}
+	for _, c := range []struct {
+		self   plan.PeerID
+		voters []plan.PeerID
+		heard  []plan.PeerID
+		now    time.Time
+		want   bool
+	}{
+		{"a", four, []plan.PeerID{"b", "c", "d"}, now, false},
+		{"a", four, []plan.PeerID{"b", "c"}, now, false},
+		{"a", four, []plan.PeerID{"b"}, now, true},
+		{"a", three, []plan.PeerID{"c"}, now, false},
+		{"a", three, nil, now, true},
+		{"a", three, nil, since.Add(lonelyTimeout), false}, // they may yet be heard of
+		{"s", three, []plan.PeerID{"a", "b"}, now, false},  // no voter itself
+		{"s", three, []plan.PeerID{"a"}, now, true},
+	} {
+		heard := gossip.NewTracker()
+		for _, p := range c.heard {
+			heard.Note(gossip.Heartbeat{Peer: p}, c.now.Add(-lonelyTimeout))
+		}
+		if got := fewVotersHeard(c.voters, c.self, heard, since, c.now); got != c.want {
+			t.Errorf("%s of voters %v is lonely where it hears of %v at %s: %v, want %v", c.self, c.voters, c.heard, c.now.Sub(since), got, c.want)
 		}
 	}
 }
