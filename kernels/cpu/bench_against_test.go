@@ -20,7 +20,7 @@ type against struct {
 	stored kernels.DType
 }
 
-// bind gives a call operands of small numbers, and factors that are stored as a half those of zeros.
+// bind gives a call operands of small numbers, also factors that are stored as a half.
 func bind(b *testing.B, dev *Device, c kernels.Call, half kernels.DType) kernels.Call {
 	info := kernels.Info(c.Op)
 	for k, o := range info.Operands {
@@ -39,6 +39,8 @@ func bind(b *testing.B, dev *Device, c kernels.Call, half kernels.DType) kernels
 		c.Args[k] = kernels.Whole(buf)
 		if dtype == kernels.F32 {
 			copy(floats(c.Args[k]), ramp(buf.Len(), 7))
+		} else if dtype == kernels.BF16 { // else it might be one page of zeros, many times
+			narrowGeneric(dev.v.elements(c.Args[k]).half, ramp(buf.Len(), 7))
 		}
 	}
 	return c
@@ -143,9 +145,12 @@ func BenchmarkFewRowsAgainstReading(b *testing.B) {
 		dev: newDevice(b, Options{Threads: 1}), unit: "GB/s", yard: kernels.SumSquares(none, none, n*k),
 		count: func(c kernels.Call) int64 { return kernels.Info(c.Op).Bytes(c) },
 	}
-	for _, m := range []int{1, 4, 16} {
-		for name, flags := range map[string]kernels.Flags{"NN": 0, "NT": kernels.TransB} {
-			b.Run(fmt.Sprintf("%s/%dx%dx%d", name, m, n, k), func(b *testing.B) { a.run(b, kernels.MatMul(none, none, none, none, m, n, k, flags)) })
+	for _, half := range []kernels.DType{0, kernels.BF16} {
+		a.stored = half
+		for _, m := range []int{1, 2, 4, 8, 16, 32} {
+			for name, flags := range map[string]kernels.Flags{"NN": 0, "NT": kernels.TransB} {
+				b.Run(fmt.Sprintf("%v/%s/%dx%dx%d", max(half, kernels.F32), name, m, n, k), func(b *testing.B) { a.run(b, kernels.MatMul(none, none, none, none, m, n, k, flags)) })
+			}
 		}
 	}
 }

@@ -100,13 +100,46 @@ func pairRows1x32(dst *float32, src *uint16, step, stride, k int)
 //go:noescape
 func pairRows4x32(dst *float32, src *uint16, step, stride, k int)
 
-// multiplyRow24 and multiplyRow32 compute out[j] = init[j] + the sum of x[p]*b[j*stride+p] for p < k and so many j.
+// direct1x24 and those below are directKernel functions of so many rows and columns: see there.
 //
 //go:noescape
-func multiplyRow24(out, init, x, b *float32, stride, k int)
+func direct1x24(out, init, a, b *float32, aStep, stride, k int)
 
 //go:noescape
-func multiplyRow32(out, init, x, b *float32, stride, k int)
+func direct4x24(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directHalves1x24(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directHalves4x24(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func direct1x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func direct8x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func direct4x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directHalves1x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directHalves8x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directHalves4x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directPairs1x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directPairs8x32(out, init, a, b *float32, aStep, stride, k int)
+
+//go:noescape
+func directPairs4x32(out, init, a, b *float32, aStep, stride, k int)
 
 // multiplyPairs12x32 is the micro-kernel of avx512bf16 for pairs of BF16 numbers.
 //

@@ -9,7 +9,8 @@ import "pnode/kernels"
 //   - a tall result: B is shared, a task is a block of rows, which the micro-kernel packs
 //     beside its first products;
 //   - a result of at most flatRows rows: A is shared, a task is a range of columns. A
-//     panel of B is used once, straight from the worker's first cache.
+//     panel of B is used once, straight from the worker's first cache. With few rows it is not
+//     even packed: see direct.go.
 //
 // Order of the additions for one element, whatever its place and the block it is in:
 // bias (or 0) plus the products of the first depth block in ascending order of K, plus
@@ -35,6 +36,7 @@ type product struct {
 	bias       []float32 // nil for none
 	accumulate bool
 	micro      *microKernel
+	direct     directProduct
 	depth      int // K of all depth blocks but the last
 }
 
@@ -76,6 +78,7 @@ func newProduct(v *variant, c kernels.Call) *product {
 		p.b.bindPairs(p.k)
 		p.k = blocks(p.k, 2)
 	}
+	p.bindDirect(c.Args[2])
 	p.depth = roundUp(blocks(p.k, blocks(p.k, p.micro.depth)), depthUnit)
 	return p
 }
@@ -135,9 +138,12 @@ func (d *Device) multiplyTall(p *product, b area) error {
 
 // multiplyFlat computes a product of at most flatRows rows.
 func (d *Device) multiplyFlat(p *product) error {
-	shared, err := d.packShared(p, &p.a, area{right: p.m, end: p.k})
-	if err != nil {
-		return err
+	var shared []float32
+	if p.packsA() {
+		var err error
+		if shared, err = d.packShared(p, &p.a, area{right: p.m, end: p.k}); err != nil {
+			return err
+		}
 	}
 	group := groupPanels * p.micro.nr
 	cut := cutInto(p.n, p.micro.nr, packPanels*p.micro.nr, d.threads)
@@ -149,12 +155,16 @@ func (d *Device) multiplyFlat(p *product) error {
 			t.right = min(to, t.left+group)
 			t.begin()
 			for depth := 0; depth < p.k; depth += p.depth {
-				k := min(p.depth, p.k-depth)
-				if t.multiplyRow(depth, k) {
+				k, part := min(p.depth, p.k-depth), shared
+				if shared != nil {
+					part = shared[depth*roundUp(p.m, p.micro.mr):]
+				}
+				if p.direct.row != nil {
+					t.multiplyDirect(part, depth, k)
 					continue
 				}
 				p.b.pack(t.own, t.wide, t.left, t.right, depth, k)
-				t.multiply(shared[depth*roundUp(p.m, p.micro.mr):], t.own, depth, k, false)
+				t.multiply(part, t.own, depth, k, false)
 			}
 			t.finish()
 		}

@@ -36,32 +36,51 @@ func TestMicroKernelsAddInOrder(t *testing.T) {
 	}
 }
 
-// TestRowsAloneAddInOrder: a product of one row has the bits that its row has among others, for B in either direction.
-func TestRowsAloneAddInOrder(t *testing.T) {
+// TestFewRowsAddInOrder: products of 1 to mostDirect rows have the bits that their rows have among more, for floats and BF16, B in either
+// direction, and all sums that begin and end anywhere.
+func TestFewRowsAddInOrder(t *testing.T) {
 	for _, v := range candidates() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Setenv(VariantEnv, v.name)
 			dev := newDevice(t, Options{Threads: 2})
-			for _, s := range []struct{ m, n, k int }{{5, 300, 77}, {14, 128, 2*depthBlock + 300}, {4, 31, 1}, {3, 1000, 8}} {
+			for _, p := range []placement{
+				{m: mostDirect + 1, n: 300, k: 77},
+				{m: mostDirect + 1, n: 75, k: 50},
+				{m: mostDirect + 1, n: 128, k: 2*depthBlock + 300},
+				{m: mostDirect + 1, n: 33, k: 4*depthBlock + 6},
+				{m: mostDirect + 1, n: 31, k: 1},
+				{m: mostDirect + 1, n: 500, k: 8},
+			} {
 				for _, flags := range []kernels.Flags{0, kernels.TransB, kernels.TransB | kernels.Accumulate} {
-					a, b, bias := upload(t, dev, ramp(s.m*s.k, 7)), upload(t, dev, ramp(s.n*s.k, 11)), upload(t, dev, ramp(s.n, 5))
-					product := func(a kernels.View, m int) []float32 {
-						return download(t, dev, m*s.n, func(out kernels.View) kernels.Call {
-							for i := range floats(out) {
-								floats(out)[i] = float32(i % s.n) // what Accumulate adds to
-							}
-							return kernels.MatMul(out, a, b, bias, m, s.n, s.k, flags)
-						})
-					}
-					whole := product(a, s.m)
-					for i := range s.m {
-						if got := product(a.Slice(i*s.k, s.k), 1); !slices.Equal(got, whole[i*s.n:][:s.n]) {
-							t.Fatalf("%v, flags %v: row %d has other sums alone", s, flags, i)
-						}
-					}
+					p.checkFewRows(t, dev, kernels.F32, flags)
+					p.checkFewRows(t, dev, kernels.BF16, flags)
 				}
 			}
 		})
+	}
+}
+
+func (p placement) checkFewRows(t *testing.T, dev *Device, dtype kernels.DType, flags kernels.Flags) {
+	t.Helper()
+	a, b, bias := upload(t, dev, ramp(p.m*p.k, 7)), upload(t, dev, ramp(p.n*p.k, 11)), upload(t, dev, ramp(p.n, 5))
+	if dtype.Half() {
+		_, a = rounded(t, dev, dtype, floats(a))
+		_, b = rounded(t, dev, dtype, floats(b))
+	}
+	product := func(first, m int) []float32 {
+		return download(t, dev, m*p.n, func(out kernels.View) kernels.Call {
+			for i := range floats(out) {
+				floats(out)[i] = float32(i % p.n) // what Accumulate adds to
+			}
+			return kernels.MatMul(out, a.Slice(first*p.k, m*p.k), b, bias, m, p.n, p.k, flags)
+		})
+	}
+	whole := product(0, p.m)
+	for _, m := range []int{1, 2, 4, 5, 8, 11, 13, mostDirect} {
+		first := p.m - m
+		if got := product(first, m); !slices.Equal(got, whole[first*p.n:]) {
+			t.Errorf("%+v %v flags %b: the last %d rows have other sums alone", p, dtype, flags, m)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ func pairsInGo(v *variant) *variant {
 	mr, nr := v.product.mr, v.product.nr
 	v.name += " with pairs in Go"
 	v.pairs = v.product
-	v.pairs.copyB, v.pairs.multiplyPack, v.pairs.few, v.pairs.row = nil, nil, nil, nil
+	v.pairs.copyB, v.pairs.multiplyPack, v.pairs.few = nil, nil, nil
+	v.pairs.direct, v.pairs.directHalves = directKernels{}, directKernels{}
 	v.pairs.multiply = func(t *tile) { multiplyPairsAny(t, mr, nr) }
 	v.pairA, v.pairs.pairB = pairsGeneric(mr), pairsGeneric(nr)
 	return v

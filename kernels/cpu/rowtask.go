@@ -158,27 +158,6 @@ func (t *rowTask) init(j, depth int) []float32 {
 	}
 }
 
-// multiplyRow is multiply of a result of one row where columns of B lie together in memory: it reads them there, since to pack them takes longer
-// than to use them once. It reports false where it is not for these operands.
-func (t *rowTask) multiplyRow(depth, k int) bool {
-	nr := t.micro.nr
-	if t.m > 1 || t.micro.row == nil || !t.b.deep || t.a.half != nil || t.b.half != nil || (t.right-t.left)%nr > 0 {
-		return false
-	}
-	for j := t.left; j < t.right; j += nr {
-		t.micro.row(&t.edge[0], &t.init(j, depth)[0], &t.a.wide[depth], &t.b.wide[t.b.at(j, depth)], t.b.stride, k)
-		out, sums := t.out[t.at(0, j):][:nr], t.edge[:nr]
-		if depth > 0 || t.accumulate {
-			for i, sum := range sums {
-				out[i] += sum
-			}
-		} else {
-			copy(out, sums)
-		}
-	}
-	return true
-}
-
 // multiplyEdge runs the micro-kernel on a copy of the tiles at (i,j) and below, so that
 // rows and columns at the edge get the same bits as inside.
 func (t *rowTask) multiplyEdge(args *tile, i, j int) {

@@ -102,8 +102,8 @@ type microKernel struct {
 	// multiplyPack is multiply of one tile, whose A it reads where it is and packs beside; nil if
 	// there is none.
 	multiplyPack func(t *tile)
-	// row computes out[j] = init[j] + the sum of x[p]*b[j*stride+p] for j < nr and p < k, in the order of multiply; nil if there is none.
-	row func(out, init, x, b *float32, stride, k int)
+	// direct multiplies few rows of floats, or of pairs, with columns of B where they lie, and directHalves such of floats with a B of BF16.
+	direct, directHalves directKernels
 	// copyB and transposeB pack B, with unit nr; pairB takes the place of copyB for pairs.
 	copyB      packCopy
 	transposeB packTranspose

@@ -24,8 +24,10 @@ func avx2() *variant {
 		// Of all tiles whose sums fit 16 registers, 4x24 has the fewest loads for a multiply-add,
 		// 7/12; that of 6x16, 8/12, has no columns too many for heads of 64 channels.
 		product: microKernel{
-			mr: 4, nr: 24, depth: depthBlock, asks: 64, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24, row: multiplyRow24,
-			copyB: copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
+			mr: 4, nr: 24, depth: depthBlock, asks: 64, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
+			direct:       directKernels{row: direct1x24, few: direct4x24},
+			directHalves: directKernels{row: directHalves1x24, few: directHalves4x24},
+			copyB:        copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
 		},
 		attention: microKernel{
 			mr: 6, nr: 16, depth: depthBlock, asks: 64, multiply: multiply6x16,
@@ -54,12 +56,15 @@ func avx512() *variant {
 		// Its panels of B, 96 KiB, and 288 KiB of A come from the second cache, of 1 MiB or more
 		// where there is AVX-512: 24 multiply-adds take longer than two vectors from there.
 		mr: 12, nr: 32, depth: 2 * depthBlock, asks: 128, block: 320 * depthBlock, multiply: multiply12x32, multiplyPack: multiplyPack12x32,
-		fewRows: 4, few: multiply4x32, row: multiplyRow32,
-		copyB: copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
+		fewRows: 4, few: multiply4x32,
+		direct:       directKernels{row: direct1x32, few: direct4x32, rows: direct8x32},
+		directHalves: directKernels{row: directHalves1x32, few: directHalves4x32, rows: directHalves8x32},
+		copyB:        copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
 	v.attention = v.product
-	v.attention.multiplyPack, v.attention.few, v.attention.row = nil, nil, nil
+	v.attention.multiplyPack, v.attention.few = nil, nil
+	v.attention.direct, v.attention.directHalves = directKernels{}, directKernels{}
 	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
 	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
 	return v
@@ -71,7 +76,7 @@ func avx512bf16() *variant {
 	v.name = "avx512bf16"
 	v.pairs = v.product
 	v.pairs.multiply, v.pairs.few, v.pairs.multiplyPack = multiplyPairs12x32, multiplyPairs4x32, multiplyPackPairs12x32
-	v.pairs.row = nil
+	v.pairs.direct, v.pairs.directHalves = directKernels{row: directPairs1x32, few: directPairs4x32, rows: directPairs8x32}, directKernels{}
 	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(32, pairRows1x32, pairRows4x32)
 	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
 	return v

@@ -45,10 +45,8 @@ func (m *microKernel) verify() error {
 			return err
 		}
 	}
-	if m.row != nil {
-		if err := m.verifyRow(); err != nil {
-			return err
-		}
+	if err := m.verifyDirect(); err != nil {
+		return err
 	}
 	return packing{"B", m.nr, m.copyB, m.transposeB}.verify()
 }
@@ -105,27 +103,6 @@ func (m *microKernel) verifyTile(multiply func(t *tile), packs bool, k, accumula
 		}
 	}
 	return differs(packed, wantPacked, 0) < 0
-}
-
-// verifyRow uses columns of B with a gap between them.
-func (m *microKernel) verifyRow() error {
-	for _, k := range []int{1, 3, 8, 21} {
-		stride := k + 3
-		x, b, init, out := ramp(k, 7), ramp(m.nr*stride, 11), ramp(m.nr, 5), ramp(m.nr+guard, 13)
-		want := append([]float32(nil), out...)
-		for j := range m.nr {
-			sum := float64(init[j])
-			for p := range k {
-				sum += float64(x[p]) * float64(b[j*stride+p])
-			}
-			want[j] = float32(sum)
-		}
-		m.row(&out[0], &init[0], &x[0], &b[0], stride, k)
-		if differs(out, want, 1e-5) >= 0 {
-			return fmt.Errorf("row is wrong for %d columns, K %d", m.nr, k)
-		}
-	}
-	return nil
 }
 
 // packing packs one side of a product; copy may be nil.

@@ -21,6 +21,11 @@ func (v *variant) verifyPairs() error {
 				if v.pairs.few != nil && !few.verifyPairTile(v.pairs.few, pairTile{k, accumulate, scale, false}) {
 					return fmt.Errorf("few of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
+				for rows, multiply := range v.pairs.direct.byRows() {
+					if accumulate == 0 && !v.pairs.verifyDirectPairs(multiply, rows, k, scale) {
+						return fmt.Errorf("direct of pairs is wrong for %dx%d, K %d, numbers of %g", rows, v.pairs.nr, k, scale)
+					}
+				}
 				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true}) {
 					return fmt.Errorf("multiplyPack of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
@@ -85,6 +90,24 @@ func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool 
 		}
 	}
 	return differs(packed, wantPacked, 0) < 0
+}
+
+// verifyDirectPairs is verifyDirectTile, to the bit.
+func (m *microKernel) verifyDirectPairs(multiply directKernel, rows, k int, scale float32) bool {
+	stride, aStep := k+3, rows+2
+	a, b, init := pairRamp(k*aStep, 7, scale), pairRamp(m.nr*stride, 11, scale), ramp(m.nr, 5)
+	got, want := ramp(rows*m.nr+guard, 13), ramp(rows*m.nr+guard, 13)
+	for i := range init {
+		init[i] *= scale * scale
+	}
+	for i := range rows * m.nr {
+		want[i] = init[i%m.nr]
+		for p := range k {
+			want[i] = addPair(want[i], math.Float32bits(a[p*aStep+i/m.nr]), math.Float32bits(b[i%m.nr*stride+p]))
+		}
+	}
+	multiply(&got[0], &init[0], &a[0], &b[0], aStep, stride, k)
+	return differs(got, want, 0) < 0
 }
 
 // verifyPacking packs more panels than a group has, to places that are apart.

@@ -39,8 +39,14 @@ func main() {
 		for _, rows := range []int{4, 8} {
 			transpose(rows)
 		}
-		for _, columns := range []int{24, 32} {
-			multiplyRow(columns)
+		for _, of := range []element{ofFloats, ofHalves} {
+			direct{rows: 1, columns: 24, vectors: 3, kind: ymm, of: of}.multiply()
+			direct{rows: 4, columns: 24, vectors: 1, kind: ymm, of: of}.multiply()
+		}
+		for _, of := range []element{ofFloats, ofHalves, ofPairs} {
+			direct{rows: 1, columns: 32, vectors: 2, kind: zmm, of: of}.multiply()
+			direct{rows: 4, columns: 32, vectors: 2, kind: zmm, of: of}.multiply()
+			direct{rows: 8, columns: 32, vectors: 2, kind: zmm, of: of}.multiply()
 		}
 	case "math":
 		for _, emit := range []func(){

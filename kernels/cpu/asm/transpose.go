@@ -69,27 +69,30 @@ func loadRows(rows int, src, stride, ahead, mask reg.Register) []reg.VecVirtual 
 	return vectors
 }
 
-// transposed exchanges rows and columns: pairs, then quadruples, then halves.
+// transposed exchanges rows and columns of 8x8: within each four rows, then the halves of vectors.
 func transposed(r []reg.VecVirtual) []reg.VecVirtual {
-	pairs := make([]reg.VecVirtual, vectorFloats)
-	for i := 0; i < vectorFloats; i += 2 {
-		pairs[i], pairs[i+1] = YMM(), YMM()
-		VUNPCKLPS(r[i+1], r[i], pairs[i])
-		VUNPCKHPS(r[i+1], r[i], pairs[i+1])
-	}
-	quads := make([]reg.VecVirtual, vectorFloats)
-	for i := 0; i < vectorFloats; i += 4 {
-		for j := range 2 {
-			quads[i+2*j], quads[i+2*j+1] = YMM(), YMM()
-			VSHUFPS(Imm(0x44), pairs[i+2+j], pairs[i+j], quads[i+2*j])
-			VSHUFPS(Imm(0xee), pairs[i+2+j], pairs[i+j], quads[i+2*j+1])
-		}
-	}
+	above, below := exchanged(ymm, r[:4]), exchanged(ymm, r[4:])
 	out := make([]reg.VecVirtual, vectorFloats)
 	for j := range 4 {
 		out[j], out[j+4] = YMM(), YMM()
-		VPERM2F128(Imm(0x20), quads[4+j], quads[j], out[j])
-		VPERM2F128(Imm(0x31), quads[4+j], quads[j], out[j+4])
+		VPERM2F128(Imm(0x20), below[j], above[j], out[j])
+		VPERM2F128(Imm(0x31), below[j], above[j], out[j+4])
 	}
 	return out
+}
+
+// exchanged exchanges rows and columns of 4x4 in each four lanes of four rows: pairs, then quadruples.
+func exchanged(kind vectorKind, r []reg.VecVirtual) []reg.VecVirtual {
+	pairs, quads := make([]reg.VecVirtual, 4), make([]reg.VecVirtual, 4)
+	for i := 0; i < 4; i += 2 {
+		pairs[i], pairs[i+1] = kind.make(), kind.make()
+		VUNPCKLPS(r[i+1], r[i], pairs[i])
+		VUNPCKHPS(r[i+1], r[i], pairs[i+1])
+	}
+	for j := range 2 {
+		quads[2*j], quads[2*j+1] = kind.make(), kind.make()
+		VSHUFPS(Imm(0x44), pairs[2+j], pairs[j], quads[2*j])
+		VSHUFPS(Imm(0xee), pairs[2+j], pairs[j], quads[2*j+1])
+	}
+	return quads
 }
