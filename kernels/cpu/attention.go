@@ -12,6 +12,10 @@ import (
 //
 // Scores are kept in units of ln 2: queries are multiplied by log2(e)/sqrt(D) when they are
 // copied to scratch, so that a softmax is powers of 2.
+//
+// BF16 numbers are multiplied in pairs where a processor has such products: queries, keys, values and
+// gradients as they are, and probabilities and gradients of scores rounded to BF16. The factors of the
+// scores are then those of a softmax. Other halves are widened when they are packed.
 
 const (
 	// attentionChunk is the number of queries of a task and of keys packed at one time:
@@ -41,6 +45,7 @@ type heads struct {
 	keyStride int // of a position's keys and values
 	outStride int
 	scale     float32 // 1/sqrt(D)
+	inPairs   bool    // products are those of pairs of BF16 numbers
 	starts    []int32 // [B,T] first key of each query, nil for 0
 }
 
@@ -56,6 +61,11 @@ func newHeads(c kernels.Call) heads {
 		h.from, h.to = c.Dims[5], c.Dims[5]+c.Dims[6]
 	}
 	return h
+}
+
+// bind says how products of a variant read qkv. An odd D would leave a number of each row without its pair.
+func (h *heads) bind(v *variant, qkv kernels.View) {
+	h.inPairs = v.pairs.multiply != nil && qkv.Buf.DType() == kernels.BF16 && h.D%2 == 0
 }
 
 // chunk is the part of a chunk of queries that a pass takes.
@@ -111,15 +121,20 @@ type attentionTask struct {
 	w       *worker
 	scratch cutter
 	width   int // D rounded up to whole panels
+	numbers int // of an element that is multiplied: 2 in pairs, else 1
 
 	factors []float32 // [attentionRoom] of rows
-	room    []float32 // [attentionRoom,D] rows of operands that are halves in float32
+	room    []float32 // [attentionRoom,D] rows in float32 of what is stored as halves
 	zero    []float32 // [nr] zeros
 	scores  []float32 // [attentionRows,attentionRoom]
 }
 
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
-	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, width: roundUp(h.D, v.attention.nr)}
+	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, numbers: 1}
+	if h.inPairs {
+		t.micro, t.numbers = &v.pairs, 2
+	}
+	t.width = roundUp(h.D, t.micro.nr)
 	t.factors = t.scratch.take(attentionRoom)
 	t.room = t.scratch.take(attentionRoom * t.D)
 	t.zero = t.scratch.take(t.micro.nr)
@@ -128,16 +143,41 @@ func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionT
 	return t
 }
 
-// widened gives n rows of a head in float32 with their stride: where they are, or in room if they
-// are stored as a half.
-func (t *attentionTask) widened(room []float32, x stored, stride, n int) (rows []float32, rowStride int) {
+// elements is how many a row of n numbers has.
+func (t *attentionTask) elements(n int) int { return blocks(n, t.numbers) }
+
+// headRows are rows of a head, `stride` numbers apart. They are halves where products are those of pairs.
+type headRows struct {
+	stored
+	stride int
+}
+
+// readable gives n rows of a head as products read them: where they are, or in the room if they are
+// halves and products are of floats.
+func (t *attentionTask) readable(x stored, stride, n int) headRows {
+	if t.inPairs {
+		return headRows{x, stride}
+	}
+	return t.widened(t.room, x, stride, n)
+}
+
+// widened gives n rows of a head in float32: where they are, or in the room if they are stored as a half.
+func (t *attentionTask) widened(room []float32, x stored, stride, n int) headRows {
 	if x.half == nil {
-		return x.wide, stride
+		return headRows{x, stride}
 	}
 	for r := range n {
 		x.widen(room[r*t.D:(r+1)*t.D], x.half[r*stride:r*stride+t.D])
 	}
-	return room, t.D
+	return headRows{stored{wide: room}, t.D}
+}
+
+// copied are rows that were copied to scratch.
+func (t *attentionTask) copied(x []float32) headRows {
+	if t.inPairs {
+		return headRows{stored{half: asHalves(x)}, t.D}
+	}
+	return headRows{stored{wide: x}, t.D}
 }
 
 // ask makes the products that follow ask for n rows of a head.
@@ -146,44 +186,64 @@ func (t *attentionTask) ask(x stored, stride, n int) { t.w.ahead.add(x, stride, 
 // copyTimes writes rows of x times a factor, dstRow and srcRow floats apart. Other than copy, it asks for
 // them ahead.
 func (t *attentionTask) copyTimes(dst, x []float32, dstRow, srcRow, rows int, factor float32) {
-	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.each(rows, factor))
+	t.v.timesRows(dst, x, dstRow, srcRow, t.D, t.same(rows, factor))
 }
 
-// each is a factor for each of some rows.
-func (t *attentionTask) each(rows int, factor float32) []float32 {
+// same is one factor for each of some rows.
+func (t *attentionTask) same(rows int, factor float32) []float32 {
 	for r := range rows {
 		t.factors[r] = factor
 	}
 	return t.factors[:rows]
 }
 
-// copyQueries writes rows of x times the factor that makes scores powers of 2.
-func (t *attentionTask) copyQueries(dst, x []float32, stride, rows int) {
-	t.copyTimes(dst, x, t.D, stride, rows, t.scale*math.Log2E)
+// toPowers is the factor that makes products of queries and keys powers of 2.
+func (t *attentionTask) toPowers() float32 { return t.scale * math.Log2E }
+
+// copyFactors copies n rows of x to the left side of a product, times the factor where they are floats.
+func (t *attentionTask) copyFactors(dst []float32, x headRows, n int, factor float32) {
+	if !t.inPairs {
+		t.copyTimes(dst, x.wide, t.D, x.stride, n, factor)
+		return
+	}
+	halves := asHalves(dst)
+	for r := range n {
+		copy(halves[r*t.D:(r+1)*t.D], x.half[r*x.stride:])
+	}
 }
 
-// positionPanels packs x [n,D] (rows of the given stride) transposed: panels of nr
-// positions, [D,nr] each, for products whose columns are positions.
-func (t *attentionTask) positionPanels(dst, x []float32, stride, n int) {
-	for pos := 0; pos < n; pos += t.micro.nr {
-		panel, cols := dst[pos*t.D:][:t.D*t.micro.nr], min(t.micro.nr, n-pos)
-		if cols == t.micro.nr {
-			t.micro.transposeB(panel, x[pos*stride:], stride, t.D)
+// positionPanels packs x [n,D] transposed: panels of nr positions, [D,nr] each, for products whose
+// columns are positions.
+func (t *attentionTask) positionPanels(dst []float32, x headRows, n int) {
+	k, nr := t.elements(t.D), t.micro.nr
+	wide, stride := x.wide, x.stride
+	if t.inPairs {
+		wide, stride = asPairs(x.half), stride/2
+	}
+	for pos := 0; pos < n; pos += nr {
+		panel, cols := dst[pos*k:][:k*nr], min(nr, n-pos)
+		if cols == nr {
+			t.micro.transposeB(panel, wide[pos*stride:], stride, k)
 		} else {
-			packColumns(panel, x[pos*stride:], stride, t.micro.nr, cols, t.D)
+			packColumns(panel, wide[pos*stride:], stride, nr, cols, k)
 		}
 	}
 }
 
 // channelPanels packs x [n,D] for products that contract over positions: panels of nr
 // channels, [n,nr] each.
-func (t *attentionTask) channelPanels(dst, x []float32, stride, n int) {
+func (t *attentionTask) channelPanels(dst []float32, x headRows, n int) {
+	if t.inPairs {
+		o := operand{stored: x.stored, stride: x.stride, unit: t.micro.nr, pair: t.micro.pairB, depth: n}
+		o.packHalves(dst, nil, 0, t.D, 0, t.elements(n))
+		return
+	}
 	for j := 0; j < t.D; j += t.micro.nr {
 		panel, cols := dst[j*n:][:n*t.micro.nr], min(t.micro.nr, t.D-j)
 		if cols == t.micro.nr {
-			t.micro.copyB(panel, x[j:], stride, n, 1)
+			t.micro.copyB(panel, x.wide[j:], x.stride, n, 1)
 		} else {
-			packEdge(panel, x[j:], stride, t.micro.nr, cols, n)
+			packEdge(panel, x.wide[j:], x.stride, t.micro.nr, cols, n)
 		}
 	}
 }

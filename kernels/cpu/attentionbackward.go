@@ -14,6 +14,7 @@ import (
 // first, so make the very sums of one over all.
 func (d *Device) attentionBackward(c kernels.Call) error {
 	h := newHeads(c)
+	h.bind(d.v, c.Args[3])
 	if err := h.limit(ints(c.Args[6])); err != nil {
 		return err
 	}
@@ -118,6 +119,9 @@ type backwardTask struct {
 	next          chunkPair // of the worker; without rows if there is none
 	queries, grad []float32 // rows of Q and dOut, [attentionRows,D]
 	slopes        []float32 // gradient of the scores, [attentionRows,attentionRoom]
+	// In pairs these and the probabilities, along the keys, and a group of either along the queries.
+	slopePairs, weightPairs []float32 // [attentionRows,attentionRoom]
+	groupPairs              []float32 // [attentionGroup,attentionRoom]
 
 	keyColumns, valueColumns          []float32 // position panels of K and V
 	keys, queryChannels, gradChannels []float32 // channel panels of K, Q and dOut
@@ -129,6 +133,11 @@ func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTa
 	take := t.scratch.take
 	t.queries, t.grad = take(attentionRows*t.D), take(attentionRows*t.D)
 	t.slopes = take(attentionRows * attentionRoom)
+	if t.inPairs {
+		room := t.elements(attentionRoom)
+		t.slopePairs, t.weightPairs = take(attentionRows*room), take(attentionRows*room)
+		t.groupPairs = take(t.elements(attentionGroup) * attentionRoom)
+	}
 	t.keyColumns, t.valueColumns = take(attentionRoom*t.D), take(attentionRoom*t.D)
 	t.keys = take(attentionRoom * t.width)
 	t.queryChannels, t.gradChannels = take(attentionRows*t.width), take(attentionRows*t.width)
@@ -139,11 +148,10 @@ func newBackwardTask(v *variant, w *worker, h heads, scratch cutter) *backwardTa
 
 func (t *backwardTask) run() {
 	keys, values := t.keysAt(t.chunkPair)
-	rows, stride := t.widened(t.room, t.qkv.from(values), t.stride, t.cols)
-	t.positionPanels(t.valueColumns, rows, stride, t.cols)
-	rows, stride = t.widened(t.room, t.qkv.from(keys), t.stride, t.cols)
-	t.positionPanels(t.keyColumns, rows, stride, t.cols)
-	t.channelPanels(t.keys, rows, stride, t.cols)
+	t.positionPanels(t.valueColumns, t.readable(t.qkv.from(values), t.stride, t.cols), t.cols)
+	rows := t.readable(t.qkv.from(keys), t.stride, t.cols)
+	t.positionPanels(t.keyColumns, rows, t.cols)
+	t.channelPanels(t.keys, rows, t.cols)
 	t.fetch(t.dKey, keys)
 	t.fetch(t.dValue, values)
 	for head := t.kv * t.group; head < (t.kv+1)*t.group; head++ {
@@ -224,7 +232,11 @@ func (t *backwardTask) storeQueries(at int) {
 	if t.key == 0 {
 		put = t.v.timesRows
 	}
-	put(t.dqkv[at:], t.dQuery, t.stride, t.width, t.D, t.each(t.rows, t.scale))
+	factor := t.scale
+	if t.inPairs { // it is in the slopes
+		factor = 1
+	}
+	put(t.dqkv[at:], t.dQuery, t.stride, t.width, t.D, t.same(t.rows, factor))
 }
 
 // block handles attentionRows queries of a head from row r of the chunk on.
@@ -240,60 +252,84 @@ func (t *backwardTask) block(head, r int) {
 		return
 	}
 	t.load(head, r, rows)
+	k, slopes := t.elements(t.D), t.slopes
 	scores := blockProduct{
-		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries, aRow: t.D, aCol: 1,
-		panels: t.keyColumns, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
+		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries, aRow: k, aCol: 1,
+		panels: t.keyColumns, panel: k * t.micro.nr, c: t.scores, cRow: attentionRoom,
 	}
 	t.multiply(scores)
 	scores.a, scores.panels, scores.c = t.grad, t.valueColumns, t.slopes
 	t.multiply(scores)
 	t.differentiate(head, r, rows, seen)
+	if t.inPairs {
+		slopes = t.slopePairs
+	}
 	for group := (rows - 1) / attentionGroup * attentionGroup; group >= 0; group -= attentionGroup {
 		t.sumGroup(group, rows, before, seen)
 	}
 	t.multiply(blockProduct{ // dQ = dS K
-		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.slopes, aRow: attentionRoom, aCol: 1,
-		panels: t.keys, panel: t.cols * t.micro.nr, c: t.dQuery[r*t.width:], cRow: t.width,
+		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: slopes, aRow: t.elements(attentionRoom), aCol: 1,
+		panels: t.keys, panel: t.elements(t.cols) * t.micro.nr, c: t.dQuery[r*t.width:], cRow: t.width,
 	})
 }
 
 // sumGroup adds the queries [group, group+attentionGroup) of a block of rows to the gradients of
 // the keys.
 func (t *backwardTask) sumGroup(group, rows, before, seen int) {
-	n, before := min(attentionGroup, rows-group), before+group
+	n, before, at := min(attentionGroup, rows-group), before+group, t.elements(group)*t.micro.nr
 	transposed := blockProduct{ // dV += P' dOut
-		of: queriesSummed, before: before, rows: min(seen, before+n), cols: t.D, k: n, a: t.scores[group*attentionRoom:], aRow: 1, aCol: attentionRoom,
-		panels: t.gradChannels[group*t.micro.nr:], panel: rows * t.micro.nr, c: t.dValue, cRow: t.width, accumulate: true,
+		of: queriesSummed, before: before, rows: min(seen, before+n), cols: t.D, k: n, a: t.alongQueries(t.scores, t.weightPairs, group, n, seen), aRow: 1, aCol: attentionRoom,
+		panels: t.gradChannels[at:], panel: t.elements(rows) * t.micro.nr, c: t.dValue, cRow: t.width, accumulate: true,
 	}
 	t.multiply(transposed)
-	transposed.a, transposed.panels, transposed.c = t.slopes[group*attentionRoom:], t.queryChannels[group*t.micro.nr:], t.dKey
+	transposed.a, transposed.panels, transposed.c = t.alongQueries(t.slopes, t.slopePairs, group, n, seen), t.queryChannels[at:], t.dKey
 	t.multiply(transposed) // dK += dS' Q
+}
+
+// alongQueries gives the n rows of a group for products that contract over queries: floats as they are,
+// or what is in pairs of neighbours in a row as pairs of neighbours in a column.
+func (t *backwardTask) alongQueries(floats, pairs []float32, group, n, seen int) []float32 {
+	if !t.inPairs {
+		return floats[group*attentionRoom:]
+	}
+	halves, nr := asHalves(pairs), t.micro.nr
+	panels := min(blocks(roundUp(seen, t.micro.mr), nr), attentionRoom/nr) // whole tiles, but no keys behind the chunk
+	for i := 0; i < n; i += 2 {
+		t.micro.pairB(t.groupPairs[i/2*attentionRoom:], halves[(group+i)*attentionRoom:], nr, attentionRoom, 1, panels)
+	}
+	return t.groupPairs
 }
 
 // load copies the block's rows of Q and dOut and packs them. Q is packed without log2(e): the
 // slopes are of scores in units of 1.
 func (t *backwardTask) load(head, r, rows int) {
-	queries, stride := t.widened(t.room, t.qkv.from(t.queriesAt(t.chunkPair, head)+r*t.stride), t.stride, rows)
-	t.copyTimes(t.queries, queries, t.D, stride, rows, t.scale)
-	t.channelPanels(t.queryChannels, t.queries, t.D, rows)
-	t.copyQueries(t.queries, queries, stride, rows)
-	grad, stride := t.widened(t.room, t.dout.from(t.outAt(t.chunkPair, head)+r*t.outStride), t.outStride, rows)
-	t.copyTimes(t.grad, grad, t.D, stride, rows, 1)
-	t.channelPanels(t.gradChannels, t.grad, t.D, rows)
+	queries := t.readable(t.qkv.from(t.queriesAt(t.chunkPair, head)+r*t.stride), t.stride, rows)
+	t.copyFactors(t.queries, queries, rows, t.scale)
+	t.channelPanels(t.queryChannels, t.copied(t.queries), rows)
+	if !t.inPairs {
+		t.copyFactors(t.queries, queries, rows, t.toPowers())
+	}
+	grad := t.readable(t.dout.from(t.outAt(t.chunkPair, head)+r*t.outStride), t.outStride, rows)
+	t.copyFactors(t.grad, grad, rows, 1)
+	t.channelPanels(t.gradChannels, t.copied(t.grad), rows)
 }
 
 // sumDeltas computes the products of the block's rows of dOut and out.
 func (t *backwardTask) sumDeltas(head, r, rows int) {
 	at, delta := t.outAt(t.chunkPair, head)+r*t.outStride, t.delta[t.heads.row(t.b, head)+t.q+r:]
-	dout, stride := t.widened(t.room, t.dout.from(at), t.outStride, rows)
-	out, outStride := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
-	t.v.dotRows(delta[:rows], dout, out, stride, outStride, t.D)
+	dout := t.widened(t.room, t.dout.from(at), t.outStride, rows)
+	out := t.widened(t.room[attentionRows*t.D:], t.differentiated.out.from(at), t.outStride, rows)
+	t.v.dotRows(delta[:rows], dout.wide, out.wide, dout.stride, out.stride, t.D)
 }
 
 // differentiate turns scores into P and the gradient of P into that of the scores, with
 // zeros where a query does not see a key, up to whole tiles.
 func (t *backwardTask) differentiate(head, r, rows, seen int) {
-	padded := max(roundUp(seen, t.micro.mr), roundUp(seen, t.micro.nr))
+	if t.inPairs {
+		t.differentiatePairs(head, r, rows, seen)
+		return
+	}
+	padded := t.padded(seen)
 	for i := range rows {
 		from, to := t.visible(t.b, t.q+r+i, t.key, seen)
 		p, dp := t.scores[i*attentionRoom:][:padded], t.slopes[i*attentionRoom:][:padded]
@@ -311,4 +347,33 @@ func (t *backwardTask) differentiate(head, r, rows, seen int) {
 		clear(p[to:])
 		clear(dp[to:])
 	}
+}
+
+// differentiatePairs is differentiate for products in pairs. The gradients of the scores get the factor of
+// the scores, since queries and keys are multiplied without one. A last query without a neighbour gets one of zeros.
+func (t *backwardTask) differentiatePairs(head, r, rows, seen int) {
+	padded, weights, slopes := t.padded(seen), asHalves(t.weightPairs), asHalves(t.slopePairs)
+	for i := range roundUp(rows, 2) {
+		from, to := 0, 0
+		row := i * attentionRoom
+		p, dp := weights[row:row+padded], slopes[row:row+padded]
+		if i < rows {
+			from, to = t.visible(t.b, t.q+r+i, t.key, seen)
+			at := t.heads.row(t.b, head) + t.q + r + i
+			by := [...]float32{t.toPowers(), t.lse[at] * math.Log2E, 1, t.delta[at], t.scale}
+			if t.softmaxes != nil && isLarge(t.lse[at]) {
+				by[1], by[2] = t.softmaxes[at].top, 1/t.softmaxes[at].sum
+			}
+			t.v.softmaxGradHalves(p[from:to], dp[from:to], t.scores[row+from:row+to], t.slopes[row+from:row+to], &by)
+		}
+		clear(p[:from])
+		clear(dp[:from])
+		clear(p[to:])
+		clear(dp[to:])
+	}
+}
+
+// padded is up to where rows of probabilities are read.
+func (t *backwardTask) padded(seen int) int {
+	return max(roundUp(seen, t.micro.mr), roundUp(seen, t.micro.nr))
 }

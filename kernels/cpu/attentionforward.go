@@ -8,6 +8,7 @@ import (
 
 func (d *Device) attentionForward(c kernels.Call) error {
 	h, qkv := newHeads(c), d.v.elements(c.Args[2])
+	h.bind(d.v, c.Args[2])
 	if err := h.limit(ints(c.Args[3])); err != nil {
 		return err
 	}
@@ -62,6 +63,7 @@ type forwardTask struct {
 	queryChunk
 	next       queryChunk // of the worker; without rows if there is none
 	queries    []float32  // [attentionRoom,D]
+	weights    []float32  // [attentionRows,attentionRoom] powers in pairs, where products are of those
 	keyColumns []float32  // position panels of a chunk of keys
 	valueRows  []float32  // channel panels of its values
 	sums       []float32  // [attentionRoom,width]
@@ -71,6 +73,9 @@ type forwardTask struct {
 func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask {
 	t := forwardTask{attentionTask: newAttentionTask(v, w, h, scratch)}
 	t.queries = t.scratch.take(attentionRoom * t.D)
+	if t.inPairs {
+		t.weights = t.scratch.take(attentionRows * t.elements(attentionRoom))
+	}
 	t.keyColumns, t.valueRows = t.scratch.take(attentionRoom*t.D), t.scratch.take(attentionRoom*t.width)
 	t.sums = t.scratch.take(attentionRoom * t.width)
 	t.top, t.sum = t.scratch.take(attentionRoom), t.scratch.take(attentionRoom)
@@ -79,8 +84,7 @@ func newForwardTask(v *variant, w *worker, h heads, scratch cutter) forwardTask 
 
 // run computes the task's rows of out and lse.
 func (t *forwardTask) run() {
-	queries, stride := t.widened(t.room, t.queryRows(t.queryChunk), t.stride, t.rows)
-	t.copyQueries(t.queries, queries, stride, t.rows)
+	t.copyFactors(t.queries, t.readable(t.queryRows(t.queryChunk), t.stride, t.rows), t.rows, t.toPowers())
 	for r := range t.rows {
 		t.top[r], t.sum[r] = float32(math.Inf(-1)), 0
 	}
@@ -88,10 +92,8 @@ func (t *forwardTask) run() {
 	first, end := t.sees(t.queryChunk)
 	for key := first; key < end; key += attentionChunk {
 		cols := min(attentionChunk, end-key)
-		rows, stride := t.widened(t.room, keys.from(key*t.keyStride), t.keyStride, cols)
-		t.positionPanels(t.keyColumns, rows, stride, cols)
-		rows, stride = t.widened(t.room, values.from(key*t.keyStride), t.keyStride, cols)
-		t.channelPanels(t.valueRows, rows, stride, cols)
+		t.positionPanels(t.keyColumns, t.readable(keys.from(key*t.keyStride), t.keyStride, cols), cols)
+		t.channelPanels(t.valueRows, t.readable(values.from(key*t.keyStride), t.keyStride, cols), cols)
 		t.askAfter(key, end)
 		for r := 0; r < t.rows; r += attentionRows {
 			t.block(r, key, cols, key > first)
@@ -146,33 +148,49 @@ func (t *forwardTask) block(r, key, cols int, accumulate bool) {
 	if seen <= 0 {
 		return
 	}
+	k := t.elements(t.D)
 	t.multiply(blockProduct{
-		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries[r*t.D:], aRow: t.D, aCol: 1,
-		panels: t.keyColumns, panel: t.D * t.micro.nr, c: t.scores, cRow: attentionRoom,
+		of: pairsOut, before: before, rows: rows, cols: seen, k: t.D, a: t.queries[r*k:], aRow: k, aCol: 1,
+		panels: t.keyColumns, panel: k * t.micro.nr, c: t.scores, cRow: attentionRoom,
 	})
 	for i := range rows {
-		from, to := t.visible(t.b, t.q+r+i, key, seen)
-		row := t.scores[i*attentionRoom : i*attentionRoom+seen]
-		clear(row[:from])
-		clear(row[to:])
-		if from < to {
-			t.softmaxRow(r+i, row[from:to])
-		}
+		t.softmaxRow(r+i, i*attentionRoom, key, seen)
 	}
 	if t.softmaxes != nil {
 		return
 	}
+	weights := t.scores
+	if t.inPairs {
+		weights = t.weights
+	}
 	t.multiply(blockProduct{
-		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: t.scores, aRow: attentionRoom, aCol: 1,
-		panels: t.valueRows, panel: cols * t.micro.nr, c: t.sums[r*t.width:], cRow: t.width, accumulate: accumulate,
+		of: keysSummed, before: before, rows: rows, cols: t.D, k: seen, a: weights, aRow: t.elements(attentionRoom), aCol: 1,
+		panels: t.valueRows, panel: t.elements(cols) * t.micro.nr, c: t.sums[r*t.width:], cRow: t.width, accumulate: accumulate,
 	})
 }
 
-// softmaxRow turns the scores of row r into powers relative to the running maximum and
-// rescales what was summed before.
-func (t *forwardTask) softmaxRow(r int, scores []float32) {
-	old := t.top[r]
-	top, sum := t.v.softmax(scores, old)
+// softmaxRow turns the scores of row r, which begin at `at`, into powers relative to the running maximum,
+// zeros where it does not see a key, and rescales what was summed before.
+func (t *forwardTask) softmaxRow(r, at, key, seen int) {
+	from, to := t.visible(t.b, t.q+r, key, seen)
+	scores, old := t.scores[at:at+seen], t.top[r]
+	var top, sum float32
+	if t.inPairs {
+		weights := asHalves(t.weights)[at : at+roundUp(seen, 2)]
+		clear(weights[:from])
+		clear(weights[to:])
+		if from == to {
+			return
+		}
+		top, sum = t.v.softmaxHalves(weights[from:to], scores[from:to], t.toPowers(), old)
+	} else {
+		clear(scores[:from])
+		clear(scores[to:])
+		if from == to {
+			return
+		}
+		top, sum = t.v.softmax(scores[from:to], old)
+	}
 	if old != top && t.sum[r] > 0 {
 		shrink := exp2Generic(old - top)
 		t.sum[r] *= shrink

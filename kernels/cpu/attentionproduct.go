@@ -13,7 +13,8 @@ const (
 )
 
 // blockProduct is c[rows,cols] (+)= a[rows,k] * B[k,cols], with B in panels of nr columns
-// that are panel floats apart. a and c have room for whole tiles.
+// that are panel floats apart. a and c have room for whole tiles. In pairs, k counts numbers, of which an
+// odd one is followed by zero or meets it, and a and B are of pairs.
 type blockProduct struct {
 	of            triangle
 	before        int
@@ -64,8 +65,9 @@ func (t *attentionTask) multiply(p blockProduct) {
 	for j := 0; j < p.cols; j += nr {
 		panel := p.panels[j/nr*p.panel:]
 		for next := p.tilesFrom(0, j, mr); next.count > 0; next = p.tilesFrom(next.first+next.count, j, mr) {
-			args.K, args.Count, args.B = next.to-next.from, next.count, &panel[next.from*nr]
-			args.A, args.C = &p.a[next.first*mr*p.aRow+next.from*p.aCol], &p.c[next.first*mr*p.cRow+j]
+			from, to := next.from/t.numbers, t.elements(next.to)
+			args.K, args.Count, args.B = to-from, next.count, &panel[from*nr]
+			args.A, args.C = &p.a[next.first*mr*p.aRow+from*p.aCol], &p.c[next.first*mr*p.cRow+j]
 			args.Next, args.NextStep = t.w.ahead.next(args.Count * (args.K / tileRound))
 			if args.Next == 0 {
 				args.Next = uintptr(unsafe.Pointer(&t.zero[0]))

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -234,64 +235,94 @@ func TestPartsOfAttentionGiveTheBitsOfTheWhole(t *testing.T) {
 				{kernels.AttentionShape{B: 1, T: 700, H: 4, K: 2, D: 20}, []int{0, 256, 512, 700}},
 				{kernels.AttentionShape{B: 1, T: 700, H: 4, K: 1, D: 33}, []int{0, 512, 700}},
 			} {
-				checkParts(t, dev, c.shape, c.bounds, false)
-				checkParts(t, dev, c.shape, c.bounds, true)
+				checkParts(t, dev, kernels.F32, c.shape, c.bounds, false)
+				checkParts(t, dev, kernels.F32, c.shape, c.bounds, true)
+				checkParts(t, dev, kernels.BF16, c.shape, c.bounds, true)
 			}
 		})
 	}
 }
 
 // checkParts compares what passes over the parts between bounds write with passes over all.
-func checkParts(t *testing.T, dev *Device, s kernels.AttentionShape, bounds []int, masked bool) {
+func checkParts(t *testing.T, dev *Device, stored kernels.DType, s kernels.AttentionShape, bounds []int, masked bool) {
+	t.Helper()
+	passes(t, dev, stored, s, bounds, masked).compare(t, passes(t, dev, stored, s, []int{0, s.T}, masked))
+}
+
+// attentionPasses are the bits that both passes wrote, and of what.
+type attentionPasses struct {
+	of             string
+	out, lse, dqkv []uint32
+}
+
+func (a attentionPasses) compare(t *testing.T, want attentionPasses) {
+	t.Helper()
+	for k, name := range []string{"out", "lse", "dqkv"} {
+		if i := firstDifference([][]uint32{a.out, a.lse, a.dqkv}[k], [][]uint32{want.out, want.lse, want.dqkv}[k]); i >= 0 {
+			t.Errorf("%s: element %d of %s is another one than in %s", a.of, i, name, want.of)
+		}
+	}
+}
+
+// passes runs both passes over the parts between bounds, or over all queries where these bound the whole, on
+// operands drawn from a fixed seed.
+func passes(t *testing.T, dev *Device, stored kernels.DType, s kernels.AttentionShape, bounds []int, masked bool) attentionPasses {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
-	draw := func(n int) kernels.View {
+	draw := func(dtype kernels.DType, n int) kernels.View {
 		x := make([]float32, n)
 		for i := range x {
 			x[i] = float32(rng.NormFloat64())
 		}
-		return upload(t, dev, x)
+		if !dtype.Half() {
+			return upload(t, dev, x)
+		}
+		_, half := rounded(t, dev, dtype, x)
+		return half
 	}
 	rows := s.B * s.T
-	qkv, dout := draw(rows*(s.H+2*s.K)*s.D), draw(rows*s.H*s.D)
+	qkv, dout := draw(stored, rows*(s.H+2*s.K)*s.D), draw(stored, rows*s.H*s.D)
 	starts := absent
 	if masked {
 		starts = firstKeys(t, dev, rng, s)
 	}
-	var results [2][]kernels.View
-	for i := range results {
-		out, lse, delta, dqkv := draw(rows*s.H*s.D), draw(rows*s.H), draw(rows*s.H), draw(qkv.Len)
-		results[i] = []kernels.View{out, lse, dqkv}
-		calls := []kernels.Call{
-			kernels.AttentionForward(out, lse, qkv, starts, s),
-			kernels.AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts, s),
+	out, lse, delta, dqkv := draw(stored, rows*s.H*s.D), draw(kernels.F32, rows*s.H), draw(kernels.F32, rows*s.H), draw(kernels.F32, qkv.Len)
+	calls := []kernels.Call{
+		kernels.AttentionForward(out, lse, qkv, starts, s),
+		kernels.AttentionBackward(dqkv, delta, dout, qkv, out, lse, starts, s),
+	}
+	if len(bounds) > 2 {
+		calls = nil
+		for k, from := range bounds[:len(bounds)-1] {
+			calls = append(calls, kernels.AttentionForwardPart(out, lse, qkv, starts, kernels.AttentionPartShape{AttentionShape: s, From: from, Queries: bounds[k+1] - from}))
 		}
-		if i == 1 {
-			calls = nil
-			for k, from := range bounds[:len(bounds)-1] {
-				calls = append(calls, kernels.AttentionForwardPart(out, lse, qkv, starts, kernels.AttentionPartShape{AttentionShape: s, From: from, Queries: bounds[k+1] - from}))
-			}
-			flags := kernels.Flags(0)
-			for k := len(bounds) - 2; k >= 0; k-- {
-				part := kernels.AttentionPartShape{AttentionShape: s, From: bounds[k], Queries: bounds[k+1] - bounds[k]}
-				calls = append(calls, kernels.AttentionBackwardPart(dqkv, delta, dout, qkv, out, lse, starts, part, flags))
-				flags = kernels.Accumulate
-			}
-		}
-		for _, c := range calls {
-			if err := dev.run(c); err != nil {
-				t.Fatal(err)
-			}
+		flags := kernels.Flags(0)
+		for k := len(bounds) - 2; k >= 0; k-- {
+			part := kernels.AttentionPartShape{AttentionShape: s, From: bounds[k], Queries: bounds[k+1] - bounds[k]}
+			calls = append(calls, kernels.AttentionBackwardPart(dqkv, delta, dout, qkv, out, lse, starts, part, flags))
+			flags = kernels.Accumulate
 		}
 	}
-	for k, name := range []string{"out", "lse", "dqkv"} {
-		whole, parts := floats(results[0][k]), floats(results[1][k])
-		for i := range whole {
-			if math.Float32bits(whole[i]) != math.Float32bits(parts[i]) {
-				t.Fatalf("%+v in parts %v, masked %v: element %d of %s is %v, %v in the whole", s, bounds, masked, i, name, parts[i], whole[i])
-			}
+	for _, c := range calls {
+		if err := dev.run(c); err != nil {
+			t.Fatal(err)
 		}
 	}
+	of := fmt.Sprintf("%s, %v, %+v in parts %v, masked %v", dev.v.name, stored, s, bounds, masked)
+	return attentionPasses{of, bitsOf(dev, out), bitsOf(dev, lse), bitsOf(dev, dqkv)}
+}
+
+// bitsOf are the bits of floats, as float32 where they are stored as a half.
+func bitsOf(dev *Device, v kernels.View) (bits []uint32) {
+	of := dev.v.elements(v)
+	if of.half != nil {
+		of.wide = make([]float32, v.Len)
+		of.widen(of.wide, of.half)
+	}
+	for _, f := range of.wide {
+		bits = append(bits, math.Float32bits(f))
+	}
+	return bits
 }
 
 // firstKeys draws the first key of each query.

@@ -24,8 +24,9 @@
 // cut into tasks, a task is computed by one worker and tasks never add to the same element
 // at the same time; so results do not depend on the number of threads. A row of a matrix product
 // does not depend on the other rows either: edges run through the same micro-kernel.
-// Variants differ from each other in the last bits; avx512bf16 from avx512 only where products read
-// BF16. There each pair of products is rounded twice, the odd one of K first, whatever the processor.
+// Variants differ from each other in the last bits; avx512bf16 from avx512 only where products and attention
+// read BF16. There each pair of products is rounded twice, the odd one of K first, whatever the processor,
+// and attention rounds probabilities and gradients of scores to BF16 before it multiplies them.
 //
 // Memory: buffers and scratch lie outside the Go heap, aligned to 64 bytes. Each call of
 // an assembly function takes far less than a millisecond, because the garbage collector
@@ -35,8 +36,8 @@
 // One without work looks for it some tens of microseconds before it sleeps.
 //
 // The package computes on bf16 and f16 in matrix products, attention, embeddings, casts and copies of
-// parameters (else kernels.ErrUnsupported), by float32 but for products of bf16 where a processor has
-// AVX512_BF16, which are twice as fast (pairs.go). All others are no faster than float32, and f16, which
-// is converted in plain Go, is slower. The node creates the device; everybody else sees kernels.Device
+// parameters (else kernels.ErrUnsupported), by float32 but for products of bf16, those in attention too,
+// where a processor has AVX512_BF16: they are twice as fast (pairs.go). All others are no faster than float32,
+// and f16, which is converted in plain Go, is slower. The node creates the device; everybody else sees kernels.Device
 // only. It never imports another backend.
 package cpu

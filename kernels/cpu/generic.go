@@ -14,7 +14,7 @@ func generic() *variant {
 		name: "generic", product: micro, attention: micro, copyA: copyGeneric, transposeA: transposeGeneric,
 		peak: peakGeneric, peakLanes: 1,
 		max: maxGeneric, add: addGeneric, scale: scaleGeneric,
-		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
+		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, softmaxHalves: softmaxHalvesGeneric, softmaxGradHalves: softmaxGradHalvesGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
 		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric,
 		philox: philoxGeneric, drop: dropGeneric,

@@ -39,6 +39,27 @@ func softmaxGradGeneric(p, dp []float32, lse, delta float32) {
 	}
 }
 
+func softmaxHalvesGeneric(out []uint16, x []float32, scale, least float32) (top, sum float32) {
+	top = max(least, maxGeneric(x)*scale)
+	sum = sumLanes(len(x), func(i int) float32 {
+		power := exp2Generic(float32(x[i]*scale) - top) // not fused: a top is never exceeded
+		out[i] = flushedBF16(power)
+		return power
+	})
+	return top, sum
+}
+
+func softmaxGradHalvesGeneric(p, dp []uint16, x, dx []float32, by *[5]float32) {
+	for i, v := range x {
+		power := exp2Generic(float32(v*by[0])-by[1]) * by[2]
+		p[i] = flushedBF16(power)
+		dp[i] = flushedBF16(power * (dx[i] - by[3]) * by[4])
+	}
+}
+
+// flushedBF16 rounds as VCVTNEPS2BF16 does.
+func flushedBF16(x float32) uint16 { return nearestBF16(math.Float32bits(normal(x))) }
+
 // GELU(x) = x/2 * (1 + tanh(u)) = x * sigmoid(2u), u = sqrt(2/pi) * (x + 0.044715 x^3)
 // (Hendrycks and Gimpel 2016, section 2).
 const (

@@ -100,6 +100,18 @@ func softmaxAVX512(x []float32, least float32) (top, sum float32)
 func softmaxGradAVX512(p, dp []float32, lse, delta float32)
 
 //go:noescape
+func softmaxHalvesAVX512(out []uint16, x []float32, scale, least float32) (top, sum float32)
+
+//go:noescape
+func softmaxGradHalvesAVX512(p, dp []uint16, x, dx []float32, by *[5]float32)
+
+//go:noescape
+func widenAVX512(out []float32, x []uint16)
+
+//go:noescape
+func narrowAVX512(out []uint16, x []float32)
+
+//go:noescape
 func geluAVX512(out, x []float32)
 
 //go:noescape

@@ -1729,6 +1729,232 @@ end:
 	VZEROUPPER
 	RET
 
+// func softmaxHalvesAVX512(out []uint16, x []float32, scale float32, least float32) (top float32, sum float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512_BF16, BMI2, SSE
+TEXT ·softmaxHalvesAVX512(SB), NOSPLIT, $0-64
+	MOVQ         x_base+24(FP), AX
+	VBROADCASTSS scale+48(FP), Z0
+	VBROADCASTSS f32_ff800000<>+0(SB), Z1
+	VMOVAPS      Z1, Z2
+	MOVQ         x_len+32(FP), CX
+	XORQ         DX, DX
+
+topwhole:
+	CMPQ    CX, $0x00000010
+	JL      topwholeDone
+	VMOVUPS (AX)(DX*1), Z3
+	VMAXPS  Z3, Z2, Z2
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, CX
+	JMP     topwhole
+
+topwholeDone:
+	TESTQ     CX, CX
+	JZ        topend
+	MOVL      $0xffffffff, BX
+	BZHIL     CX, BX, CX
+	KMOVW     CX, K1
+	VMOVUPS.Z (AX)(DX*1), K1, Z3
+	VBLENDMPS Z3, Z1, K1, Z3
+	VMAXPS    Z3, Z2, Z2
+
+topend:
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VMAXPS        Y2, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VMAXPS        X1, X2, X2
+	VMOVHLPS      X2, X2, X1
+	VMAXPS        X1, X2, X2
+	VMOVSHDUP     X2, X1
+	VMAXSS        X1, X2, X2
+	VMULSS        X0, X2, X2
+	VMOVSS        least+52(FP), X1
+	VMAXSS        X1, X2, X2
+	MOVSS         X2, top+56(FP)
+	VPXORD        Z4, Z4, Z4
+	MOVQ          out_base+0(FP), CX
+	VBROADCASTSS  X2, Z1
+	MOVQ          x_len+32(FP), DX
+	XORQ          BX, BX
+
+expwhole:
+	CMPQ             DX, $0x00000010
+	JL               expwholeDone
+	VMOVUPS          (AX)(BX*1), Z2
+	VMULPS           Z0, Z2, Z2
+	VSUBPS           Z1, Z2, Z2
+	VBROADCASTSS     f32_c2fc0000<>+0(SB), Z3
+	VMAXPS           Z2, Z3, Z2
+	VRNDSCALEPS      $0x08, Z2, Z3
+	VSUBPS           Z3, Z2, Z2
+	VMULPS           Z2, Z2, Z5
+	VBROADCASTSS     f32_3aae0473<>+0(SB), Z6
+	VFMADD213PS.BCST f32_3c1e8629<>+0(SB), Z2, Z6
+	VBROADCASTSS     f32_3d635b72<>+0(SB), Z7
+	VFMADD213PS.BCST f32_3e75fc8c<>+0(SB), Z2, Z7
+	VFMADD213PS      Z7, Z5, Z6
+	VBROADCASTSS     f32_3f317214<>+0(SB), Z7
+	VFMADD213PS.BCST f32_3f800000<>+0(SB), Z2, Z7
+	VFMADD213PS      Z7, Z5, Z6
+	VCVTPS2DQ        Z3, Z3
+	VPSLLD           $0x17, Z3, Z3
+	VPADDD           Z3, Z6, Z2
+	VADDPS           Z2, Z4, Z4
+	LONG             $0x487ef262; WORD $0xd272 // VCVTNEPS2BF16 Z2, Z2
+	MOVQ             BX, SI
+	SHRQ             $0x01, SI
+	VMOVDQU          Y2, (CX)(SI*1)
+	ADDQ             $0x00000040, BX
+	SUBQ             $0x00000010, DX
+	JMP              expwhole
+
+expwholeDone:
+	TESTQ            DX, DX
+	JZ               expend
+	MOVL             $0xffffffff, SI
+	BZHIL            DX, SI, DX
+	KMOVW            DX, K1
+	VMOVUPS.Z        (AX)(BX*1), K1, Z2
+	VMULPS           Z0, Z2, Z2
+	VSUBPS           Z1, Z2, Z2
+	VBROADCASTSS     f32_c2fc0000<>+0(SB), Z0
+	VMAXPS           Z2, Z0, Z2
+	VRNDSCALEPS      $0x08, Z2, Z0
+	VSUBPS           Z0, Z2, Z2
+	VMULPS           Z2, Z2, Z1
+	VBROADCASTSS     f32_3aae0473<>+0(SB), Z3
+	VFMADD213PS.BCST f32_3c1e8629<>+0(SB), Z2, Z3
+	VBROADCASTSS     f32_3d635b72<>+0(SB), Z5
+	VFMADD213PS.BCST f32_3e75fc8c<>+0(SB), Z2, Z5
+	VFMADD213PS      Z5, Z1, Z3
+	VBROADCASTSS     f32_3f317214<>+0(SB), Z5
+	VFMADD213PS.BCST f32_3f800000<>+0(SB), Z2, Z5
+	VFMADD213PS      Z5, Z1, Z3
+	VCVTPS2DQ        Z0, Z0
+	VPSLLD           $0x17, Z0, Z0
+	VPADDD           Z0, Z3, Z2
+	VMOVAPS.Z        Z2, K1, Z2
+	VADDPS           Z2, Z4, Z4
+	LONG             $0x487ef262; WORD $0xc272 // VCVTNEPS2BF16 Z2, Z0
+	MOVQ             BX, AX
+	SHRQ             $0x01, AX
+	VMOVDQU16        Y0, K1, (CX)(AX*1)
+
+expend:
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y4, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	MOVSS         X1, sum+60(FP)
+	VZEROUPPER
+	RET
+
+// func softmaxGradHalvesAVX512(p []uint16, dp []uint16, x []float32, dx []float32, by *[5]float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512_BF16, BMI2
+TEXT ·softmaxGradHalvesAVX512(SB), NOSPLIT, $0-104
+	MOVQ         p_base+0(FP), AX
+	MOVQ         dp_base+24(FP), CX
+	MOVQ         x_base+48(FP), DX
+	MOVQ         dx_base+72(FP), BX
+	MOVQ         by+96(FP), SI
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS 4(SI), Z1
+	VBROADCASTSS 8(SI), Z2
+	VBROADCASTSS 12(SI), Z3
+	VBROADCASTSS 16(SI), Z4
+	MOVQ         x_len+56(FP), SI
+	XORQ         DI, DI
+
+whole:
+	CMPQ             SI, $0x00000010
+	JL               wholeDone
+	VMOVUPS          (DX)(DI*1), Z5
+	VMOVUPS          (BX)(DI*1), Z6
+	VMULPS           Z0, Z5, Z5
+	VSUBPS           Z1, Z5, Z5
+	VBROADCASTSS     f32_42fc0000<>+0(SB), Z7
+	VMINPS           Z5, Z7, Z5
+	VBROADCASTSS     f32_c2fc0000<>+0(SB), Z7
+	VMAXPS           Z5, Z7, Z5
+	VRNDSCALEPS      $0x08, Z5, Z7
+	VSUBPS           Z7, Z5, Z5
+	VMULPS           Z5, Z5, Z8
+	VBROADCASTSS     f32_3aae0473<>+0(SB), Z9
+	VFMADD213PS.BCST f32_3c1e8629<>+0(SB), Z5, Z9
+	VBROADCASTSS     f32_3d635b72<>+0(SB), Z10
+	VFMADD213PS.BCST f32_3e75fc8c<>+0(SB), Z5, Z10
+	VFMADD213PS      Z10, Z8, Z9
+	VBROADCASTSS     f32_3f317214<>+0(SB), Z10
+	VFMADD213PS.BCST f32_3f800000<>+0(SB), Z5, Z10
+	VFMADD213PS      Z10, Z8, Z9
+	VCVTPS2DQ        Z7, Z7
+	VPSLLD           $0x17, Z7, Z7
+	VPADDD           Z7, Z9, Z5
+	VMULPS           Z2, Z5, Z5
+	VSUBPS           Z3, Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VMULPS           Z4, Z6, Z6
+	LONG             $0x487ef262; WORD $0xed72 // VCVTNEPS2BF16 Z5, Z5
+	MOVQ             DI, R8
+	SHRQ             $0x01, R8
+	VMOVDQU          Y5, (AX)(R8*1)
+	LONG             $0x487ef262; WORD $0xee72 // VCVTNEPS2BF16 Z6, Z5
+	MOVQ             DI, R8
+	SHRQ             $0x01, R8
+	VMOVDQU          Y5, (CX)(R8*1)
+	ADDQ             $0x00000040, DI
+	SUBQ             $0x00000010, SI
+	JMP              whole
+
+wholeDone:
+	TESTQ            SI, SI
+	JZ               end
+	MOVL             $0xffffffff, R8
+	BZHIL            SI, R8, SI
+	KMOVW            SI, K1
+	VMOVUPS.Z        (DX)(DI*1), K1, Z5
+	VMOVUPS.Z        (BX)(DI*1), K1, Z6
+	VMULPS           Z0, Z5, Z5
+	VSUBPS           Z1, Z5, Z5
+	VBROADCASTSS     f32_42fc0000<>+0(SB), Z0
+	VMINPS           Z5, Z0, Z5
+	VBROADCASTSS     f32_c2fc0000<>+0(SB), Z0
+	VMAXPS           Z5, Z0, Z5
+	VRNDSCALEPS      $0x08, Z5, Z0
+	VSUBPS           Z0, Z5, Z5
+	VMULPS           Z5, Z5, Z1
+	VBROADCASTSS     f32_3aae0473<>+0(SB), Z7
+	VFMADD213PS.BCST f32_3c1e8629<>+0(SB), Z5, Z7
+	VBROADCASTSS     f32_3d635b72<>+0(SB), Z8
+	VFMADD213PS.BCST f32_3e75fc8c<>+0(SB), Z5, Z8
+	VFMADD213PS      Z8, Z1, Z7
+	VBROADCASTSS     f32_3f317214<>+0(SB), Z8
+	VFMADD213PS.BCST f32_3f800000<>+0(SB), Z5, Z8
+	VFMADD213PS      Z8, Z1, Z7
+	VCVTPS2DQ        Z0, Z0
+	VPSLLD           $0x17, Z0, Z0
+	VPADDD           Z0, Z7, Z5
+	VMULPS           Z2, Z5, Z5
+	VSUBPS           Z3, Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VMULPS           Z4, Z6, Z6
+	LONG             $0x487ef262; WORD $0xc572 // VCVTNEPS2BF16 Z5, Z0
+	MOVQ             DI, DX
+	SHRQ             $0x01, DX
+	VMOVDQU16        Y0, K1, (AX)(DX*1)
+	LONG             $0x487ef262; WORD $0xc672 // VCVTNEPS2BF16 Z6, Z0
+	MOVQ             DI, AX
+	SHRQ             $0x01, AX
+	VMOVDQU16        Y0, K1, (CX)(AX*1)
+
+end:
+	VZEROUPPER
+	RET
+
 // func adamWAVX2(param []float32, m []float32, v []float32, grad []float32, s *[8]float32)
 // Requires: AVX, FMA3
 TEXT ·adamWAVX2(SB), NOSPLIT, $0-104
@@ -2932,5 +3158,91 @@ eight:
 	JMP       eight
 
 done:
+	VZEROUPPER
+	RET
+
+// func widenAVX512(out []float32, x []uint16)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·widenAVX512(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+whole:
+	CMPQ      DX, $0x00000010
+	JL        wholeDone
+	MOVQ      BX, SI
+	SHRQ      $0x01, SI
+	VPMOVZXWD (CX)(SI*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*1)
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000010, DX
+	JMP       whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	MOVL        $0xffffffff, SI
+	BZHIL       DX, SI, DX
+	KMOVW       DX, K1
+	MOVQ        BX, DX
+	SHRQ        $0x01, DX
+	VPMOVZXWD.Z (CX)(DX*1), K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func narrowAVX512(out []uint16, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·narrowAVX512(SB), NOSPLIT, $0-48
+	MOVQ out_base+0(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ out_len+8(FP), DX
+	XORQ BX, BX
+
+whole:
+	CMPQ        DX, $0x00000010
+	JL          wholeDone
+	VMOVUPS     (CX)(BX*1), Z0
+	VCMPPS      $0x03, Z0, Z0, K1
+	VPORD.BCST  f32_00400000<>+0(SB), Z0, Z2
+	VPSRLD      $0x10, Z0, Z1
+	VPANDD.BCST f32_00000001<>+0(SB), Z1, Z1
+	VPADDD.BCST f32_00007fff<>+0(SB), Z1, Z1
+	VPADDD      Z1, Z0, Z0
+	VMOVDQA32   Z2, K1, Z0
+	VPSRLD      $0x10, Z0, Z0
+	MOVQ        BX, SI
+	SHRQ        $0x01, SI
+	VPMOVDW     Z0, (AX)(SI*1)
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x00000010, DX
+	JMP         whole
+
+wholeDone:
+	TESTQ       DX, DX
+	JZ          end
+	MOVL        $0xffffffff, SI
+	BZHIL       DX, SI, DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX)(BX*1), K1, Z0
+	VCMPPS      $0x03, Z0, Z0, K2
+	VPORD.BCST  f32_00400000<>+0(SB), Z0, Z2
+	VPSRLD      $0x10, Z0, Z1
+	VPANDD.BCST f32_00000001<>+0(SB), Z1, Z1
+	VPADDD.BCST f32_00007fff<>+0(SB), Z1, Z1
+	VPADDD      Z1, Z0, Z0
+	VMOVDQA32   Z2, K2, Z0
+	VPSRLD      $0x10, Z0, Z0
+	MOVQ        BX, CX
+	SHRQ        $0x01, CX
+	VPMOVDW     Z0, K1, (AX)(CX*1)
+
+end:
 	VZEROUPPER
 	RET

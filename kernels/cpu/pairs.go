@@ -29,6 +29,11 @@ func asPairs(halves []uint16) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(halves))), len(halves)/2)
 }
 
+// asHalves is the memory of pairs as halves.
+func asHalves(pairs []float32) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(pairs))), 2*len(pairs))
+}
+
 // packHalves is pack of what bindPairs leaves in halves: positions [from, to), pairs [depth, depth+k).
 func (o *operand) packHalves(dst, room []float32, from, to, depth, k int) {
 	if o.deep {
@@ -57,7 +62,7 @@ func (o *operand) packHalves(dst, room []float32, from, to, depth, k int) {
 
 // copyPairs copies pairs of positions [from, to) of an odd K, which begin anywhere.
 func (o *operand) copyPairs(room []float32, from, to, depth, k int) {
-	halves := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(room))), 2*len(room))
+	halves := asHalves(room)
 	rows := min(2*k, o.depth-2*depth)
 	for j := from; j < to; j++ {
 		row := halves[(j-from)*2*k:][:2*k]

@@ -20,6 +20,9 @@ func pairsInGo(v *variant) *variant {
 	v.pairs.direct, v.pairs.directHalves = directKernels{}, directKernels{}
 	v.pairs.multiply = func(t *tile) { multiplyPairsAny(t, mr, nr) }
 	v.pairA, v.pairs.pairB = pairsGeneric(mr), pairsGeneric(nr)
+	if v.softmaxHalves == nil {
+		v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesGeneric, softmaxGradHalvesGeneric
+	}
 	return v
 }
 
@@ -41,7 +44,7 @@ func multiplyPairsAny(t *tile, mr, nr int) {
 	}
 }
 
-// TestPairsConform is the suite of products of BF16, around a micro-kernel of pairs in Go.
+// TestPairsConform is the suite of products and attention of BF16, around a micro-kernel of pairs in Go.
 func TestPairsConform(t *testing.T) {
 	dev := newDevice(t, Options{Threads: 2})
 	v := *candidates()[0].variant
@@ -49,7 +52,9 @@ func TestPairsConform(t *testing.T) {
 	if err := dev.v.verify(); err != nil {
 		t.Fatal(err)
 	}
-	conform.RunOpHalfForms(t, dev, kernels.OpMatMul, kernels.BF16)
+	for _, op := range []kernels.Op{kernels.OpMatMul, kernels.OpAttentionForward, kernels.OpAttentionBackward} {
+		conform.RunOpHalfForms(t, dev, op, kernels.BF16)
+	}
 }
 
 // TestPairsGiveTheBitsOfPairsInGo: tiles, packing and the order of additions are the same whatever
@@ -97,6 +102,33 @@ func (p placement) pairBits(t *testing.T, dev *Device, flags kernels.Flags) (bit
 		bits = append(bits, math.Float32bits(x))
 	}
 	return bits
+}
+
+// TestAttentionInPairsGivesTheBitsOfPairsInGo has more than a chunk of keys, odd numbers of them, and queries that do
+// not see the first ones.
+func TestAttentionInPairsGivesTheBitsOfPairsInGo(t *testing.T) {
+	if candidates()[0].pairs.multiply == nil {
+		t.Skip("this processor does not multiply BF16")
+	}
+	t.Setenv(VariantEnv, candidates()[0].name)
+	dev, imitation := newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
+	v := *dev.v
+	imitation.v = pairsInGo(&v)
+	for _, s := range []kernels.AttentionShape{{B: 1, T: 37, H: 2, K: 2, D: 64}, {B: 1, T: 261, H: 2, K: 1, D: 10}} {
+		for _, masked := range []bool{false, true} {
+			got, want := passes(t, dev, kernels.BF16, s, []int{0, s.T}, masked), passes(t, imitation, kernels.BF16, s, []int{0, s.T}, masked)
+			got.compare(t, want)
+		}
+	}
+}
+
+// TestPartsOfAttentionInPairsGiveTheBitsOfTheWhole is TestPartsOfAttentionGiveTheBitsOfTheWhole for processors that
+// do not multiply BF16.
+func TestPartsOfAttentionInPairsGiveTheBitsOfTheWhole(t *testing.T) {
+	dev := newDevice(t, Options{Threads: 2})
+	v := *candidates()[0].variant
+	dev.v = pairsInGo(&v)
+	checkParts(t, dev, kernels.BF16, kernels.AttentionShape{B: 1, T: 299, H: 1, K: 1, D: 8}, []int{0, 32, 224, 256, 299}, true)
 }
 
 // TestVerifyFindsWrongPairs runs the start-up check on pairs that are added or packed wrong.

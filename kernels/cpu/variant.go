@@ -37,6 +37,13 @@ type variant struct {
 	softmax func(x []float32, least float32) (top, sum float32)
 	// softmaxGrad computes p = 2^(p-lse) and dp = p*(dp-delta).
 	softmaxGrad func(p, dp []float32, lse, delta float32)
+	// softmaxHalves and softmaxGradHalves take the place of these where products are of pairs; elsewhere
+	// they may be nil. Powers and gradients are rounded to BF16, numbers below the smallest normal one to zero. softmaxHalves computes
+	// out = 2^(x*scale-top), with top the largest of x*scale and least, and the sum before it is rounded.
+	softmaxHalves func(out []uint16, x []float32, scale, least float32) (top, sum float32)
+	// softmaxGradHalves computes p = 2^(x*by[0]-by[1])*by[2] and dp = p*(dx-by[3])*by[4], from p before it
+	// is rounded.
+	softmaxGradHalves func(p, dp []uint16, x, dx []float32, by *[5]float32)
 	// weighted adds weights[i] times the row at i*stride of rows to out.
 	weighted func(out, weights, rows []float32, stride int)
 	// axpy computes y += s*x.

@@ -6,7 +6,7 @@ import "github.com/klauspost/cpuid/v2"
 // one first.
 func processorVariants() (list []*variant) {
 	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.BMI2, cpuid.AVX512F) {
-		if cpuid.CPU.Supports(cpuid.AVX512BF16) {
+		if cpuid.CPU.Supports(cpuid.AVX512BF16, cpuid.AVX512BW, cpuid.AVX512VL) {
 			list = append(list, avx512bf16())
 		}
 		list = append(list, avx512())
@@ -47,7 +47,7 @@ func avx2() *variant {
 }
 
 // avx512 has its own micro-kernel and functions with long chains of operations; the rest is bound
-// by memory and is that of avx2.
+// by memory and is that of avx2. Its conversions are for numbers that are in a cache.
 func avx512() *variant {
 	v := avx2()
 	v.name = "avx512"
@@ -67,6 +67,7 @@ func avx512() *variant {
 	v.attention.direct, v.attention.directHalves = directKernels{}, directKernels{}
 	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
 	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
+	v.narrow, v.widen = narrowAVX512, widenAVX512
 	return v
 }
 
@@ -79,6 +80,7 @@ func avx512bf16() *variant {
 	v.pairs.direct, v.pairs.directHalves = directKernels{row: directPairs1x32, few: directPairs4x32, rows: directPairs8x32}, directKernels{}
 	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(32, pairRows1x32, pairRows4x32)
 	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
+	v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesAVX512, softmaxGradHalvesAVX512
 	return v
 }
 

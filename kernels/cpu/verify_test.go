@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,6 +35,20 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 			v.narrow = func(out []uint16, x []float32) {
 				narrowGeneric(out, x)
 				out[0] ^= 1
+			}
+		},
+		"softmaxHalves": func(v *variant) { // rounds before it adds up
+			v.softmaxHalves = func(out []uint16, x []float32, scale, least float32) (top, sum float32) {
+				top, _ = softmaxHalvesGeneric(out, x, scale, least)
+				for _, h := range out {
+					sum += math.Float32frombits(uint32(h) << 16)
+				}
+				return top, sum
+			}
+		},
+		"softmaxGradHalves": func(v *variant) {
+			v.softmaxGradHalves = func(p, dp []uint16, x, dx []float32, by *[5]float32) {
+				softmaxGradHalvesGeneric(p[:len(p)-1], dp, x[:len(x)-1], dx, by)
 			}
 		},
 		"copyB": func(v *variant) {

@@ -12,14 +12,24 @@ const guard = 9
 // loopTolerance is for sums of some dozens of numbers near 1.
 const loopTolerance = 2e-5
 
+// halfTolerance is for bits of BF16 as numbers: the last one of powers that a loop computes may be another.
+const halfTolerance = 1e-4
+
 // verifyLoops compares the loops with plain Go on slices of n numbers.
 func (v *variant) verifyLoops(n int) error {
+	if err := v.verifyTrials(loopTrials, n, loopTolerance); err != nil || v.softmaxHalves == nil {
+		return err
+	}
+	return v.verifyTrials(halfTrials, n, halfTolerance)
+}
+
+func (v *variant) verifyTrials(trials []loopTrial, n int, tolerance float64) error {
 	reference := generic()
-	for _, loop := range loopTrials {
+	for _, loop := range trials {
 		got, want := &trial{n: n}, &trial{n: n}
 		loop.run(v, got)
 		loop.run(reference, want)
-		if i := differs(got.written(), want.written(), loopTolerance); i >= 0 {
+		if i := differs(got.written(), want.written(), tolerance); i >= 0 {
 			return fmt.Errorf("%s is wrong for %d elements", loop.name, n)
 		}
 	}
@@ -98,11 +108,32 @@ func scaled(x []float32, s float32) []float32 {
 	return x
 }
 
-// loopTrials run every loop of a variant, in the order of its fields.
-var loopTrials = []struct {
+// loopTrial runs a loop of a variant.
+type loopTrial struct {
 	name string
 	run  func(v *variant, t *trial)
-}{
+}
+
+// halfTrials run the loops that not every variant has.
+var halfTrials = []loopTrial{
+	{"softmaxHalves", func(v *variant, t *trial) {
+		top, sum := v.softmaxHalves(t.half(), t.far(7), 1.5, -9)
+		t.result(top, sum)
+	}},
+	{"softmaxHalves", func(v *variant, t *trial) { // beyond the least power, and with a larger one before
+		top, sum := v.softmaxHalves(t.half(), t.far(7), 40, 485)
+		t.result(top, sum)
+	}},
+	{"softmaxGradHalves", func(v *variant, t *trial) {
+		v.softmaxGradHalves(t.half(), t.half(), t.in(3), t.in(5), &[...]float32{1.5, 0.75, 0.5, 0.25, 4})
+	}},
+	{"softmaxGradHalves", func(v *variant, t *trial) {
+		v.softmaxGradHalves(t.half(), t.half(), t.far(3), t.in(5), &[...]float32{25, 180, 0.5, 0.25, 4})
+	}},
+}
+
+// loopTrials run the other loops of a variant, in the order of its fields.
+var loopTrials = []loopTrial{
 	{"max", func(v *variant, t *trial) { t.result(v.max(t.in(7))) }},
 	{"add", func(v *variant, t *trial) { v.add(t.out(3), t.in(7), t.in(11)) }},
 	{"scale", func(v *variant, t *trial) { v.scale(t.out(3), 1.25) }},

@@ -54,7 +54,7 @@ func main() {
 			nonlinear,
 			norm, normSums, normGrad, normWeightGrad,
 			axpy, rotate, timesRows, dotRows, weighted,
-			philox, drop, casts,
+			philox, drop, casts, wideCasts,
 		} {
 			emit()
 		}

@@ -20,6 +20,7 @@ func nonlinear() {
 		gelu()
 		swiglu()
 	})
+	inHalves()
 	adamW()
 }
 
@@ -105,6 +106,83 @@ func softmax() {
 		power(l, v, sum, x)
 	})
 	Store(fold(sum), Return("sum"))
+	end()
+}
+
+// inHalves emits softmax and its gradient for products of BF16 numbers.
+func inHalves() {
+	registers = zmm
+	softmaxHalves()
+	softmaxGradHalves()
+	registers = ymm
+}
+
+// storeBF16 writes v rounded to BF16.
+func (l lanes) storeBF16(v reg.VecVirtual, base reg.Register) {
+	half := nearestBF16(v)
+	if l.mask == nil {
+		VMOVDQU(half, l.halves(base))
+	} else {
+		VMOVDQU16(half, l.mask, l.halves(base))
+	}
+}
+
+func softmaxHalves() {
+	begin("softmaxHalvesAVX512", "func(out []uint16, x []float32, scale, least float32) (top, sum float32)",
+		"finds top, the largest of x*scale and least, and computes out = 2^(x*scale-top) in BF16 and the sum of these powers before they are rounded.")
+	x, scale := slice("x"), scalar("scale")
+	lowest, largest := filled(float32(math.Inf(-1))), vector()
+	VMOVAPS(lowest, largest)
+	pass("top", "x", func(l lanes) {
+		v := l.load(x)
+		l.replace(v, lowest)
+		VMAXPS(v, largest, largest)
+	})
+	top, least := highest(largest), XMM()
+	VMULSS(scale.AsX(), top, top)
+	VMOVSS(argument(Param("least")), least)
+	VMAXSS(least, top, top)
+	Store(top, Return("top"))
+	shift, sum, out := vector(), zero(), slice("out")
+	VBROADCASTSS(top, shift)
+	pass("exp", "x", func(l lanes) {
+		v := l.load(x)
+		VMULPS(scale, v, v)
+		VSUBPS(shift, v, v) // after rounding: a top is never exceeded, whatever its size
+		VMAXPS(v, filled(-126), v)
+		exp2(v)
+		l.drop(v)
+		VADDPS(v, sum, sum)
+		l.storeBF16(v, out)
+	})
+	Store(fold(sum), Return("sum"))
+	end()
+}
+
+func softmaxGradHalves() {
+	begin("softmaxGradHalvesAVX512", "func(p, dp []uint16, x, dx []float32, by *[5]float32)",
+		"computes p = 2^(x*by[0]-by[1])*by[2] and dp = p*(dx-by[3])*by[4] in BF16.")
+	p, dp, x, dx := slice("p"), slice("dp"), slice("x"), slice("dx")
+	by := Load(Param("by"), GP64())
+	var factors []reg.VecVirtual
+	for i := range 5 {
+		v := vector()
+		VBROADCASTSS(Mem{Base: by, Disp: 4 * i}, v)
+		factors = append(factors, v)
+	}
+	loop("x", func(l lanes) {
+		v, d := l.load(x), l.load(dx)
+		VMULPS(factors[0], v, v)
+		VSUBPS(factors[1], v, v)
+		clamp(v, -126, 126)
+		exp2(v)
+		VMULPS(factors[2], v, v)
+		VSUBPS(factors[3], d, d)
+		VMULPS(v, d, d)
+		VMULPS(factors[4], d, d)
+		l.storeBF16(v, p)
+		l.storeBF16(d, dp)
+	})
 	end()
 }
 

@@ -10,35 +10,61 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// addPairs emits VDPBF16PS, which neither avo nor Go's assembler knows, for wide registers: each float
-// of sum gets the products of a pair of BF16 numbers of x and one of y, those of the upper halves first.
+// addPairs emits VDPBF16PS for wide registers: each float of sum gets the products of a pair of BF16
+// numbers of x and one of y, those of the upper halves first.
 func addPairs(y, x, sum reg.VecVirtual) {
-	i := &ir.Instruction{Opcode: "LONG", Inputs: []Op{y, x, sum}, Outputs: []Op{sum}, ISA: []string{"AVX512_BF16"}}
-	i.Operands = []Op{pairsCode{U32(0), i}}
+	encode(encoded{name: "VDPBF16PS", opcode: 0x52}, []Op{y, x, sum}, sum)
+}
+
+// nearestBF16 emits VCVTNEPS2BF16 of a wide register: it rounds to the nearest BF16, ties to even, numbers
+// below the smallest normal one to zero.
+func nearestBF16(x reg.VecVirtual) reg.VecVirtual {
+	out := YMM()
+	encode(encoded{name: "VCVTNEPS2BF16", opcode: 0x72}, []Op{x}, out)
+	return out
+}
+
+// encode emits an instruction of AVX512_BF16, which neither avo nor Go's assembler knows.
+func encode(code encoded, inputs []Op, out Op) {
+	i := &ir.Instruction{Opcode: "LONG", Inputs: inputs, Outputs: []Op{out}, ISA: []string{"AVX512_BF16"}}
+	code.Constant, code.of = U32(0), i
+	i.Operands = []Op{code}
 	Instruction(i)
 }
 
-// pairsCode is the code of an addPairs, whose registers are known when it is written.
-type pairsCode struct {
+// encoded is the code of an instruction, whose registers are known when it is written.
+type encoded struct {
 	Constant // for avo, which takes its own kinds of operands only
 	of       *ir.Instruction
+	name     string
+	opcode   byte
 }
 
-// Asm encodes EVEX.512.F3.0F38.W0 52 /r (Intel's manual, volume 2A, section 2.7). Numbers of registers
-// have five bits; the prefix holds those that ModRM has no room for, inverted.
-func (c pairsCode) Asm() string {
-	number := func(k int) byte { return byte(c.of.Inputs[k].(reg.Register).(reg.Physical).PhysicalIndex()) }
-	y, x, sum := number(0), number(1), number(2)
+// Asm encodes EVEX.512.F3.0F38.W0 opcode /r (Intel's manual, volume 2A, section 2.7). Numbers of registers
+// have five bits; the prefix holds those that ModRM has no room for, inverted. An input that is not there
+// is 0.
+func (c encoded) Asm() string {
+	numbers, text := [3]byte{}, ""
+	for i, at := range []struct {
+		of []Op
+		k  int
+	}{{c.of.Inputs, 0}, {c.of.Inputs, 1}, {c.of.Outputs, 0}} {
+		if at.k < len(at.of) {
+			numbers[i] = byte(at.of[at.k].(reg.Register).(reg.Physical).PhysicalIndex())
+			text += fmt.Sprintf(", Z%d", numbers[i])
+		}
+	}
+	y, x, out := numbers[0], numbers[1], numbers[2]
 	inverted := func(n, bit byte) byte { return ^n >> bit & 1 }
 	code := []byte{
 		0x62,
-		inverted(sum, 3)<<7 | inverted(y, 4)<<6 | inverted(y, 3)<<5 | inverted(sum, 4)<<4 | 2,
+		inverted(out, 3)<<7 | inverted(y, 4)<<6 | inverted(y, 3)<<5 | inverted(out, 4)<<4 | 2,
 		^x&0xf<<3 | 1<<2 | 2,
 		2<<5 | inverted(x, 4)<<3,
-		0x52,
-		3<<6 | sum&7<<3 | y&7,
+		c.opcode,
+		3<<6 | out&7<<3 | y&7,
 	}
-	return fmt.Sprintf("$0x%08x; WORD $0x%04x // VDPBF16PS Z%d, Z%d, Z%d", binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint16(code[4:]), y, x, sum)
+	return fmt.Sprintf("$0x%08x; WORD $0x%04x // %s %s", binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint16(code[4:]), c.name, text[2:])
 }
 
 // pairRows emits dst[i*step+p*unit+j] = the pair of src[2*p*stride+i*unit+j] and

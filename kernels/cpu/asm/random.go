@@ -167,6 +167,45 @@ func casts() {
 	end()
 }
 
+// wideCasts are widen and narrow of any length.
+func wideCasts() {
+	registers = zmm
+	begin("widenAVX512", "func(out []float32, x []uint16)", "converts from BF16.")
+	out, x := slice("out"), slice("x")
+	loop("out", func(l lanes) {
+		v := vector()
+		if l.mask == nil {
+			VPMOVZXWD(l.halves(x), v)
+		} else {
+			VPMOVZXWD_Z(l.halves(x), l.mask, v)
+		}
+		VPSLLD(Imm(16), v, v)
+		l.store(v, out)
+	})
+	end()
+
+	begin("narrowAVX512", "func(out []uint16, x []float32)", "rounds to the nearest BF16.")
+	out, x = slice("out"), slice("x")
+	loop("out", func(l lanes) {
+		v, odd, quiet, isNaN := l.load(x), vector(), vector(), K()
+		VCMPPS(Imm(3), v, v, isNaN)
+		VPORD_BCST(integers(1<<22), v, quiet)
+		VPSRLD(Imm(16), v, odd)
+		VPANDD_BCST(integers(1), odd, odd)
+		VPADDD_BCST(integers(0x7fff), odd, odd)
+		VPADDD(odd, v, v)
+		VMOVDQA32(quiet, isNaN, v)
+		VPSRLD(Imm(16), v, v)
+		if l.mask == nil {
+			VPMOVDW(v, l.halves(out))
+		} else {
+			VPMOVDW(v, l.mask, l.halves(out))
+		}
+	})
+	end()
+	registers = ymm
+}
+
 // quiet are the lanes that are NaN, and their bits with the highest of the mantissa set.
 type quiet struct{ mask, bits reg.VecVirtual }
 

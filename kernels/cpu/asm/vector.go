@@ -105,6 +105,14 @@ func (l lanes) at(base reg.Register) Mem {
 	return Mem{Base: base, Index: l.offset, Scale: 1, Disp: l.disp}
 }
 
+// halves is at for a slice of as many numbers of two bytes.
+func (l lanes) halves(base reg.Register) Mem {
+	offset := GP64()
+	MOVQ(l.offset, offset)
+	SHRQ(Imm(1), offset)
+	return Mem{Base: base, Index: offset, Scale: 1, Disp: l.disp / 2}
+}
+
 func (l lanes) load(base reg.Register) reg.VecVirtual {
 	v := vector()
 	switch {
