@@ -129,7 +129,7 @@ func TestAFailedJoinBlamesTheNameAndTheWayOverUDP(t *testing.T) {
 
 // TestAnInviteThatIsRefused: the error says whether it was the invite or this machine's clock, and what to do; what says so by itself stays.
 func TestAnInviteThatIsRefused(t *testing.T) {
-	asked := "refused: invite (ask the contact for what belongs to it): "
+	asked := "refused: "
 	renew := "; what to do: ask for a new one (`pnode invite`)"
 	for name, c := range map[string]struct {
 		answer error
@@ -137,14 +137,14 @@ func TestAnInviteThatIsRefused(t *testing.T) {
 	}{
 		"used up":   {fmt.Errorf("swarm: claim invite: peer x: %w", admission.ErrInviteUsed), asked + "the contact says: invite is used up" + renew},
 		"revoked":   {admission.ErrInviteRevoked, asked + "the contact says: invite was revoked" + renew},
-		"another's": {fmt.Errorf("swarm: claim invite: peer x: %w", admission.ErrSignature), asked + "what the contact answers does not belong to this invite: not signed by an owner of this run" + renew},
+		"another's": {fmt.Errorf("swarm: claim invite: peer x: %w", admission.ErrSignature), asked + "the contact's answer does not belong to this invite: not signed by an owner of this run" + renew},
 		"unknown": {
 			fmt.Errorf("%w: %w", admission.ErrUnknownInvite, errors.New("stream reset")),
-			asked + "the contact does not answer to it: it was revoked and forgotten, or is of a run that is over" + renew,
+			asked + "the contact does not know the invite: it was revoked and forgotten, or is of a run that is over" + renew,
 		},
 		"this clock is ahead": {
 			fmt.Errorf("swarm: redeem invite: %w", admission.ErrCapabilityExpired),
-			"refused: clock: invite (ask the contact for what belongs to it): the contact accepts the invite, and by this machine's clock the membership itself is over already; " +
+			"refused: clock: the contact accepts the invite, and by this machine's clock the membership itself is over already; " +
 				"what to do: set this machine's clock, or the contact's if that is the wrong one",
 		},
 		"removed":     {admission.Removed("removed from the run by desk"), "this node was removed from the run by desk"},

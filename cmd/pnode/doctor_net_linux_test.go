@@ -137,7 +137,7 @@ func TestDoctorOnNetworks(t *testing.T) {
 		{"rejected", rejecting, nil, invite, 3, "the machine there answers that nothing listens on the port, or a firewall answers in its place", "udp", "start the node that made the invite"},
 		{"cut", cutting, nil, invite, 3, "it connects, and is cut before the end of the handshake", "tcp", "allow the connection"},
 		{"narrow", lab.Host("narrow", netlab.MTU1280Silent), nil, invite, 0, "this machine can join: UDP to " + at + " works: data will go over QUIC", "", ""},
-		{"expired", lab.Host("late", netlab.Public), nil, short, 3, "this machine cannot join: invite (ask the contact for what belongs to it): the contact says: invite expired", "invite", "ask for a new one (`pnode invite`)"},
+		{"expired", lab.Host("late", netlab.Public), nil, short, 3, "this machine cannot join: the contact says: invite expired", "invite", "ask for a new one (`pnode invite`)"},
 	}
 	t.Run("while the contact runs", func(t *testing.T) {
 		for _, c := range tests {

@@ -201,7 +201,7 @@ func explainInvite(c Claimed, now time.Time) Test {
 	case c.Err == nil:
 		return Test{Result: OK, Finding: Works, Says: fmt.Sprintf("it is good until %s", c.RedeemBefore.UTC().Format("2006-01-02 15:04 MST"))}
 	case errors.Is(c.Err, admission.ErrUnknownInvite):
-		t.Finding, t.Says = Unknown, "the contact does not answer to it: it was revoked and forgotten, or is of a run that is over"
+		t.Finding, t.Says = Unknown, "the contact does not know the invite: it was revoked and forgotten, or is of a run that is over"
 		t.Do = "ask for a new one (`pnode invite`)"
 	case errors.Is(c.Err, admission.ErrInviteExpired):
 		t.Finding, t.Says, t.Do = Expired, told(c.Err), "ask for a new one (`pnode invite`)"
@@ -210,7 +210,7 @@ func explainInvite(c Claimed, now time.Time) Test {
 		t.Says = "the contact accepts the invite, and by this machine's clock the membership itself is over already"
 		t.Do = "set this machine's clock, or the contact's if that is the wrong one"
 	case errors.Is(c.Err, admission.ErrWrongRun), errors.Is(c.Err, admission.ErrSignature):
-		t.Finding, t.Says = NoUse, "what the contact answers does not belong to this invite: "+plan.Clip(bare(c.Err), mostQuoted)
+		t.Finding, t.Says = NoUse, "the contact's answer does not belong to this invite: "+plan.Clip(bare(c.Err), mostQuoted)
 		t.Do = "ask for a new one (`pnode invite`)"
 	case admission.IsRefusal(c.Err):
 		t.Finding, t.Says, t.Do = NoUse, told(c.Err), "ask for a new one (`pnode invite`)"

@@ -62,7 +62,7 @@ func NotLetIn(answer error) (r Report, ok bool) {
 		return Report{}, false
 	}
 	t := explainInvite(Claimed{Err: answer}, time.Time{})
-	t.Part, t.Did = Invite, askForInvite
+	t.Part, t.Did = Invite, showInvite
 	return Judge([]Test{t}), true
 }
 
@@ -255,6 +255,10 @@ func sentence(tests []Test) string {
 	var found []string
 	for i := 0; i < len(tests); i++ {
 		t := tests[i]
+		if t.Part == Invite { // the contact's answer speaks for itself
+			found = append(found, t.Says)
+			continue
+		}
 		did, over := t.Did, word(t.Part)
 		if i+1 < len(tests) && tests[i+1].Says == t.Says && tests[i+1].Target == t.Target {
 			i++

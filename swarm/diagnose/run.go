@@ -109,8 +109,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return Judge(r.tests), nil
 }
 
-// askForInvite says what the test of an invite does.
-const askForInvite = "ask the contact for what belongs to it"
+// showInvite says what the test of an invite does.
+const showInvite = "show it to the contact"
 
 // order lists the parts as a report has them.
 var order = []Part{DNS, Route, UDP, MTU, TCP, Proxy, WebSocket, Relay, Invite, Clock, NAT}
@@ -368,7 +368,7 @@ func (r *run) claim(ctx context.Context, claim func(context.Context) Claimed) (g
 		r.keep(Test{Part: Invite, Result: NotTested, Says: "the contact, which knows whether it is still good, cannot be asked"})
 		return got
 	}
-	r.test(Test{Part: Invite, Did: askForInvite}, func() Test {
+	r.test(Test{Part: Invite, Did: showInvite}, func() Test {
 		ctx, cancel := context.WithTimeout(ctx, claimTime)
 		defer cancel()
 		got = claim(ctx)

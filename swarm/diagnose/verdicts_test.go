@@ -23,7 +23,7 @@ var (
 	noName      = at(DNS, "desk.example", "", explainName("desk.example", nil, nil))
 	relayWorks  = Test{Part: Relay, Target: place.String(), Result: OK, Finding: Works}
 	silentRelay = Test{Part: Relay, Target: place.String(), Result: Fails, Finding: Silent}
-	expired     = Test{Part: Invite, Did: askForInvite, Result: Fails, Finding: Expired, Says: "the contact says: invite expired (it ended yesterday)", Do: "ask for a new one (`pnode invite`)"}
+	expired     = Test{Part: Invite, Did: showInvite, Result: Fails, Finding: Expired, Says: "the contact says: invite expired (it ended yesterday)", Do: "ask for a new one (`pnode invite`)"}
 	slow        = Test{Part: Clock, Result: Fails, Finding: ClockBehind, Says: "this machine's clock is behind the contact's by at least 30 min", Do: "set this machine's clock"}
 )
 
@@ -138,7 +138,7 @@ var verdicts = map[string]verdict{
 	"expired": {
 		[]Test{after(UDP, Works), after(TCP, Works), expired},
 		"", Invite,
-		"this machine cannot join: invite (ask the contact for what belongs to it): the contact says: invite expired (it ended yesterday)", "ask for a new one (`pnode invite`)",
+		"this machine cannot join: the contact says: invite expired (it ended yesterday)", "ask for a new one (`pnode invite`)",
 	},
 	"only UDP named": {
 		[]Test{after(UDP, Denied), noProxy},
