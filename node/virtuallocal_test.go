@@ -294,8 +294,13 @@ func TestTrainingAgainTellsWhatDiffers(t *testing.T) {
 		if _, err := again(func(h *recompute.History) { h.Outer[g] = h.Outer[g][:1] }); err == nil {
 			t.Error("the last outer step is in no ledger, and nothing is said")
 		}
-		if _, err := again(func(h *recompute.History) { h.Plans[0].Replicas[0].Stages[0].Device = "cuda:0" }); !errors.Is(err, recompute.ErrOtherDevice) {
-			t.Errorf("trained on another device: %v", err)
+		trainer := contents.Head
+		if trainer.Peer != contents.Plans[0].Plan.Replicas[0].Stages[0].Peer {
+			trainer = read(r.members[1]).Head
+		}
+		_, err = again(func(h *recompute.History) { h.Plans[0].Replicas[0].Stages[0].Device = "cuda:0" })
+		if !errors.Is(err, recompute.ErrOtherDevice) || trainer.Name == "" || !strings.HasSuffix(err.Error(), "was trained on cuda:0 of "+trainer.Name) {
+			t.Errorf("trained on another device: %v, want the name %q", err, trainer.Name)
 		}
 		if _, err := again(func(h *recompute.History) { h.Outer[g][1].Parts = nil }); err == nil || errors.Is(err, recompute.ErrOtherDevice) {
 			t.Error("an outer step of no replica, and nothing is said")

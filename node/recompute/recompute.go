@@ -149,7 +149,7 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 			continue
 		}
 		if !strings.HasPrefix(id.Device, "cpu") {
-			return nil, fmt.Errorf("%w: generation %d has %s of %s", ErrOtherDevice, g.plan.Generation, id.Device, id.Peer.Short())
+			return nil, fmt.Errorf("%w: generation %d was trained on %s of %s", ErrOtherDevice, g.plan.Generation, id.Device, g.nameOf(id.Peer))
 		}
 		if c.Device, err = g.like(id); err != nil {
 			return nil, err
