@@ -138,6 +138,17 @@ func (m membership) owner() (own bool, others []string) {
 	return err == nil && c.Role == admission.RoleOwner, others
 }
 
+// nameOf returns what a machine was called, as far as this one has kept that: its own name and those of owners. Others have the ends of their peer IDs.
+func (m membership) nameOf(p plan.PeerID) string {
+	if i := slices.Index(m.Owners, p); i >= 0 && i < len(m.OwnerNames) {
+		return m.OwnerNames[i]
+	}
+	if c, err := admission.DecodeCapability(m.Capability); err == nil && c.Peer == p && m.Name != "" {
+		return m.Name
+	}
+	return p.Short()
+}
+
 // save leaves out the addresses of peers that do not belong to the run, and those for which there is no room.
 func (m membership) save(dir string) error {
 	m.Known = knownOf(m.Known, m.Admitted)

@@ -71,6 +71,25 @@ func testPeer(number int) plan.PeerID {
 }
 
 // Who belongs to the run is told by the log once this node is in its roster, and before by what was known at the last start.
+// TestAStoppedNodeKnowsNames of its own machine and of owners; all others have the ends of their peer IDs.
+func TestAStoppedNodeKnowsNames(t *testing.T) {
+	owner, identity := testOwner(t), testIdentity(t)
+	capability, err := owner.Capability("run", identity, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := membership{Capability: capability, Name: "laptop", Owners: []plan.PeerID{testPeer(1), testPeer(2)}, OwnerNames: []string{"desk", "attic"}}
+	for p, want := range map[plan.PeerID]string{identity.Peer(): "laptop", testPeer(1): "desk", testPeer(2): "attic", testPeer(3): testPeer(3).Short()} {
+		if got := m.nameOf(p); got != want {
+			t.Errorf("%s is called %q, want %q", p, got, want)
+		}
+	}
+	m.Name, m.OwnerNames = "", nil
+	if got, want := m.nameOf(testPeer(1))+m.nameOf(identity.Peer()), testPeer(1).Short()+identity.Peer().Short(); got != want {
+		t.Errorf("without names %q, want %q", got, want)
+	}
+}
+
 func TestWhoBelongsToTheRun(t *testing.T) {
 	log := consensus.State{
 		Run: &plan.RunSpec{}, Owners: []plan.PeerID{"owner"}, Members: []consensus.Member{{Peer: "self"}},

@@ -407,7 +407,9 @@ func (n *Node) heardAgo(p plan.PeerID) time.Duration {
 }
 
 // Checkpoints lists the checkpoints that this node keeps.
-func (n *Node) Checkpoints() (api.CheckpointList, error) { return checkpointer.List(n.store) }
+func (n *Node) Checkpoints() (api.CheckpointList, error) {
+	return checkpointer.List(n.store, n.raft.State().NameOf)
+}
 
 // Profiles lists what plans know of the members' devices and lines.
 func (n *Node) Profiles() (api.Profiles, error) {

@@ -251,11 +251,15 @@ func VerifyFiles(dir string) (compared, damaged []string) {
 
 // StoredCheckpoints lists the checkpoints in the folder of a node that does not run.
 func StoredCheckpoints(dir string, log *slog.Logger) (api.CheckpointList, error) {
+	m, err := loadMembership(dir)
+	if err != nil {
+		return api.CheckpointList{}, err
+	}
 	store, err := openStore(dir, log, true)
 	if err != nil {
 		return api.CheckpointList{}, err
 	}
-	list, err := checkpointer.List(store)
+	list, err := checkpointer.List(store, m.nameOf)
 	return list, errors.Join(err, store.Close())
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 
 func (e environment) checkpointsCommand() *cobra.Command {
 	var dir string
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "checkpoints",
 		Short: "List or verify the checkpoints of a node on this machine",
@@ -27,14 +29,23 @@ func (e environment) checkpointsCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.PersistentFlags().StringVar(&dir, "dir", "", "`FOLDER` of the run or node (default the newest run's)")
-	c.AddCommand(
-		&cobra.Command{
-			Use:     "ls",
-			Short:   "List checkpoints, newest first",
-			Example: "  pnode checkpoints ls\n  pnode checkpoints ls --dir ~/run7",
-			Args:    noArgs,
-			RunE:    func(c *cobra.Command, _ []string) error { return e.eachNode(c.Context(), dir, e.listCheckpoints) },
+	ls := &cobra.Command{
+		Use:   "ls",
+		Short: "List checkpoints, newest first",
+		Example: `  pnode checkpoints ls
+  pnode checkpoints ls --dir ~/run7
+  pnode checkpoints ls --json | jq '.[].checkpoints[0].step'`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if asJSON {
+				return e.listCheckpointsJSON(c.Context(), dir)
+			}
+			return e.eachNode(c.Context(), dir, e.listCheckpoints)
 		},
+	}
+	ls.Flags().BoolVar(&asJSON, "json", false, "print one JSON array, with an object for each node")
+	c.AddCommand(
+		ls,
 		&cobra.Command{
 			Use:   "verify",
 			Short: "Compare every stored byte of a stopped node with its checksum",
@@ -49,16 +60,25 @@ address and the cache of tokens have no checksum, and the run does not need them
 	return c
 }
 
-// eachNode calls do with the node in dir, or with each local node of the run in dir.
-// It reports an error that several nodes share once, with their names.
-func (e environment) eachNode(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
+// nodeDirs returns the node's folder that dir names, or those of the local nodes of a run.
+func nodeDirs(dir string) ([]string, error) {
 	dir, err := config.Existing(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dirs := config.NodeDirs(dir)
 	if len(dirs) == 0 || config.Belongs(dir) {
 		dirs = []string{dir}
+	}
+	return dirs, nil
+}
+
+// eachNode calls do with the node in dir, or with each local node of the run in dir.
+// It reports an error that several nodes share once, with their names.
+func (e environment) eachNode(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
+	dirs, err := nodeDirs(dir)
+	if err != nil {
+		return err
 	}
 	var failures []error
 	failed := map[string][]string{} // nodes by the text of their error
@@ -82,17 +102,48 @@ func (e environment) eachNode(ctx context.Context, dir string, do func(ctx conte
 	return errors.Join(failures...)
 }
 
-// listCheckpoints asks the node in dir, or reads its folder when it does not run.
-func (e environment) listCheckpoints(ctx context.Context, dir string) error {
-	var list api.CheckpointList
+// checkpointsIn asks the node in dir, or reads its folder when it does not run.
+func checkpointsIn(ctx context.Context, dir string) (api.CheckpointList, error) {
 	client, err := api.Dial(ctx, dir)
 	switch {
 	case errors.Is(err, api.ErrNoNode):
-		list, err = node.StoredCheckpoints(dir, slog.New(slog.DiscardHandler))
-	case err == nil:
-		defer client.Close()
-		list, err = client.Checkpoints(ctx)
+		return node.StoredCheckpoints(dir, slog.New(slog.DiscardHandler))
+	case err != nil:
+		return api.CheckpointList{}, err
 	}
+	defer client.Close()
+	return client.Checkpoints(ctx)
+}
+
+// folderList is what --json prints of a node.
+type folderList struct {
+	Dir string `json:"dir"`
+	api.CheckpointList
+}
+
+// listCheckpointsJSON prints the checkpoints of all nodes that can be listed.
+func (e environment) listCheckpointsJSON(ctx context.Context, dir string) error {
+	dirs, err := nodeDirs(dir)
+	if err != nil {
+		return err
+	}
+	all := []folderList{}
+	var failures []error
+	for _, d := range dirs {
+		list, err := checkpointsIn(ctx, d)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		all = append(all, folderList{d, list})
+		failures = append(failures, progress.Listed(list))
+	}
+	return errors.Join(append(failures, json.NewEncoder(e.stdout).Encode(all))...)
+}
+
+// listCheckpoints prints the checkpoints of the node in dir.
+func (e environment) listCheckpoints(ctx context.Context, dir string) error {
+	list, err := checkpointsIn(ctx, dir)
 	if err != nil {
 		return err
 	}

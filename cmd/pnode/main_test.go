@@ -238,7 +238,7 @@ func (*stillNode) Profiles() (api.Profiles, error) {
 }
 
 func (*stillNode) Checkpoints() (api.CheckpointList, error) {
-	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []plan.PeerID{"p"}, Copies: 1}}}, nil
+	return api.CheckpointList{Checkpoints: []api.StoredCheckpoint{{Step: 77, Generation: 1, Layers: 6, SizeBytes: 5000, Holders: []plan.PeerID{"p"}, HolderNames: []string{"desk"}, Copies: 1}}}, nil
 }
 
 func (*stillNode) KeepWhole() (api.Keeping, error) { return api.Keeping{}, api.ErrNotReady }
@@ -311,6 +311,10 @@ func TestCommandsThatSpeakToANode(t *testing.T) {
 	}
 	if code, out, stderr := pnode(t, "checkpoints", "ls", "--dir", dir); code != exitOK || !strings.Contains(out, "77 ") {
 		t.Errorf("checkpoints ls: %d %q %q", code, out, stderr)
+	}
+	list := `[{"dir":"` + dir + `","checkpoints":[{"step":77,"generation":1,"layers":6,"size_bytes":5000,"holders":["p"],"holder_names":["desk"],"copies":1,"here":0}]}]`
+	if code, out, stderr := pnode(t, "checkpoints", "ls", "--json", "--dir", dir); code != exitOK || out != list+"\n" {
+		t.Errorf("checkpoints ls --json: %d %q %q", code, out, stderr)
 	}
 	if code, _, stderr := pnode(t, "checkpoints", "verify", "--dir", dir); code != exitFailure || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "pnode leave --dir "+dir) {
 		t.Errorf("checkpoints verify: %d %q", code, stderr)

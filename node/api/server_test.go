@@ -166,7 +166,7 @@ func TestClientSpeaksWithTheNode(t *testing.T) {
 		Checkpoint: Checkpoint{Step: 5, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}}
 	node.checkpoints = CheckpointList{Damaged: "step 2", Checkpoints: []StoredCheckpoint{{
-		Step: 5, Generation: 2, Layers: 6, SizeBytes: 7, Time: node.status.Checkpoint.Time, Holders: []plan.PeerID{"p", "q"}, Copies: 1,
+		Step: 5, Generation: 2, Layers: 6, SizeBytes: 7, Time: node.status.Checkpoint.Time, Holders: []plan.PeerID{"p", "q"}, HolderNames: []string{"desk", "laptop"}, Copies: 1,
 	}}}
 	dir, _ := serve(t, node, nil)
 	c := dial(t, dir)

@@ -347,7 +347,9 @@ type StoredCheckpoint struct {
 	// Holders are the nodes that keep some of it, sorted; every layer is on at least Copies
 	// of them.
 	Holders []plan.PeerID `json:"holders"`
-	Copies  int           `json:"copies"`
+	// HolderNames are what people call them, in the same order.
+	HolderNames []string `json:"holder_names"`
+	Copies      int      `json:"copies"`
 	// Here counts the layers of which this node has every chunk, whether it holds them for others or not.
 	Here int `json:"here"`
 }

@@ -9,8 +9,8 @@ import (
 	"pnode/planner/plan"
 )
 
-// List returns the checkpoints in a store, with what is damaged.
-func List(store *checkpoint.Store) (api.CheckpointList, error) {
+// List returns the checkpoints in a store, with what is damaged. nameOf returns what people call a node.
+func List(store *checkpoint.Store, nameOf func(plan.PeerID) string) (api.CheckpointList, error) {
 	manifests, err := store.Manifests()
 	index := store.IndexDamage()
 	list := api.CheckpointList{Checkpoints: []api.StoredCheckpoint{}}
@@ -24,7 +24,7 @@ func List(store *checkpoint.Store) (api.CheckpointList, error) {
 		list.Index = index.Error()
 	}
 	for _, m := range manifests {
-		c := summarize(m, store.HasChunk)
+		c := summarize(m, store.HasChunk, nameOf)
 		if c.Time, err = agesIn(store).of(ID{m.Step, m.Generation}); err != nil && index == nil {
 			return list, err
 		}
@@ -34,7 +34,7 @@ func List(store *checkpoint.Store) (api.CheckpointList, error) {
 }
 
 // summarize counts a checkpoint's copies as those of the layer with the fewest. has reports whether a chunk is in this store.
-func summarize(m checkpoint.Manifest, has func(plan.Hash) bool) api.StoredCheckpoint {
+func summarize(m checkpoint.Manifest, has func(plan.Hash) bool, nameOf func(plan.PeerID) string) api.StoredCheckpoint {
 	c := api.StoredCheckpoint{Step: m.Step, Generation: m.Generation, Layers: len(m.Layers)}
 	for i, l := range m.Layers {
 		c.SizeBytes += l.SizeBytes
@@ -48,5 +48,8 @@ func summarize(m checkpoint.Manifest, has func(plan.Hash) bool) api.StoredCheckp
 	}
 	slices.Sort(c.Holders)
 	c.Holders = slices.Compact(c.Holders)
+	for _, p := range c.Holders {
+		c.HolderNames = append(c.HolderNames, nameOf(p))
+	}
 	return c
 }

@@ -31,6 +31,9 @@ func Listed(list api.CheckpointList) error {
 	return nil
 }
 
+// mostHolders is how many nodes a line names; more are counted.
+const mostHolders = 4
+
 // Checkpoints writes a table; now dates their age where it is known.
 func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error {
 	if len(list) == 0 {
@@ -45,8 +48,11 @@ func Checkpoints(w io.Writer, list []api.StoredCheckpoint, now time.Time) error 
 				age = plan.Duration(now.Sub(c.Time).Round(time.Second))
 			}
 			heldBy := plan.Count(len(c.Holders), "node")
+			if len(c.HolderNames) > 0 && len(c.HolderNames) <= mostHolders {
+				heldBy = clean(strings.Join(c.HolderNames, ", "))
+			}
 			if len(c.Holders) > 1 {
-				heldBy += fmt.Sprintf(", each layer by at least %d", c.Copies)
+				heldBy += fmt.Sprintf("; each layer by at least %d", c.Copies)
 			}
 			here := "whole"
 			if c.Here < c.Layers {

@@ -348,8 +348,9 @@ func TestCheckpointTables(t *testing.T) {
 	err := errors.Join(
 		Checkpoints(&b, nil, now),
 		Checkpoints(&b, []api.StoredCheckpoint{
-			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []plan.PeerID{"a", "b", "c"}, Copies: 2, Here: 6},
-			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []plan.PeerID{"a"}, Copies: 1},
+			{Step: 100, Generation: 2, Layers: 6, SizeBytes: 1<<20 + 12, Time: now.Add(-75 * time.Second), Holders: []plan.PeerID{"a", "b", "c"}, HolderNames: []string{"desk", "lap\x1b[2Jtop", "…b"}, Copies: 2, Here: 6},
+			{Step: 75, Generation: 2, Layers: 6, SizeBytes: 1 << 20, Holders: []plan.PeerID{"a", "b", "c", "d", "e"}, HolderNames: []string{"1", "2", "3", "4", "5"}, Copies: 3, Here: 6},
+			{Step: 50, Generation: 1, Layers: 6, SizeBytes: 999, Holders: []plan.PeerID{"a"}, HolderNames: []string{"desk"}, Copies: 1},
 		}, now),
 		Verified(&b, checkpoint.Report{Chunks: 4, Bytes: 5000, Manifests: []checkpoint.ManifestReport{
 			{Step: 100, Generation: 2, Layers: 6, Here: 6, OK: true}, {Step: 50, Generation: 1, Layers: 6, Here: 2, OK: true},
