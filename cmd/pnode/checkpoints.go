@@ -115,7 +115,7 @@ func checkpointsIn(ctx context.Context, dir string) (api.CheckpointList, error) 
 	return client.Checkpoints(ctx)
 }
 
-// folderList is what --json prints of a node.
+// folderList holds what --json prints of a node.
 type folderList struct {
 	Dir string `json:"dir"`
 	api.CheckpointList

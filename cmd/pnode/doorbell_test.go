@@ -103,7 +103,7 @@ func TestOneQuestionAfterTheOther(t *testing.T) {
 		for i := range mostRings + 1 { // behind that question
 			d.asks(fmt.Sprint("more", i), "555666")
 		}
-		if got := d.last(); !strings.HasPrefix(got, fmt.Sprint("more", mostRings, " (")) || !strings.HasSuffix(got, ": pnode admit 555666") {
+		if got := d.last(); !strings.HasPrefix(got, fmt.Sprint("more", mostRings, " (")) || !strings.HasSuffix(got, ": pnode admit 555666; if not: pnode admit --refuse 555666") {
 			t.Errorf("one too many is told %q", got)
 		}
 	})

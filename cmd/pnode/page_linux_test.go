@@ -147,6 +147,42 @@ func (n *lettingNode) Admit(_ context.Context, code string) (string, error) {
 	return "<b>laptop</b> may join", nil
 }
 
+func (n *lettingNode) Refuse(code string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(n.waiting), func(w api.Newcomer) bool { return w.Code == code })
+	if len(left) == len(n.waiting) {
+		return errors.New("nobody asks with that code")
+	}
+	n.waiting = left
+	return nil
+}
+
+// TestNewcomersAreRefused one by its code, then all that are left.
+func TestNewcomersAreRefused(t *testing.T) {
+	node := &lettingNode{waiting: []api.Newcomer{{Name: "laptop", Code: "482913"}, {Name: "attic", Code: "111222"}, {Name: "cellar", Code: "333444"}}}
+	dir := t.TempDir()
+	serveNode(t, dir, node)
+	const said = " is not let in, and was told so; it may ask again\n"
+	for _, c := range []struct {
+		code, out, stderr string
+		exit, left        int
+	}{
+		{"999999", "", "pnode: the node refused: nobody asks with that code\n", exitUnreachable, 3},
+		{"111 222", "attic" + said, "", exitOK, 2},
+		{"", "laptop" + said + "cellar" + said, "", exitOK, 0},
+		{"", "", "pnode: the node refused: nobody in the local network asks to join\n", exitUnreachable, 0},
+	} {
+		args := []string{"admit", "--dir", dir, "--refuse"}
+		if c.code != "" {
+			args = append(args, c.code)
+		}
+		if exit, out, stderr := pnode(t, args...); exit != c.exit || out != c.out || stderr != c.stderr || len(node.waiting) != c.left {
+			t.Errorf("%q: exit code %d, %q, %q, %d wait", c.code, exit, out, stderr, len(node.waiting))
+		}
+	}
+}
+
 // TestLettingMachinesInByThePage goes by keys alone: a machine that asks, with another code and with its own, and an invite whose code a camera
 // can read. Without the key, and where the node may not, there is nothing of it.
 func TestLettingMachinesInByThePage(t *testing.T) {
@@ -202,6 +238,10 @@ func TestLettingMachinesInByThePage(t *testing.T) {
 			checkView(t, page, axe != "", fmt.Sprintf("letting in: %d pixels, %s", width, scheme))
 		}
 	}
+	page.await(`document.querySelector('#refuse').textContent === 'Refuse'`)
+	page.evaluate(`document.querySelector('#refuse').focus()`, nil)
+	page.press("Enter", false)
+	page.await(`document.querySelector('#admitted').textContent.includes('long-name- is not let in, and was told so') && document.querySelector('#admit').hidden`)
 	page.evaluate(`document.querySelector('#hide').focus()`, nil)
 	page.press("Enter", false)
 	page.await(`document.querySelector('#made').hidden && document.querySelector('#invite').value === '' && document.querySelector('#code').childElementCount === 0`)

@@ -49,8 +49,10 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 	if code, body := send("POST", "/v1/admission/admit", key, `{"code":"482 913"}`); code != http.StatusOK || !strings.Contains(body, "laptop may join") {
 		t.Errorf("admit: %d %q", code, body)
 	}
-	if code, body := send("POST", "/v1/admission/admit", key, `{"code":"482913","refuse":true}`); code != http.StatusOK || strings.Contains(body, "may join") {
-		t.Errorf("refuse: %d %q", code, body)
+	for _, which := range []string{`"code":"482 913",`, ""} { // all that ask
+		if code, body := send("POST", "/v1/admission/admit", key, "{"+which+`"refuse":true}`); code != http.StatusOK || !strings.Contains(body, "laptop is not let in, and was told so") {
+			t.Errorf("refuse %s: %d %q", which, code, body)
+		}
 	}
 	code, body = send("POST", "/v1/admission/invite", key, `{"ttl_s":3600,"uses":2}`)
 	var made PageInvite
@@ -68,7 +70,7 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"admit 482 913", "refuse 482913", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
+	if want := []string{"admit 482 913", "refuse 482913", "refuse 482913", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
 		t.Errorf("the node was told %q, want %q", node.told, want)
 	}
 	for body, want := range map[string]int{
@@ -97,8 +99,8 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if len(node.told) != 3 {
-		t.Errorf("the node was told %q", node.told[3:])
+	if len(node.told) != 4 {
+		t.Errorf("the node was told %q", node.told[4:])
 	}
 }
 

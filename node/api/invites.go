@@ -1,12 +1,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"pnode/pipeline/wire/strict"
 )
@@ -78,7 +81,9 @@ func (n Newcomer) Question() string {
 }
 
 // Text says so with what to do.
-func (n Newcomer) Text() string { return fmt.Sprintf("%s pnode admit %s", n.Question(), n.Code) }
+func (n Newcomer) Text() string {
+	return fmt.Sprintf("%s pnode admit %s; if not: pnode admit --refuse %s", n.Question(), n.Code, n.Code)
+}
 
 // Refused says that it was told that it is not let in.
 func (n Newcomer) Refused() string {
@@ -97,7 +102,7 @@ func (n Newcomer) spoken() string {
 // admitRequest and revokeReply are the bodies of POST /v1/admit.
 type admitRequest struct {
 	Code string `json:"code"`
-	// Refuse tells who shows Code that it is not let in.
+	// Refuse tells who shows Code, or all that ask where it is empty, that they are not let in.
 	Refuse bool `json:"refuse,omitempty"`
 }
 
@@ -179,7 +184,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	}
 	var reply revokeReply
 	if req.Refuse {
-		s.answer(w, reply, s.options.Node.Refuse(req.Code))
+		reply.Done, err = s.refuse(req.Code)
+		s.answer(w, reply, err)
 		return
 	}
 	err = patiently(w, r, func(ctx context.Context) (err error) {
@@ -187,6 +193,41 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 		return err
 	})
 	s.answer(w, reply, err)
+}
+
+// errNobodyAsks is why nobody was refused.
+var errNobodyAsks = errors.New("nobody in the local network asks to join")
+
+// refuse refuses the machine that shows a code, or all that ask where it is empty, and says whom, each on a line.
+func (s *Server) refuse(code string) (string, error) {
+	waiting, err := s.options.Node.Newcomers()
+	if err != nil {
+		return "", err
+	}
+	var done []string
+	for _, n := range waiting {
+		if code != "" && n.Code != digits(code) || s.options.Node.Refuse(n.Code) != nil {
+			continue // another one, or it asks no more
+		}
+		done = append(done, n.Refused())
+	}
+	switch {
+	case len(done) > 0:
+		return strings.Join(done, "\n"), nil
+	case code == "":
+		return "", errNobodyAsks
+	}
+	return "", cmp.Or(s.options.Node.Refuse(code), errNobodyAsks) // what is wrong with the code
+}
+
+// digits returns those of a code, however people write it.
+func digits(code string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, code)
 }
 
 // Newcomers lists the machines of the local network that ask to be let in.
@@ -203,9 +244,11 @@ func (c *Client) Admit(ctx context.Context, code string) (string, error) {
 	return reply.Done, err
 }
 
-// Refuse has the machine that shows a code told that it is not let in.
-func (c *Client) Refuse(ctx context.Context, code string) error {
-	return c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{Code: code, Refuse: true}, &revokeReply{})
+// Refuse has the machine that shows a code told that it is not let in, or all that ask where the code is empty. It returns what was done.
+func (c *Client) Refuse(ctx context.Context, code string) (string, error) {
+	var reply revokeReply
+	err := c.call(ctx, http.MethodPost, "/v1/admit", admitRequest{Code: code, Refuse: true}, &reply)
+	return reply.Done, err
 }
 
 // Invite asks for an invite.

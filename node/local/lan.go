@@ -67,6 +67,6 @@ func (s *Supervisor) newcomer(n api.Newcomer, client *api.Client) {
 		if in {
 			return client.Admit(ctx, n.Code)
 		}
-		return "", client.Refuse(ctx, n.Code)
+		return client.Refuse(ctx, n.Code)
 	})
 }

@@ -58,7 +58,7 @@ func TestTheLocalNetworkIsToldOfAsWithOneNode(t *testing.T) {
 			t.Errorf("want %q once in %q", line, out.notices)
 		}
 	}
-	for in, want := range map[bool]string{true: "laptop may join", false: ""} {
+	for in, want := range map[bool]string{true: "laptop may join", false: fakeNewcomer.Refused()} {
 		asked := make(chan error, 1)
 		s, out = supervise(t, "asked", 2, func(o *Options) {
 			o.Config.LAN = true

@@ -101,10 +101,11 @@ func (p *program) admit(n api.Newcomer) tea.Msg {
 
 // refuse has a newcomer told that it is not let in.
 func (p *program) refuse(n api.Newcomer) tea.Msg {
-	if err := p.options.Source.Refuse(p.ctx, n.Code); err != nil {
-		return admitted{n.Code, fmt.Sprintf("%s is not let in, and could not be told: %s", n.Name, plain.Text(err)), false}
+	done, err := p.options.Source.Refuse(p.ctx, n.Code)
+	if err != nil {
+		done = fmt.Sprintf("%s is not let in, and could not be told: %s", n.Name, plain.Text(err))
 	}
-	return admitted{n.Code, n.Refused(), false}
+	return admitted{n.Code, done, false}
 }
 
 // invite makes an invite for one node.

@@ -24,7 +24,7 @@ type Source interface {
 	History(ctx context.Context) (api.History, error)
 	Newcomers(ctx context.Context) ([]api.Newcomer, error)
 	Admit(ctx context.Context, code string) (string, error)
-	Refuse(ctx context.Context, code string) error
+	Refuse(ctx context.Context, code string) (string, error)
 	Invite(ctx context.Context, r api.InviteRequest) (string, error)
 }
 

@@ -31,9 +31,9 @@ func (a *answers) Admit(_ context.Context, code string) (string, error) {
 	return "laptop may join", a.err
 }
 
-func (a *answers) Refuse(_ context.Context, code string) error {
+func (a *answers) Refuse(_ context.Context, code string) (string, error) {
 	a.refused = append(a.refused, code)
-	return a.err
+	return a.asking[0].Refused(), a.err
 }
 
 func (a *answers) Invite(_ context.Context, r api.InviteRequest) (string, error) {

@@ -2,7 +2,7 @@
 // opened on this machine has the key for it; without that there is nothing of this.
 
 import { at, el, say, shape, tell } from './dom.js';
-import { Refused, admission, admit, invite, mayAdmit } from './node.js';
+import { Refused, admission, admit, invite, mayAdmit, refuse } from './node.js';
 
 // beginAdmission has the forms do what they say.
 export function beginAdmission() {
@@ -10,6 +10,11 @@ export function beginAdmission() {
     const { done } = await admit(at('digits').value);
     at('digits').value = '';
     say('admitted', `${done}.`);
+  }));
+  at('refuse').addEventListener('click', (event) => sends(event, async () => {
+    const { done } = await refuse();
+    at('digits').value = '';
+    say('admitted', `${done.replaceAll('\n', '. ')}.`);
   }));
   at('inviting').addEventListener('submit', (event) => sends(event, async () => {
     showInvite(await invite(Number(at('ttl').value), Number(at('uses').value)));
@@ -44,6 +49,7 @@ function offers(text, may, asking) {
   at('admits').hidden = text === '';
   at('inviting').hidden = !may;
   at('admit').hidden = asking.length === 0;
+  say('refuse', asking.length > 1 ? 'Refuse all' : 'Refuse');
   const names = asking.map((newcomer) => `${newcomer.name} (${newcomer.address})`);
   say('asking', asking.length === 0 ? '' : `${names.join(', ')} ${asking.length === 1 ? 'asks' : 'ask'} to join. If it is yours, enter the six digits that its own screen shows: other digits refuse all that ask.`);
 }
@@ -51,7 +57,7 @@ function offers(text, may, asking) {
 // sends carries out what a form is for, once at a time, and says why it was refused.
 async function sends(event, what) {
   event.preventDefault();
-  const button = event.submitter ?? event.target.querySelector('button');
+  const button = event.submitter ?? event.target.closest('button') ?? event.target.querySelector('button');
   button.disabled = true;
   say('admitted', '');
   try {

@@ -69,6 +69,11 @@ export function admit(code) {
   return letIn('/admit', longPatience, { code });
 }
 
+// refuse tells all that ask that they are not let in.
+export function refuse() {
+  return letIn('/admit', longPatience, { refuse: true });
+}
+
 // invite makes an invite for so many seconds and nodes.
 export function invite(seconds, uses) {
   return letIn('/invite', longPatience, { ttl_s: seconds, uses });
