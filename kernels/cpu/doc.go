@@ -12,7 +12,7 @@
 //     micro-kernel.
 //   - ahead: memory that micro-kernels fetch beside their multiply-adds for the loops after them.
 //
-// Reading the source: device.go, pool.go, matmul.go with pack.go, pairs.go and rowtask.go,
+// Reading the source: device.go, pool.go, matmul.go with pack.go, pairs.go, direct.go and rowtask.go,
 // attention.go with ahead.go and the files named after it, then one file per operation. asm/ is the
 // generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
 // others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the
@@ -23,7 +23,8 @@
 // Bits: every sum has an order that depends on the shape of the call only. However work is
 // cut into tasks, a task is computed by one worker and tasks never add to the same element
 // at the same time; so results do not depend on the number of threads. A row of a matrix product
-// does not depend on the other rows either: edges run through the same micro-kernel.
+// does not depend on the other rows either: edges run through the same micro-kernel, and the
+// kernels of direct.go for few rows add in its order.
 // Variants differ from each other in the last bits; avx512bf16 from avx512 only where products and attention
 // read BF16. There each pair of products is rounded twice, the odd one of K first, whatever the processor,
 // and attention rounds probabilities and gradients of scores to BF16 before it multiplies them.

@@ -5,8 +5,8 @@ import "github.com/klauspost/cpuid/v2"
 // processorVariants are the variants beside generic that this processor can run, the best
 // one first.
 func processorVariants() (list []*variant) {
-	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.BMI2, cpuid.AVX512F) {
-		if cpuid.CPU.Supports(cpuid.AVX512BF16, cpuid.AVX512BW, cpuid.AVX512VL) {
+	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.BMI2, cpuid.AVX512F, cpuid.AVX512VL) {
+		if cpuid.CPU.Supports(cpuid.AVX512BF16, cpuid.AVX512BW) {
 			list = append(list, avx512bf16())
 		}
 		list = append(list, avx512())

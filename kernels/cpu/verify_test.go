@@ -76,6 +76,61 @@ func TestVerifyFindsWrongLoops(t *testing.T) {
 	}
 }
 
+// TestVerifyFindsWrongDirectKernels, which generic has none of.
+func TestVerifyFindsWrongDirectKernels(t *testing.T) {
+	whole := func(k int) int { return k }
+	for name, c := range map[string]struct {
+		wrongRows int
+		steps     func(k int) int // of K that are added
+		beyond    int             // floats that are written behind the sums
+		want      string
+	}{
+		"right":               {steps: whole},
+		"no last step of K":   {steps: func(k int) int { return k - 1 }, want: " is wrong"},
+		"no last row":         {steps: whole, wrongRows: 1, want: " is wrong"},
+		"writes one too many": {steps: whole, beyond: 1, want: " is wrong"},
+	} {
+		for _, halves := range []bool{false, true} {
+			v := generic()
+			kernel := func(rows int) directKernel {
+				return directInGo(rows-c.wrongRows, v.product.nr, halves, c.steps, rows*v.product.nr, c.beyond)
+			}
+			made, field := directKernels{row: kernel(1), few: kernel(directFew), rows: kernel(directRows)}, "direct"
+			if v.product.direct = made; halves {
+				v.product.direct, v.product.directHalves, field = directKernels{}, made, "directHalves"
+			}
+			if err := v.verify(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), field+c.want) {
+				t.Errorf("%s, halves %v: error is %v", name, halves, err)
+			}
+		}
+	}
+}
+
+// directInGo is a direct kernel for rows, or one that is wrong in how many steps of K it takes or in what it writes from the float at end on.
+func directInGo(rows, nr int, halves bool, steps func(k int) int, end, beyond int) directKernel {
+	return func(out, init, a, b *float32, aStep, stride, k int) {
+		at := func(p *float32, i int) *float32 { return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*i)) }
+		for i := range rows {
+			for j := range nr {
+				sum := *at(init, j)
+				for p := range steps(k) {
+					if x := *at(b, j*stride+p); halves {
+						bits := math.Float32bits(x)
+						sum += *at(a, 2*p*aStep+i) * math.Float32frombits(bits<<16)
+						sum += *at(a, (2*p+1)*aStep+i) * math.Float32frombits(bits&^0xffff)
+					} else {
+						sum += *at(a, p*aStep+i) * x
+					}
+				}
+				*at(out, i*nr+j) = sum
+			}
+		}
+		for i := range beyond {
+			*at(out, end+i)++
+		}
+	}
+}
+
 // TestVerifyCallsEverything breaks one function of the best variant after the other.
 func TestVerifyCallsEverything(t *testing.T) {
 	for name, of := range map[string]func(v *variant) any{
