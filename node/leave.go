@@ -253,10 +253,13 @@ func (l *loop) checkDeadline(now time.Time) error {
 	return nil
 }
 
-// fewVotersHeard reports whether the voters that were heard of within lonelyTimeout are no majority, with this node if it is one, at time now
-// of a leave or stop that began at since. Where they are, a leader may be missing for longer all the same: on busy machines
-// with slow disks an election takes its time.
+// fewVotersHeard reports whether the voters that were heard of within lonelyTimeout are no majority, with this node
+// if it is one, at time now of a leave or stop that began at since. Where they are, a leader may be missing for
+// longer all the same: on busy machines with slow disks an election takes its time.
 func fewVotersHeard(voters []plan.PeerID, self plan.PeerID, heard *gossip.Tracker, since, now time.Time) bool {
+	if now.Sub(since) <= lonelyTimeout {
+		return false
+	}
 	up := 0
 	for _, p := range voters {
 		if p == self || heard.Silent(p, since, now) <= lonelyTimeout {

@@ -57,6 +57,8 @@ func TestALeaverIsLonely(t *testing.T) {
 		{"a", three, nil, since.Add(lonelyTimeout), false}, // they may yet be heard of
 		{"s", three, []plan.PeerID{"a", "b"}, now, false},  // no voter itself
 		{"s", three, []plan.PeerID{"a"}, now, true},
+		{"a", nil, nil, since.Add(lonelyTimeout), false}, // nobody's votes are known yet
+		{"a", nil, nil, now, true},
 	} {
 		heard := gossip.NewTracker()
 		for _, p := range c.heard {
