@@ -120,8 +120,9 @@ type backwardTask struct {
 	queries, grad []float32 // rows of Q and dOut, [attentionRows,D]
 	slopes        []float32 // gradient of the scores, [attentionRows,attentionRoom]
 	// In pairs these and the probabilities, along the keys, and a group of either along the queries.
-	slopePairs, weightPairs []float32 // [attentionRows,attentionRoom]
-	groupPairs              []float32 // [attentionGroup,attentionRoom]
+	slopePairs, weightPairs []float32  // [attentionRows,attentionRoom]
+	groupPairs              []float32  // [attentionGroup,attentionRoom]
+	by                      [5]float32 // of a row's softmaxGradHalves
 
 	keyColumns, valueColumns          []float32 // position panels of K and V
 	keys, queryChannels, gradChannels []float32 // channel panels of K, Q and dOut
@@ -212,12 +213,11 @@ func (t *backwardTask) askAfter(head int) {
 
 // fetch begins the sums of a gradient of the keys with what dqkv has of it.
 func (t *backwardTask) fetch(sums []float32, at int) {
-	clear(sums)
-	if t.fresh {
-		return
+	if t.fresh || t.D < t.width {
+		clear(sums)
 	}
-	for i := range t.cols {
-		copy(sums[i*t.width:i*t.width+t.D], t.dqkv[at+i*t.stride:])
+	if !t.fresh {
+		t.v.timesRows(sums, t.dqkv[at:], t.width, t.stride, t.D, t.same(t.cols, 1))
 	}
 }
 
@@ -360,11 +360,11 @@ func (t *backwardTask) differentiatePairs(head, r, rows, seen int) {
 		if i < rows {
 			from, to = t.visible(t.b, t.q+r+i, t.key, seen)
 			at := t.heads.row(t.b, head) + t.q + r + i
-			by := [...]float32{t.toPowers(), t.lse[at] * math.Log2E, 1, t.delta[at], t.scale}
+			t.by = [...]float32{t.toPowers(), t.lse[at] * math.Log2E, 1, t.delta[at], t.scale}
 			if t.softmaxes != nil && isLarge(t.lse[at]) {
-				by[1], by[2] = t.softmaxes[at].top, 1/t.softmaxes[at].sum
+				t.by[1], t.by[2] = t.softmaxes[at].top, 1/t.softmaxes[at].sum
 			}
-			t.v.softmaxGradHalves(p[from:to], dp[from:to], t.scores[row+from:row+to], t.slopes[row+from:row+to], &by)
+			t.v.softmaxGradHalves(p[from:to], dp[from:to], t.scores[row+from:row+to], t.slopes[row+from:row+to], &t.by)
 		}
 		clear(p[:from])
 		clear(dp[:from])

@@ -102,6 +102,20 @@ func BenchmarkBF16AgainstF32(b *testing.B) {
 	}
 }
 
+// BenchmarkBF16AttentionAgainstF32 tells how much faster attention is with its operands in BF16.
+func BenchmarkBF16AttentionAgainstF32(b *testing.B) {
+	dev := newDevice(b, Options{Threads: 1})
+	none := kernels.View{}
+	for _, s := range []kernels.AttentionShape{{B: 4, T: 256, H: 6, K: 6, D: 64}, {B: 1, T: 1024, H: 12, K: 12, D: 64}, {B: 1, T: 2048, H: 12, K: 3, D: 128}} {
+		for _, c := range []kernels.Call{
+			kernels.AttentionForward(none, none, none, none, s), kernels.AttentionBackward(none, none, none, none, none, none, none, s),
+		} {
+			a := against{dev: dev, unit: "GFLOP/s", yard: c, stored: kernels.BF16, count: func(c kernels.Call) int64 { return kernels.Info(c.Op).FLOPs(c) }}
+			b.Run(fmt.Sprintf("%v/B%dT%dH%dK%dD%d", c.Op, s.B, s.T, s.H, s.K, s.D), func(b *testing.B) { a.run(b, c) })
+		}
+	}
+}
+
 // BenchmarkAgainstCopy tells how near the ops between the products come to a copy of the
 // same number of bytes.
 func BenchmarkAgainstCopy(b *testing.B) {
