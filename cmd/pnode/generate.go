@@ -12,13 +12,14 @@ import (
 	"pnode/node/infer"
 	"pnode/node/progress"
 	"pnode/node/weights"
+	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
 func (e environment) generateCommand() *cobra.Command {
 	var from modelFlags
 	var on computeFlags
-	p := infer.Prompt{}
+	p, storage := infer.Prompt{}, "f32"
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
 		Short: "Continue a text with a model",
@@ -29,6 +30,7 @@ the same text.`,
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
+  pnode generate --dir ~/gpt2 --prompt "Once" --storage bf16         up to twice as fast
   pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: noArgs,
@@ -38,6 +40,13 @@ the same text.`,
 			}
 			if err := p.Sampling.Validate(); err != nil {
 				return usageError{c.CommandPath(), err}
+			}
+			switch storage {
+			case "f32":
+			case "bf16":
+				p.Storage = model.StorageBF16
+			default:
+				return usageError{c.CommandPath(), fmt.Errorf("--storage is %q: want f32 or bf16", storage)}
 			}
 			return e.withModel(c.Context(), from, func(m *weights.Model) error {
 				return e.onDevice(c.Context(), on, m, func(d kernels.Device) error {
@@ -56,6 +65,7 @@ the same text.`,
 	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among this many most likely tokens; 0 is all")
 	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the most likely tokens with this total probability; 0 is all")
 	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "seed of the draws")
+	f.StringVar(&storage, "storage", storage, "`TYPE` of weights and activations in matrix products: f32, or bf16, which takes half of the memory and of the time to read it, and rounds to 8 bits")
 	on.add(f)
 	return c
 }

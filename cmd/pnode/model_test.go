@@ -139,6 +139,7 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"eval --threads -1 main.go", exitUsage, "--threads is -1: want 0 (all) to 4096"},
 		{"generate --dir " + empty, exitUsage, "holds neither a run nor a model"},
 		{"generate", exitUsage, "no run found"},
+		{"generate --storage f8", exitUsage, "--storage is \"f8\": want f32 or bf16"},
 		{"generate --tokens 0", exitUsage, "--tokens is 0: want 1 or more"},
 		{"generate --temperature -1", exitUsage, "temperature is -1"},
 		{"generate --dir ../../checkpoint/huggingface/testdata/gpt2 --prompt a", exitFailure, "no tokenizer: the model's files lack tokenizer.json"},

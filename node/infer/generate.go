@@ -9,6 +9,7 @@ import (
 	"pnode/kernels"
 	"pnode/node/weights"
 	"pnode/pipeline/generate"
+	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
@@ -23,6 +24,8 @@ type Prompt struct {
 	Sampling generate.Sampling
 	// Device to compute on.
 	Device kernels.Device
+	// Storage of weights, and of what they are multiplied with.
+	Storage model.Storage
 	// Write gets the bytes of each token as it comes.
 	Write func([]byte) error
 }
@@ -62,7 +65,7 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	}
 	began := time.Now()
 	gen, err := generate.New(generate.Config{ // with room for as many positions as are needed
-		Device: p.Device, Model: m.Config, Positions: min(m.Config.Context, len(tokens)+max(p.Tokens, 0)),
+		Device: p.Device, Model: m.Config, Storage: p.Storage, Positions: min(m.Config.Context, len(tokens)+max(p.Tokens, 0)),
 		Params: func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
 	})
 	if err != nil {

@@ -144,6 +144,29 @@ func TestGreedyTextIsTheFullForwardsArgmax(t *testing.T) {
 	}
 }
 
+// TestTextInHalvesIsTheSameForAnyThreads: weights of BF16 give a text that the number of threads does not change.
+func TestTextInHalvesIsTheSameForAnyThreads(t *testing.T) {
+	for name, c := range families {
+		m := openBytes(t, c)
+		var first []byte
+		for threads := 1; threads <= 3; threads++ {
+			device, err := cpu.New(cpu.Options{Threads: threads})
+			must(t, err)
+			var got []byte
+			_, err = Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 20, Device: device, Storage: model.StorageBF16, Sampling: generate.Sampling{Temperature: 1}, Write: func(b []byte) error {
+				got = append(got, b...)
+				return nil
+			}})
+			if must(t, errors.Join(err, device.Close())); threads == 1 {
+				first = got
+			}
+			if len(got) != 20 || string(got) != string(first) {
+				t.Errorf("%s: %q with %d threads, %q with one", name, got, threads, first)
+			}
+		}
+	}
+}
+
 func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
 	c := families["gpt2"]
 	files := tokenizer.Bytes{}.Files()

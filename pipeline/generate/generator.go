@@ -20,6 +20,8 @@ type Config struct {
 	Params func(layer int, dst []float32) error
 	// Positions is how much of the sequence the model sees; 0: its context.
 	Positions int
+	// Storage is what weights are stored as, and what they are multiplied with.
+	Storage model.Storage
 }
 
 // Generator is a loaded model. It belongs to one goroutine.
@@ -33,7 +35,7 @@ type Generator struct {
 
 // New loads the model; adapters are merged into it.
 func New(cfg Config) (*Generator, error) {
-	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model.Base(), Positions: cfg.Positions})
+	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model.Base(), Positions: cfg.Positions, Storage: cfg.Storage})
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
@@ -51,7 +53,7 @@ func New(cfg Config) (*Generator, error) {
 
 func (g *Generator) load(params func(layer int, dst []float32) error) error {
 	for l := range g.model.Layers() {
-		err := kernels.FillFrom(g.queue, g.decoder.Params(l), func(dst []float32) error {
+		err := g.decoder.Fill(g.queue, l, func(dst []float32) error {
 			if !g.model.LoRA.On() {
 				return params(l, dst)
 			}

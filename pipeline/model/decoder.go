@@ -16,6 +16,9 @@ type DecoderConfig struct {
 	// Rows is how many tokens one pass takes at most; 0: up to 256. It bounds the memory
 	// of a long prompt, nothing else depends on it.
 	Rows int
+	// Storage is what the matrices are stored as that products read. With halves so is what they multiply, as in a stack; all else, keys and
+	// values too, is float32.
+	Storage Storage
 }
 
 const defaultDecoderRows = 256
@@ -24,17 +27,18 @@ const defaultDecoderRows = 256
 // all positions, so that a further token costs a pass over one row. Its methods enqueue on
 // the caller's queue and never wait.
 type Decoder struct {
-	cfg    DecoderConfig // Positions and Rows have values
-	model  resolved
-	mem    memory         // keys and values are what it saves
-	params []kernels.View // by layer, [LayerLen]
-	embed  struct{ tokens, positions kernels.View }
-	blocks []decoderBlock
-	head   decoderHead
-	rotary rotary
-	a      decoderActivations
-	ids    []int32 // host copies of tokens and starts, alive until the queue's Sync
-	length int
+	cfg      DecoderConfig // Positions and Rows have values
+	model    resolved
+	mem      memory // keys and values are what it saves
+	weights  decoderWeights
+	embed    struct{ tokens, positions kernels.View }
+	blocks   []decoderBlock
+	head     decoderHead
+	rotary   rotary
+	a        decoderActivations
+	rounding rounding // of what products read
+	ids      []int32  // host copies of tokens and starts, alive until the queue's Sync
+	length   int
 }
 
 // decoderActivations are the rows of one pass, shared by all layers.
@@ -65,6 +69,9 @@ func (c DecoderConfig) validate() error {
 		most = maxContext
 	}
 	r := c.defaults()
+	if err := checkEnum("storage", uint8(c.Storage), storageNames); err != nil {
+		return err
+	}
 	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
 }
 
@@ -87,7 +94,7 @@ func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
 }
 
 func measuredDecoder(cfg DecoderConfig) *Decoder {
-	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: newMemory(cfg.Device, kernels.BF16)}
+	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: newMemory(cfg.Device, cfg.Storage.half())}
 	d.mem.saved.what, d.mem.layer.what = "keys and values", "activations"
 	d.build()
 	return d
@@ -108,8 +115,8 @@ func (d *Decoder) bind() error {
 
 // build binds layers and activations to memory.
 func (d *Decoder) build() {
-	m, state := d.model, State{cfg: StackConfig{Model: d.cfg.Model, End: d.cfg.Model.Layers()}}
-	d.params = state.vectors(&d.mem.params, 0, m.LayerLen, state.SharedTail())
+	m := d.model
+	d.takeWeights()
 	d.rotary = newRotary(m, &d.mem.tables, d.cfg.Positions)
 	r, f := d.cfg.Rows, &d.mem.layer
 	d.a = decoderActivations{
@@ -119,12 +126,15 @@ func (d *Decoder) build() {
 		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
 		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
 	}
+	if d.cfg.Storage != StorageF32 {
+		d.rounding.room = d.mem.layerHalves.take(r * max(m.Channels, m.queryWidth(), m.MLP))
+	}
 	d.blocks = nil
-	for l, params := range d.params {
-		v := newVectors(m, l, params, kernels.View{})
+	for l := range d.cfg.Model.Layers() {
+		v := d.vectors(l)
 		switch l {
 		case 0:
-			d.embed.tokens, _ = v.next()
+			d.embed.tokens, _ = v.nextFactor(1)
 			if m.Positions == Learned {
 				d.embed.positions, _ = v.next()
 			}
@@ -140,10 +150,6 @@ func (d *Decoder) build() {
 		}
 	}
 }
-
-// Params is a layer's flat parameter vector [LayerLen]; the head's and the embedding's
-// overlap in a tied matrix.
-func (d *Decoder) Params(layer int) kernels.View { return d.params[layer] }
 
 // Positions is how many positions the sequence may have.
 func (d *Decoder) Positions() int { return d.cfg.Positions }

@@ -29,9 +29,10 @@ func newTestDecoder(t *testing.T, cfg DecoderConfig) (*Decoder, kernels.Queue) {
 		must(t, device.Close())
 	})
 	for l := range cfg.Model.Layers() {
-		params := referenceParams(cfg.Model, l)
-		q.Write(d.Params(l), kernels.Float32Bytes(params))
-		must(t, q.Sync())
+		must(t, d.Fill(q, l, func(dst []float32) error {
+			copy(dst, referenceParams(cfg.Model, l))
+			return nil
+		}))
 	}
 	return d, q
 }
@@ -66,6 +67,34 @@ func TestDecoderEqualsForward(t *testing.T) {
 						}
 					}
 				})
+			}
+		}
+	})
+}
+
+// TestDecoderWithHalves compares with weights that are stored as float32: what is rounded has 8 or 11 bits, and changes something.
+func TestDecoderWithHalves(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ref reference) {
+		if ref.Config.LoRA.On() {
+			t.Skip("a decoder has no adapters")
+		}
+		tokens, _ := referenceMicro(ref.Config, 1, 0)
+		d, q := newTestDecoder(t, DecoderConfig{Model: ref.Config})
+		want := feed(t, d, q, tokens)
+		largest := float64(max(slices.Max(want), -slices.Min(want)))
+		for storage, bits := range map[Storage]int{StorageBF16: 8, StorageF16: 11} {
+			for _, prompt := range []int{len(tokens), len(tokens) - 3} {
+				d, q := newTestDecoder(t, DecoderConfig{Model: ref.Config, Storage: storage, Rows: 5})
+				got := feed(t, d, q, tokens[:prompt])
+				for _, token := range tokens[prompt:] {
+					got = feed(t, d, q, []int32{token})
+				}
+				for i, w := range want {
+					near(t, fmt.Sprintf("%v logit %d", storage, i), float64(got[i]), float64(w), 4*largest/float64(int(1)<<bits))
+				}
+				if slices.Equal(got, want) {
+					t.Errorf("%v rounds nothing", storage)
+				}
 			}
 		}
 	})
@@ -118,6 +147,7 @@ func TestDecoderConfig(t *testing.T) {
 		{DecoderConfig{Model: tiny, Positions: 13}, "positions is 13: take a value from 1 to 12"},
 		{DecoderConfig{Model: tiny, Rows: 13}, "rows is 13: take a value from 1 to 12"},
 		{DecoderConfig{Model: tinyLlama, Positions: math.MaxInt}, "positions is"},
+		{DecoderConfig{Model: tiny, Storage: storages}, "storage is 3"},
 		{DecoderConfig{Model: tiny}, "device is nil"},
 	} {
 		if _, err := NewDecoder(test.cfg); !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), test.want) {
@@ -135,19 +165,24 @@ func TestDecoderMemoryIsWhatItAllocates(t *testing.T) {
 	for _, preset := range PresetNames() {
 		m, err := Preset(preset)
 		must(t, err)
-		device := null.New()
-		cfg := DecoderConfig{Model: m, Device: device, Positions: 64}
-		want := int64(0)
-		mem := measuredDecoder(cfg).mem
-		for _, a := range slices.Concat(mem.lasting(), mem.passing()) {
-			want += a.sizeBytes()
+		for _, storage := range []Storage{StorageF32, StorageBF16} {
+			device := null.New()
+			cfg := DecoderConfig{Model: m, Device: device, Positions: 64, Storage: storage}
+			want, weights := int64(0), int64(4)*m.Params()
+			if storage != StorageF32 {
+				weights /= 2
+			}
+			mem := measuredDecoder(cfg).mem
+			for _, a := range slices.Concat(mem.lasting(), mem.passing()) {
+				want += a.sizeBytes()
+			}
+			d, err := NewDecoder(cfg)
+			must(t, err)
+			if got := device.PeakBytes(); got != want || got < weights || storage != StorageF32 && got > 3*weights/2 && m.Params() > 1e8 {
+				t.Errorf("%s in %v: %d bytes, predicted %d", preset, storage, got, want)
+			}
+			d.Close()
 		}
-		d, err := NewDecoder(cfg)
-		must(t, err)
-		if got := device.PeakBytes(); got != want || got < 4*m.Params() {
-			t.Errorf("%s: %d bytes, predicted %d", preset, got, want)
-		}
-		d.Close()
 	}
 }
 

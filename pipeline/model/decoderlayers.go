@@ -18,15 +18,15 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 	}
 	shape := kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
 	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
-	b.qkv.forward(q, a.qkv, a.normed, n)
+	b.qkv.forward(q, a.qkv, d.rounding.of(q, a.normed), n)
 	d.rotary.from(d.length, n).turn(q, a.qkv, 0)
 	cached := kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}
 	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, cached))
-	b.output.forward(q, a.branch, a.attended, n)
+	b.output.forward(q, a.branch, d.rounding.of(q, a.attended), n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
-	b.up.forward(q, a.hidden, a.normed, n)
+	b.up.forward(q, a.hidden, d.rounding.of(q, a.normed), n)
 	activate(q, m, a.activated, a.hidden, n)
-	b.down.forward(q, a.branch, a.activated, n)
+	b.down.forward(q, a.branch, d.rounding.of(q, a.activated), n)
 	q.Do(kernels.Add(a.x, a.x, a.branch, a.x.Len))
 }
 
@@ -38,7 +38,7 @@ type decoderHead struct {
 
 func (h *decoderHead) forward(q issuer, d *Decoder, x kernels.View) {
 	h.norm.with(d.a.first(1, d.cfg.Rows)).forward(q, d.a.lastNormed, x, 1)
-	h.project.forward(q, d.a.lastLogits, d.a.lastNormed, 1)
+	h.project.forward(q, d.a.lastLogits, d.rounding.of(q, d.a.lastNormed), 1)
 }
 
 // first are the activations of the first n rows.

@@ -11,6 +11,7 @@ import (
 type vectors struct {
 	params, grads kernels.View // grads has the trained tensors only, or is absent
 	copies        kernels.View // copies of params in halves; absent with F32 storage
+	apart         bool         // params has the tensors alone that products do not read
 	model         resolved
 	all           []Tensor // of the layer
 	tensors       []Tensor // of the layer, from the next one on
@@ -33,6 +34,9 @@ func (v *vectors) nextOf(n int) (param, grad kernels.View) {
 
 // of gives the views of n elements and of their gradient, absent where they are frozen.
 func (v *vectors) of(off, n int) (param, grad kernels.View) {
+	if v.apart {
+		return v.params.Slice(v.model.restBefore(v.all, off), n), kernels.View{}
+	}
 	if frozen := v.params.Len - v.grads.Len; off >= frozen {
 		grad = v.grads.Slice(off-frozen, n)
 	}
@@ -42,6 +46,11 @@ func (v *vectors) of(off, n int) (param, grad kernels.View) {
 // nextFactor is nextOf for a matrix that products read.
 func (v *vectors) nextFactor(n int) (param, grad kernels.View) {
 	off := v.tensors[0].Off
+	if v.apart {
+		end := v.tensors[n-1].Off + v.tensors[n-1].Len()
+		v.tensors = v.tensors[n:]
+		return v.copies.Slice(off, end-off), kernels.View{}
+	}
 	param, grad = v.nextOf(n)
 	return v.factor(off, param.Len), grad
 }
