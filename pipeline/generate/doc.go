@@ -1,9 +1,10 @@
 // Package generate continues token sequences with a whole model on one device: a prompt
-// is fed once, then each token costs a forward pass over one row (key-value cache).
+// is fed once, then each token costs a forward pass over one row (key-value cache), of several
+// sequences together.
 //
 // Nouns:
 //
-//   - Generator: a loaded model; continues one sequence at a time.
+//   - Generator: a loaded model; continues one sequence, or several at a time.
 //   - Sampling: how a token is drawn from logits: temperature, top-k, top-p, seed.
 //   - Sampler: a Sampling with its stream of random numbers; pure.
 //

@@ -20,6 +20,8 @@ type Config struct {
 	Params func(layer int, dst []float32) error
 	// Positions is how much of the sequence the model sees; 0: its context.
 	Positions int
+	// Sequences is how many are continued at one time; 0: one.
+	Sequences int
 	// Storage is what weights are stored as, and what they are multiplied with.
 	Storage model.Storage
 }
@@ -29,13 +31,12 @@ type Generator struct {
 	model   model.Config
 	decoder *model.Decoder
 	queue   kernels.Queue
-	logits  []float32
-	seen    []int32 // the tokens in the decoder
+	slots   []slot
 }
 
 // New loads the model; adapters are merged into it.
 func New(cfg Config) (*Generator, error) {
-	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model.Base(), Positions: cfg.Positions, Storage: cfg.Storage})
+	decoder, err := model.NewDecoder(model.DecoderConfig{Device: cfg.Device, Model: cfg.Model.Base(), Positions: cfg.Positions, Sequences: cfg.Sequences, Storage: cfg.Storage})
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
@@ -44,7 +45,10 @@ func New(cfg Config) (*Generator, error) {
 		decoder.Close()
 		return nil, fmt.Errorf("generate: %w", err)
 	}
-	g := &Generator{model: cfg.Model, decoder: decoder, queue: queue, logits: make([]float32, cfg.Model.Vocab)}
+	g := &Generator{model: cfg.Model, decoder: decoder, queue: queue, slots: make([]slot, max(1, cfg.Sequences))}
+	for i := range g.slots {
+		g.slots[i] = slot{number: i, logits: make([]float32, cfg.Model.Vocab)}
+	}
 	if err := g.load(cfg.Params); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
@@ -91,49 +95,11 @@ type Request struct {
 // become as long as the model sees, its older half is dropped and the rest fed again. The
 // error wraps ErrBadRequest, ErrBadSampling or the context's.
 func (g *Generator) Generate(ctx context.Context, r Request) ([]int32, error) {
-	sampler, err := NewSampler(r.Sampling)
+	all, err := g.Batch(ctx, []Request{r})
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Prompt) == 0 {
-		return nil, fmt.Errorf("%w: the prompt is empty: give at least one token", ErrBadRequest)
-	}
-	for i, t := range r.Prompt {
-		if t < 0 || int(t) >= g.model.Vocab {
-			return nil, fmt.Errorf("%w: token %d of the prompt is %d: the vocabulary has %d", ErrBadRequest, i, t, g.model.Vocab)
-		}
-	}
-	tokens := append([]int32(nil), r.Prompt...)
-	for range r.Tokens {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("generate: %w", err)
-		}
-		if err := g.advance(tokens); err != nil {
-			return nil, fmt.Errorf("generate: %w", err)
-		}
-		token := sampler.Pick(g.logits)
-		tokens = append(tokens, token)
-		if r.Each != nil && !r.Each(token) {
-			break
-		}
-	}
-	return tokens[len(r.Prompt):], nil
-}
-
-// advance computes the logits after tokens. What the decoder has of them already is not
-// fed again.
-func (g *Generator) advance(tokens []int32) error {
-	window := g.window(len(tokens))
-	seen := tokens[len(tokens)-window:]
-	same := 0
-	for same < len(g.seen) && same < len(seen)-1 && g.seen[same] == seen[same] { // the last one gives the logits
-		same++
-	}
-	g.decoder.Truncate(same)
-	logits := g.decoder.Feed(g.queue, seen[same:])
-	g.seen = append(g.seen[:same], seen[same:]...)
-	g.queue.Read(kernels.Float32Bytes(g.logits), logits)
-	return g.queue.Sync()
+	return all[0], nil
 }
 
 // window returns how many of the last of n tokens the model sees: all, or beyond its positions

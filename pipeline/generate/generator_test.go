@@ -42,7 +42,14 @@ func newGenerator(t testing.TB, c model.Config, positions int) *Generator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(Config{Device: device, Model: c, Params: initial(c), Positions: positions})
+	return newGeneratorOf(t, Config{Device: device, Model: c, Params: initial(c), Positions: positions})
+}
+
+// newGeneratorOf closes the device, too, at the end.
+func newGeneratorOf(t testing.TB, c Config) *Generator {
+	t.Helper()
+	device := c.Device
+	g, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,16 @@ import (
 	"pnode/kernels"
 )
 
-// DecoderConfig asks for a whole model on one device that continues one sequence.
+// MaxSequences is how many sequences a decoder has at most.
+const MaxSequences = 1024
+
+// DecoderConfig asks for a whole model on one device that continues sequences.
 type DecoderConfig struct {
 	Device kernels.Device
 	Model  Config
-	// Positions is how long the sequence may become; 0: the model's context. Learned
+	// Sequences is how many are continued at one time, each with keys and values of its own; 0: one.
+	Sequences int
+	// Positions is how long a sequence may become; 0: the model's context. Learned
 	// positions end there, rotary ones may go beyond.
 	Positions int
 	// Rows is how many tokens one pass takes at most; 0: up to 256. It bounds the memory
@@ -23,11 +28,11 @@ type DecoderConfig struct {
 
 const defaultDecoderRows = 256
 
-// Decoder runs a model forward over one growing sequence and keeps the keys and values of
-// all positions, so that a further token costs a pass over one row. Its methods enqueue on
+// Decoder runs a model forward over growing sequences and keeps the keys and values of
+// all positions, so that a further token costs a pass over one row of each. Its methods enqueue on
 // the caller's queue and never wait.
 type Decoder struct {
-	cfg      DecoderConfig // Positions and Rows have values
+	cfg      DecoderConfig // Sequences, Positions and Rows have values
 	model    resolved
 	mem      memory // keys and values are what it saves
 	weights  decoderWeights
@@ -37,8 +42,8 @@ type Decoder struct {
 	rotary   rotary
 	a        decoderActivations
 	rounding rounding // of what products read
-	ids      []int32  // host copies of tokens and starts, alive until the queue's Sync
-	length   int
+	ids      []int32  // host copies of tokens, alive until the queue's Sync
+	lengths  []int    // by sequence
 }
 
 // decoderActivations are the rows of one pass, shared by all layers.
@@ -48,12 +53,13 @@ type decoderActivations struct {
 	qkv, attended          kernels.View // [R,(H+2K)D], [R,H*D]
 	hidden, activated      kernels.View // [R,F] or [R,2F], [R,F]
 	mean, rstd             kernels.View // [R]
-	lastNormed, lastLogits kernels.View // [C], [V]
+	lastNormed, lastLogits kernels.View // [S,C], [S,V]
 }
 
 func (c DecoderConfig) defaults() DecoderConfig {
 	orElse(&c.Positions, c.Model.Context)
-	orElse(&c.Rows, min(defaultDecoderRows, c.Positions))
+	orElse(&c.Sequences, 1)
+	orElse(&c.Rows, max(c.Sequences, min(defaultDecoderRows, c.Positions)))
 	return c
 }
 
@@ -72,10 +78,10 @@ func (c DecoderConfig) validate() error {
 	if err := checkEnum("storage", uint8(c.Storage), storageNames); err != nil {
 		return err
 	}
-	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"rows", r.Rows, 1, r.Positions})
+	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"sequences", r.Sequences, 1, MaxSequences}, bounds[int]{"rows", r.Rows, r.Sequences, max(r.Positions, r.Sequences)})
 }
 
-// NewDecoder allocates a decoder with parameters zero and an empty sequence. The error
+// NewDecoder allocates a decoder with parameters zero and empty sequences. The error
 // wraps ErrBadConfig, kernels.ErrOutOfMemory, or kernels.ErrUnsupported when the device
 // lacks a call.
 func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
@@ -95,6 +101,7 @@ func NewDecoder(cfg DecoderConfig) (*Decoder, error) {
 
 func measuredDecoder(cfg DecoderConfig) *Decoder {
 	d := &Decoder{cfg: cfg.defaults(), model: cfg.Model.resolved(), mem: newMemory(cfg.Device, cfg.Storage.half())}
+	d.lengths = make([]int, d.cfg.Sequences)
 	d.mem.saved.what, d.mem.layer.what = "keys and values", "activations"
 	d.build()
 	return d
@@ -106,7 +113,7 @@ func (d *Decoder) bind() error {
 	}
 	d.build()
 	check := &rehearsal{ask: d.cfg.Device.Supports}
-	d.head.forward(check, d, d.pass(check, 1))
+	d.head.forward(check, d, d.pass(check, []decoderRun{{count: 1, t: 1}}), 1)
 	if check.err != nil {
 		return check.err
 	}
@@ -124,7 +131,7 @@ func (d *Decoder) build() {
 		x: f.take(r * m.Channels), normed: f.take(r * m.Channels), branch: f.take(r * m.Channels),
 		qkv: f.take(r * m.qkvWidth()), attended: f.take(r * m.queryWidth()),
 		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
-		lastNormed: f.take(m.Channels), lastLogits: f.take(m.Vocab),
+		lastNormed: f.take(d.cfg.Sequences * m.Channels), lastLogits: f.take(d.cfg.Sequences * m.Vocab),
 	}
 	if d.cfg.Storage != StorageF32 {
 		d.rounding.room = d.mem.layerHalves.take(r * max(m.Channels, m.queryWidth(), m.MLP))
@@ -141,7 +148,7 @@ func (d *Decoder) build() {
 		case m.Layers() - 1:
 			d.head = decoderHead{norm: v.bareNorm(), project: v.linear(linearShape{out: m.Vocab, in: m.Channels, parts: 1})}
 		default:
-			b := decoderBlock{cache: d.mem.saved.take(2 * d.cfg.Positions * m.KVHeads * m.HeadDim)}
+			b := decoderBlock{cache: d.mem.saved.take(d.cfg.Sequences * 2 * d.cfg.Positions * m.KVHeads * m.HeadDim)}
 			b.attentionNorm = v.bareNorm()
 			b.qkv, b.output = v.attentionLinears()
 			b.mlpNorm = v.bareNorm()
@@ -151,57 +158,127 @@ func (d *Decoder) build() {
 	}
 }
 
-// Positions is how many positions the sequence may have.
+// Positions is how many positions a sequence may have.
 func (d *Decoder) Positions() int { return d.cfg.Positions }
 
-// Truncate forgets all positions from n on.
-func (d *Decoder) Truncate(n int) {
-	if n < 0 || n > d.length {
-		panic(fmt.Sprintf("model: decoder of length %d truncated to %d", d.length, n))
+// Truncate forgets all positions of a sequence from n on.
+func (d *Decoder) Truncate(sequence, n int) {
+	if n < 0 || n > d.lengths[sequence] {
+		panic(fmt.Sprintf("model: decoder of length %d truncated to %d", d.lengths[sequence], n))
 	}
-	d.length = n
+	d.lengths[sequence] = n
 }
 
-// Feed appends tokens, each in [0,V), to the sequence and gives the logits [V] for the one
-// that follows, valid until the next Feed. The queue must be synchronised before the next
-// Feed. Too many tokens or none are a broken invariant and panic.
-func (d *Decoder) Feed(q kernels.Queue, tokens []int32) kernels.View {
-	if len(tokens) == 0 || len(tokens) > d.cfg.Positions-d.length {
-		panic(fmt.Sprintf("model: decoder of length %d of %d is fed %d tokens", d.length, d.cfg.Positions, len(tokens)))
+// Copy makes a sequence the same as another one.
+func (d *Decoder) Copy(q kernels.Queue, to, from int) {
+	room := 2 * d.cfg.Positions * d.model.KVHeads * d.model.HeadDim
+	d.lengths[to] = d.lengths[from]
+	used := room / d.cfg.Positions * d.lengths[from]
+	for _, b := range d.blocks {
+		if used > 0 && to != from {
+			q.Do(kernels.Copy(b.cache.Slice(to*room, used), b.cache.Slice(from*room, used), used))
+		}
+	}
+}
+
+// Feed appends tokens, each in [0,V), to a sequence and gives the logits [V] for the one
+// that follows, valid until the next Feed or Step. The queue must be synchronised before that.
+// Too many tokens or none are a broken invariant and panic.
+func (d *Decoder) Feed(q kernels.Queue, sequence int, tokens []int32) kernels.View {
+	length := d.lengths[sequence]
+	if len(tokens) == 0 || len(tokens) > d.cfg.Positions-length {
+		panic(fmt.Sprintf("model: decoder of length %d of %d is fed %d tokens", length, d.cfg.Positions, len(tokens)))
 	}
 	d.ids = append(d.ids[:0], tokens...)
 	for first := 0; first < len(tokens); first += d.cfg.Rows {
 		n := min(d.cfg.Rows, len(tokens)-first)
-		q.Write(rowsOf(d.a.tokens, n, d.cfg.Rows), kernels.Int32Bytes(d.ids[first:first+n]))
-		if d.model.slides(d.cfg.Positions) {
-			starts := make([]int32, n)
-			for i := range starts {
-				starts[i] = d.model.windowStart(d.length + i)
-			}
-			q.Write(rowsOf(d.a.starts, n, d.cfg.Rows), kernels.Int32Bytes(starts))
-		}
+		runs := []decoderRun{{sequence: sequence, count: 1, past: length + first, t: n}}
 		joined := residuals{issuer: q}
-		last := d.pass(&joined, n)
-		if d.length += n; first+n == len(tokens) {
-			d.head.forward(&joined, d, last)
+		d.write(q, d.ids[first:first+n], runs)
+		x := d.pass(&joined, runs)
+		if first+n == len(tokens) {
+			d.head.forward(&joined, d, x.Slice(x.Len-d.model.Channels, d.model.Channels), 1)
 		}
 		joined.end()
 	}
-	return d.a.lastLogits
+	d.lengths[sequence] += len(tokens)
+	return d.a.lastLogits.Slice(0, d.model.Vocab)
 }
 
-// pass runs n rows through embedding and blocks and gives the last one's output [C].
-func (d *Decoder) pass(q issuer, n int) kernels.View {
-	m, a, positions := d.model, d.a.first(n, d.cfg.Rows), d.embed.positions
-	if positions.Len > 0 {
-		past := d.length * m.Channels
-		positions = positions.Slice(past, positions.Len-past)
+// Step appends a token to each of some sequences, in ascending order, and gives the logits [len(sequences),V] for those that follow: the
+// weights are read once for all. Each sequence gets the bits that Feed gives it. Feed says the rest.
+func (d *Decoder) Step(q kernels.Queue, sequences []int, tokens []int32) kernels.View {
+	var runs []decoderRun
+	for i, s := range sequences {
+		if d.lengths[s] >= d.cfg.Positions || i > 0 && s <= sequences[i-1] {
+			panic(fmt.Sprintf("model: a step of sequence %d, of length %d of %d, in %v", s, d.lengths[s], d.cfg.Positions, sequences))
+		}
+		if last := len(runs) - 1; last >= 0 && runs[last].past == d.lengths[s] && runs[last].sequence+runs[last].count == s {
+			runs[last].count++
+		} else {
+			runs = append(runs, decoderRun{sequence: s, count: 1, past: d.lengths[s], t: 1})
+		}
+		d.lengths[s]++
 	}
-	q.Do(kernels.EmbedForward(a.x, a.tokens, d.embed.tokens, positions, 1, n, m.Channels, m.Vocab))
+	d.ids = append(d.ids[:0], tokens...)
+	d.write(q, d.ids, runs)
+	joined := residuals{issuer: q}
+	d.head.forward(&joined, d, d.pass(&joined, runs), len(sequences))
+	joined.end()
+	return d.a.lastLogits.Slice(0, len(sequences)*d.model.Vocab)
+}
+
+// decoderRun are the rows of some sequences, one behind the other, that have t new positions each after as many past ones.
+type decoderRun struct{ sequence, count, past, t int }
+
+func (r decoderRun) rows() int { return r.count * r.t }
+
+// eachRun calls do with each run and its first row, and returns the rows of all.
+func eachRun(runs []decoderRun, do func(r decoderRun, first int)) (rows int) {
+	for _, r := range runs {
+		do(r, rows)
+		rows += r.rows()
+	}
+	return rows
+}
+
+// write copies the tokens of a pass to the device, and where the windows of its rows begin.
+func (d *Decoder) write(q kernels.Queue, tokens []int32, runs []decoderRun) {
+	q.Write(rowsOf(d.a.tokens, len(tokens), d.cfg.Rows), kernels.Int32Bytes(tokens))
+	if !d.model.slides(d.cfg.Positions) {
+		return
+	}
+	var starts []int32
+	eachRun(runs, func(r decoderRun, _ int) {
+		for i := range r.rows() {
+			starts = append(starts, d.model.windowStart(r.past+i%r.t))
+		}
+	})
+	q.Write(rowsOf(d.a.starts, len(starts), d.cfg.Rows), kernels.Int32Bytes(starts))
+}
+
+// pass runs rows through embedding and blocks and gives their outputs [n,C].
+func (d *Decoder) pass(q issuer, runs []decoderRun) kernels.View {
+	m := d.model
+	n := eachRun(runs, func(r decoderRun, first int) {
+		positions := d.embed.positions
+		if positions.Len > 0 {
+			past := r.past * m.Channels
+			positions = positions.Slice(past, positions.Len-past)
+		}
+		x, tokens := d.rowsOf(d.a.x, r, first), d.rowsOf(d.a.tokens, r, first)
+		q.Do(kernels.EmbedForward(x, tokens, d.embed.tokens, positions, r.count, r.t, m.Channels, m.Vocab))
+	})
 	for i := range d.blocks {
-		d.blocks[i].forward(q, d, n)
+		d.blocks[i].forward(q, d, runs, n)
 	}
-	return a.x.Slice((n-1)*m.Channels, m.Channels)
+	return rowsOf(d.a.x, n, d.cfg.Rows)
+}
+
+// rowsOf are a run's rows of an activation, from the given one on.
+func (d *Decoder) rowsOf(v kernels.View, r decoderRun, first int) kernels.View {
+	width := v.Len / d.cfg.Rows
+	return v.Slice(first*width, r.rows()*width)
 }
 
 // Close frees the device memory; no queue may have calls pending on it.

@@ -40,7 +40,7 @@ func newTestDecoder(t *testing.T, cfg DecoderConfig) (*Decoder, kernels.Queue) {
 func feed(t *testing.T, d *Decoder, q kernels.Queue, tokens []int32) []float32 {
 	t.Helper()
 	logits := make([]float32, d.cfg.Model.Vocab)
-	q.Read(kernels.Float32Bytes(logits), d.Feed(q, tokens))
+	q.Read(kernels.Float32Bytes(logits), d.Feed(q, 0, tokens))
 	must(t, q.Sync())
 	return logits
 }
@@ -61,7 +61,7 @@ func TestDecoderEqualsForward(t *testing.T) {
 				t.Run(fmt.Sprintf("rows %d prompt %d", rows, prompt), func(t *testing.T) {
 					d, q := newTestDecoder(t, DecoderConfig{Model: ref.Config, Rows: rows})
 					for n := prompt; n <= len(tokens); n++ {
-						got := feed(t, d, q, tokens[d.length:n])
+						got := feed(t, d, q, tokens[d.lengths[0]:n])
 						for i, w := range want[(n-1)*ref.Config.Vocab : n*ref.Config.Vocab] {
 							near(t, fmt.Sprintf("logit %d of position %d", i, n-1), float64(got[i]), float64(w), 1e-5)
 						}
@@ -105,13 +105,13 @@ func TestDecoderGoesBack(t *testing.T) {
 	d, q := newTestDecoder(t, DecoderConfig{Model: tinyLlama})
 	first := feed(t, d, q, []int32{1, 2, 3, 4})
 	second := feed(t, d, q, []int32{5})
-	d.Truncate(4)
+	d.Truncate(0, 4)
 	other := feed(t, d, q, []int32{6})
-	if d.Truncate(4); d.length != 4 {
-		t.Errorf("the length is %d", d.length)
+	if d.Truncate(0, 4); d.lengths[0] != 4 {
+		t.Errorf("the length is %d", d.lengths[0])
 	}
 	sameBits(t, "logits after going back", feed(t, d, q, []int32{5}), second)
-	d.Truncate(0)
+	d.Truncate(0, 0)
 	sameBits(t, "logits from the start", feed(t, d, q, []int32{1, 2, 3, 4}), first)
 	if second[0] == other[0] {
 		t.Error("another token gives the same logits")
@@ -189,9 +189,9 @@ func TestDecoderMemoryIsWhatItAllocates(t *testing.T) {
 func TestDecoderMisusePanics(t *testing.T) {
 	d, q := newTestDecoder(t, DecoderConfig{Model: tiny})
 	for name, misuse := range map[string]func(){
-		"no tokens":       func() { d.Feed(q, nil) },
-		"too many tokens": func() { d.Feed(q, make([]int32, 13)) },
-		"forward":         func() { d.Truncate(1) },
+		"no tokens":       func() { d.Feed(q, 0, nil) },
+		"too many tokens": func() { d.Feed(q, 0, make([]int32, 13)) },
+		"forward":         func() { d.Truncate(0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

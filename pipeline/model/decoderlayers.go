@@ -4,24 +4,18 @@ import "pnode/kernels"
 
 // The layers of a Decoder: the parts of the training layers, forward only, over n rows.
 
-// decoderBlock is a block and the keys and values of the sequence in it.
+// decoderBlock is a block and the keys and values of the sequences in it.
 type decoderBlock struct {
-	cache                  kernels.View // [Positions,2*K*D]
+	cache                  kernels.View // [S,Positions,2*K*D]
 	attentionNorm, mlpNorm norm
 	qkv, output, up, down  linear
 }
 
-func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
+func (b *decoderBlock) forward(q issuer, d *Decoder, runs []decoderRun, n int) {
 	a, m := d.a.first(n, d.cfg.Rows), d.model
-	if !m.slides(d.cfg.Positions) {
-		a.starts = kernels.View{}
-	}
-	shape := kernels.AttentionShape{B: 1, T: n, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
 	b.attentionNorm.with(a).forward(q, a.normed, a.x, n)
 	b.qkv.forward(q, a.qkv, d.rounding.of(q, a.normed), n)
-	d.rotary.from(d.length, n).turn(q, a.qkv, 0)
-	cached := kernels.CachedAttentionShape{AttentionShape: shape, Past: d.length, Max: d.cfg.Positions}
-	q.Do(kernels.AttentionCached(a.attended, b.cache, a.qkv, a.starts, cached))
+	eachRun(runs, func(r decoderRun, first int) { b.attend(q, d, r, first) })
 	b.output.forward(q, a.branch, d.rounding.of(q, a.attended), n)
 	b.mlpNorm.with(a).addForward(q, a.normed, a.x, a.x, a.branch, n)
 	b.up.forward(q, a.hidden, d.rounding.of(q, a.normed), n)
@@ -30,15 +24,29 @@ func (b *decoderBlock) forward(q issuer, d *Decoder, n int) {
 	q.Do(kernels.Add(a.x, a.x, a.branch, a.x.Len))
 }
 
-// decoderHead computes the logits of one row.
+// attend computes the attention of a run, whose rows begin at first.
+func (b *decoderBlock) attend(q issuer, d *Decoder, r decoderRun, first int) {
+	m, qkv, starts := d.model, d.rowsOf(d.a.qkv, r, first), kernels.View{}
+	if m.slides(d.cfg.Positions) {
+		starts = d.rowsOf(d.a.starts, r, first)
+	}
+	d.rotary.from(r.past, r.t).turn(q, qkv, 0)
+	room := b.cache.Len / d.cfg.Sequences
+	shape := kernels.AttentionShape{B: r.count, T: r.t, H: m.Heads, K: m.KVHeads, D: m.HeadDim}
+	cached := kernels.CachedAttentionShape{AttentionShape: shape, Past: r.past, Max: d.cfg.Positions}
+	q.Do(kernels.AttentionCached(d.rowsOf(d.a.attended, r, first), b.cache.Slice(r.sequence*room, r.count*room), qkv, starts, cached))
+}
+
+// decoderHead computes the logits of some rows.
 type decoderHead struct {
 	norm    norm
 	project linear
 }
 
-func (h *decoderHead) forward(q issuer, d *Decoder, x kernels.View) {
-	h.norm.with(d.a.first(1, d.cfg.Rows)).forward(q, d.a.lastNormed, x, 1)
-	h.project.forward(q, d.a.lastLogits, d.rounding.of(q, d.a.lastNormed), 1)
+func (h *decoderHead) forward(q issuer, d *Decoder, x kernels.View, n int) {
+	normed, logits := rowsOf(d.a.lastNormed, n, d.cfg.Sequences), rowsOf(d.a.lastLogits, n, d.cfg.Sequences)
+	h.norm.with(d.a.first(n, d.cfg.Rows)).forward(q, normed, x, n)
+	h.project.forward(q, logits, d.rounding.of(q, normed), n)
 }
 
 // first are the activations of the first n rows.
