@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +22,7 @@ import (
 func (e environment) generateCommand() *cobra.Command {
 	var from modelFlags
 	var on computeFlags
-	p, storage := infer.Prompt{}, "f32"
+	p, prompts, storage := infer.Prompt{}, "", "f32"
 	c := &cobra.Command{
 		Use:   "generate [--dir FOLDER] --prompt TEXT",
 		Short: "Continue a text with a model",
@@ -31,6 +34,8 @@ the same text.`,
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/gpt2 --prompt "Once" --storage bf16         up to twice as fast
+  pnode generate --dir ~/gpt2 --prompt "Once" --batch 8              eight texts
+  pnode generate --dir ~/gpt2 --prompts lines.txt --batch 8 > out.txt  one for each line
   pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: noArgs,
@@ -48,6 +53,20 @@ the same text.`,
 			default:
 				return usageError{c.CommandPath(), fmt.Errorf("--storage is %q: want f32 or bf16", storage)}
 			}
+			if p.AtOnce < 1 || p.AtOnce > model.MaxSequences {
+				return usageError{c.CommandPath(), fmt.Errorf("--batch is %d: want 1 to %d", p.AtOnce, model.MaxSequences)}
+			}
+			switch {
+			case prompts != "" && c.Flags().Changed("prompt"):
+				return usageError{c.CommandPath(), errors.New("--prompt and --prompts are given: leave one of them out")}
+			case prompts != "":
+				var err error
+				if p.Texts, err = readPrompts(prompts); err != nil {
+					return usageError{c.CommandPath(), err}
+				}
+			case p.AtOnce > 1:
+				p.Texts = slices.Repeat([]string{p.Text}, p.AtOnce)
+			}
 			return e.withModel(c.Context(), from, func(m *weights.Model) error {
 				return e.onDevice(c.Context(), on, m, func(d kernels.Device) error {
 					p.Device = d
@@ -60,6 +79,8 @@ the same text.`,
 	f.SortFlags = false
 	from.add(f)
 	f.StringVar(&p.Text, "prompt", "", "`TEXT` to continue; without it a new document begins")
+	f.StringVar(&prompts, "prompts", "", "`FILE` with a text to continue on each line")
+	f.IntVar(&p.AtOnce, "batch", 1, "how many texts to write at a time, which takes little longer than one: the lines of --prompts, or --prompt so many times. The first draws with --seed, each further one with the seed after it")
 	f.IntVar(&p.Tokens, "tokens", 200, "largest number of tokens to add")
 	f.Float64Var(&p.Sampling.Temperature, "temperature", 0.8, "higher draws more freely; 0 takes the most likely token")
 	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among this many most likely tokens; 0 is all")
@@ -72,11 +93,14 @@ the same text.`,
 
 func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {
 	e.tellModel(m, p.Device)
+	if len(p.Texts) > 0 {
+		return e.generateAll(ctx, m, p)
+	}
 	text := progress.NewStream(e.stdout, isTerminal(e.stdout))
 	if _, err := io.WriteString(e.stdout, p.Text); err != nil {
 		return err
 	}
-	p.Write = text.Write
+	p.Write = func(_ int, b []byte) error { return text.Write(b) }
 	g, err := infer.Generate(ctx, m, p)
 	if errors.Is(err, context.Canceled) && g.Tokens > 0 {
 		err = nil // the text so far is shown
@@ -84,12 +108,65 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(e.stderr, generated(g))
+	_, err = fmt.Fprintln(e.stderr, generated(g, 1))
 	return err
 }
 
-// generated returns the size and speed of a text on one line.
-func generated(g infer.Generated) string {
+// mostPrompts bounds the bytes of --prompts.
+const mostPrompts = 16 << 20
+
+// readPrompts returns the lines of a file that are not empty.
+func readPrompts(path string) (lines []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--prompts: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostPrompts+1))
+	if err != nil {
+		return nil, fmt.Errorf("--prompts: %w", err)
+	}
+	if len(text) > mostPrompts {
+		return nil, fmt.Errorf("--prompts is a file of more than %d MiB: split it", mostPrompts>>20)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("--prompts: %s has no lines: write a text to continue on each", path)
+	}
+	return lines, nil
+}
+
+// generateAll prints the texts one after the other when all are there, each behind a line with its number and seed.
+func (e environment) generateAll(ctx context.Context, m *weights.Model, p infer.Prompt) error {
+	texts := make([][]byte, len(p.Texts))
+	p.Write = func(text int, b []byte) error {
+		texts[text] = append(texts[text], b...)
+		return nil
+	}
+	g, err := infer.Generate(ctx, m, p)
+	if errors.Is(err, context.Canceled) && g.Tokens > 0 {
+		err = nil // the texts so far are shown
+	}
+	if err != nil {
+		return err
+	}
+	for i, text := range texts {
+		shown := progress.NewStream(e.stdout, isTerminal(e.stdout))
+		head := fmt.Sprintf("--- text %d of %d, seed %d\n%s", i+1, len(texts), p.Sampling.Seed+uint64(i), p.Texts[i])
+		if err := errors.Join(shown.Write([]byte(head)), shown.Write(text), shown.Close()); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(e.stderr, generated(g, len(texts)))
+	return err
+}
+
+// generated returns the size and speed of some texts on one line.
+func generated(g infer.Generated, texts int) string {
 	line := fmt.Sprintf("%d tokens", g.Tokens)
 	if g.Tokens == 1 {
 		line = "1 token"
@@ -99,7 +176,10 @@ func generated(g infer.Generated) string {
 	}
 	line += fmt.Sprintf(", the first after %s (prompt of %d), loaded in %s",
 		plan.Duration(g.First), g.PromptTokens, plan.Duration(g.Load))
-	if g.Ended {
+	switch {
+	case texts > 1:
+		line += fmt.Sprintf("; the model ended %d of %d texts", g.Ended, texts)
+	case g.Ended > 0:
 		line += "; the model ended the text"
 	}
 	return line

@@ -16,29 +16,32 @@ import (
 // ErrTokens says that a text has tokens that the model lacks.
 var ErrTokens = errors.New("infer: the tokenizer does not fit the model")
 
-// Prompt is a text to continue.
+// Prompt is a text to continue, or several.
 type Prompt struct {
 	Text string
-	// Tokens is how many to add at most; a token that ends a text ends it earlier.
+	// Texts, if there are any, are continued instead of Text, up to AtOnce at a time; text i draws with seed Sampling.Seed+i.
+	Texts  []string
+	AtOnce int
+	// Tokens is how many to add at most to each; a token that ends a text ends it earlier.
 	Tokens   int
 	Sampling generate.Sampling
 	// Device to compute on.
 	Device kernels.Device
 	// Storage of weights, and of what they are multiplied with.
 	Storage model.Storage
-	// Write gets the bytes of each token as it comes.
-	Write func([]byte) error
+	// Write gets the bytes of each token as it comes, and the number of its text.
+	Write func(text int, b []byte) error
 }
 
-// Generated says how a text was made.
+// Generated says how texts were made.
 type Generated struct {
-	PromptTokens int
+	PromptTokens int // of all texts, as Tokens
 	Tokens       int
 	// Load is the time to bring the weights into memory, First until the first token was
 	// there, Rest that of all others.
 	Load, First, Rest time.Duration
-	// Ended reports that the model ended the text.
-	Ended bool
+	// Ended counts the texts that the model ended.
+	Ended int
 }
 
 // PerSecond returns the tokens a second after the first; 0 with fewer than two.
@@ -49,7 +52,7 @@ func (g Generated) PerSecond() float64 {
 	return float64(g.Tokens-1) / g.Rest.Seconds()
 }
 
-// Generate continues a text. The error wraps weights.ErrNoWords, weights.ErrNotFinite, ErrTokens,
+// Generate continues texts. The error wraps weights.ErrNoWords, weights.ErrNotFinite, ErrTokens,
 // generate.ErrBadRequest, generate.ErrBadSampling, kernels.ErrOutOfMemory, that of Write, or the
 // context's.
 func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err error) {
@@ -59,36 +62,73 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	if err := p.Sampling.Validate(); err != nil {
 		return g, err
 	}
-	tokens := m.Words.Prompt([]byte(p.Text))
-	if err := checkTokens(m, tokens); err != nil {
+	w := writing{Prompt: p, model: m, generated: &g}
+	requests, longest, err := w.requests()
+	if err != nil {
 		return g, err
 	}
 	began := time.Now()
 	gen, err := generate.New(generate.Config{ // with room for as many positions as are needed
-		Device: p.Device, Model: m.Config, Storage: p.Storage, Positions: min(m.Config.Context, len(tokens)+max(p.Tokens, 0)),
-		Params: func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
+		Device: p.Device, Model: m.Config, Storage: p.Storage, Positions: min(m.Config.Context, longest+max(p.Tokens, 0)),
+		Sequences: min(max(1, p.AtOnce), len(requests)),
+		Params:    func(layer int, dst []float32) error { return m.FiniteLayer(ctx, layer, dst) },
 	})
 	if err != nil {
 		return g, err
 	}
 	defer func() { err = errors.Join(err, gen.Close()) }()
-	g.PromptTokens, g.Load = len(tokens), time.Since(began)
-	began = time.Now()
-	var failed error
-	_, err = gen.Generate(ctx, generate.Request{
-		Prompt: tokens, Tokens: p.Tokens, Sampling: p.Sampling,
-		Each: func(token int32) bool {
-			if g.Tokens++; g.Tokens == 1 {
-				g.First = time.Since(began)
-			}
-			if g.Ended = m.Words.IsEnd(token); !g.Ended {
-				failed = p.Write(m.Words.Bytes(token))
-			}
-			return !g.Ended && failed == nil
-		},
-	})
-	g.Rest = time.Since(began) - g.First
-	return g, errors.Join(err, failed)
+	g.Load, w.began = time.Since(began), time.Now()
+	_, err = gen.Batch(ctx, requests)
+	g.Rest = time.Since(w.began) - g.First
+	return g, errors.Join(err, w.failed)
+}
+
+// writing is a call of Generate.
+type writing struct {
+	Prompt
+	model     *weights.Model
+	generated *Generated
+	began     time.Time
+	failed    error // of Write: no text goes on
+}
+
+// requests returns one for each text, and the length of the longest prompt.
+func (w *writing) requests() (all []generate.Request, longest int, err error) {
+	texts := w.Texts
+	if len(texts) == 0 {
+		texts = []string{w.Text}
+	}
+	for i, text := range texts {
+		tokens := w.model.Words.Prompt([]byte(text))
+		if err := checkTokens(w.model, tokens); err != nil {
+			return nil, 0, err
+		}
+		sampling := w.Sampling
+		sampling.Seed += uint64(i)
+		all = append(all, generate.Request{
+			Prompt: tokens, Tokens: w.Tokens, Sampling: sampling,
+			Each: func(token int32) bool { return w.add(i, token) },
+		})
+		w.generated.PromptTokens += len(tokens)
+		longest = max(longest, len(tokens))
+	}
+	return all, longest, nil
+}
+
+// add takes a token of a text and reports whether that goes on.
+func (w *writing) add(text int, token int32) bool {
+	g := w.generated
+	if g.Tokens++; g.Tokens == 1 {
+		g.First = time.Since(w.began)
+	}
+	if w.model.Words.IsEnd(token) {
+		g.Ended++
+		return false
+	}
+	if w.failed == nil {
+		w.failed = w.Write(text, w.model.Words.Bytes(token))
+	}
+	return w.failed == nil
 }
 
 // checkTokens returns an error for a text with tokens that the model's vocabulary lacks.

@@ -32,7 +32,7 @@ func TestOtherDevicesSayTheSame(t *testing.T) {
 	for name, c := range families {
 		m := openBytes(t, c)
 		answer := func(on kernels.Device) (text []byte, score Score) {
-			_, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 40, Device: on, Write: func(b []byte) error {
+			_, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 40, Device: on, Write: func(_ int, b []byte) error {
 				text = append(text, b...)
 				return nil
 			}})
@@ -58,7 +58,7 @@ func TestOtherDevicesSayTheSame(t *testing.T) {
 func TestAModelThatDoesNotFitADevice(t *testing.T) {
 	device, m := processor(t), openBytes(t, families["gpt2"])
 	device.(kernels.Limited).LimitMemory(1000)
-	_, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 1, Device: device, Write: func([]byte) error { return nil }})
+	_, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 1, Device: device, Write: func(int, []byte) error { return nil }})
 	if !errors.Is(err, kernels.ErrOutOfMemory) {
 		t.Errorf("generating: %v", err)
 	}

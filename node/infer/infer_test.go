@@ -120,7 +120,7 @@ func TestGreedyTextIsTheFullForwardsArgmax(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, text := openBytes(t, c), []byte("Once")
 			var got []byte
-			g, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 12, Device: processor(t), Write: func(b []byte) error {
+			g, err := Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 12, Device: processor(t), Write: func(_ int, b []byte) error {
 				got = append(got, b...)
 				return nil
 			}})
@@ -137,7 +137,7 @@ func TestGreedyTextIsTheFullForwardsArgmax(t *testing.T) {
 				}
 				text = append(text, byte(best))
 			}
-			if string(got) != string(text[4:]) || g.Tokens != 12 || g.PromptTokens != 4 || g.Ended {
+			if string(got) != string(text[4:]) || g.Tokens != 12 || g.PromptTokens != 4 || g.Ended != 0 {
 				t.Errorf("%+v\n got %q\nwant %q", g, got, text[4:])
 			}
 		})
@@ -153,7 +153,7 @@ func TestTextInHalvesIsTheSameForAnyThreads(t *testing.T) {
 			device, err := cpu.New(cpu.Options{Threads: threads})
 			must(t, err)
 			var got []byte
-			_, err = Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 20, Device: device, Storage: model.StorageBF16, Sampling: generate.Sampling{Temperature: 1}, Write: func(b []byte) error {
+			_, err = Generate(t.Context(), m, Prompt{Text: "Once", Tokens: 20, Device: device, Storage: model.StorageBF16, Sampling: generate.Sampling{Temperature: 1}, Write: func(_ int, b []byte) error {
 				got = append(got, b...)
 				return nil
 			}})
@@ -171,8 +171,8 @@ func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
 	c := families["gpt2"]
 	files := tokenizer.Bytes{}.Files()
 	var first []byte
-	collect := func(into *[]byte) func([]byte) error {
-		return func(b []byte) error { *into = append(*into, b...); return nil }
+	collect := func(into *[]byte) func(int, []byte) error {
+		return func(_ int, b []byte) error { *into = append(*into, b...); return nil }
 	}
 	m := open(t, c, files)
 	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&first)}); err != nil {
@@ -182,7 +182,7 @@ func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
 	until := strings.IndexByte(string(first), first[3])
 	var second []byte
 	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&second)})
-	if err != nil || !g.Ended || string(second) != string(first[:until]) {
+	if err != nil || g.Ended != 1 || string(second) != string(first[:until]) {
 		t.Errorf("%+v, %v: %q of %q", g, err, second, first)
 	}
 }
@@ -193,7 +193,7 @@ func TestGenerateRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer wordless.Close()
-	write := func([]byte) error { return nil }
+	write := func(int, []byte) error { return nil }
 	if _, err := Generate(t.Context(), wordless, Prompt{Text: "a", Tokens: 1, Write: write}); !errors.Is(err, weights.ErrNoWords) {
 		t.Error(err)
 	}
@@ -207,11 +207,11 @@ func TestGenerateRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("broken pipe")
-	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func([]byte) error { return broken }}); !errors.Is(err, broken) {
+	if _, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func(int, []byte) error { return broken }}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = Generate(ctx, m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func([]byte) error { cancel(); return nil }})
+	_, err = Generate(ctx, m, Prompt{Text: "a", Tokens: 5, Device: processor(t), Write: func(int, []byte) error { cancel(); return nil }})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -231,7 +231,7 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 	must(t, err)
 	defer m.Close()
 	const want = "element 5 of tensor layers.1.input_layernorm.weight is NaN"
-	p := Prompt{Text: "a", Tokens: 1, Device: processor(t), Write: func([]byte) error { return nil }}
+	p := Prompt{Text: "a", Tokens: 1, Device: processor(t), Write: func(int, []byte) error { return nil }}
 	if _, err := Generate(t.Context(), m, p); !errors.Is(err, weights.ErrNotFinite) || !strings.Contains(err.Error(), want) {
 		t.Errorf("generate: %v", err)
 	}
