@@ -84,6 +84,8 @@ type drainView struct {
 	BytesPerS float64 // of what has gone, or else of the best line; 0 is not known
 	Left      time.Duration
 	Deadline  bool // Left is known
+	// Paused: no majority of the run's voters answers, so that no plan can follow.
+	Paused bool
 }
 
 // view returns how far the way out has come.
@@ -251,6 +253,9 @@ func (v drainView) text() string {
 		return fmt.Sprintf("leaving (%s): %s to hand over once the newest step has ended and is saved%s", v.Why, megabytes(v.Bytes), left)
 	case v.Step == 0 && v.Saving:
 		return fmt.Sprintf("leaving (%s): %s to hand over once the newest step is saved%s", v.Why, megabytes(v.Bytes), left)
+	case v.Step == 0 && v.Paused:
+		return fmt.Sprintf("leaving (%s): the run is paused; %s to hand over if enough of its voters answer within %s, else this node leaves without that%s",
+			v.Why, megabytes(v.Bytes), plan.Duration(lonelyTimeout), left)
 	case v.Step == 0:
 		return fmt.Sprintf("leaving (%s): no step is under way here; %s to hand over once a plan without this node follows%s", v.Why, megabytes(v.Bytes), left)
 	case v.Done >= v.Bytes:

@@ -110,6 +110,7 @@ func TestWhatALeavingNodeWaitsFor(t *testing.T) {
 		{drainView{Bytes: 6e6, Steps: true}, "leaving (Ctrl-C): 6.0 MB to hand over once the newest step has ended and is saved", false},
 		{drainView{Bytes: 6e6, Saving: true}, "leaving (Ctrl-C): 6.0 MB to hand over once the newest step is saved", false},
 		{drainView{Bytes: 6e6}, "leaving (Ctrl-C): no step is under way here; 6.0 MB to hand over once a plan without this node follows", false},
+		{drainView{Bytes: 6e6, Paused: true}, "leaving (Ctrl-C): the run is paused; 6.0 MB to hand over if enough of its voters answer within 7 s, else this node leaves without that", false},
 		{drainView{Bytes: 6e6, Done: 1e6, Step: 3}, "leaving (Ctrl-C): handing over the state of step 3, 1.0 of 6.0 MB", false},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB", true},
 		{drainView{Bytes: 6e6, Done: 6e6, Step: 3, Votes: true}, "leaving (Ctrl-C): the state of step 3 is handed over, 6.0 MB, and its vote follows: were this node killed before, they would wait for it", false},

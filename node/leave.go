@@ -81,6 +81,7 @@ func (l *loop) drain(now time.Time) drainView {
 		ago, heard := l.heartbeats.Ago(p, now)
 		return heard && ago <= leader.DeadAfter+l.heartbeats.Slack(p)
 	})
+	v.Paused = !l.raft.Quorum().LostSince.IsZero()
 	if v.Done > l.exit.done {
 		l.exit.done, l.exit.moved = v.Done, now
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pnode/node/config"
 )
 
 // TestARunOutlivesDamagedFiles: each small file that a node cannot do without is kept twice.
@@ -102,5 +104,33 @@ func TestAnAddressOfAnotherRunIsRefused(t *testing.T) {
 	j.finish(exitUnreachable)
 	if text := j.stderr.String(); !strings.Contains(text, "invite") {
 		t.Errorf("an address in a fresh folder:\n%s", text)
+	}
+}
+
+// TestPsSaysWhatItCannotRead: the list that is empty for want of rights does not look like that of a machine without nodes.
+func TestPsSaysWhatItCannotRead(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	t.Setenv("XDG_DATA_HOME", filepath.Join(home, "data"))
+	state, err := config.StateDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(state, home) {
+		t.Skip("the folder for state is not named by the environment here")
+	}
+	if code, out, stderr := pnode(t, "ps"); code != exitOK || stderr != "" || !strings.Contains(out, "no nodes of yours") {
+		t.Errorf("without any: %d %q %q", code, out, stderr)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "nodes"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"ps"}, {"ps", "--json"}, {"status"}} {
+		if code, _, stderr := pnode(t, args...); code == exitOK || !strings.Contains(stderr, "make that folder readable") {
+			t.Errorf("%v: %d %q", args, code, stderr)
+		}
 	}
 }

@@ -41,9 +41,9 @@ step, and the command that shows it or goes on with it. Folders that were remove
 				if all == nil {
 					all = []inventory.Node{}
 				}
-				return json.NewEncoder(e.stdout).Encode(all)
+				return errors.Join(i.Register.Damage(), json.NewEncoder(e.stdout).Encode(all))
 			}
-			return progress.Nodes(e.stdout, all, time.Now())
+			return errors.Join(i.Register.Damage(), progress.Nodes(e.stdout, all, time.Now()))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
@@ -85,6 +85,9 @@ func newest(ctx context.Context) (*api.Client, error) {
 	}
 	all := i.List(ctx)
 	if len(all) == 0 {
+		if err := i.Register.Damage(); err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("%w on this machine: start one with `pnode train` or `pnode join`, or name its folder with --dir", api.ErrNoNode)
 	}
 	last := all[0]

@@ -24,6 +24,17 @@ func findMistake(content string) (int, string) {
 	return 0, ""
 }
 
+// inWords says a mistake within a line in words for people, where the library has those of YAML's grammar.
+func inWords(message string) string {
+	switch message {
+	case "',' or ']' must be specified":
+		return "no comma between two elements of a list: want [a, b]"
+	case "',' or '}' must be specified":
+		return "no comma between two entries: want {key: value, key: value}"
+	}
+	return message
+}
+
 // layout follows a file line by line, one entry on each.
 type layout struct {
 	levels []level // from left to right

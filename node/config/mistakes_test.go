@@ -31,6 +31,7 @@ func TestMistakesAreNamedByTheirLine(t *testing.T) {
 		{"name: \"a\" \"b\"\n", `line 1: text follows the closing ": put quotes around all of the value`},
 		{"name: 'it''s' mine\nsteps: 4\n", "line 1: text follows the closing '"},
 		{"data: [a,\n  b] c\n", "line 2: text follows the closing ]"},
+		{"data: [\"a\" \"b\"]\nsteps: 4\n", "line 1: no comma between two elements of a list: want [a, b]"},
 		{"name: -\n", "line 1: a list begins on the line below its key"},
 		{"steps: 4\ndata: - a\n", "line 2: a list begins on the line below its key"},
 		{"data:\n  - a\n - b\n", "line 3: indented by 1: the lines that it follows are indented by 0 and 2"},
@@ -45,6 +46,7 @@ func TestMistakesAreNamedByTheirLine(t *testing.T) {
 		{"devices:\n- matmul: 1GFLOP/s\n  bandwidth: 1GB/s\n   memory: 1GB\n", "line 4: indented too far"},
 		{"devices:\n  - matmul: 1GFLOP/s\n    matmul: 2GFLOP/s\n", `line 3: the key "matmul" is in line 2 already`},
 		{"devices:\n  - matmul 1GFLOP/s\n    memory: 1GB\n", "line 3: indented too far"},
+		{"devices:\n  - {model: \"T4\" matmul: 1GFLOP/s}\n", "line 2: no comma between two entries: want {key: value, key: value}"},
 	} {
 		if _, err := LoadCluster(write(t, tt.content)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q:\n got %v\nwant %s", tt.content, err, tt.want)

@@ -50,7 +50,7 @@ func parse(name string, content []byte, target any) (keys []string, err error) {
 		if t := e.GetToken(); t != nil && t.Position != nil {
 			at = t.Position.Line
 		}
-		what := e.GetMessage()
+		what := inWords(e.GetMessage())
 		if line, mistake := findMistake(string(content)); line > 0 {
 			at, what = line, mistake
 		}

@@ -190,3 +190,17 @@ func TestComeBack(t *testing.T) {
 		}
 	}
 }
+
+// TestARegisterThatCannotBeReadIsSaid: none yet is no damage.
+func TestARegisterThatCannotBeReadIsSaid(t *testing.T) {
+	r := Register{Dir: filepath.Join(t.TempDir(), "nodes")}
+	if err := r.Damage(); err != nil {
+		t.Errorf("before the first start: %v", err)
+	}
+	if err := os.WriteFile(r.Dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Damage(); err == nil || !strings.Contains(err.Error(), r.Dir) || !strings.Contains(err.Error(), "make that folder readable") {
+		t.Errorf("where a file is in its place: %v", err)
+	}
+}

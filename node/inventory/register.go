@@ -91,6 +91,15 @@ func (r Register) Entries() []Entry {
 	return all[:min(len(all), MaxFolders)]
 }
 
+// Damage returns why the register cannot be read, nil where it can or there is none yet. Then folders that only it knows are not found.
+func (r Register) Damage() error {
+	_, err := os.ReadDir(r.Dir)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("inventory: nodes in folders of their own are not listed: %w; make that folder readable, or move what is there away", err)
+}
+
 func (r Register) read(name string) (e Entry, ok bool) {
 	if !strings.HasSuffix(name, suffix) {
 		return e, false

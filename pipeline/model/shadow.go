@@ -30,7 +30,7 @@ func (s *Stack) Shadow() (*Stack, error) {
 	t.open()
 	for _, a := range t.mem.passing() {
 		if a.short {
-			return nil, fmt.Errorf("model: layers [%d,%d) in float32: %s: %w", cfg.First, cfg.End, a.what, kernels.ErrOutOfMemory)
+			return nil, fmt.Errorf("model: layers %s in float32: %s: %w", cfg.layers(), a.what, kernels.ErrOutOfMemory)
 		}
 	}
 	if cfg.Device == nil { // of a stack that was only measured

@@ -195,7 +195,7 @@ func (s *Slot) mustHead() *head {
 
 func (s *Slot) boundary(v kernels.View) kernels.View {
 	if !v.Present() {
-		panic(fmt.Sprintf("model: layers [%d,%d) have no boundary there", s.cfg.First, s.cfg.End))
+		panic(fmt.Sprintf("model: layers %s have no boundary there", s.cfg.layers()))
 	}
 	return v
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"pnode/kernels"
 )
@@ -51,7 +52,15 @@ func NewStack(cfg StackConfig) (*Stack, error) {
 // identify adds the stack's layers and device to an error.
 func (s *Stack) identify(err error) error {
 	c := s.cfg
-	return fmt.Errorf("model: layers [%d,%d) with %d slots in %v on %s: %w", c.First, c.End, c.Slots, c.Storage, c.Device.Name(), err)
+	return fmt.Errorf("model: layers %s with %d slots in %v on %s: %w", c.layers(), c.Slots, c.Storage, c.Device.Name(), err)
+}
+
+// layers prints the first and the last layer of the stack, as plans do.
+func (c StackConfig) layers() string {
+	if c.End-c.First == 1 {
+		return strconv.Itoa(c.First)
+	}
+	return fmt.Sprintf("%d-%d", c.First, c.End-1)
 }
 
 // Passes says for which passes a stack has room: so many micro-batches in flight, with a split backward

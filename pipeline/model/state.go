@@ -151,7 +151,7 @@ func (s *State) unscale(q issuer, layer int) {
 
 func (s *State) local(layer int) int {
 	if layer < s.cfg.First || layer >= s.cfg.End {
-		panic(fmt.Sprintf("model: layer %d is not in [%d,%d)", layer, s.cfg.First, s.cfg.End))
+		panic(fmt.Sprintf("model: layer %d is none of %s", layer, s.cfg.layers()))
 	}
 	return layer - s.cfg.First
 }
