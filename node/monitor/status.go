@@ -140,7 +140,7 @@ func fillNames(s *api.Status, state consensus.State) {
 
 // describePostValidation says what a node did with the steps of a plan that need not wait for their commit.
 func describePostValidation(optimistic, rolledBack int) *api.PostValidation {
-	text := fmt.Sprintf("where gradients are not clipped, steps are applied before their commit: %d by this node since the plan began, %d rolled back", optimistic, rolledBack)
+	text := fmt.Sprintf("of this plan this node has applied %s before the commit, %d rolled back", plan.Count(optimistic, "step"), rolledBack)
 	return &api.PostValidation{Optimistic: optimistic, RolledBack: rolledBack, Text: text}
 }
 

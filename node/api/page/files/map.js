@@ -8,6 +8,7 @@ import { layers, memberState, name, rate, several, span, time } from './words.js
 const again = 5000; // milliseconds until what was measured is asked for once more
 const mostDrawn = 12; // nodes; more are in the tables alone
 const mostTexts = 12; // of links in the picture
+const leastTexts = 520; // wide is a picture of three nodes whose texts keep off each other; narrower ones leave them to the table
 
 let known = { devices: [], links: [] };
 let askedAt = -Infinity;
@@ -105,7 +106,8 @@ function picture(status, here) {
     return [m.peer, { x: width / 2 + (width / 2 - 70 * unit) * Math.cos(angle), y: height / 2 + (height / 2 - 32 * unit) * Math.sin(angle) }];
   }));
   const links = known.links.filter((link) => places.has(link.from) && places.has(link.to));
-  const named = links.length <= mostTexts ? links : links.filter((link) => link.used).slice(0, mostTexts);
+  const fitting = links.length <= mostTexts ? links : links.filter((link) => link.used).slice(0, mostTexts);
+  const named = here.length > 2 && width < leastTexts * unit ? [] : fitting;
   const svg = shape('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': `${several(here.length, 'node')} and their links; the tables below have the figures` });
   for (const link of links) {
     svg.append(...way(link, places.get(link.from), places.get(link.to), named.includes(link), unit));
