@@ -27,7 +27,7 @@ func (e environment) benchCommand() *cobra.Command {
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
 PNODE_CPU=avx2|avx512|avx512bf16|neon|generic chooses this program's instruction set.`,
-		Example: `  pnode bench kernels                  matrix products against OpenBLAS
+		Example: `  pnode bench kernels                  matrix products against OpenBLAS and PyTorch's libraries
   pnode bench step                     training steps against PyTorch
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
@@ -54,15 +54,18 @@ func (e environment) benchKernelsCommand() *cobra.Command {
 	var o bench.KernelOptions
 	c := &cobra.Command{
 		Use:   "kernels",
-		Short: "Matrix products against OpenBLAS, and the machine's limits",
-		Long: `Measure f32 matrix products in the shapes of training, with operands plain (NN), B
-transposed (NT, the forward pass of a linear layer) and A transposed and added to what is
-there (TN, the gradient of its weight).
+		Short: "Matrix products against OpenBLAS and PyTorch, and the machine's limits",
+		Long: `Measure f32 and bf16 matrix products in the shapes of training, with operands plain (NN), B
+transposed (NT, the forward pass of a linear layer) and A transposed (TN, the gradient of its
+weight, which in f32 is added to what is there). Beside them stand the rates that no kernel can
+pass: multiply-adds in registers alone, of floats and of bf16, and a copy of memory.
 
-OpenBLAS runs as a process of its own through Python's ctypes; without it the table has only
-this program's figures. OPENBLAS_CORETYPE=Haswell makes it compute with AVX2 where
-it would take AVX-512.`,
-		Example: `  pnode bench kernels
+Peers are processes of their own, of the Python that --python names. OpenBLAS, for f32, is the
+newest that it finds: the system's, or one in the wheels of numpy and scipy. torch.mm has
+PyTorch's own libraries multiply: f32 by MKL or OpenBLAS, bf16 by oneDNN. A ratio is to the
+peer that is the fastest at a product. What is not there is named, and the others are compared.
+OPENBLAS_CORETYPE=Haswell makes OpenBLAS compute with AVX2 where it would take AVX-512.`,
+		Example: `  pnode bench kernels --python ~/venv/bin/python
   pnode bench kernels --threads 1 --rounds 21
   PNODE_CPU=avx2 OPENBLAS_CORETYPE=Haswell pnode bench kernels --json > kernels.json`,
 	}
@@ -72,8 +75,8 @@ it would take AVX-512.`,
 	})
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads to try (default 1 and all cores)")
-	f.StringVar(&o.Python, "python", "python3", "`PATH` of the Python that loads OpenBLAS")
-	f.StringVar(&o.Library, "library", "", "`PATH` of OpenBLAS (default the system's)")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of the Python that loads OpenBLAS and PyTorch")
+	f.StringVar(&o.Library, "library", "", "`PATH` of OpenBLAS (default the newest that the Python finds)")
 	return c
 }
 
@@ -133,15 +136,17 @@ func (e environment) benchStepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step",
 		Short: "Training steps against PyTorch",
-		Long: `Measure training steps (forward, backward, clipping, AdamW, f32) of a character model of
-10.8 M parameters and of GPT-2 with 124 M: tokens a second, the most memory that was ever
-resident, and where the time goes.
+		Long: `Measure training steps (forward, backward, clipping, AdamW) of a character model of 10.8 M
+parameters and of GPT-2 with 124 M, in f32 and in bf16 (--storage bf16): tokens a second, the
+most memory that was ever resident, where the time goes, and how much of what the processor
+could multiply.
 
-PyTorch runs the same model in plain code as a process of its own, with its fused AdamW
-and fused attention where its version has them; without it the table has this program's
-figures alone.`,
+PyTorch runs the same model in plain code, eager and by torch.compile, in f32 and in bf16 (its
+autocast), with its fused AdamW and fused attention where its version has them. All sides of a
+precision are there at once, warm up with as many steps, and take turns. What cannot run, as for
+want of a C++ compiler, is a row with the reason. After an interrupt the rows so far are shown.`,
 		Example: `  pnode bench step
-  pnode bench step --model 10m --sequence 256 --threads 2
+  pnode bench step --model 10m --sequence 256 --threads 2 --precision bf16
   pnode bench step --python ~/venv/bin/python --json > step.json`,
 	}
 	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
@@ -151,7 +156,8 @@ figures alone.`,
 	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
 	f.IntSliceVar(&o.Sequences, "sequence", nil, "`LENGTHS` of a sequence (default 256,1024)")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
-	f.IntVar(&o.Rounds, "rounds", 3, "measurements on each side")
+	f.StringSliceVar(&o.Precisions, "precision", nil, "`NAMES` among "+strings.Join(bench.StepPrecisions(), ", ")+" (default all)")
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
 	return c
 }

@@ -42,6 +42,11 @@ func peakAVX2(rounds int)
 //go:noescape
 func peakAVX512(rounds int)
 
+// peakPairsAVX512 does 12 multiply-adds of 16 pairs of BF16 numbers a round in registers.
+//
+//go:noescape
+func peakPairsAVX512(rounds int)
+
 // copyRows8x4 and the like write dst[i*step+p*unit+j] = src[p*stride+i*unit+j] for
 // i < panels, j < unit and p < k, with panels and unit in the name.
 //

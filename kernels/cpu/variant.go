@@ -25,6 +25,8 @@ type variant struct {
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
 	peakLanes int
+	// peakPairs is peak of pairs of BF16 numbers, as many of them; nil where products have no pairs.
+	peakPairs func(rounds int)
 
 	max   func(x []float32) float32
 	add   func(out, x, y []float32)

@@ -75,6 +75,7 @@ func avx512() *variant {
 func avx512bf16() *variant {
 	v := avx512()
 	v.name = "avx512bf16"
+	v.peakPairs = peakPairsAVX512
 	v.pairs = v.product
 	v.pairs.multiply, v.pairs.few, v.pairs.multiplyPack = multiplyPairs12x32, multiplyPairs4x32, multiplyPackPairs12x32
 	v.pairs.direct, v.pairs.directHalves = directKernels{row: directPairs1x32, few: directPairs4x32, rows: directPairs8x32}, directKernels{}

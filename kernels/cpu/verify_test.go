@@ -142,7 +142,7 @@ func TestVerifyCallsEverything(t *testing.T) {
 		fields := reflect.TypeOf(of(generic())).Elem()
 		for i := range fields.NumField() {
 			field := fields.Field(i)
-			if field.Type.Kind() != reflect.Func || field.Name == "peak" {
+			if field.Type.Kind() != reflect.Func || strings.HasPrefix(field.Name, "peak") {
 				continue
 			}
 			v := *candidates()[0].variant

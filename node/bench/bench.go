@@ -58,26 +58,63 @@ func orElse[T any](given []T, usual ...T) []T {
 // Beside names the sides of a measurement on the processor.
 type Beside struct {
 	CPU string `json:"cpu"`
+	// Kernel is the instruction set of this program's kernels.
+	Kernel string `json:"kernel"`
 	// Dropped says which instruction sets of the processor computed wrong.
-	Dropped []string `json:"dropped,omitempty"`
-	Peer    string   `json:"peer,omitempty"`
-	// PeerKernel is the peer's name of the instruction set that it computed with, if it says.
-	PeerKernel string `json:"peer_kernel,omitempty"`
-	// NoPeer says why there is no peer and how to get one.
-	NoPeer string `json:"no_peer,omitempty"`
-	Rounds int    `json:"rounds"`
+	Dropped []string  `json:"dropped,omitempty"`
+	Peers   []Program `json:"peers,omitempty"`
+	Rounds  int       `json:"rounds"`
 }
 
-// text begins a report. kernels names this program's instruction set.
-func (b Beside) text(kernels string) string {
-	text := b.CPU + ", kernels " + kernels
-	if b.Peer != "" {
-		text += "; peer " + b.Peer
+// Program is another program or library beside which something is measured.
+type Program struct {
+	Name string `json:"name"` // with its version
+	// Kernel is its name of the instruction set that it computed with, if it says.
+	Kernel string `json:"kernel,omitempty"`
+	// With are libraries that it computes by, with their versions.
+	With []string `json:"with,omitempty"`
+	// From is the file that was taken, Others are those that were not, and why.
+	From   string   `json:"from,omitempty"`
+	Others []string `json:"others,omitempty"`
+	// Missing says why it could not be measured, and how to get it.
+	Missing string `json:"missing,omitempty"`
+}
+
+// meet adds what a peer says of itself, once.
+func (b *Beside) meet(p *peer) {
+	if !slices.ContainsFunc(b.Peers, func(known Program) bool { return known.Name == p.hello.Name }) {
+		b.Peers = append(b.Peers, p.program())
 	}
-	if b.PeerKernel != "" {
-		text += ", kernels " + b.PeerKernel
+}
+
+func (p *peer) program() Program {
+	return Program{Name: p.hello.Name, Kernel: p.hello.Kernel, With: p.hello.With}
+}
+
+// text begins a report.
+func (b Beside) text() string {
+	lines := append([]string{b.CPU + ", kernels " + b.Kernel}, b.Dropped...)
+	for _, p := range b.Peers {
+		if p.Missing != "" {
+			lines = append(lines, fmt.Sprintf("no %s: %s", p.Name, p.Missing))
+			continue
+		}
+		text := "peer " + p.Name
+		if p.Kernel != "" {
+			text += ", kernels " + p.Kernel
+		}
+		if len(p.With) > 0 {
+			text += ", with " + strings.Join(p.With, ", ")
+		}
+		if p.From != "" {
+			text += ", from " + p.From
+		}
+		lines = append(lines, text)
+		for _, other := range p.Others {
+			lines = append(lines, "not taken: "+other)
+		}
 	}
-	return strings.Join(append([]string{text}, b.Dropped...), "\n") + "\n"
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // side measures one round of one program.

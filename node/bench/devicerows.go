@@ -185,30 +185,31 @@ func noRoom(err error) bool {
 // steps measures training steps beside PyTorch, with the largest micro-batch for which both have
 // memory while the other one keeps its own.
 func (b *deviceBench) steps(ctx context.Context, row *DeviceRow, compile bool) error {
-	result, err := fitting(b.size.step, func(m StepModel) (StepResult, error) { return b.besideTorch(ctx, m, compile, row) })
+	result, err := fitting(b.size.step, func(m StepModel) (stepResult, error) { return b.besideTorch(ctx, m, compile, row) })
 	if err != nil {
 		return err
 	}
-	row.Value, row.PeerValue, row.Ratio = result.TokensPerS, result.PeerTokensPerS, result.Ratio
-	row.Note = peakNote(result)
-	if result.PeerPeakBytes > 0 { // which a system may not tell
-		row.Note += fmt.Sprintf(", PyTorch's %.2f GiB", gib(result.PeerPeakBytes))
+	own, torch := result.sides[0], result.sides[1]
+	row.Value, row.PeerValue, row.Ratio = own.TokensPerS, torch.TokensPerS, torch.Ratio
+	row.Note = result.peakNote()
+	if torch.PeakBytes > 0 { // which a system may not tell
+		row.Note += fmt.Sprintf(", PyTorch's %.2f GiB", gib(torch.PeakBytes))
 	}
 	if peak, of := b.peak(); peak > 0 {
-		row.Note += fmt.Sprintf("; MFU %.1f%% of %s", 100*result.TokensPerS*result.tokenFLOPs()/peak, of)
+		row.Note += fmt.Sprintf("; MFU %.1f%% of %s", 100*own.TokensPerS*result.tokenFLOPs()/peak, of)
 	}
 	return nil
 }
 
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 
-func peakNote(r StepResult) string {
-	return fmt.Sprintf("micro-batch %d; peak memory %.2f GiB", r.Batch, gib(r.PeakBytes))
+func (r stepResult) peakNote() string {
+	return fmt.Sprintf("micro-batch %d; peak memory %.2f GiB", r.Batch, gib(r.sides[0].PeakBytes))
 }
 
 // besideTorch starts both sides of a step and lets them take turns. That PyTorch fails, but for
 // memory, leaves the comparison open.
-func (b *deviceBench) besideTorch(ctx context.Context, m StepModel, compile bool, row *DeviceRow) (result StepResult, err error) {
+func (b *deviceBench) besideTorch(ctx context.Context, m StepModel, compile bool, row *DeviceRow) (result stepResult, err error) {
 	own, err := b.own(ctx, task{Kind: stepTask, Model: m, Storage: model.StorageBF16}, b.noTorch == nil)
 	if err != nil {
 		return result, err
@@ -221,28 +222,31 @@ func (b *deviceBench) besideTorch(ctx context.Context, m StepModel, compile bool
 	}
 	row.Open, row.Lacking = "", false
 	if row.open(noTorch); noTorch == nil {
-		return trainInTurns(m, own, torch, b.o.Rounds)
+		result = trainInTurns(m, b.o.Rounds, own, torch)
+		return result, cmp.Or(result.took[0].err, result.took[1].err)
 	}
 	if m.Batch > 1 && noRoom(noTorch) {
 		return result, noTorch
 	}
-	return trainInTurns(m, own, nil, b.o.Rounds)
+	result = trainInTurns(m, b.o.Rounds, own, nil)
+	return result, result.took[0].err
 }
 
 // large measures steps of a model that has no peer here, beside the peak of the device.
 func (b *deviceBench) large(ctx context.Context, row *DeviceRow) error {
-	result, err := fitting(b.size.large, func(m StepModel) (result StepResult, err error) {
+	result, err := fitting(b.size.large, func(m StepModel) (result stepResult, err error) {
 		own, err := b.own(ctx, task{Kind: stepTask, Model: m, Storage: model.StorageBF16}, false)
 		if err != nil {
 			return result, err
 		}
 		defer closing(own, &err)
-		return trainInTurns(m, own, nil, b.o.Rounds)
+		result = trainInTurns(m, b.o.Rounds, own)
+		return result, result.took[0].err
 	})
 	if err != nil {
 		return err
 	}
-	row.Value, row.Note = result.TokensPerS, peakNote(result)
+	row.Value, row.Note = result.sides[0].TokensPerS, result.peakNote()
 	peak, of := b.peak()
 	if peak == 0 {
 		row.open(errors.New("no peak: the card is not in the list of data sheets and no product was measured"))

@@ -173,7 +173,7 @@ func (d DeviceResult) text(w *strings.Builder) {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "what\tpnode\tpeer\tratio\ttarget\tmet\t")
-	var notes []string // each there once
+	var notes notes
 	for _, row := range d.Rows {
 		own, peer, ratio := "-", strings.TrimSpace("- "+row.Peer), "-"
 		if row.measured() {
@@ -190,20 +190,10 @@ func (d DeviceResult) text(w *strings.Builder) {
 		if open != "" {
 			open = "open: " + open
 		}
-		for _, text := range nonEmpty(open, row.Note) {
-			at := slices.Index(notes, text)
-			if at < 0 {
-				at = len(notes)
-				notes = append(notes, text)
-			}
-			fmt.Fprintf(t, " [%d]", at+1)
-		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, notes.mark(open)+notes.mark(row.Note))
 	}
 	_ = t.Flush() // a Builder takes all
-	for i, n := range notes {
-		fmt.Fprintf(w, "[%d] %s\n", i+1, n)
-	}
+	notes.write(w)
 }
 
 // measured reports whether the row has this program's figure, which may be 0.

@@ -288,6 +288,8 @@ func TestTorchAnswers(t *testing.T) {
 		request any
 	}{
 		"product":   {torchCallsScript, torchCall{Device: "cpu", Product: []int{8, 16, 24}}, callRequest{Calls: 2}},
+		"plain":     {torchCallsScript, torchCall{Device: "cpu"}, productRequest{callRequest: callRequest{Calls: 2}, DType: "bf16", M: 3, N: 5, K: 7, TransA: true, Threads: 1}},
+		"added":     {torchCallsScript, torchCall{Device: "cpu"}, productRequest{callRequest: callRequest{Calls: 2}, DType: "f32", M: 3, N: 5, K: 7, TransB: true, Accumulate: true, Threads: 1}},
 		"attention": {torchCallsScript, torchCall{Device: "cpu", Attention: []int{1, 8, 2, 8}}, callRequest{Calls: 2}},
 		"step":      {torchStepScript, torchStep{StepModel{Vocab: 17, Context: 8, Blocks: 1, Heads: 2, Channels: 16, Batch: 2}, "cpu", "bf16", false}, stepRequest{2}},
 	} {
@@ -301,6 +303,9 @@ func TestTorchAnswers(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(p.hello.With, func(with string) bool { return strings.HasPrefix(with, "oneDNN ") }) {
+				t.Errorf("%s is built with %q, want oneDNN among them", p.hello.Name, p.hello.With)
 			}
 			if a, err := p.ask(c.request); err != nil || a.Seconds <= 0 {
 				t.Errorf("%+v, %v", a, err)

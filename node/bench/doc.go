@@ -4,12 +4,15 @@
 // Nouns:
 //
 //   - peer: another program, run as a process of its own that answers one request a line:
-//     OpenBLAS through Python's ctypes (openblas.py), PyTorch (torchpeer.py with torchstep.py
-//     or torchcalls.py), or this program's own side (Worker). No other library is linked or
-//     loaded here, and a report without it says how to get it.
+//     the newest OpenBLAS through Python's ctypes (openblas.py), PyTorch (torchpeer.py with
+//     torchstep.py or torchcalls.py), or this program's own side (Worker). No other library is
+//     linked or loaded here, and a report without it says how to get it. What a peer says is
+//     bounded, and checked before it is shown.
 //   - side: one measurement of one program; takeTurns lets sides alternate over the rounds.
-//   - KernelReport: matrix products against OpenBLAS, with the machine's limits.
-//   - StepReport: training steps against PyTorch, with where the time goes.
+//   - KernelReport: matrix products against OpenBLAS and PyTorch's libraries, with the machine's limits.
+//   - StepReport: training steps against PyTorch's, eager and compiled, in f32 and bf16, with where the
+//     time goes and what the processor's limit is.
+//   - Comparison: the ratio to a peer; that to the fastest one is what is told of a product or step.
 //   - DeviceReport: GPUs against cuBLASLt, PyTorch and themselves, in rows with targets. A row
 //     that could not be measured is open and says why.
 //   - AverageReport: sums of gradients over lines that are made for it, against PyTorch over Gloo.

@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pnode/planner/plan"
 )
 
 // maxAnswerBytes bounds a line of a peer.
@@ -38,10 +44,54 @@ type hello struct {
 	Kernel string `json:"kernel"`
 	// Dropped are reasons why better kernels are not used.
 	Dropped []string `json:"dropped,omitempty"`
+	// With are libraries that the peer computes by, with their versions.
+	With []string `json:"with,omitempty"`
 	// Libraries are folders with libraries that the peer brings.
 	Libraries []string `json:"libraries,omitempty"`
+	// Found are the libraries that a peer was asked to look for.
+	Found []library `json:"found,omitempty"`
 	// Error says why there is no peer.
 	Error string `json:"error,omitempty"`
+}
+
+const (
+	maxNameBytes = 200
+	maxPathBytes = 4096
+	maxSaidBytes = 1000
+)
+
+// check refuses what would spoil a table, or the terminal that shows it.
+func (h *hello) check() error {
+	h.Error = clean(h.Error)
+	if h.Error == "" && h.Name == "" {
+		return errors.New("it says no name")
+	}
+	texts, paths := append([]string{h.Name, h.Kernel}, h.With...), slices.Clone(h.Libraries)
+	for i := range h.Found {
+		l := &h.Found[i]
+		l.Error = clean(l.Error)
+		texts, paths = append(texts, l.Name, l.Kernel), append(paths, l.Path)
+	}
+	return cmp.Or(checkPrintable(maxNameBytes, texts), checkPrintable(maxPathBytes, paths))
+}
+
+func checkPrintable(most int, texts []string) error {
+	for _, text := range texts {
+		if !plan.Printable(text, most) {
+			return fmt.Errorf("it says %.80q: want at most %d bytes of printable text", text, most)
+		}
+	}
+	return nil
+}
+
+// clean makes what another program said fit to be shown: one line, without control characters.
+func clean(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == utf8.RuneError })
+	text = strings.Join(words, " ")
+	if len(text) > maxSaidBytes {
+		text = strings.ToValidUTF8(text[:maxSaidBytes], "") + "..."
+	}
+	return text
 }
 
 // answer is a line of a peer.
@@ -93,6 +143,10 @@ func startPeerBy(ctx context.Context, start func(*exec.Cmd) error, env []string,
 	if err := p.receive(&p.hello); err != nil {
 		return nil, err
 	}
+	if err := p.hello.check(); err != nil {
+		_ = p.close() // the error says why
+		return nil, fmt.Errorf("first line of %s: %w", program, err)
+	}
 	if p.hello.Error != "" {
 		_ = p.close() // says the same
 		return nil, errors.New(p.hello.Error)
@@ -100,12 +154,19 @@ func startPeerBy(ctx context.Context, start func(*exec.Cmd) error, env []string,
 	return p, nil
 }
 
-// asks returns the side that sends a request each round; nil without a peer.
+// asks returns the side that sends a request each round; nil without a peer. What it answers is a time
+// that something can take.
 func (p *peer) asks(request any) side {
 	if p == nil {
 		return nil
 	}
-	return func() (answer, error) { return p.ask(request) }
+	return func() (answer, error) {
+		a, err := p.ask(request)
+		if err == nil && !(a.Seconds > 1e-9 && a.Seconds < 1e9 && a.PeakBytes >= 0) {
+			err = fmt.Errorf("%s says that it took %v s and %d bytes", p.hello.Name, a.Seconds, a.PeakBytes)
+		}
+		return a, err
+	}
 }
 
 // ask sends a request and waits for its answer.
@@ -123,7 +184,7 @@ func (p *peer) ask(request any) (answer, error) {
 		return a, err
 	}
 	if a.Error != "" {
-		return a, fmt.Errorf("%s: %s", p.hello.Name, a.Error)
+		return a, fmt.Errorf("%s: %s", p.hello.Name, clean(a.Error))
 	}
 	return a, nil
 }
@@ -179,7 +240,7 @@ func (t *tail) Write(b []byte) (int, error) {
 // note returns the last line, in brackets. It comes after Wait, which ends the writing.
 func (t *tail) note() string {
 	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
-	if last := lines[len(lines)-1]; last != "" {
+	if last := clean(lines[len(lines)-1]); last != "" {
 		return " (" + last + ")"
 	}
 	return ""

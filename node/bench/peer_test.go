@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,10 +66,29 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}
-	fmt.Println(`{"name":"Fake 1.0","kernel":"Slow","libraries":["/opt/fake"]}`)
+	asked := os.Args[len(os.Args)-1]
+	fmt.Println(firstLine(behaviour, asked))
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		switch behaviour {
+		case "compiles":
+			seconds := 1000
+			if strings.Contains(asked, `"compile":true`) {
+				seconds = 400
+			}
+			fmt.Printf("{\"seconds\":%d,\"peak_bytes\":3145728}\n", seconds)
+		case "lacks a compiler":
+			reply := `{"seconds":1000}`
+			if strings.Contains(asked, `"compile":true`) {
+				reply = `{"error":"no working\u001b[31m compiler\nfound"}`
+			}
+			fmt.Println(reply)
+		case "is early":
+			fmt.Println(`{"seconds":-1}`)
+		case "is at once":
+			fmt.Println(`{"seconds":0}`)
+		case "is a figure":
+			fmt.Println(`{"seconds":1e999}`)
 		case "dies":
 			fmt.Fprintln(os.Stderr, "out of luck")
 			os.Exit(1)
@@ -82,6 +102,25 @@ func TestMain(m *testing.M) {
 		default:
 			fmt.Println(`{"seconds":1000}`)
 		}
+	}
+}
+
+// firstLine returns what a fake peer says first. It knows of libraries where it is asked for them, and takes
+// the name of one that it has to use for its kernel.
+func firstLine(behaviour, asked string) string {
+	switch {
+	case behaviour == "blinks":
+		return `{"name":"\u001b[2JFake"}`
+	case behaviour == "boasts":
+		return `{"name":"` + strings.Repeat("x", maxNameBytes+1) + `"}`
+	case behaviour == "is nobody":
+		return `{}`
+	case strings.Contains(asked, `"list":true`):
+		return `{"name":"Fake","found":[{"path":"/opt/old.so","name":"OpenBLAS 0.3.9"},{"path":"/opt/new.so","name":"OpenBLAS 0.3.30"},{"path":"/opt/bad.so","error":"no \u0007 ELF"}]}`
+	case strings.Contains(asked, `"library":"`):
+		return `{"name":"Fake 1.0","kernel":` + asked[strings.Index(asked, ":")+1:len(asked)-1] + `}`
+	default:
+		return `{"name":"Fake 1.0","kernel":"Slow","with":["Fakes 2.0"],"libraries":["/opt/fake"]}`
 	}
 }
 
@@ -103,8 +142,28 @@ func TestPeerFailures(t *testing.T) {
 			t.Errorf("%s: %v, then %v; want %q", behaviour, err, closed, want)
 		}
 	}
-	if _, err := fake(t, "absent"); err == nil || !strings.Contains(err.Error(), "no such library") {
-		t.Errorf("absent: %v", err)
+	for behaviour, want := range map[string]string{
+		"absent": "no such library", "is nobody": "it says no name",
+		"blinks": `it says "\x1b[2JFake": want at most 200 bytes of printable text`, "boasts": "want at most 200 bytes",
+	} {
+		if _, err := fake(t, behaviour); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", behaviour, err, want)
+		}
+	}
+}
+
+// TestTimesThatCannotBe: what a peer says of its time is checked before it becomes a figure.
+func TestTimesThatCannotBe(t *testing.T) {
+	for behaviour, want := range map[string]string{"is early": "took -1 s", "is at once": "took 0 s", "is a figure": "cannot unmarshal number"} {
+		p, err := fake(t, behaviour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := takeTurns(3, p.asks(struct{}{}))
+		_ = p.close()
+		if took[0].err == nil || !strings.Contains(took[0].err.Error(), want) || took[0].rate(1) != 0 {
+			t.Errorf("%s: %+v, want %q", behaviour, took[0], want)
+		}
 	}
 }
 
@@ -115,19 +174,71 @@ func TestKernelsBesideAPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Products) != len(shapes)*len(forms) || r.Peer != "Fake 1.0" || r.PeerKernel != "Slow" {
+	if len(r.Products) != len(shapes)*len(forms)*len(precisions) || len(r.Peers) != 2 {
 		t.Fatalf("got %+v", r)
 	}
+	blas, torch := r.Peers[0], r.Peers[1]
+	if blas.From != "/opt/new.so" || blas.Kernel != blas.From || len(blas.Others) != 2 || torch.Kernel != "Slow" || torch.From != "" {
+		t.Errorf("peers %+v", r.Peers)
+	}
 	for _, p := range r.Products {
-		// The peer takes 1000 s for the same work.
-		if !(p.Rate > 0 && p.Peer > 0 && p.Ratio > 100 && p.Rate/p.Peer > 100) {
+		want := []string{pyTorch}
+		if p.DType == "f32" {
+			want = []string{openBLAS, pyTorch}
+		}
+		var names []string
+		for _, peer := range p.Peers {
+			names = append(names, peer.Peer)
+			// The peer takes 1000 s for the same work.
+			if !(p.Rate > 0 && peer.Rate > 0 && peer.Ratio > 100 && p.Rate/peer.Rate > 100) {
+				t.Errorf("%+v", p)
+			}
+		}
+		if !slices.Equal(names, want) || p.Best == nil || p.Limit <= 0 {
+			t.Errorf("%+v, want %v", p, want)
+		}
+	}
+	if s := r.Summary; len(s) != len(precisions) || s[0].LeastRatio > s[0].MedianRatio || s[0].LeastRatio <= 0 {
+		t.Errorf("summary %+v", s)
+	}
+	checkText(
+		t, r, "peer Fake 1.0, kernels /opt/new.so, from /opt/new.so", "not taken: /opt/old.so: OpenBLAS 0.3.9", "not taken: /opt/bad.so: no ELF",
+		"peer Fake 1.0, kernels Slow, with Fakes 2.0", "OpenBLAS  PyTorch  ", "f32, threads 1: ratio", "bf16, threads 1: ratio",
+	)
+}
+
+// TestPeersOfProductsThatFail leave a mark in their column, and the others are compared.
+func TestPeersOfProductsThatFail(t *testing.T) {
+	shapes = [][3]int{{8, 16, 24}}
+	t.Setenv(fakePeer, "refuses")
+	r, err := Kernels(t.Context(), KernelOptions{Sides: Sides{Rounds: 2, Python: os.Args[0]}, Threads: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Products {
+		if p.Rate <= 0 || p.Best != nil || p.Peers[0].Open != "Fake 1.0: too large" || p.Peers[0].Rate != 0 {
 			t.Errorf("%+v", p)
 		}
 	}
-	if s := r.Summary; len(s) != 1 || s[0].LeastRatio > s[0].MedianRatio || s[0].LeastRatio <= 0 {
-		t.Errorf("summary %+v", s)
+	checkText(t, r, "- [1]", "[1] Fake 1.0: too large")
+}
+
+// TestTheFastestPeerCounts, whichever comes first.
+func TestTheFastestPeerCounts(t *testing.T) {
+	for _, c := range []struct {
+		all  []Comparison
+		want string
+	}{
+		{nil, ""},
+		{[]Comparison{{"none", 0}}, ""},
+		{[]Comparison{{"slow", 1.5}, {"fast", 0.9}, {"none", 0}}, "fast"},
+		{[]Comparison{{"fast", 0.9}, {"slow", 1.5}}, "fast"},
+	} {
+		got := fastest(c.all)
+		if (got == nil) != (c.want == "") || got != nil && got.Peer != c.want {
+			t.Errorf("of %v it is %+v, want %q", c.all, got, c.want)
+		}
 	}
-	checkText(t, r, "OpenBLAS", "threads 1: ratio")
 }
 
 func TestKernelsWithoutAPeer(t *testing.T) {
@@ -136,10 +247,10 @@ func TestKernelsWithoutAPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.NoPeer == "" || r.Peer != "" || r.Products[0].Rate <= 0 || r.Limits[0].Arithmetic <= 0 || r.Limits[0].Copy <= 0 {
+	if l := r.Limits[0]; r.Products[0].Rate <= 0 || r.Products[0].Best != nil || len(r.Summary) > 0 || l.Arithmetic <= 0 || l.PairArithmetic <= 0 || l.Copy <= 0 {
 		t.Errorf("got %+v", r)
 	}
-	checkText(t, r, "apt-get install", "/nonexistent/python3")
+	checkText(t, r, "no OpenBLAS: ", "no PyTorch: ", "apt-get install", "/nonexistent/python3")
 }
 
 func checkText(t *testing.T, r interface{ Text() string }, want ...string) {

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
+	"pnode/pipeline/model"
 )
 
 //go:embed torchstep.py
@@ -35,10 +34,11 @@ type torchStep struct {
 // StepOptions say what to measure.
 type StepOptions struct {
 	Sides
-	Threads   []int    // default 1 and every core
-	Models    []string // of StepModels, default all
-	Sequences []int    // default 256 and 1024
-	Binary    string   // this program
+	Threads    []int    // default 1 and every core
+	Models     []string // of StepModels, default all
+	Sequences  []int    // default 256 and 1024
+	Precisions []string // of StepPrecisions, default all
+	Binary     string   // this program
 }
 
 // stepModels are the measured models; Context is 0, Batch the tokens of a step.
@@ -55,9 +55,23 @@ func StepModels() (names []string) {
 	return names
 }
 
+// stepPrecisions are how this program stores what products read. PyTorch's bf16 is that of its
+// autocast: parameters in float32 on both sides.
+var stepPrecisions = []model.Storage{model.StorageF32, model.StorageBF16}
+
+// StepPrecisions returns the names that StepOptions.Precisions can hold.
+func StepPrecisions() (names []string) {
+	for _, s := range stepPrecisions {
+		names = append(names, s.String())
+	}
+	return names
+}
+
 func (o *StepOptions) fill() (err error) {
-	o.Models, o.Sequences = orElse(o.Models, StepModels()...), orElse(o.Sequences, 256, 1024)
-	if err := cmp.Or(o.Sides.fill(), checkNames("model", StepModels(), o.Models...), checkRange("sequence", 8, 1024, o.Sequences...)); err != nil {
+	o.Models, o.Sequences, o.Precisions = orElse(o.Models, StepModels()...), orElse(o.Sequences, 256, 1024), orElse(o.Precisions, StepPrecisions()...)
+	if err := cmp.Or(
+		o.Sides.fill(), checkNames("model", StepModels(), o.Models...), checkRange("sequence", 8, 1024, o.Sequences...), checkNames("precision", StepPrecisions(), o.Precisions...),
+	); err != nil {
 		return err
 	}
 	o.Threads, err = threadCounts(o.Threads)
@@ -67,35 +81,52 @@ func (o *StepOptions) fill() (err error) {
 // StepReport is the result of Steps.
 type StepReport struct {
 	Beside
-	Kernel string       `json:"kernel"` // instruction set of this program's kernels
-	Steps  []StepResult `json:"steps"`
+	Steps []StepCase `json:"steps"`
 }
 
-// StepResult is one case. Rates are medians in tokens a second, Ratio is the median over
-// the rounds of this program's rate to the peer's.
-type StepResult struct {
+// HasRows reports whether there is something to show, whatever ended the measurement.
+func (r StepReport) HasRows() bool { return len(r.Steps) > 0 }
+
+// StepCase is one model, precision and number of threads.
+type StepCase struct {
 	StepModel
-	TokensPerS     float64 `json:"tokens_per_s"`
-	PeerTokensPerS float64 `json:"peer_tokens_per_s,omitempty"`
-	Ratio          float64 `json:"ratio,omitempty"`
-	PeakBytes      int64   `json:"peak_bytes"`
-	PeerPeakBytes  int64   `json:"peer_peak_bytes,omitempty"`
-	// Utilization is what the step computes over what multiply-adds in registers alone would
-	// compute in its time: the hardware FLOPs utilization of Chowdhery et al. 2022, PaLM,
-	// appendix B. Median over the rounds of the former over the most of the latter: what slows the
-	// processor while it shows its limit in one round does not raise the share.
-	Utilization float64 `json:"utilization"`
-	// Shares of the step by class of calls; what is missing to 1 is outside of calls.
+	Precision string `json:"precision"`
+	// Limit is how many tokens a second multiply-adds in registers alone would make, of what a step of
+	// this program computes: by the most of the rounds, as what slows the processor while it shows its
+	// limit in one of them does not raise anybody's share.
+	Limit float64    `json:"limit_tokens_per_s"`
+	Sides []StepSide `json:"sides"` // this program's first
+	// Shares of this program's step by class of calls; what is missing to 1 is outside of calls.
 	Shares map[string]float64 `json:"shares"`
+	Best   *Comparison        `json:"best,omitempty"` // with the fastest peer
 }
 
-// Rest returns the share of the step outside matrix products and attention.
-func (r StepResult) Rest() float64 {
-	return 1 - r.Shares[kernels.ClassMatMul.String()] - r.Shares[kernels.ClassAttention.String()]
+// StepSide says what one side did of a case, or why it did not.
+type StepSide struct {
+	Name string `json:"name"`
+	// TokensPerS is a median. Ratio is the median over the rounds of this program's rate to the side's.
+	TokensPerS float64 `json:"tokens_per_s"`
+	Ratio      float64 `json:"ratio,omitempty"`
+	PeakBytes  int64   `json:"peak_bytes,omitempty"`
+	Open       string  `json:"open,omitempty"`
 }
 
-// Steps measures training steps (forward, backward, clipping, AdamW, f32), beside PyTorch
-// when there is one.
+// ofLimit returns a side's rate as a share of the limit: for this program's side the hardware FLOPs
+// utilization of Chowdhery et al. 2022, PaLM, appendix B.
+func (c StepCase) ofLimit(s StepSide) float64 {
+	if c.Limit == 0 {
+		return 0
+	}
+	return s.TokensPerS / c.Limit
+}
+
+// rest returns the share of this program's step outside matrix products and attention.
+func (c StepCase) rest() float64 {
+	return 1 - c.Shares[kernels.ClassMatMul.String()] - c.Shares[kernels.ClassAttention.String()]
+}
+
+// Steps measures training steps (forward, backward, clipping, AdamW), beside PyTorch's of the same
+// precision, eager and compiled.
 func Steps(ctx context.Context, o StepOptions) (r StepReport, err error) {
 	if err := o.fill(); err != nil {
 		return r, fmt.Errorf("bench step: %w: %w", ErrOptions, err)
@@ -107,107 +138,120 @@ func Steps(ctx context.Context, o StepOptions) (r StepReport, err error) {
 		}
 		for _, sequence := range o.Sequences {
 			for _, threads := range o.Threads {
-				c := m.sized(sequence, max(1, m.Batch/sequence))
-				c.Threads = threads
-				name := fmt.Sprintf("%s, sequence %d, threads %d", c.Name, sequence, threads)
-				o.Progress(name)
-				result, err := r.measure(ctx, o, c)
-				if err != nil {
-					return r, fmt.Errorf("bench step: %s: %w", name, err)
+				for _, storage := range stepPrecisions {
+					if !slices.Contains(o.Precisions, storage.String()) {
+						continue
+					}
+					c := m.sized(sequence, max(1, m.Batch/sequence))
+					c.Threads = threads
+					name := fmt.Sprintf("%s, sequence %d, threads %d, %v", c.Name, sequence, threads, storage)
+					o.Progress(name)
+					result, err := r.measure(ctx, o, c, storage)
+					if err != nil {
+						return r, fmt.Errorf("bench step: %s: %w", name, err)
+					}
+					r.Steps = append(r.Steps, result)
 				}
-				r.Steps = append(r.Steps, result)
 			}
 		}
 	}
 	return r, nil
 }
 
-// measure starts both sides and lets them take turns.
-func (r *StepReport) measure(ctx context.Context, o StepOptions, m StepModel) (result StepResult, err error) {
-	own, err := startPeer(ctx, nil, task{Device: devices.CPU, Kind: stepTask, Model: m, Profile: true}, o.Binary, "bench", "--worker")
+// measure starts all sides of a case and lets them take turns.
+func (r *StepReport) measure(ctx context.Context, o StepOptions, m StepModel, storage model.Storage) (c StepCase, err error) {
+	own, err := startPeer(ctx, nil, task{Device: devices.CPU, Kind: stepTask, Model: m, Storage: storage, Profile: true}, o.Binary, "bench", "--worker")
 	if err != nil {
-		return result, err
+		return c, err
 	}
 	defer func() { err = errors.Join(err, own.close()) }()
 	r.Kernel, r.Dropped = own.hello.Kernel, own.hello.Dropped
-	torch, err := startPeer(ctx, nil, torchStep{StepModel: m}, o.Python, "-c", torchStepScript)
-	if err != nil {
-		r.NoPeer = fmt.Sprintf("%v; it needs a Python with PyTorch (Debian: apt-get install python3-torch; PyPI: pip install torch), see --python", err)
-	} else {
-		defer torch.close()
-		r.Peer, r.PeerKernel = torch.hello.Name, torch.hello.Kernel
+	sides, names, missing := []*peer{own}, []string{"pnode"}, []error{nil}
+	for _, compile := range []bool{false, true} {
+		name := pyTorch + " eager"
+		if compile {
+			name = pyTorch + " compiled"
+		}
+		torch, err := startPeer(ctx, nil, torchStep{StepModel: m, DType: storage.String(), Compile: compile}, o.Python, "-c", torchStepScript)
+		if err == nil {
+			defer torch.close()
+			r.meet(torch)
+		}
+		sides, names, missing = append(sides, torch), append(names, name), append(missing, err)
 	}
-	return trainInTurns(m, own, torch, o.Rounds)
+	result := trainInTurns(m, o.Rounds, sides...)
+	c = StepCase{StepModel: m, Precision: storage.String(), Sides: result.sides, Shares: map[string]float64{}}
+	var all []Comparison
+	for i := range c.Sides {
+		s := &c.Sides[i]
+		s.Name = names[i]
+		if why := cmp.Or(missing[i], result.took[i].err); why != nil {
+			s.Open = why.Error()
+		}
+		all = append(all, Comparison{s.Name, s.Ratio})
+	}
+	c.Best = fastest(all)
+	for _, a := range result.took[0].answers {
+		if a.FLOPs > 0 {
+			c.Limit = max(c.Limit, a.Arithmetic*1e9*result.tokens/float64(a.FLOPs))
+		}
+		for class, seconds := range a.Classes {
+			c.Shares[class] += seconds / a.Seconds / float64(o.Rounds)
+		}
+	}
+	return c, result.took[0].err
 }
 
 // stepRound is how long the steps of a round take at least.
 var stepRound = time.Second
 
-// trainInTurns measures steps of both sides, as many a round as take stepRound or more. torch may be
-// nil.
-func trainInTurns(m StepModel, own, torch *peer, rounds int) (StepResult, error) {
-	result, request := StepResult{StepModel: m, Shares: map[string]float64{}}, stepRequest{1}
-	var second answer
-	for range 2 { // the first one warms up
-		var err error
-		if second, err = own.ask(request); err != nil {
-			return result, err
-		}
-	}
-	if torch != nil {
-		if _, err := torch.ask(stepRequest{2}); err != nil {
-			return result, err
-		}
-	}
-	request.Steps += int(stepRound.Seconds() / max(second.Seconds, 1e-3))
-	took := takeTurns(rounds, own.asks(request), torch.asks(request))
-	if err := cmp.Or(took[0].err, took[1].err); err != nil {
-		return result, err
-	}
-	tokens := float64(m.Batch * m.Context * request.Steps)
-	result.TokensPerS, result.PeerTokensPerS, result.Ratio = took[0].rate(tokens), took[1].rate(tokens), took[0].ratio(took[1])
-	var computed []float64
-	limit := 0.0 // GFLOP/s, of the processor alone
-	for _, a := range took[0].answers {
-		result.PeakBytes, limit = a.PeakBytes, max(limit, a.Arithmetic)
-		computed = append(computed, float64(a.FLOPs)/a.Seconds/1e9)
-		for class, seconds := range a.Classes {
-			result.Shares[class] += seconds / a.Seconds / float64(rounds)
-		}
-	}
-	if limit > 0 {
-		result.Utilization = median(computed) / limit
-	}
-	if torch != nil {
-		result.PeerPeakBytes = took[1].answers[rounds-1].PeakBytes
-	}
-	return result, nil
+// warmUps are how many steps every side makes before the first round: PyTorch's compiler works in the
+// first, memory is taken in the first two.
+const warmUps = 3
+
+// stepResult holds what sides did in turns.
+type stepResult struct {
+	StepModel
+	tokens float64 // of a round
+	took   []result
+	sides  []StepSide // without names and reasons
 }
 
-// Text returns the report as a table for people.
-func (r StepReport) Text() string {
-	var w strings.Builder
-	w.WriteString(r.text(r.Kernel))
-	fmt.Fprintf(&w, "Training steps in f32; medians of %d rounds in which both sides take turns. HFU is what\n"+
-		"a step computes over what multiply-adds in registers alone would in its time, at the\n"+
-		"fastest that they were in any round.\n\n", r.Rounds)
-	t := tabwriter.NewWriter(&w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tsequence\tbatch\tthreads\tpnode tokens/s\tPyTorch\tratio\tpeak MiB\tPyTorch\tHFU\tproducts\tattention\trest\t")
-	for _, s := range r.Steps {
-		rate, ratio, peak := "-", "-", "-"
-		if r.Peer != "" {
-			rate, ratio = fmt.Sprintf("%.0f", s.PeerTokensPerS), fmt.Sprintf("%.2f", s.Ratio)
+// trainInTurns measures training steps of sides, the first of which is this program's. Others may be nil.
+// All make as many to warm up, and as many in a round: what takes the fastest of them stepRound or more.
+func trainInTurns(m StepModel, rounds int, sides ...*peer) stepResult {
+	r := stepResult{StepModel: m}
+	warm := make([]error, len(sides))
+	least := stepRound.Seconds()
+	for i, side := range sides {
+		var last answer
+		for n := 0; n < warmUps && side != nil && warm[i] == nil; n++ {
+			last, warm[i] = side.asks(stepRequest{1})()
 		}
-		if s.PeerPeakBytes > 0 { // which a system may not tell
-			peak = fmt.Sprint(s.PeerPeakBytes >> 20)
+		if side != nil && warm[i] == nil {
+			least = min(least, max(last.Seconds, 1e-3))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.0f\t%s\t%s\t%d\t%s\t", s.Name, s.Context, s.Batch, s.Threads, s.TokensPerS, rate, ratio, s.PeakBytes>>20, peak)
-		products, attention := s.Shares[kernels.ClassMatMul.String()], s.Shares[kernels.ClassAttention.String()]
-		fmt.Fprintf(t, "%.1f%%\t%.1f%%\t%.1f%%\t%.1f%%\t\n", 100*s.Utilization, 100*products, 100*attention, 100*s.Rest())
 	}
-	_ = t.Flush() // a Builder takes all
-	if r.NoPeer != "" {
-		fmt.Fprintf(&w, "\nNo PyTorch to compare with: %s\n", r.NoPeer)
+	request := stepRequest{1 + int(stepRound.Seconds()/least)}
+	asked := make([]side, len(sides))
+	for i, side := range sides {
+		if warm[i] == nil {
+			asked[i] = side.asks(request)
+		}
 	}
-	return w.String()
+	r.tokens = float64(m.Batch * m.Context * request.Steps)
+	r.took = takeTurns(rounds, asked...)
+	for i := range sides {
+		took := &r.took[i]
+		took.err = cmp.Or(warm[i], took.err)
+		s := StepSide{TokensPerS: took.rate(r.tokens)}
+		if i > 0 {
+			s.Ratio = r.took[0].ratio(*took)
+		}
+		for _, a := range took.answers {
+			s.PeakBytes = max(s.PeakBytes, a.PeakBytes)
+		}
+		r.sides = append(r.sides, s)
+	}
+	return r
 }

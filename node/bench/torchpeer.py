@@ -1,7 +1,7 @@
 """What comes before the scripts of peers in PyTorch. Their argument is JSON; its device is PyTorch's
 name of one, the processor where there is none."""
 import sys; sys.path[:] = filter(None, sys.path)  # this folder's files are none of Python's
-import glob, json, math, os, time
+import glob, json, math, os, re, time
 
 try:
     import resource
@@ -26,6 +26,11 @@ def refuse(why):
     sys.exit()
 
 
+def said(e):
+    """One line of an exception: PyTorch's compiler says what is missing in the second or third."""
+    return " ".join((str(e) or repr(e)).split())[:500]
+
+
 def want_flash():
     if not FLASH:
         refuse("has no flash attention: version 2.0 or newer has")
@@ -43,6 +48,14 @@ if cuda:
 if cfg.get("threads"):
     torch.set_num_threads(cfg["threads"])
 torch.manual_seed(1)
+
+
+def libraries_inside():
+    """The libraries of products that this PyTorch was built with, and their versions."""
+    built = " ".join(torch.__config__.show().split())
+    found = (re.search(pattern, built) for pattern in (r"(Math Kernel Library) Version ([\w.]+)", r"(MKL-DNN) v([\w.]+)"))
+    names = {"Math Kernel Library": "MKL", "MKL-DNN": "oneDNN"}
+    return [f"{names[f[1]]} {f[2]}" for f in found if f]
 
 
 def kernel():
@@ -75,10 +88,11 @@ def peak_bytes():
 
 def serve(answer):
     """Introduces the peer and answers a request a line, until there are none."""
-    print(json.dumps({"name": "PyTorch " + torch.__version__, "kernel": kernel(), "libraries": libraries()}), flush=True)
+    hello = {"name": "PyTorch " + torch.__version__, "kernel": kernel(), "with": libraries_inside(), "libraries": libraries()}
+    print(json.dumps(hello), flush=True)
     for line in sys.stdin:
         try:
             reply = answer(json.loads(line))
         except Exception as e:  # memory that is too small, a compiler that is missing
-            reply = {"error": (str(e).strip() or repr(e)).splitlines()[0][:500]}
+            reply = {"error": said(e)}
         print(json.dumps(reply), flush=True)

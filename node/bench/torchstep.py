@@ -47,7 +47,14 @@ class GPT(nn.Module):
 
 
 model = GPT().to(device)
-forward = torch.compile(model) if cfg.get("compile") else model
+forward = model
+if cfg.get("compile"):
+    if not hasattr(torch, "compile"):
+        refuse("has no torch.compile: version 2.0 or newer has")
+    try:
+        forward = torch.compile(model)
+    except RuntimeError as e:  # a Python that is newer than this version
+        refuse("cannot compile: " + said(e))
 decayed = [p for p in model.parameters() if p.dim() > 1]
 others = [p for p in model.parameters() if p.dim() < 2]
 groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

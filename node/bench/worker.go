@@ -156,6 +156,7 @@ const maxLosses = 1000
 type steps struct {
 	device kernels.Device
 	timed  *watchedDevice // nil without a profile
+	dtype  kernels.DType  // of what is multiplied
 	turn   chan struct{}
 	done   chan pipeline.StepResult
 	end    context.CancelFunc
@@ -165,6 +166,9 @@ type steps struct {
 // train starts a worker with all layers of the model, which waits for its turn before each step.
 func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) {
 	s := &steps{device: device, turn: make(chan struct{}), done: make(chan pipeline.StepResult), ended: make(chan error, 1)}
+	if s.dtype = kernels.F32; t.Storage == model.StorageBF16 {
+		s.dtype = kernels.BF16
+	}
 	on := device
 	if t.Profile {
 		s.timed = &watchedDevice{Device: device, spent: map[string]time.Duration{}}
@@ -234,7 +238,7 @@ func (s *steps) run(r stepRequest) (a answer, err error) {
 		for class, spent := range s.timed.spent {
 			a.Classes[class] = spent.Seconds()
 		}
-		a.Arithmetic, err = arithmeticRate(s.device.(*cpu.Device))
+		a.Arithmetic, err = arithmeticRate(s.device.(*cpu.Device), s.dtype)
 	}
 	return a, err
 }

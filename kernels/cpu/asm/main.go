@@ -26,8 +26,9 @@ func main() {
 		for _, pairs := range []bool{false, true} {
 			micro{rows: 4, vectors: 2, kind: zmm, ask: askFirst, nextLines: 2, pairs: pairs}.multiply()
 		}
-		peak("peakAVX2", ymm)
-		peak("peakAVX512", zmm)
+		peak("peakAVX2", ymm, false)
+		peak("peakAVX512", zmm, false)
+		peak("peakPairsAVX512", zmm, true)
 		for _, unit := range []int{4, 12, 16, 24, 32} {
 			copyRows(unit, 1)
 			copyRows(unit, groupPanels(unit))

@@ -10,8 +10,8 @@ import (
 // the number of units that do it.
 const peakChains = 12
 
-// peak emits a loop of nothing but multiply-adds in registers.
-func peak(name string, kind vectorKind) {
+// peak emits a loop of nothing but multiply-adds in registers, of floats or of pairs of BF16 numbers.
+func peak(name string, kind vectorKind, pairs bool) {
 	begin(name, "func(rounds int)", "does 12 vector multiply-adds a round, which depend on nothing but the one a round before.")
 	rounds := Load(Param("rounds"), GP64())
 	var sums []reg.VecVirtual
@@ -23,7 +23,11 @@ func peak(name string, kind vectorKind) {
 	factor := sums[peakChains]
 	Label("round")
 	for _, v := range sums[:peakChains] {
-		VFMADD231PS(factor, factor, v)
+		if pairs {
+			addPairs(factor, factor, v)
+		} else {
+			VFMADD231PS(factor, factor, v)
+		}
 	}
 	DECQ(rounds)
 	JNZ(LabelRef("round"))
