@@ -262,6 +262,8 @@ func seeShared(t *testing.T, page *chromium, dir, axe string) {
 	t.Helper()
 	link := shareLink(t, dir)
 	page.call("Security.setIgnoreCertificateErrors", map[string]any{"ignore": true}, nil) // people compare its fingerprint
+	page.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+	page.await(`location.href === 'about:blank'`) // the page before asks for nothing any more
 	page.requests = nil
 	page.call("Page.navigate", map[string]any{"url": link}, nil)
 	page.await(`document.querySelector('#curve svg path.heldout')?.getAttribute('d') !== undefined && document.querySelector('#members tr.gone') && document.querySelector('#happened').textContent.includes('lap is gone')`)
