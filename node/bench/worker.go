@@ -157,7 +157,7 @@ type steps struct {
 	device kernels.Device
 	timed  *watchedDevice // nil without a profile
 	dtype  kernels.DType  // of what is multiplied
-	turn   chan struct{}
+	turn   chan bool      // whether the step is the first of a request
 	done   chan pipeline.StepResult
 	end    context.CancelFunc
 	ended  chan error
@@ -165,7 +165,7 @@ type steps struct {
 
 // train starts a worker with all layers of the model, which waits for its turn before each step.
 func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) {
-	s := &steps{device: device, turn: make(chan struct{}), done: make(chan pipeline.StepResult), ended: make(chan error, 1)}
+	s := &steps{device: device, turn: make(chan bool), done: make(chan pipeline.StepResult), ended: make(chan error, 1)}
 	if s.dtype = kernels.F32; t.Storage == model.StorageBF16 {
 		s.dtype = kernels.BF16
 	}
@@ -188,7 +188,10 @@ func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) 
 	ctx, s.end = context.WithCancel(ctx)
 	c.OnLoaded = func() {
 		select {
-		case <-s.turn:
+		case first := <-s.turn:
+			if first && s.timed != nil { // here, where no call is under way
+				s.timed.spent, s.timed.flops = map[string]time.Duration{}, 0
+			}
 		case <-ctx.Done():
 		}
 	}
@@ -213,13 +216,10 @@ func (t task) train(ctx context.Context, device kernels.Device) (*steps, error) 
 
 // run trains some steps.
 func (s *steps) run(r stepRequest) (a answer, err error) {
-	if s.timed != nil {
-		s.timed.spent, s.timed.flops = map[string]time.Duration{}, 0
-	}
 	begin := time.Now()
-	for range r.Steps {
+	for i := range r.Steps {
 		select {
-		case s.turn <- struct{}{}:
+		case s.turn <- i == 0:
 		case err := <-s.ended:
 			return a, err
 		}
