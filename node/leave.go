@@ -77,11 +77,12 @@ func (l *loop) drain(now time.Time) drainView {
 	}
 	v := l.handover.view(state, l.self, float64(line), now)
 	v.Why, v.Deadline, v.Left = l.exit.notice.Why, !l.exit.notice.At.IsZero(), l.exit.notice.At.Sub(now)
-	v.Steps, v.Saving, v.Votes = l.generation != nil && !l.loading, l.completed, needsVote(l.raft.Quorum().Voters, l.self, func(p plan.PeerID) bool {
+	quorum, up := l.raft.Quorum(), func(p plan.PeerID) bool {
 		ago, heard := l.heartbeats.Ago(p, now)
 		return heard && ago <= leader.DeadAfter+l.heartbeats.Slack(p)
-	})
-	v.Paused = !l.raft.Quorum().LostSince.IsZero()
+	}
+	v.Steps, v.Saving, v.Votes = l.generation != nil && !l.loading, l.completed, needsVote(quorum.Voters, l.self, up)
+	v.Paused = !quorum.LostSince.IsZero() && now.Sub(quorum.LostSince) > leaderPatience && noMajority(quorum.Voters, l.self, up)
 	if v.Done > l.exit.done {
 		l.exit.done, l.exit.moved = v.Done, now
 	}
@@ -258,16 +259,18 @@ func (l *loop) checkDeadline(now time.Time) error {
 // if it is one, at time now of a leave or stop that began at since. Where they are, a leader may be missing for
 // longer all the same: on busy machines with slow disks an election takes its time.
 func fewVotersHeard(voters []plan.PeerID, self plan.PeerID, heard *gossip.Tracker, since, now time.Time) bool {
-	if now.Sub(since) <= lonelyTimeout {
-		return false
-	}
-	up := 0
+	return now.Sub(since) > lonelyTimeout && noMajority(voters, self, func(p plan.PeerID) bool { return heard.Silent(p, since, now) <= lonelyTimeout })
+}
+
+// noMajority reports whether the voters that are up are no majority, with this node if it is one.
+func noMajority(voters []plan.PeerID, self plan.PeerID, up func(plan.PeerID) bool) bool {
+	n := 0
 	for _, p := range voters {
-		if p == self || heard.Silent(p, since, now) <= lonelyTimeout {
-			up++
+		if p == self || up(p) {
+			n++
 		}
 	}
-	return up <= len(voters)/2
+	return n <= len(voters)/2
 }
 
 // windUp ends this node's part: it tells the others, and stays until they have what they

@@ -70,7 +70,6 @@ func testPeer(number int) plan.PeerID {
 	return plan.PeerID(peer.ID(id).String())
 }
 
-// Who belongs to the run is told by the log once this node is in its roster, and before by what was known at the last start.
 // TestAStoppedNodeKnowsNames of its own machine and of owners; all others have the ends of their peer IDs.
 func TestAStoppedNodeKnowsNames(t *testing.T) {
 	owner, identity := testOwner(t), testIdentity(t)
@@ -90,6 +89,7 @@ func TestAStoppedNodeKnowsNames(t *testing.T) {
 	}
 }
 
+// TestWhoBelongsToTheRun: the log tells once this node is in its roster, and before what was known at the last start.
 func TestWhoBelongsToTheRun(t *testing.T) {
 	log := consensus.State{
 		Run: &plan.RunSpec{}, Owners: []plan.PeerID{"owner"}, Members: []consensus.Member{{Peer: "self"}},

@@ -28,14 +28,15 @@ func (e environment) generateCommand() *cobra.Command {
 		Short: "Continue a text with a model",
 		Long: `Continue a text with the newest checkpoint of a run, which may go on meanwhile, or with a Hugging Face model.
 The text goes to standard output as it comes, the speed to standard error. The same seed gives
-the same text.`,
+the same text. Several texts come in their order, each behind a line ` + "`--- text 2 of 8, seed 6`" + `, as soon as it
+and all before it are done.`,
 		Example: `  pnode generate --prompt "func main() {"            with the newest run
   pnode generate --dir ~/gpt2 --prompt "Once upon a time" --temperature 0.8 --top-p 0.95
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/gpt2 --prompt "Once" --storage bf16         up to twice as fast
   pnode generate --dir ~/gpt2 --prompt "Once" --batch 8              eight texts
-  pnode generate --dir ~/gpt2 --prompts lines.txt --batch 8 > out.txt  one for each line
+  pnode generate --dir ~/gpt2 --prompts lines.txt --batch 8 > out.txt  a text for each line
   pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here
   pnode generate --dir ~/llama --lora ~/my-adapter --prompt "Dear"`,
 		Args: noArgs,
@@ -57,20 +58,26 @@ the same text.`,
 				return usageError{c.CommandPath(), fmt.Errorf("--batch is %d: want 1 to %d", p.AtOnce, model.MaxSequences)}
 			}
 			switch {
-			case prompts != "" && c.Flags().Changed("prompt"):
+			case c.Flags().Changed("prompts") && c.Flags().Changed("prompt"):
 				return usageError{c.CommandPath(), errors.New("--prompt and --prompts are given: leave one of them out")}
-			case prompts != "":
+			case c.Flags().Changed("prompts"):
 				var err error
 				if p.Texts, err = readPrompts(prompts); err != nil {
 					return usageError{c.CommandPath(), err}
 				}
+			case p.AtOnce > 1 && p.Sampling.Temperature == 0:
+				return usageError{c.CommandPath(), fmt.Errorf("--batch %d of one --prompt at --temperature 0 writes the same text %[1]d times: leave --batch out, or give a temperature above 0 or --prompts", p.AtOnce)}
 			case p.AtOnce > 1:
 				p.Texts = slices.Repeat([]string{p.Text}, p.AtOnce)
 			}
 			return e.withModel(c.Context(), from, func(m *weights.Model) error {
 				return e.onDevice(c.Context(), on, m, func(d kernels.Device) error {
 					p.Device = d
-					return e.generate(c.Context(), m, p)
+					err := e.generate(c.Context(), m, p)
+					if errors.Is(err, kernels.ErrOutOfMemory) && p.AtOnce > 1 {
+						err = fmt.Errorf("%w: fewer texts at a time (--batch) take less", err)
+					}
+					return err
 				})
 			})
 		},
@@ -112,8 +119,11 @@ func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Pro
 	return err
 }
 
-// mostPrompts bounds the bytes of --prompts.
-const mostPrompts = 16 << 20
+// --prompts has so many bytes and lines at most.
+const (
+	mostPrompts = 16 << 20
+	mostLines   = 100_000
+)
 
 // readPrompts returns the lines of a file that are not empty.
 func readPrompts(path string) (lines []string, err error) {
@@ -134,32 +144,55 @@ func readPrompts(path string) (lines []string, err error) {
 			lines = append(lines, line)
 		}
 	}
+	if len(lines) > mostLines {
+		return nil, fmt.Errorf("--prompts: %s has %s: split it into files of at most %s", path, plan.Count(len(lines), "line"), plan.Number(mostLines))
+	}
 	if len(lines) == 0 {
 		return nil, fmt.Errorf("--prompts: %s has no lines: write a text to continue on each", path)
 	}
 	return lines, nil
 }
 
-// generateAll prints the texts one after the other when all are there, each behind a line with its number and seed.
+// generateAll prints each text when it and those before are done, behind a line with its number and seed; at an error those too that have begun.
 func (e environment) generateAll(ctx context.Context, m *weights.Model, p infer.Prompt) error {
-	texts := make([][]byte, len(p.Texts))
+	texts, done, next := make([][]byte, len(p.Texts)), make([]bool, len(p.Texts)), 0
+	show := func() error {
+		i := next
+		next++
+		shown := progress.NewStream(e.stdout, isTerminal(e.stdout))
+		head := fmt.Sprintf("--- text %d of %d, seed %d\n%s", i+1, len(texts), p.Sampling.Seed+uint64(i), p.Texts[i])
+		err := errors.Join(shown.Write([]byte(head)), shown.Write(texts[i]), shown.Close())
+		texts[i] = nil
+		return err
+	}
 	p.Write = func(text int, b []byte) error {
 		texts[text] = append(texts[text], b...)
+		return nil
+	}
+	p.Ended = func(text int) error {
+		done[text] = true
+		for next < len(done) && done[next] {
+			if err := show(); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	g, err := infer.Generate(ctx, m, p)
 	if errors.Is(err, context.Canceled) && g.Tokens > 0 {
 		err = nil // the texts so far are shown
 	}
+	for next < len(texts) {
+		if len(texts[next]) == 0 && !done[next] { // has not begun
+			next++
+			continue
+		}
+		if failed := show(); failed != nil {
+			return errors.Join(err, failed)
+		}
+	}
 	if err != nil {
 		return err
-	}
-	for i, text := range texts {
-		shown := progress.NewStream(e.stdout, isTerminal(e.stdout))
-		head := fmt.Sprintf("--- text %d of %d, seed %d\n%s", i+1, len(texts), p.Sampling.Seed+uint64(i), p.Texts[i])
-		if err := errors.Join(shown.Write([]byte(head)), shown.Write(text), shown.Close()); err != nil {
-			return err
-		}
 	}
 	_, err = fmt.Fprintln(e.stderr, generated(g, len(texts)))
 	return err

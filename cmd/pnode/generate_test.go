@@ -35,6 +35,12 @@ func TestGenerateWritesEachTextAsAlone(t *testing.T) {
 			if got := generate(flag, "--batch", "3", "--seed", "5", "--storage", storage); got != want.String() {
 				t.Errorf("%s in %s: %q, want %q", flag, storage, got, want.String())
 			}
+			if !strings.HasPrefix(flag, "--prompts") {
+				continue
+			}
+			if got := generate(flag, "--batch", "2", "--seed", "5", "--storage", storage); got != want.String() {
+				t.Errorf("two of %s at a time, in %s: %q, want %q", flag, storage, got, want.String())
+			}
 		}
 	}
 }

@@ -126,7 +126,10 @@ func TestGenerateFromAPipelinesFolder(t *testing.T) {
 }
 
 func TestCommandsOfModelsRefuse(t *testing.T) {
-	empty := t.TempDir()
+	empty, many := t.TempDir(), filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(many, []byte(strings.Repeat("a\n", mostLines+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	sound := family(t, model.Config{Vocab: 256, Context: 16, Blocks: 1, Heads: 1, Channels: 8}, safetensors.F32)
 	for _, tt := range []struct {
 		args string
@@ -141,6 +144,9 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"generate", exitUsage, "no run found"},
 		{"generate --batch 0", exitUsage, "--batch is 0: want 1 to 1024"},
 		{"generate --prompt a --prompts b", exitUsage, "leave one of them out"},
+		{"generate --prompts=", exitUsage, "--prompts: open"},
+		{"generate --prompts " + many, exitUsage, "has 100,001 lines: split it into files of at most 100,000"},
+		{"generate --prompt a --batch 8 --temperature 0", exitUsage, "writes the same text 8 times"},
 		{"generate --prompts " + empty + "/none", exitUsage, "--prompts: open"},
 		{"generate --storage f8", exitUsage, "--storage is \"f8\": want f32 or bf16"},
 		{"generate --tokens 0", exitUsage, "--tokens is 0: want 1 or more"},

@@ -31,6 +31,8 @@ type Prompt struct {
 	Storage model.Storage
 	// Write gets the bytes of each token as it comes, and the number of its text.
 	Write func(text int, b []byte) error
+	// Ended is told that a text gets no more tokens. May be nil.
+	Ended func(text int) error
 }
 
 // Generated says how texts were made.
@@ -53,7 +55,7 @@ func (g Generated) PerSecond() float64 {
 }
 
 // Generate continues texts. The error wraps weights.ErrNoWords, weights.ErrNotFinite, ErrTokens,
-// generate.ErrBadRequest, generate.ErrBadSampling, kernels.ErrOutOfMemory, that of Write, or the
+// generate.ErrBadRequest, generate.ErrBadSampling, kernels.ErrOutOfMemory, that of Write or Ended, or the
 // context's.
 func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err error) {
 	if m.Words == nil {
@@ -78,9 +80,14 @@ func Generate(ctx context.Context, m *weights.Model, p Prompt) (g Generated, err
 	}
 	defer func() { err = errors.Join(err, gen.Close()) }()
 	g.Load, w.began = time.Since(began), time.Now()
+	ctx, w.stop = context.WithCancel(ctx)
+	defer w.stop()
 	_, err = gen.Batch(ctx, requests)
 	g.Rest = time.Since(w.began) - g.First
-	return g, errors.Join(err, w.failed)
+	if w.failed != nil {
+		err = w.failed
+	}
+	return g, err
 }
 
 // writing is a call of Generate.
@@ -89,7 +96,9 @@ type writing struct {
 	model     *weights.Model
 	generated *Generated
 	began     time.Time
-	failed    error // of Write: no text goes on
+	tokens    []int // of each text
+	failed    error // of Write or Ended: no text goes on
+	stop      context.CancelFunc
 }
 
 // requests returns one for each text, and the length of the longest prompt.
@@ -98,6 +107,7 @@ func (w *writing) requests() (all []generate.Request, longest int, err error) {
 	if len(texts) == 0 {
 		texts = []string{w.Text}
 	}
+	w.tokens = make([]int, len(texts))
 	for i, text := range texts {
 		tokens := w.model.Words.Prompt([]byte(text))
 		if err := checkTokens(w.model, tokens); err != nil {
@@ -121,14 +131,20 @@ func (w *writing) add(text int, token int32) bool {
 	if g.Tokens++; g.Tokens == 1 {
 		g.First = time.Since(w.began)
 	}
-	if w.model.Words.IsEnd(token) {
+	w.tokens[text]++
+	ends := w.model.Words.IsEnd(token)
+	if ends {
 		g.Ended++
-		return false
-	}
-	if w.failed == nil {
+	} else if w.failed == nil {
 		w.failed = w.Write(text, w.model.Words.Bytes(token))
 	}
-	return w.failed == nil
+	if (ends || w.tokens[text] == w.Tokens) && w.failed == nil && w.Ended != nil {
+		w.failed = w.Ended(text)
+	}
+	if w.failed != nil {
+		w.stop()
+	}
+	return !ends && w.failed == nil
 }
 
 // checkTokens returns an error for a text with tokens that the model's vocabulary lacks.

@@ -181,9 +181,39 @@ func TestGenerateEndsWithTheModelsEnd(t *testing.T) {
 	m.Words.Ends = []int32{int32(first[3])}
 	until := strings.IndexByte(string(first), first[3])
 	var second []byte
-	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&second)})
+	ended := 0
+	g, err := Generate(t.Context(), m, Prompt{Text: "a", Tokens: 8, Device: processor(t), Write: collect(&second), Ended: func(int) error { ended++; return nil }})
+	if ended != 1 {
+		t.Errorf("the end is told %d times", ended)
+	}
 	if err != nil || g.Ended != 1 || string(second) != string(first[:until]) {
 		t.Errorf("%+v, %v: %q of %q", g, err, second, first)
+	}
+}
+
+// TestEndsAreTold of each text, once its last token is written, and what Ended says ends all.
+func TestEndsAreTold(t *testing.T) {
+	m := open(t, families["gpt2"], tokenizer.Bytes{}.Files())
+	var tokens [5]int
+	var ended []int
+	p := Prompt{
+		Texts: []string{"a", "b", "c", "d", "e"}, AtOnce: 2, Tokens: 3, Device: processor(t),
+		Write: func(text int, _ []byte) error { tokens[text]++; return nil },
+		Ended: func(text int) error {
+			if tokens[text] != 3 {
+				t.Errorf("text %d ends after %d tokens", text, tokens[text])
+			}
+			ended = append(ended, text)
+			return nil
+		},
+	}
+	if _, err := Generate(t.Context(), m, p); err != nil || len(ended) != 5 || len(slices.Compact(slices.Sorted(slices.Values(ended)))) != 5 {
+		t.Errorf("%v have ended (%v)", ended, err)
+	}
+	broken := errors.New("broken")
+	p.Ended = func(int) error { return broken }
+	if g, err := Generate(t.Context(), m, p); !errors.Is(err, broken) || g.Tokens > 3*p.AtOnce {
+		t.Errorf("%v after %d tokens", err, g.Tokens)
 	}
 }
 

@@ -26,7 +26,8 @@ type continuation struct {
 }
 
 // Batch continues all prompts, as many at a time as the generator has sequences, and returns the tokens added to each: weights are read
-// once for a token of all. A text has the tokens that Generate gives it alone. The error is that of Generate.
+// once for a token of all. On a processor a text has the tokens that Generate gives it alone; cards may add up in another order for more
+// rows. The error is that of Generate.
 func (g *Generator) Batch(ctx context.Context, requests []Request) ([][]int32, error) {
 	waiting, err := g.continuations(requests)
 	if err != nil {
@@ -39,11 +40,8 @@ func (g *Generator) Batch(ctx context.Context, requests []Request) ([][]int32, e
 	out := make([][]int32, len(requests))
 	var running []*continuation
 	for len(waiting)+len(running) > 0 {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("generate: %w", err)
-		}
 		running, waiting = g.admit(running, waiting, keep)
-		if err := g.advance(running); err != nil {
+		if err := g.advance(ctx, running); err != nil {
 			return nil, fmt.Errorf("generate: %w", err)
 		}
 		running = slices.DeleteFunc(running, func(c *continuation) bool {
@@ -91,8 +89,10 @@ func (g *Generator) admit(running, waiting []*continuation, keep bool) (now, lat
 		if !keep {
 			s.seen = nil
 		}
-		s.busy, waiting[0].slot = true, s
-		running, waiting = append(running, waiting[0]), waiting[1:]
+		c := waiting[0]
+		s.busy, c.slot = true, s
+		waiting[0] = nil // what it takes in memory goes with its end
+		running, waiting = append(running, c), waiting[1:]
 	}
 	slices.SortFunc(running, func(a, b *continuation) int { return a.slot.number - b.slot.number })
 	return running, waiting
@@ -108,9 +108,12 @@ func (c *continuation) next() bool {
 
 // advance computes the logits of each continuation. What the decoder has of its tokens already is not fed again, and equal prompts are fed
 // once.
-func (g *Generator) advance(running []*continuation) error {
+func (g *Generator) advance(ctx context.Context, running []*continuation) error {
 	var step, fed []*continuation
 	for _, c := range running {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		s := c.slot
 		seen := c.tokens[len(c.tokens)-g.window(len(c.tokens)):]
 		same := 0

@@ -206,7 +206,7 @@ func (d *Decoder) Feed(q kernels.Queue, sequence int, tokens []int32) kernels.Vi
 }
 
 // Step appends a token to each of some sequences, in ascending order, and gives the logits [len(sequences),V] for those that follow: the
-// weights are read once for all. Each sequence gets the bits that Feed gives it. Feed says the rest.
+// weights are read once for all. On a processor each sequence gets the bits that Feed gives it. Feed says the rest.
 func (d *Decoder) Step(q kernels.Queue, sequences []int, tokens []int32) kernels.View {
 	var runs []decoderRun
 	for i, s := range sequences {
