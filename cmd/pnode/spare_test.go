@@ -88,7 +88,7 @@ func TestAKilledSpareIsReplaced(t *testing.T) {
 		list := start(t, "checkpoints", "ls", "--dir", nodeDir(dir, i))
 		list.finish(0)
 		copied := 0 // checkpoints of after the kill and before the end, which the two others hold
-		for _, m := range regexp.MustCompile(`(?m)^(\d+) .* 2 nodes, each layer by at least 2`).FindAllStringSubmatch(list.stdout.String(), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^(\d+) .* vm-\d, vm-\d; each layer by at least 2`).FindAllStringSubmatch(list.stdout.String(), -1) {
 			if step, err := strconv.Atoi(m[1]); err == nil && killed < step && step < steps {
 				copied++
 			}
