@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,7 +11,10 @@ import (
 	"pnode/pipeline/model/parity"
 )
 
-func openCPU() (kernels.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
+// openCPU opens the processor with kernels that round no factors of attention.
+func openCPU() (kernels.Device, error) {
+	return cpu.New(cpu.Options{Threads: 1, Kind: runtime.GOARCH + "/generic"})
+}
 
 // TestTrainsLikeTheCPU trains whole models of halves through the driver's interface, as a card with matrix
 // units, with the kernels on an OpenCL device. Those of float32 have package opencl's kernels.
