@@ -56,8 +56,8 @@ of a model of any size, and losses mean nothing. Nothing runs faster than this m
 --emulate FILE emulates one node: "device:" with these keys, "link:", and "links:" with
 "to: IP:PORT" instead of node numbers. docs/examples has files of each kind.
 
-Ctrl-C stops the run with a checkpoint. A second Ctrl-C ends it at once, and says what
-is given up: steps after the last checkpoint, which are made again. A run of local nodes (--local) ends within three minutes of the
+Ctrl-C stops the run with a checkpoint; where other machines are in it, this one hands over what it
+has, and they go on. A second Ctrl-C ends it at once, and says what is given up: steps after the last checkpoint, which are made again. A run of local nodes (--local) ends within three minutes of the
 first Ctrl-C, or within 30 seconds where no majority of its nodes is up.`,
 		Example: `  pnode train                                   a few minutes, on text of this machine
   pnode train --data book.txt --data notes/     on your own text
