@@ -57,16 +57,23 @@ func TestPairsConform(t *testing.T) {
 	}
 }
 
-// TestPairsGiveTheBitsOfPairsInGo: tiles, packing and the order of additions are the same whatever
-// multiplies them, with an even K, an odd one and more than a depth block.
-func TestPairsGiveTheBitsOfPairsInGo(t *testing.T) {
+// pairsBesideGo returns a processor that multiplies BF16, with two threads, and the same one with such products in Go.
+func pairsBesideGo(t *testing.T) (dev, imitation *Device) {
+	t.Helper()
 	if candidates()[0].pairs.multiply == nil {
 		t.Skip("this processor does not multiply BF16")
 	}
 	t.Setenv(VariantEnv, candidates()[0].name)
-	dev, imitation := newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
+	dev, imitation = newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
 	v := *dev.v
 	imitation.v = pairsInGo(&v)
+	return dev, imitation
+}
+
+// TestPairsGiveTheBitsOfPairsInGo: tiles, packing and the order of additions are the same whatever
+// multiplies them, with an even K, an odd one and more than a depth block.
+func TestPairsGiveTheBitsOfPairsInGo(t *testing.T) {
+	dev, imitation := pairsBesideGo(t)
 	for _, p := range []placement{{m: 3, n: 70, k: 51}, {m: 37, n: 64, k: 2}, {m: flatRows + 7, n: 83, k: 1}, {m: flatRows + 7, n: 35, k: 4*depthBlock + 10}, {m: 50, n: 35, k: 4*depthBlock + 11}} {
 		for _, flags := range []kernels.Flags{0, kernels.TransA, kernels.TransB, kernels.TransA | kernels.TransB | kernels.Accumulate} {
 			got, want := p.pairBits(t, dev, flags), p.pairBits(t, imitation, flags)
@@ -107,13 +114,7 @@ func (p placement) pairBits(t *testing.T, dev *Device, flags kernels.Flags) (bit
 // TestAttentionInPairsGivesTheBitsOfPairsInGo has more than a chunk of keys, odd numbers of them, and queries that do
 // not see the first ones.
 func TestAttentionInPairsGivesTheBitsOfPairsInGo(t *testing.T) {
-	if candidates()[0].pairs.multiply == nil {
-		t.Skip("this processor does not multiply BF16")
-	}
-	t.Setenv(VariantEnv, candidates()[0].name)
-	dev, imitation := newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
-	v := *dev.v
-	imitation.v = pairsInGo(&v)
+	dev, imitation := pairsBesideGo(t)
 	for _, s := range []kernels.AttentionShape{{B: 1, T: 37, H: 2, K: 2, D: 64}, {B: 1, T: 261, H: 2, K: 1, D: 10}} {
 		all, masked := []int{0, s.T}, s.T > attentionChunk
 		passes(t, dev, kernels.BF16, s, all, masked).compare(t, passes(t, imitation, kernels.BF16, s, all, masked))
