@@ -28,6 +28,13 @@ type Distant interface{ Distant() bool }
 // Portioned is a Device whose buffers have a largest size, of whatever memory there is.
 type Portioned interface{ MaxBufferBytes() int64 }
 
+// HalfMultiplier is a Device without memory of its own that may have instructions for products of halves.
+type HalfMultiplier interface {
+	// MultipliesHalves reports whether products of such operands are computed with instructions for them, rather than
+	// in float32, which is no faster.
+	MultipliesHalves(t DType) bool
+}
+
 // Kinded is a Device that knows its kind: devices of one kind compute the same bits, others may differ in the last digits.
 type Kinded interface{ Kind() string }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/cpuid/v2"
@@ -93,6 +94,18 @@ func (d *Device) Variant() string { return d.v.name }
 
 // Kind is the architecture and the instruction set: `amd64/avx512`. Plain Go rounds otherwise on another architecture.
 func (d *Device) Kind() string { return d.v.kind() }
+
+// withPairs ends the name of a variant that differs from the one without it in products of BF16 alone.
+const withPairs = "bf16"
+
+// KindInFloats returns the kind of processor without instructions for BF16 that gives the same bits in float32.
+func KindInFloats(kind string) string { return strings.TrimSuffix(kind, withPairs) }
+
+// MultipliesHalves reports whether the instruction set in use has products of pairs of BF16 numbers. Halves are widened
+// otherwise.
+func (d *Device) MultipliesHalves(t kernels.DType) bool {
+	return t == kernels.BF16 && d.v.pairs.multiply != nil
+}
 
 // Dropped says of each better instruction set of this processor why it is not used: which
 // operation its self-test found wrong.

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -185,6 +186,28 @@ func TestAddPair(t *testing.T) {
 	} {
 		if got := addPair(c.sum, bf16(c.low)|bf16(c.high)<<16, bf16(c.factor)|bf16(c.factor)<<16); got != c.want {
 			t.Errorf("%v and (%v, %v) times %v are %v, want %v", c.sum, c.low, c.high, c.factor, got, c.want)
+		}
+	}
+}
+
+// TestProcessorsSayWhatTheyMultiply: BF16 where products are of pairs, and F16 nowhere.
+func TestProcessorsSayWhatTheyMultiply(t *testing.T) {
+	plain, pairs := &Device{v: generic()}, &Device{v: pairsInGo(generic())}
+	if plain.MultipliesHalves(kernels.BF16) || !pairs.MultipliesHalves(kernels.BF16) || pairs.MultipliesHalves(kernels.F16) {
+		t.Error("bf16 is multiplied without pairs, or not with them, or f16 is")
+	}
+}
+
+// TestKindsInFloats: a variant with products of pairs is another one's kind in float32, which the processor has too.
+func TestKindsInFloats(t *testing.T) {
+	var kinds []string
+	for _, c := range candidates() {
+		kinds = append(kinds, c.kind())
+	}
+	for _, c := range candidates() {
+		floats := KindInFloats(c.kind())
+		if (floats != c.kind()) != (c.pairs.multiply != nil) || !slices.Contains(kinds, floats) {
+			t.Errorf("in float32 %s computes as %s, of %v", c.kind(), floats, kinds)
 		}
 	}
 }

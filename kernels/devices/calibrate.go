@@ -38,7 +38,19 @@ type column struct {
 	batches [kernels.WorkSizes]int // how often the calls are repeated
 }
 
-// calibrate returns the times of all works by the type of their operands: halves on devices that are distant.
+// halves returns the types of halves whose products are measured: those of cards, and on a processor those that it has
+// instructions for.
+func halves(dev kernels.Device, distant bool) (types []kernels.DType) {
+	multiplier, ok := dev.(kernels.HalfMultiplier)
+	for _, t := range []kernels.DType{kernels.BF16, kernels.F16} {
+		if distant || ok && multiplier.MultipliesHalves(t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// calibrate returns the times of all works by the type of their operands.
 func calibrate(dev kernels.Device, distant bool) (map[kernels.DType]kernels.WorkTimes, error) {
 	b := bencher{dev: dev, distant: distant}
 	if b.q, b.err = dev.NewQueue(); b.err != nil {
@@ -50,8 +62,10 @@ func calibrate(dev kernels.Device, distant bool) (map[kernels.DType]kernels.Work
 		if w != kernels.WorkCopy || distant {
 			columns = append(columns, &column{work: w, dtype: kernels.F32})
 		}
-		if w <= kernels.WorkAttentionBackward && distant {
-			columns = append(columns, &column{work: w, dtype: kernels.BF16}, &column{work: w, dtype: kernels.F16})
+		if w <= kernels.WorkAttentionBackward {
+			for _, t := range halves(dev, distant) {
+				columns = append(columns, &column{work: w, dtype: t})
+			}
 		}
 	}
 	for n, begin := 0, time.Now(); n < leastSweeps || n < mostSweeps && time.Since(begin) < sweepsBudget; n++ {

@@ -13,10 +13,10 @@ type Rates struct {
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations a second.
 	MatMulFLOPS    int64 `json:"matmul_flops"`
 	AttentionFLOPS int64 `json:"attention_flops"`
-	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where they are not measured: on
-	// the processor, which computes them in float32.
+	// MatMulBF16FLOPS are those of products of BF16 operands; 0 where they are not measured: on a
+	// processor without instructions for them, which computes them in float32.
 	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitempty"`
-	// MatMulF16FLOPS are those of F16 operands, measured in the same places.
+	// MatMulF16FLOPS are those of F16 operands; 0 on processors.
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitempty"`
 	// MemoryBytesPerS is the bandwidth that element-wise kernels reach.
 	MemoryBytesPerS int64 `json:"memory_bytes_per_s"`

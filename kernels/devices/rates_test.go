@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pnode/kernels"
@@ -49,6 +50,40 @@ func TestMeasureWithoutF16(t *testing.T) {
 	}
 	if r, err = Measure(card{dev}); err != nil || r.MatMulF16FLOPS <= 0 {
 		t.Errorf("a device that knows f16: %+v, %v", r, err)
+	}
+}
+
+// multiplier is a processor that says of which halves it has products.
+type multiplier struct {
+	kernels.Device
+	halves []kernels.DType
+}
+
+func (m multiplier) MultipliesHalves(t kernels.DType) bool { return slices.Contains(m.halves, t) }
+
+// TestProcessorsAreMeasuredInHalvesThatTheyMultiply: in bf16 where they have instructions for it, and in nothing where not.
+func TestProcessorsAreMeasuredInHalvesThatTheyMultiply(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, halves := range [][]kernels.DType{nil, {kernels.BF16}} {
+		r, err := Measure(multiplier{dev, halves})
+		if err != nil {
+			t.Fatal(err)
+		}
+		measured := r.TimesBF16.Products.Measured() && r.TimesBF16.AttentionForward.Measured() && r.TimesBF16.AttentionBackward.Measured()
+		if bf16 := halves != nil; r.MatMulBF16FLOPS > 0 != bf16 || measured != bf16 || r.TimesBF16.Streaming.Measured() {
+			t.Errorf("with products of %v: bf16 at %d, %+v", halves, r.MatMulBF16FLOPS, r.TimesBF16)
+		}
+		if r.MatMulF16FLOPS != 0 || r.TimesF16 != (kernels.WorkTimes{}) || r.MatMulFLOPS <= 0 {
+			t.Errorf("with products of %v: f16 at %d, f32 at %d", halves, r.MatMulF16FLOPS, r.MatMulFLOPS)
+		}
 	}
 }
 
