@@ -10,6 +10,7 @@ import (
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/elastic"
+	"pnode/planner/founding"
 	"pnode/planner/layout"
 	"pnode/planner/measure"
 	"pnode/planner/plan"
@@ -252,8 +253,10 @@ func (e explainer) choices(device int) (texts []string) {
 	switch {
 	case !e.in.Run.Train.Storage.Auto:
 		return texts
-	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0 && storage == model.StorageF32: // as on a processor: nothing to choose
+	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0 && storage == model.StorageF32: // as on most processors: nothing to choose
 		return texts
+	case d.profile.Processor() && d.profile.Products(storage) <= 0:
+		return append(texts, fmt.Sprintf("in %v: this processor has no instructions for it and computes at about its rate in f32, %s", storage, plan.Speed(d.profile.MatMulFLOPS)))
 	case max(d.profile.MatMulBF16FLOPS, d.profile.MatMulF16FLOPS) <= 0:
 		return append(texts, fmt.Sprintf("in %v: halves were not measured", storage))
 	}
@@ -261,7 +264,7 @@ func (e explainer) choices(device int) (texts []string) {
 	switch {
 	case e.in.Previous != nil:
 		why = " since the run began:"
-	case storage != e.storages()[0]:
+	case storage != e.problem.precision().Storages[0]:
 		why = " for its memory, although"
 	}
 	var rates []string
@@ -300,13 +303,38 @@ func (e explainer) codecs() []plan.Reason {
 	return nil
 }
 
-// precision says what halves by the planner's choice mean for losses; empty where there are none.
+// precision says what the planner's choice of a type means for losses, and what the first plan chose it for; empty where there
+// was none.
 func (e explainer) precision() []plan.Reason {
-	storage := e.k.model.Devices[e.k.layout.Rows[0][0].Device].Storage
-	if storage == model.StorageF32 || !e.in.Run.Train.Storage.Auto {
+	if !e.in.Run.Train.Storage.Auto {
 		return nil
 	}
-	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: fmt.Sprintf("%v in all stages, of later plans too: losses differ from those in f32 by rounding; parameters, gradients, their sums and checkpoints are f32", storage)}}
+	storage := e.k.model.Devices[e.k.layout.Rows[0][0].Device].Storage
+	why, costs := e.whyPrecision(storage), ""
+	switch {
+	case storage != model.StorageF32:
+		costs = ": losses differ from those in f32 by rounding; parameters, gradients, their sums and checkpoints are f32"
+	case why == "":
+		return nil
+	}
+	return []plan.Reason{{Kind: plan.ReasonPrecision, Text: fmt.Sprintf("%v in all stages, of later plans too%s%s", storage, why, costs)}}
+}
+
+// whyPrecision says why a first plan stores what it does, as the rest of a sentence; empty for later plans, and where nothing was weighed.
+func (e explainer) whyPrecision(storage model.Storage) string {
+	p := e.problem.precision()
+	gain := fmt.Sprintf("products in %v are %d.%02d times as fast, measured on %d of %s", p.Half, p.Gain/1000, p.Gain%1000/10, p.Measured, plan.Count(len(e.devices), "device"))
+	switch {
+	case p.Half == model.StorageF32:
+		return ""
+	case storage != p.Storages[0]:
+		return fmt.Sprintf(", as the model does not fit in %v (%s)", p.Storages[0], gain)
+	case storage == p.Half:
+		return fmt.Sprintf(" (%s)", gain)
+	case p.Without >= 0:
+		return fmt.Sprintf(": processors compute in %v where all have instructions for it, and %s, of kind %s, has none", p.Half, e.name(p.Without), e.devices[p.Without].profile.Kind)
+	}
+	return fmt.Sprintf(": %s, and are taken from %d.%d times on", gain, founding.LeastGain/1000, founding.LeastGain%1000/100)
 }
 
 // claims names the nodes that are counted on with less than they claim.

@@ -75,7 +75,7 @@ func decide(ctx context.Context, in Input) (s *search, best *candidate, others [
 		return nil, nil, nil, err
 	}
 	var unfit error // in the first precision, which says what is best
-	for _, as := range p.storages() {
+	for _, as := range p.precision().Storages {
 		if s, err = newSearch(p, as); err != nil {
 			return nil, nil, nil, err
 		}

@@ -218,5 +218,5 @@ func searchIn(in Input) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSearch(p, p.storages()[0])
+	return newSearch(p, p.precision().Storages[0])
 }

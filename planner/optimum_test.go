@@ -30,7 +30,7 @@ func TestBestOfAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newSearch(p, p.storages()[0])
+		c, err := newSearch(p, p.precision().Storages[0])
 		if err != nil {
 			t.Fatal(err)
 		}

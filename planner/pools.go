@@ -21,7 +21,7 @@ func Devices(in Input) (int, error) {
 		return 0, err
 	}
 	most := 0
-	for _, as := range p.storages() {
+	for _, as := range p.precision().Storages {
 		m, err := p.costModel(as)
 		if err != nil {
 			return 0, err

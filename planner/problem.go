@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"pnode/pipeline/model"
 	"pnode/pipeline/schedule"
 	"pnode/planner/cost"
 	"pnode/planner/founding"
@@ -205,18 +204,18 @@ func (p *problem) after(previous plan.Plan) (*problem, error) {
 	return &out, nil
 }
 
-// storages returns in which precision the stages of a plan may store what products read, the best first. The first plan of a
-// run decides: later ones have its storage.
-func (p *problem) storages() []model.Storage {
+// precision returns in which types the stages of a plan may store what products read. The first plan of a run decides: later
+// ones have its storage.
+func (p *problem) precision() founding.Precision {
 	rule := p.in.Run.Train.Storage
 	if rule.Auto && p.in.Previous != nil {
-		return []model.Storage{p.in.Previous.Storage()}
+		rule = plan.Storage(p.in.Previous.Storage())
 	}
 	devices := make([]plan.DeviceProfile, len(p.devices))
 	for i, d := range p.devices {
 		devices[i] = d.profile
 	}
-	return founding.Storages(rule, devices, p.in.HalfCosts != nil)
+	return founding.PrecisionOf(rule, devices, p.in.HalfCosts != nil)
 }
 
 // layers returns how many layers the model has.

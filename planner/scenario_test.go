@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "rewrite what the scenarios print")
 //	run micros=8 [replicas=N] [stages=N]
 //	recompute auto|none|outputs|block
 //	codec f32|bf16|int8|int4|auto|auto:bf16|auto:int4
-//	node NAME gflops=10 mib=1024 [bf16_gflops=80 f16_gflops=80]
+//	node NAME gflops=10 mib=1024 [bf16_gflops=80 f16_gflops=80] [processor=1]
+//	(a processor has instructions for what it has a rate of; others may be cards)
 //	device NAME gpu gflops=1000 mib=4096 [copies_gb=12 host_mib=16384]
 //	link FROM TO mbps=100 rtt_us=2000
 //	drop NAME, drain NAME
@@ -223,8 +224,15 @@ func (s *scenario) member(t *testing.T, name string) *Member {
 }
 
 func measuredDevice(name string, set map[string]int64) plan.DeviceProfile {
+	kind := ""
+	if set["processor"] > 0 {
+		kind = "amd64/avx2"
+		if set["bf16_gflops"] > 0 {
+			kind = "amd64/avx512bf16"
+		}
+	}
 	return plan.DeviceProfile{
-		Name: name, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9, MatMulF16FLOPS: set["f16_gflops"] * 1e9,
+		Name: name, Kind: kind, MatMulFLOPS: set["gflops"] * 1e9, AttentionFLOPS: set["gflops"] * 1e9, MatMulBF16FLOPS: set["bf16_gflops"] * 1e9, MatMulF16FLOPS: set["f16_gflops"] * 1e9,
 		MemoryBytesPerS: set["gflops"] * 1e9, MemoryFreeBytes: set["mib"] << 20,
 		CopyBytesPerS: set["copies_gb"] * 1e9, HostFreeBytes: set["host_mib"] << 20,
 	}

@@ -233,7 +233,7 @@ func alike(a, b plan.DeviceProfile) bool {
 		const share = 0.1 // of the greater value
 		return float64(max(a, b)-min(a, b)) <= share*float64(max(a, b))
 	}
-	return a.Name == b.Name && a.Model == b.Model &&
+	return a.Name == b.Name && a.Model == b.Model && a.Kind == b.Kind &&
 		near(a.MatMulFLOPS, b.MatMulFLOPS) && near(a.MatMulBF16FLOPS, b.MatMulBF16FLOPS) && near(a.MatMulF16FLOPS, b.MatMulF16FLOPS) &&
 		near(a.AttentionFLOPS, b.AttentionFLOPS) &&
 		near(a.MemoryBytesPerS, b.MemoryBytesPerS) && near(a.MemoryFreeBytes, b.MemoryFreeBytes) &&

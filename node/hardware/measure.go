@@ -127,7 +127,7 @@ func profileOf(d devices.Device, allowed config.Allowance, hostBytes int64) (pla
 	}
 	rates, err := devices.Measure(d.Device)
 	p := plan.DeviceProfile{
-		Name: d.Name(), Model: d.Model, MemoryFreeBytes: allowed.Within(d.MemoryFor(hostBytes)),
+		Name: d.Name(), Model: d.Model, Kind: kernels.KindOf(d.Device), MemoryFreeBytes: allowed.Within(d.MemoryFor(hostBytes)),
 		MatMulFLOPS: rates.MatMulFLOPS, MatMulBF16FLOPS: rates.MatMulBF16FLOPS, MatMulF16FLOPS: rates.MatMulF16FLOPS,
 		AttentionFLOPS: rates.AttentionFLOPS, MemoryBytesPerS: rates.MemoryBytesPerS, CallNanos: min(rates.CallNanos, plan.MaxCallNanos),
 		Times: rates.Times, TimesBF16: rates.TimesBF16, TimesF16: rates.TimesF16,

@@ -23,7 +23,8 @@ type Speed struct {
 }
 
 // SpeedOf returns a device's speed for stages of a storage. A rate of products that nobody
-// measured for the storage is that of float32; attention that nobody measured runs like products.
+// measured for the storage is that of float32, of which processors that widen BF16 reach 0.85 to 0.92; attention that nobody
+// measured runs like products.
 func SpeedOf(d plan.DeviceProfile, s model.Storage) Speed {
 	speed := Speed{MatMulFLOPS: d.MatMulFLOPS, FullFLOPS: d.MatMulFLOPS, AttentionFLOPS: d.AttentionFLOPS, MemoryBytesPerS: d.MemoryBytesPerS, Call: schedule.Nanos(d.CallNanos), Times: d.TimesIn(s)}
 	if rate := d.Products(s); rate > 0 {

@@ -1,65 +1,93 @@
 package founding
 
 import (
+	"math"
+	"math/bits"
+	"slices"
+
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
 )
 
-// Storages returns in which precision the stages of a run's first plan may store what products read, the best first: the first with
-// which anything fits is taken. A stage in halves has more per parameter, for their copies, and less per micro-batch in
-// flight. Where the model has no costs in halves, none are taken on auto.
-func Storages(rule plan.StorageRule, devices []plan.DeviceProfile, halves bool) []model.Storage {
-	on := profiles(devices)
-	half := on.half()
-	switch {
-	case !rule.Auto:
-		return []model.Storage{rule.Storage}
-	case !halves || half == model.StorageF32:
-		return []model.Storage{model.StorageF32}
-	case outruns(on.rate(half), on.rate(model.StorageF32)):
-		return []model.Storage{half, model.StorageF32}
-	}
-	return []model.Storage{model.StorageF32, half}
+// Precision holds in which types the stages of a run's first plan may store what products read, and what speaks for them.
+type Precision struct {
+	// Storages are tried in this order: the first with which anything fits is taken. A stage in halves has more per
+	// parameter, for their copies, and less per micro-batch in flight.
+	Storages []model.Storage
+	// Half is the type of halves that was weighed against float32; float32 where none was.
+	Half model.Storage
+	// Gain is how fast all devices together multiply Half, in thousandths of their rate in float32: Measured of them by
+	// their own rate, the others as in float32.
+	Gain     int64
+	Measured int
+	// Without is the index of the first processor without instructions for Half where another processor has them; -1 for
+	// none. With one, all processors count as in float32.
+	Without int
 }
 
-// profiles are the devices of a run.
-type profiles []plan.DeviceProfile
+// LeastGain is the gain from which on a run computes in halves: it takes matrix units, or instructions for them.
+const LeastGain = 1500
 
-// rate returns how fast the devices multiply in a storage together, in operations a second: one on which nobody measured it
-// as fast as in float32.
-func (p profiles) rate(s model.Storage) (sum int64) {
-	for _, d := range p {
-		rate := d.Products(s)
-		if rate <= 0 {
-			rate = d.MatMulFLOPS
-		}
-		sum += min(rate, plan.MaxFLOPS)
+// PrecisionOf weighs the types of a run's first plan on devices. Where the model has no costs in halves, none are taken on auto.
+func PrecisionOf(rule plan.StorageRule, devices []plan.DeviceProfile, halves bool) Precision {
+	only := func(s model.Storage) Precision { return Precision{Storages: []model.Storage{s}, Without: -1} }
+	if !rule.Auto {
+		return only(rule.Storage)
 	}
-	return sum
-}
-
-// half returns what a run stores that does not store float32, by what was measured: BF16, or F16 where that is worth its
-// narrow range, or float32 where neither was measured.
-func (p profiles) half() model.Storage {
-	known := func(s model.Storage) bool {
-		for _, d := range p {
-			if d.Products(s) > 0 {
-				return true
-			}
-		}
-		return false
+	bf16, f16 := weigh(devices, model.StorageBF16), weigh(devices, model.StorageF16)
+	best := bf16
+	if f16.Measured > 0 && (bf16.Measured == 0 || permille(f16.Gain, bf16.Gain) >= LeastGain) { // worth its narrow range
+		best = f16
 	}
 	switch {
-	case known(model.StorageF16) && (!known(model.StorageBF16) || outruns(p.rate(model.StorageF16), p.rate(model.StorageBF16))):
-		return model.StorageF16
-	case known(model.StorageBF16):
-		return model.StorageBF16
+	case !halves || best.Measured == 0 && best.Without < 0:
+		return only(model.StorageF32)
+	case best.Measured == 0:
+		best.Storages = []model.Storage{model.StorageF32}
+	case best.Gain >= LeastGain:
+		best.Storages = []model.Storage{best.Half, model.StorageF32}
+	default:
+		best.Storages = []model.Storage{model.StorageF32, best.Half}
 	}
-	return model.StorageF32
+	return best
 }
 
-// outruns reports whether a rate is at least 1.5 times another, which takes matrix units.
-func outruns(rate, other int64) bool {
-	// Quotients: products of rates that somebody made up could overflow.
-	return rate/4-other/4 >= other/8
+// weigh compares a type of halves with float32. Processors with instructions for it add up a product in another order than
+// those without, so that a run on both would have losses that depend on who computes what: it gets no part of its gain from them.
+func weigh(devices []plan.DeviceProfile, half model.Storage) Precision {
+	p := Precision{Half: half, Without: -1}
+	lacks := func(d plan.DeviceProfile) bool { return d.Processor() && d.Products(half) <= 0 }
+	if slices.ContainsFunc(devices, func(d plan.DeviceProfile) bool { return d.Processor() && d.Products(half) > 0 }) {
+		p.Without = slices.IndexFunc(devices, lacks)
+	}
+	var rate, full int64
+	for _, d := range devices {
+		own := d.Products(half)
+		if own <= 0 || d.Processor() && p.Without >= 0 {
+			own = d.MatMulFLOPS
+		} else {
+			p.Measured++
+		}
+		rate, full = rate+units(own), full+units(d.MatMulFLOPS)
+	}
+	p.Gain = permille(rate, full)
+	return p
+}
+
+// units returns a rate in units of which those of all devices of a run can be added up.
+func units(flops int64) int64 { return min(flops, plan.MaxFLOPS) >> 10 }
+
+// permille returns how many thousandths of another a rate is, to the nearest; 0 where there is no other.
+func permille(rate, other int64) int64 {
+	high, low := bits.Mul64(uint64(max(rate, 0)), 1000)
+	low, carry := bits.Add64(low, uint64(max(other, 0)/2), 0)
+	high += carry
+	switch {
+	case other <= 0:
+		return 0
+	case high >= uint64(other):
+		return math.MaxInt64
+	}
+	n, _ := bits.Div64(high, low, uint64(other))
+	return int64(min(n, math.MaxInt64))
 }

@@ -32,6 +32,7 @@ const (
 
 	maxDeviceName = 128 // bytes of the name of a device or the ID of a link's peer
 	maxModelText  = 512 // bytes of a device's model
+	maxKindText   = 64  // bytes of a processor's kind
 )
 
 // ErrBadProfile is wrapped by the errors of Profile.Validate.
@@ -92,6 +93,8 @@ func (p Profile) check(self PeerID) error {
 			return fmt.Errorf("devices[%d].name is %.40q, as another device's: want a name of its own for each", i, d.Name)
 		case !Printable(d.Model, maxModelText):
 			return fmt.Errorf("devices[%d].model is %.40q: want at most %d bytes of printable text", i, d.Model, maxModelText)
+		case !Printable(d.Kind, maxKindText):
+			return fmt.Errorf("devices[%d].kind is %.40q: want at most %d bytes of printable text", i, d.Kind, maxKindText)
 		}
 		if err := within(d.figures()); err != nil {
 			return fmt.Errorf("devices[%d].%w", i, err)
@@ -176,7 +179,7 @@ func (p Profile) Clamped() Profile {
 	clamp(p.figures())
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		d.Model = Clip(d.Model, maxModelText)
+		d.Model, d.Kind = Clip(d.Model, maxModelText), Clip(d.Kind, maxKindText)
 		clamp(d.figures())
 		for _, of := range d.allTimes() {
 			t := of.times

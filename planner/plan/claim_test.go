@@ -33,6 +33,8 @@ func TestProfilesAreWithinBounds(t *testing.T) {
 		`devices[0].model is "\x1b[2`: func(p *Profile) { p.Devices[0].Model = "\x1b[2J" },
 		`devices[0].model is "\xff"`:  func(p *Profile) { p.Devices[0].Model = "\xff" },
 		`devices[0].model is "\u202e`: func(p *Profile) { p.Devices[0].Model = "\u202eUPG" },
+		`devices[0].kind is "\x1b[2J`: func(p *Profile) { p.Devices[0].Kind = "\x1b[2J" },
+		`devices[0].kind is "kkkk`:    func(p *Profile) { p.Devices[0].Kind = strings.Repeat("k", 65) },
 		"devices[0].matmul_flops is 100000000000000000: want 0 to 10000000000000000": func(p *Profile) { p.Devices[0].MatMulFLOPS = 1e17 },
 		"devices[0].attention_flops is -1":                                           func(p *Profile) { p.Devices[0].AttentionFLOPS = -1 },
 		"devices[0].matmul_bf16_flops":                                               func(p *Profile) { p.Devices[0].MatMulBF16FLOPS = math.MaxInt64 },
@@ -89,7 +91,7 @@ func TestClampedProfilesAreWithinBounds(t *testing.T) {
 	odd := Profile{DiskFreeBytes: math.MaxInt64}
 	for i, n := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
 		odd.Devices = append(odd.Devices, DeviceProfile{
-			Name: fmt.Sprint(i), Model: "Card\x00 of\u2028\xff " + strings.Repeat("é", 300), MatMulFLOPS: n, AttentionFLOPS: n, MatMulBF16FLOPS: n, MatMulF16FLOPS: n,
+			Name: fmt.Sprint(i), Model: "Card\x00 of\u2028\xff " + strings.Repeat("é", 300), Kind: strings.Repeat("k\n", 99), MatMulFLOPS: n, AttentionFLOPS: n, MatMulBF16FLOPS: n, MatMulF16FLOPS: n,
 			MemoryBytesPerS: n, MemoryFreeBytes: n, CopyBytesPerS: n, HostFreeBytes: n,
 		})
 		odd.Links = append(odd.Links, LinkProfile{Peer: PeerID(fmt.Sprint(i)), RTTNanos: n, BytesPerS: n, JitterNanos: n})

@@ -24,11 +24,15 @@ const DiskReserveBytes = 256 << 20
 type DeviceProfile struct {
 	Name  string `json:"name"`
 	Model string `json:"model"`
+	// Kind is of a processor, as amd64/avx512bf16 (kernels.Kinded): those of one kind compute the same bits. Cards and
+	// emulated devices have none.
+	Kind string `json:"kind,omitempty"`
 	// MatMulFLOPS, AttentionFLOPS are floating-point operations per second in float32: of matrix
 	// products, and of attention, which runs at another speed.
 	MatMulFLOPS    int64 `json:"matmul_flops"`
 	AttentionFLOPS int64 `json:"attention_flops"`
-	// MatMulBF16FLOPS counts them for products of BF16 operands; 0 where nobody measured them.
+	// MatMulBF16FLOPS counts them for products of BF16 operands; 0 where nobody measured them, as on processors without
+	// instructions for them.
 	MatMulBF16FLOPS int64 `json:"matmul_bf16_flops,omitzero"`
 	// MatMulF16FLOPS counts them for F16 operands; 0 where nobody measured them.
 	MatMulF16FLOPS int64 `json:"matmul_f16_flops,omitzero"`
@@ -48,6 +52,9 @@ type DeviceProfile struct {
 	TimesBF16 kernels.WorkTimes `json:"times_bf16,omitzero"`
 	TimesF16  kernels.WorkTimes `json:"times_f16,omitzero"`
 }
+
+// Processor reports whether the device is a processor that was measured.
+func (d DeviceProfile) Processor() bool { return d.Kind != "" }
 
 // Products returns the rate of products in a storage; 0 where nobody measured it.
 func (d DeviceProfile) Products(s model.Storage) int64 {

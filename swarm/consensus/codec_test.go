@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,7 @@ func TestTheLargestProfileFits(t *testing.T) {
 	join := Join{Peer: "a", ProcessEpoch: 1}
 	for i := range plan.MaxDevices {
 		join.Profile.Devices = append(join.Profile.Devices, plan.DeviceProfile{
-			Name: fmt.Sprintf("cuda:%d", i), Model: "NVIDIA GeForce RTX 4090 Laptop GPU with a long name", MatMulFLOPS: plan.MaxFLOPS, AttentionFLOPS: plan.MaxFLOPS,
+			Name: fmt.Sprintf("cuda:%d", i), Model: "NVIDIA GeForce RTX 4090 Laptop GPU with a long name", Kind: strings.Repeat("k", 64), MatMulFLOPS: plan.MaxFLOPS, AttentionFLOPS: plan.MaxFLOPS,
 			MatMulBF16FLOPS: plan.MaxFLOPS, MatMulF16FLOPS: plan.MaxFLOPS, MemoryBytesPerS: plan.MaxMemoryBytesPerS, CopyBytesPerS: plan.MaxMemoryBytesPerS,
 			MemoryFreeBytes: plan.MaxMemoryBytes, HostFreeBytes: plan.MaxMemoryBytes, Times: times, TimesBF16: times, TimesF16: times,
 		})
