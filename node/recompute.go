@@ -64,7 +64,7 @@ func (r Recomputed) Print(w io.Writer) error {
 		for _, u := range r.Unlike {
 			fmt.Fprintf(&b, "note: %s\n", u)
 		}
-		b.WriteString("note: this proves nothing against anyone, since instructions differ in the last digits: name the folders of all nodes, and train again on a processor that has theirs\n")
+		b.WriteString("note: this proves nothing against anyone, since other instructions give other last digits, and in bf16 other losses: name the folders of all nodes, and train again on a processor that has theirs\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

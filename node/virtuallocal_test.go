@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pnode/kernels/cpu"
 	"pnode/node/api"
 	"pnode/node/gossip"
 	"pnode/node/ingest"
@@ -272,6 +273,10 @@ func TestTrainingAgainTellsWhatDiffers(t *testing.T) {
 		}
 		if got, err := kinds(func([]string) []string { return []string{runtime.GOARCH + "/generic"} }); err != nil || len(got.Differ) == 0 || len(got.Unlike) > 0 {
 			t.Errorf("with other instructions: %q, %q, %v", got.Differ, got.Unlike, err)
+		}
+		both := func(of []string) []string { return []string{cpu.KindInFloats(of[0]), cpu.KindInFloats(of[0]) + "bf16"} }
+		if got, err := kinds(both); err != nil || len(got.Unlike) > 0 || len(got.Differ) > 0 || !reflect.DeepEqual(got.Layers, want.Layers) {
+			t.Errorf("with instructions for bf16, too, in float32: %q, %q, %v", got.Unlike, got.Differ, err)
 		}
 		for says, change := range map[string]func([]string) []string{
 			"no folder tells with which instructions":                                    func([]string) []string { return nil },

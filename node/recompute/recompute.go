@@ -181,7 +181,7 @@ func (g *generation) train(ctx context.Context) (differ []string, err error) {
 
 // like returns a processor of the kind that a worker's was; where that is not to be had, the best one here.
 func (g *generation) like(id plan.WorkerID) (*cpu.Device, error) {
-	kinds, who := g.Kinds[Part{g.plan.Generation, id}], g.nameOf(id.Peer)
+	kinds, who := g.kinds(id), g.nameOf(id.Peer)
 	o := cpu.Options{Threads: g.Threads}
 	switch len(kinds) {
 	case 0:
@@ -199,6 +199,19 @@ func (g *generation) like(id plan.WorkerID) (*cpu.Device, error) {
 		return cpu.New(cpu.Options{Threads: g.Threads})
 	}
 	return d, err
+}
+
+// kinds returns the kinds of processors that a worker was, as far as these differ in what the plan stores.
+func (g *generation) kinds(id plan.WorkerID) (kinds []string) {
+	for _, kind := range g.Kinds[Part{g.plan.Generation, id}] {
+		if !g.Run.Train.Storage.Rounds(g.plan) {
+			kind = cpu.KindInFloats(kind)
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // quoted joins texts that nodes wrote.
