@@ -23,7 +23,7 @@ func tune(t *testing.T, weights, data string, args ...string) (run string, losse
 	run = t.TempDir()
 	p := start(t, append([]string{
 		"train", "--init", weights, "--data", data, "--dir", run, "--json", "--steps", "4", "--checkpoint-every", "2", "--lr", "0.05", "--warmup-steps", "0",
-		"--micros", "2", "--micro-batch", "1", "--held-out-every", "2",
+		"--micros", "2", "--micro-batch", "1", "--held-out-every", "2", "--storage", "f32",
 	}, args...)...)
 	return run, p.finish(0)
 }

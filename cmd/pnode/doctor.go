@@ -14,6 +14,9 @@ import (
 
 	"pnode/kernels/devices"
 	"pnode/node/config"
+	"pnode/pipeline/model"
+	"pnode/planner/founding"
+	"pnode/planner/plan"
 )
 
 func (e environment) doctorCommand() *cobra.Command {
@@ -164,12 +167,25 @@ func describe(b *strings.Builder, d devices.Diagnosed) {
 			rates += fmt.Sprintf(", copies %.1f GB/s each way", giga(d.Rates.CopyBytesPerS))
 		}
 		line("measured", rates)
+		line("storage", storage(d))
 	}
 	if d.Used {
 		line("used", "yes")
 	} else {
 		line("used", "no: "+d.Why)
 	}
+}
+
+// storage says what a run on this device alone would store by itself, and why; empty where that is float32 and there is no choice.
+func storage(d devices.Diagnosed) string {
+	w := founding.PrecisionOf(plan.StorageAuto, []plan.DeviceProfile{{MatMulFLOPS: d.Rates.MatMulFLOPS, MatMulBF16FLOPS: d.Rates.MatMulBF16FLOPS, MatMulF16FLOPS: d.Rates.MatMulF16FLOPS}}, true)
+	switch {
+	case w.Half == model.StorageF32 && d.Name == devices.CPU:
+		return "auto takes f32 here: this processor uses no instructions for products of bf16"
+	case w.Half == model.StorageF32:
+		return ""
+	}
+	return fmt.Sprintf("auto takes %v here: products in %v are %.2f times as fast as in f32", w.Storages[0], w.Half, float64(w.Gain)/1000)
 }
 
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }

@@ -465,7 +465,7 @@ link: {bandwidth: 100Mbit/s, latency: 1ms} # a measured one may give another cut
 		t.Fatal(err)
 	}
 	train := func() map[int]json.Number {
-		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2", "--schedule", "1f1b")
+		p := start(t, "train", "--config", file, "--dir", t.TempDir(), "--json", "--cluster", cluster, "--replicas", "1", "--stages", "2", "--schedule", "1f1b", "--storage", "auto")
 		losses := p.finish(0)
 		if p.last.HeldOutF32 == nil {
 			t.Errorf("the last step does not tell the held-out loss in float32:\n%s", p.stderr)

@@ -319,7 +319,7 @@ func TestGivenWeightsSurviveAKill(t *testing.T) {
 	source, data := family(t, model.Config{Vocab: 256, Context: 32, Blocks: 2, Heads: 2, Channels: 32}, safetensors.F32), textFile(t)
 	train := func(dir string) *process {
 		return start(t, "train", "--init", source, "--data", data, "--dir", dir, "--steps", "300", "--checkpoint-every", "1000",
-			"--micros", "2", "--micro-batch", "2", "--sample-bytes", "0", "--json")
+			"--micros", "2", "--micro-batch", "2", "--sample-bytes", "0", "--storage", "f32", "--json")
 	}
 	want := train(t.TempDir()).finish(0)
 	dir := t.TempDir()

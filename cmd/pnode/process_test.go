@@ -304,7 +304,8 @@ func (p *process) finish(code int) map[int]json.Number {
 	return p.losses
 }
 
-// runFile writes a run.yaml of a run that takes seconds, and the text it trains on.
+// runFile writes a run.yaml of a run that takes seconds, and the text it trains on. It is in f32, whose losses tests compare: by
+// itself a run would be in bf16 where this processor has instructions for it, and not on a device that is emulated.
 func runFile(t testing.TB, steps int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -317,7 +318,7 @@ func runFile(t testing.TB, steps int) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "run.yaml")
-	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\ncontext: 32\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\n", data, steps)
+	yaml := fmt.Sprintf("data: [%q]\nsteps: %d\ncontext: 32\nmicros: 4\nmicro_batch: 1\nheld_out_every: 5\ncheckpoint_every: 5\nsample_bytes: 20\nstorage: f32\n", data, steps)
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
