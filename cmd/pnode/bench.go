@@ -23,12 +23,13 @@ func (e environment) benchCommand() *cobra.Command {
 	var worker string
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, training steps, schedules, GPUs, plans and sums of gradients",
+		Short: "Measure kernels, training steps, generated text, schedules, GPUs, plans and sums of gradients",
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
 PNODE_CPU=avx2|avx512|avx512bf16|neon|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS and PyTorch's libraries
   pnode bench step                     training steps against PyTorch
+  pnode bench generate                 generated text against Hugging Face's transformers
   pnode bench schedules                pipeline schedules on emulated slow links
   pnode bench devices                  GPUs against cuBLASLt and PyTorch
   pnode bench planner                  plans against the optimum and splits by hand
@@ -46,7 +47,7 @@ PNODE_CPU=avx2|avx512|avx512bf16|neon|generic chooses this program's instruction
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand(), e.benchLocalStepsCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchGenerateCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand(), e.benchLocalStepsCommand())
 	return c
 }
 
@@ -159,6 +160,41 @@ want of a C++ compiler, is a row with the reason. After an interrupt the rows so
 	f.StringSliceVar(&o.Precisions, "precision", nil, "`NAMES` among "+strings.Join(bench.StepPrecisions(), ", ")+" (default all)")
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch")
+	return c
+}
+
+func (e environment) benchGenerateCommand() *cobra.Command {
+	var o bench.GenerateOptions
+	c := &cobra.Command{
+		Use:   "generate",
+		Short: "Generated text against Hugging Face's transformers",
+		Long: `Measure how fast texts are continued by GPT-2 with 124 M parameters and a character model of 10.8 M, in
+f32 and in bf16 (--storage bf16): tokens a second after the first token, tokens of the prompts a
+second, and the most memory that was ever resident. Weights are random, and all sides read the same.
+
+A token takes at least as long as it takes to read the weights and the keys and values once. The
+row "limit" is how fast this machine does that, measured after each round with as many threads.
+
+Hugging Face's transformers run as processes of the Python that --python names, with PyTorch: eager,
+and by torch.compile with a static cache. They take the likeliest token, as pnode does. All sides of
+a precision are there at once, warm up with as many texts, and take turns. What cannot run is a row
+with the reason. After an interrupt the rows so far are shown.`,
+		Example: `  pnode bench generate --python ~/venv/bin/python
+  pnode bench generate --model gpt2-124m --threads 2 --batch 1,8 --precision bf16
+  pnode bench generate --prompt 512 --tokens 256 --json > generate.json`,
+	}
+	f := e.measures(c, func(ctx context.Context, m measuring) (report, error) {
+		o.Binary, o.Progress = m.binary, m.progress
+		return bench.Generate(ctx, o)
+	})
+	f.StringSliceVar(&o.Models, "model", nil, "`NAMES` among "+strings.Join(bench.StepModels(), ", ")+" (default all)")
+	f.IntSliceVar(&o.Batches, "batch", nil, "`NUMBERS` of texts at a time (default 1)")
+	f.IntVar(&o.Prompt, "prompt", 64, "tokens of a prompt")
+	f.IntVar(&o.Tokens, "tokens", 64, "tokens of a text after its prompt")
+	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
+	f.StringSliceVar(&o.Precisions, "precision", nil, "`NAMES` among "+strings.Join(bench.StepPrecisions(), ", ")+" (default all)")
+	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
+	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch and transformers")
 	return c
 }
 

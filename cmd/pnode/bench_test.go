@@ -97,3 +97,31 @@ func TestLocalStepsAsInPyTorch(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// TestGeneratesAsTransformers continues texts here and in transformers, of the same weights: in float32 the likeliest tokens are the same. It needs the same
+// Python; one that lacks a compiler says so.
+func TestGeneratesAsTransformers(t *testing.T) {
+	python := os.Getenv("PNODE_TRANSFORMERS_PYTHON")
+	if python == "" {
+		t.Skip("PNODE_TRANSFORMERS_PYTHON is not set: it is a Python with PyTorch and transformers")
+	}
+	t.Parallel()
+	const tokens = 6
+	p := start(t, "bench", "generate", "--json", "--python", python, "--model", "10m", "--precision", "f32", "--threads", "1", "--batch", "2",
+		"--prompt", "7", "--tokens", strconv.Itoa(tokens), "--rounds", "1")
+	p.finish(exitOK)
+	var r bench.GenerateReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Cases) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	sides := r.Cases[0].Sides
+	if eager := sides[1]; eager.Open != "" || eager.Same != tokens || eager.Ratio <= 0 {
+		t.Errorf("%+v", eager)
+	}
+	if compiled := sides[2]; compiled.Open == "" && compiled.Same != tokens {
+		t.Errorf("%+v", compiled)
+	}
+}

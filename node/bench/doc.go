@@ -12,6 +12,8 @@
 //   - KernelReport: matrix products against OpenBLAS and PyTorch's libraries, with the machine's limits.
 //   - StepReport: training steps against PyTorch's, eager and compiled, in f32 and bf16, with where the
 //     time goes and what the processor's limit is.
+//   - GenerateReport: generated text against Hugging Face's transformers (transformersgenerate.py), eager and compiled, in f32 and
+//     bf16, with what reading memory alone would make. This program's side is in package decoding.
 //   - Comparison: the ratio to a peer; that to the fastest one is what is told of a product or step.
 //   - DeviceReport: GPUs against cuBLASLt, PyTorch and themselves, in rows with targets. A row
 //     that could not be measured is open and says why.

@@ -107,6 +107,12 @@ type answer struct {
 	Classes    map[string]float64 `json:"classes,omitempty"`
 	FLOPs      int64              `json:"flops,omitempty"`
 	Arithmetic float64            `json:"gflops,omitempty"`
+	// Of generated texts: what their first tokens took, and the tokens of the first one; of this program's side also the rate at which
+	// memory was read right after them, as much of it as a step reads.
+	PromptSeconds float64 `json:"prompt_seconds,omitempty"`
+	Tokens        []int32 `json:"tokens,omitempty"`
+	ReadRate      float64 `json:"read_gb_s,omitempty"`
+	StepBytes     int64   `json:"step_bytes,omitempty"`
 	// Of launches and copies: the figure, what it means, and what it cannot be measured without.
 	Percent float64 `json:"percent,omitempty"`
 	Note    string  `json:"note,omitempty"`

@@ -86,9 +86,9 @@ def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def serve(answer):
-    """Introduces the peer and answers a request a line, until there are none."""
-    hello = {"name": "PyTorch " + torch.__version__, "kernel": kernel(), "with": libraries_inside(), "libraries": libraries()}
+def serve(answer, name="PyTorch " + torch.__version__, by=()):
+    """Introduces the peer, which computes by further libraries, and answers a request a line, until there are none."""
+    hello = {"name": name, "kernel": kernel(), "with": [*by, *libraries_inside()], "libraries": libraries()}
     print(json.dumps(hello), flush=True)
     for line in sys.stdin:
         try:

@@ -16,6 +16,7 @@ import (
 	"pnode/kernels"
 	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
+	"pnode/node/bench/decoding"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/planner/plan"
@@ -26,6 +27,7 @@ const (
 	productTask   = "product"
 	attentionTask = "attention"
 	stepTask      = "step"
+	generateTask  = "generate"
 )
 
 // task is the work of this program's side of a measurement: one thing on one device.
@@ -46,6 +48,8 @@ type task struct {
 	Learn bool `json:"learn,omitempty"`
 	// Profile has answers say where the time of steps goes; it needs the processor.
 	Profile bool `json:"profile,omitempty"`
+	// Generate says what to generate.
+	Generate decoding.Task `json:"generate,omitzero"`
 	// Average is the one thing to do where it is given.
 	Average *averageTask `json:"average,omitempty"`
 }
@@ -106,6 +110,13 @@ func (t task) serve(ctx context.Context, in io.Reader, out *json.Encoder) (err e
 		return serveRequests(own, in, out, steps.run)
 	case productTask:
 		build = product(kernels.BF16, t.Product[0], t.Product[1], t.Product[2], kernels.TransB)
+	case generateTask:
+		d, err := decoding.Open(ctx, device, t.Generate)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return serveRequests(own, in, out, func(r generateRequest) (answer, error) { return generateTexts(ctx, d, device, r) })
 	case rowLaunch:
 		return serveRequests(own, in, out, func(r stepRequest) (answer, error) { return t.launches(ctx, device, r.Steps) })
 	case rowCopies:
