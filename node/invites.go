@@ -61,7 +61,10 @@ func (o *ownership) openLAN(name string, owner bool, out Output) (err error) {
 				if in {
 					return o.Admit(ctx, n.Code)
 				}
-				return "", o.Refuse(n.Code)
+				if refused := o.newcomers.Refuse(func(other pairing.Newcomer) bool { return other == n }); len(refused) == 0 {
+					return "", errors.New("it asks no more")
+				}
+				return asks.Refused(), nil
 			})
 		},
 	})
@@ -144,16 +147,25 @@ func awaitReady(ctx context.Context, changed func() <-chan struct{}, may func() 
 	}
 }
 
-// Refuse tells the machine of the local network that shows a code that it is not let in.
-func (o *ownership) Refuse(code string) error {
+// Refuse tells machines of the local network that they are not let in, and returns them.
+func (o *ownership) Refuse(r api.Refusal) (refused []api.Newcomer, err error) {
 	if o.newcomers == nil {
-		return errNoLAN
+		return nil, errNoLAN
 	}
-	code, err := pairing.ParseCode(code)
-	if err != nil {
-		return err
+	which := ""
+	if r.Code != "" {
+		if r.Code, err = pairing.ParseCode(r.Code); err != nil {
+			return nil, err
+		}
+		which = " with that code"
 	}
-	return o.newcomers.Refuse(code)
+	for _, n := range o.newcomers.Refuse(func(n pairing.Newcomer) bool { return r.Names(newcomer(n)) }) {
+		refused = append(refused, newcomer(n))
+	}
+	if len(refused) == 0 {
+		return nil, fmt.Errorf("%w%s", pairing.ErrNobody, which)
+	}
+	return refused, nil
 }
 
 // MayInvite returns why this node cannot make invites, nil where it can.

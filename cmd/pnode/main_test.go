@@ -391,4 +391,4 @@ func (*stillNode) MayInvite() error { return nil }
 func (*stillNode) Newcomers() ([]api.Newcomer, error) { return nil, api.ErrNotReady }
 
 func (*stillNode) Admit(context.Context, string) (string, error) { return "", api.ErrNotReady }
-func (*stillNode) Refuse(string) error                           { return api.ErrNotReady }
+func (*stillNode) Refuse(api.Refusal) ([]api.Newcomer, error)    { return nil, api.ErrNotReady }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pnode/node/api"
 	"pnode/node/qrcode"
@@ -147,20 +148,25 @@ func (n *lettingNode) Admit(_ context.Context, code string) (string, error) {
 	return "<b>laptop</b> may join", nil
 }
 
-func (n *lettingNode) Refuse(code string) error {
+func (n *lettingNode) Refuse(r api.Refusal) (refused []api.Newcomer, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(n.waiting), func(w api.Newcomer) bool { return w.Code == code })
-	if len(left) == len(n.waiting) {
-		return errors.New("nobody asks with that code")
+	r.Code = strings.ReplaceAll(r.Code, " ", "")
+	n.waiting = slices.DeleteFunc(slices.Clone(n.waiting), func(w api.Newcomer) bool {
+		if r.Names(w) {
+			refused = append(refused, w)
+		}
+		return r.Names(w)
+	})
+	if len(refused) == 0 {
+		return nil, errors.New("nobody asks")
 	}
-	n.waiting = left
-	return nil
+	return refused, nil
 }
 
-// TestNewcomersAreRefused one by its code, then all that are left.
+// TestNewcomersAreRefused those with a code, be there two, then all that are left.
 func TestNewcomersAreRefused(t *testing.T) {
-	node := &lettingNode{waiting: []api.Newcomer{{Name: "laptop", Code: "482913"}, {Name: "attic", Code: "111222"}, {Name: "cellar", Code: "333444"}}}
+	node := &lettingNode{waiting: []api.Newcomer{{Name: "laptop", Code: "482913"}, {Name: "attic", Code: "111222"}, {Name: "cellar", Code: "333444"}, {Name: "roof", Code: "111222"}}}
 	dir := t.TempDir()
 	serveNode(t, dir, node)
 	const said = " is not let in, and was told so; it may ask again\n"
@@ -168,10 +174,10 @@ func TestNewcomersAreRefused(t *testing.T) {
 		code, out, stderr string
 		exit, left        int
 	}{
-		{"999999", "", "pnode: the node refused: nobody asks with that code\n", exitUnreachable, 3},
-		{"111 222", "attic" + said, "", exitOK, 2},
+		{"999999", "", "pnode: the node refused: nobody asks\n", exitUnreachable, 4},
+		{"111 222", "attic" + said + "roof" + said, "", exitOK, 2},
 		{"", "laptop" + said + "cellar" + said, "", exitOK, 0},
-		{"", "", "pnode: the node refused: nobody in the local network asks to join\n", exitUnreachable, 0},
+		{"", "", "pnode: the node refused: nobody asks\n", exitUnreachable, 0},
 	} {
 		args := []string{"admit", "--dir", dir, "--refuse"}
 		if c.code != "" {
@@ -229,7 +235,7 @@ func TestLettingMachinesInByThePage(t *testing.T) {
 		page.evaluate(axe, nil)
 	}
 	node.mu.Lock()
-	node.waiting = []api.Newcomer{{Name: strings.Repeat("long-name-", 6), Address: "fd00:1111:2222:3333:4444:5555:6666:7777", Code: "1"}}
+	node.waiting = []api.Newcomer{{Name: strings.Repeat("long-name-", 6), Address: "fd00:1111:2222:3333:4444:5555:6666:7777", Code: "1", Since: time.Now()}}
 	node.mu.Unlock()
 	page.await(`!document.querySelector('#admit').hidden`)
 	for _, scheme := range []string{"light", "dark"} {

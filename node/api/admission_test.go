@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pnode/node/qrcode"
 )
@@ -49,7 +50,7 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 	if code, body := send("POST", "/v1/admission/admit", key, `{"code":"482 913"}`); code != http.StatusOK || !strings.Contains(body, "laptop may join") {
 		t.Errorf("admit: %d %q", code, body)
 	}
-	for _, which := range []string{`"code":"482 913",`, ""} { // all that ask
+	for _, which := range []string{`"code":"482 913",`, "", `"until":"2026-11-30T15:04:05.000000006Z",`} { // all that ask, and those that asked by then
 		if code, body := send("POST", "/v1/admission/admit", key, "{"+which+`"refuse":true}`); code != http.StatusOK || !strings.Contains(body, "laptop is not let in, and was told so") {
 			t.Errorf("refuse %s: %d %q", which, code, body)
 		}
@@ -70,7 +71,7 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"admit 482 913", "refuse 482913", "refuse 482913", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
+	if want := []string{"admit 482 913", "refuse 482 913", "refuse ", "refuse  until 2026-11-30T15:04:05.000000006Z", "invite 1h0m0s 2 false"}; !slices.Equal(node.told, want) {
 		t.Errorf("the node was told %q, want %q", node.told, want)
 	}
 	for body, want := range map[string]int{
@@ -99,8 +100,8 @@ func TestThePagesOtherKeyLetsMachinesIn(t *testing.T) {
 			}
 		}
 	}
-	if len(node.told) != 4 {
-		t.Errorf("the node was told %q", node.told[4:])
+	if len(node.told) != 5 {
+		t.Errorf("the node was told %q", node.told[5:])
 	}
 }
 
@@ -133,6 +134,25 @@ func TestTheKeyThatLetsInIsNew(t *testing.T) {
 	for key, whole := range keys {
 		if len(keys) != 2 || !whole {
 			t.Errorf("key %q of %d", key, len(keys))
+		}
+	}
+}
+
+// TestWhomARefusalNames: who shows a code, else who began to ask by a time, else all.
+func TestWhomARefusalNames(t *testing.T) {
+	shown := time.Date(2026, 11, 30, 15, 4, 5, 6, time.UTC)
+	first, second := Newcomer{Code: "111222", Since: shown}, Newcomer{Code: "333444", Since: shown.Add(1)}
+	for r, want := range map[Refusal][2]bool{
+		{}:                             {true, true},
+		{Until: shown}:                 {true, false},
+		{Until: shown.Add(1)}:          {true, true},
+		{Until: shown.Add(-1)}:         {false, false},
+		{Code: "333444"}:               {false, true},
+		{Code: "333444", Until: shown}: {false, true},
+		{Code: "1"}:                    {false, false},
+	} {
+		if got := [2]bool{r.Names(first), r.Names(second)}; got != want {
+			t.Errorf("%+v: %v, want %v", r, got, want)
 		}
 	}
 }

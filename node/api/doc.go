@@ -23,7 +23,7 @@
 //	POST /v1/chunk    {"step": 50, "hash": "..."} -> the chunk's bytes
 //	POST /v1/invite   {"ttl_s": 3600, "uses": 1} -> {"invite": "pnode1-..."}
 //	GET  /v1/newcomers  the machines of the local network that ask to be let in, with their codes
-//	POST /v1/admit    {"code": "012345"} -> {"done": "..."}: who shows it gets an invite; another code refuses all; with "refuse": true it is told that it gets none
+//	POST /v1/admit    {"code": "012345"} -> {"done": "..."}: who shows it gets an invite; another code refuses all; with "refuse": true it is told that it gets none, or, without a code, all that asked "until" a time
 //	GET  /v1/admission  Admission as JSON: whether this node lets machines in, and who asks, without their codes
 //	POST /v1/admission/admit, /v1/admission/invite  as /v1/admit and /v1/invite, which answers with a QR code too and makes no owners
 //	POST /v1/leave    drain this node and let it go; answers when it is under way

@@ -1,15 +1,12 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
 	"pnode/pipeline/wire/strict"
 )
@@ -85,6 +82,20 @@ func (n Newcomer) Text() string {
 	return fmt.Sprintf("%s pnode admit %s; if not: pnode admit --refuse %s", n.Question(), n.Code, n.Code)
 }
 
+// Refusal says which of those who ask are not let in: who shows Code, or all where it is empty, who began to ask up to Until where that is not zero.
+type Refusal struct {
+	Code  string
+	Until time.Time
+}
+
+// Names reports whether a newcomer is one of those. Code is digits alone.
+func (r Refusal) Names(n Newcomer) bool {
+	if r.Code != "" {
+		return n.Code == r.Code
+	}
+	return r.Until.IsZero() || !n.Since.After(r.Until)
+}
+
 // Refused says that it was told that it is not let in.
 func (n Newcomer) Refused() string {
 	return fmt.Sprintf("%s is not let in, and was told so; it may ask again", strings.Join(strings.Fields(n.Name), " "))
@@ -102,8 +113,9 @@ func (n Newcomer) spoken() string {
 // admitRequest and revokeReply are the bodies of POST /v1/admit.
 type admitRequest struct {
 	Code string `json:"code"`
-	// Refuse tells who shows Code, or all that ask where it is empty, that they are not let in.
-	Refuse bool `json:"refuse,omitempty"`
+	// Refuse tells those of a Refusal that they are not let in.
+	Refuse bool      `json:"refuse,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
 }
 
 type inviteReply struct {
@@ -184,8 +196,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	}
 	var reply revokeReply
 	if req.Refuse {
-		reply.Done, err = s.refuse(req.Code)
-		s.answer(w, reply, err)
+		refused, err := s.options.Node.Refuse(Refusal{req.Code, req.Until})
+		var done []string
+		for _, n := range refused {
+			done = append(done, n.Refused())
+		}
+		s.answer(w, revokeReply{strings.Join(done, "\n")}, err)
 		return
 	}
 	err = patiently(w, r, func(ctx context.Context) (err error) {
@@ -193,41 +209,6 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 		return err
 	})
 	s.answer(w, reply, err)
-}
-
-// errNobodyAsks is why nobody was refused.
-var errNobodyAsks = errors.New("nobody in the local network asks to join")
-
-// refuse refuses the machine that shows a code, or all that ask where it is empty, and says whom, each on a line.
-func (s *Server) refuse(code string) (string, error) {
-	waiting, err := s.options.Node.Newcomers()
-	if err != nil {
-		return "", err
-	}
-	var done []string
-	for _, n := range waiting {
-		if code != "" && n.Code != digits(code) || s.options.Node.Refuse(n.Code) != nil {
-			continue // another one, or it asks no more
-		}
-		done = append(done, n.Refused())
-	}
-	switch {
-	case len(done) > 0:
-		return strings.Join(done, "\n"), nil
-	case code == "":
-		return "", errNobodyAsks
-	}
-	return "", cmp.Or(s.options.Node.Refuse(code), errNobodyAsks) // what is wrong with the code
-}
-
-// digits returns those of a code, however people write it.
-func digits(code string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, code)
 }
 
 // Newcomers lists the machines of the local network that ask to be let in.

@@ -38,8 +38,8 @@ type Node interface {
 	Newcomers() ([]Newcomer, error)
 	// Admit gives an invite to the one that shows a code, and says to whom. Another code refuses all that ask.
 	Admit(ctx context.Context, code string) (string, error)
-	// Refuse tells the one that shows a code that it is not let in.
-	Refuse(code string) error
+	// Refuse tells some of them that they are not let in, and returns these.
+	Refuse(r Refusal) ([]Newcomer, error)
 	// Checkpoints lists what this node keeps.
 	Checkpoints() (CheckpointList, error)
 	// Profiles lists what plans know of the members' devices and lines.

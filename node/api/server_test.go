@@ -372,4 +372,10 @@ func (n *fakeNode) Admit(_ context.Context, code string) (string, error) {
 	return "laptop may join", n.note("admit " + code)
 }
 
-func (n *fakeNode) Refuse(code string) error { return n.note("refuse " + code) }
+func (n *fakeNode) Refuse(r Refusal) ([]Newcomer, error) {
+	until := ""
+	if !r.Until.IsZero() {
+		until = " until " + r.Until.Format(time.RFC3339Nano)
+	}
+	return n.newcomers, n.note("refuse " + r.Code + until)
+}

@@ -274,11 +274,11 @@ func (f *fake) Newcomers() ([]api.Newcomer, error) {
 	return []api.Newcomer{fakeNewcomer}, nil
 }
 
-func (f *fake) Refuse(code string) error {
-	if f.script != "asked" || code != fakeNewcomer.Code {
-		return api.ErrNotReady
+func (f *fake) Refuse(r api.Refusal) ([]api.Newcomer, error) {
+	if f.script != "asked" || r.Code != fakeNewcomer.Code {
+		return nil, api.ErrNotReady
 	}
-	return os.WriteFile(filepath.Join(f.run, "told"), nil, 0o600)
+	return []api.Newcomer{fakeNewcomer}, os.WriteFile(filepath.Join(f.run, "told"), nil, 0o600)
 }
 
 func (f *fake) Admit(_ context.Context, code string) (string, error) {

@@ -151,13 +151,14 @@ func TestANewcomerIsLetIn(t *testing.T) {
 func TestARefusalIsToldAtOnce(t *testing.T) {
 	inLAN(t, func(t *testing.T, l lan) {
 		owner, at := l.owner(nil)
-		if err := owner.Refuse("123456"); !errors.Is(err, ErrNobody) {
-			t.Errorf("nobody asks: %v", err)
+		showing := func(code string) func(Newcomer) bool { return func(n Newcomer) bool { return n.Code == code } }
+		if refused := owner.Refuse(func(Newcomer) bool { return true }); len(refused) > 0 {
+			t.Errorf("nobody asks: %+v", refused)
 		}
 		laptop, tablet := l.ask(at, "laptop"), l.ask(at, "tablet")
 		began := time.Now()
-		if err := owner.Refuse(laptop.code); err != nil {
-			t.Fatal(err)
+		if refused := owner.Refuse(showing(laptop.code)); len(refused) != 1 || refused[0].Name != "laptop" {
+			t.Fatalf("refused: %+v", refused)
 		}
 		<-laptop.over
 		if took := time.Since(began); !errors.Is(laptop.err, ErrRefused) || !strings.Contains(laptop.err.Error(), "does not let this machine in") || took > 2*pollEvery {
@@ -166,11 +167,14 @@ func TestARefusalIsToldAtOnce(t *testing.T) {
 		if left := owner.Waiting(); len(left) != 1 || left[0].Code != tablet.code {
 			t.Errorf("still waiting: %+v", left)
 		}
-		if err := owner.Refuse(laptop.code); !errors.Is(err, ErrNobody) {
-			t.Errorf("the same code again: %v", err)
+		if refused := owner.Refuse(showing(laptop.code)); len(refused) > 0 {
+			t.Errorf("the same code again: %+v", refused)
 		}
 		if again := l.ask(at, "laptop"); again.code == "" || again.err != nil {
 			t.Errorf("a second request: %+v", again)
+		}
+		if refused := owner.Refuse(func(Newcomer) bool { return true }); len(refused) != 2 || refused[0].Name != "tablet" || refused[1].Name != "laptop" {
+			t.Errorf("all refused: %+v", refused)
 		}
 	})
 }

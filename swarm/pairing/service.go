@@ -263,9 +263,12 @@ func (s *Service) Waiting() []Newcomer {
 			all = append(all, r.Newcomer)
 		}
 	}
-	slices.SortFunc(all, func(a, b Newcomer) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(all, inOrder)
 	return all
 }
+
+// inOrder compares newcomers by when they began to ask.
+func inOrder(a, b Newcomer) int { return a.Since.Compare(b.Since) }
 
 // Admit gives an invite to the newcomer with this code, which people have seen on its screen. A code that none or several have refuses all who wait:
 // it shows that somebody is in between, or guesses. The error wraps ErrNobody or ErrOtherCode, or is that of the invite; then the newcomer waits on.
@@ -276,25 +279,23 @@ func (s *Service) Admit(ctx context.Context, code string) (Newcomer, error) {
 	}
 	with := slices.DeleteFunc(slices.Clone(waiting), func(n Newcomer) bool { return n.Code != code })
 	if len(with) != 1 {
-		s.settle(message{Kind: kindRefused, Text: "the owner has entered another code: ask again, and compare the codes"}, func(*request) bool { return true })
+		s.settle(message{Kind: kindRefused, Text: "the owner has entered another code: ask again, and compare the codes"}, func(Newcomer) bool { return true })
 		return Newcomer{}, fmt.Errorf("%w: %s refused: have the newcomer ask again, and compare the codes", ErrOtherCode, those(len(waiting)))
 	}
 	invite, err := s.cfg.Invite(ctx)
 	if err != nil {
 		return Newcomer{}, err
 	}
-	if !s.settle(message{Kind: kindInvite, Text: invite}, func(r *request) bool { return r.Newcomer == with[0] }) {
+	if len(s.settle(message{Kind: kindInvite, Text: invite}, func(n Newcomer) bool { return n == with[0] })) == 0 {
 		return Newcomer{}, fmt.Errorf("%s has stopped asking meanwhile: have it ask again", with[0].Name)
 	}
 	return with[0], nil
 }
 
-// Refuse tells the newcomers with this code at once that people do not let them in. They may ask again. The error wraps ErrNobody where none waits.
-func (s *Service) Refuse(code string) error {
-	if !s.settle(message{Kind: kindRefused, Text: "the owner does not let this machine in; ask again if that was a mistake"}, func(r *request) bool { return r.Code == code }) {
-		return fmt.Errorf("%w with that code", ErrNobody)
-	}
-	return nil
+// Refuse tells newcomers that wait, and that whom returns true for, at once that people do not let them in. They may ask again. It returns them, the
+// first one first.
+func (s *Service) Refuse(whom func(Newcomer) bool) []Newcomer {
+	return s.settle(message{Kind: kindRefused, Text: "the owner does not let this machine in; ask again if that was a mistake"}, whom)
 }
 
 // those returns the subject and the verb for so many newcomers.
@@ -305,18 +306,20 @@ func those(n int) string {
 	return fmt.Sprintf("the %d that waited were", n)
 }
 
-// settle gives an answer to those who wait and for whom it is, and reports whether there was one.
-func (s *Service) settle(answer message, whose func(*request) bool) (found bool) {
+// settle gives an answer to those who wait and for whom it is, and returns them, the first one first.
+func (s *Service) settle(answer message, whose func(Newcomer) bool) (settled []Newcomer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.sweep(now)
 	for _, r := range s.requests {
-		if r.answer.Kind == kindWaiting && whose(r) {
-			r.answer, r.answered, found = answer, now, true
+		if r.answer.Kind == kindWaiting && whose(r.Newcomer) {
+			r.answer, r.answered = answer, now
+			settled = append(settled, r.Newcomer)
 		}
 	}
-	return found
+	slices.SortFunc(settled, inOrder)
+	return settled
 }
 
 // address returns where a connection comes from; zero over a relay.

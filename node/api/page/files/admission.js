@@ -4,6 +4,9 @@
 import { at, el, say, shape, tell } from './dom.js';
 import { Refused, admission, admit, invite, mayAdmit, refuse } from './node.js';
 
+// newest is when the last of those who are shown began to ask: who came after it is not refused unseen.
+let newest;
+
 // beginAdmission has the forms do what they say.
 export function beginAdmission() {
   at('admit').addEventListener('submit', (event) => sends(event, async () => {
@@ -12,7 +15,7 @@ export function beginAdmission() {
     say('admitted', `${done}.`);
   }));
   at('refuse').addEventListener('click', (event) => sends(event, async () => {
-    const { done } = await refuse();
+    const { done } = await refuse(newest);
     at('digits').value = '';
     say('admitted', `${done.replaceAll('\n', '. ')}.`);
   }));
@@ -49,6 +52,7 @@ function offers(text, may, asking) {
   at('admits').hidden = text === '';
   at('inviting').hidden = !may;
   at('admit').hidden = asking.length === 0;
+  newest = asking.at(-1)?.since ?? newest;
   say('refuse', asking.length > 1 ? 'Refuse all' : 'Refuse');
   const names = asking.map((newcomer) => `${newcomer.name} (${newcomer.address})`);
   say('asking', asking.length === 0 ? '' : `${names.join(', ')} ${asking.length === 1 ? 'asks' : 'ask'} to join. If it is yours, enter the six digits that its own screen shows: other digits refuse all that ask.`);

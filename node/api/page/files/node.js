@@ -69,9 +69,9 @@ export function admit(code) {
   return letIn('/admit', longPatience, { code });
 }
 
-// refuse tells all that ask that they are not let in.
-export function refuse() {
-  return letIn('/admit', longPatience, { refuse: true });
+// refuse tells all that began to ask up to a time that they are not let in.
+export function refuse(until) {
+  return letIn('/admit', longPatience, { refuse: true, until });
 }
 
 // invite makes an invite for so many seconds and nodes.
