@@ -144,8 +144,9 @@ could multiply.
 
 PyTorch runs the same model in plain code, eager and by torch.compile, in f32 and in bf16 (its
 autocast), with its fused AdamW and fused attention where its version has them. All sides of a
-precision are there at once, warm up with as many steps, and take turns. What cannot run, as for
-want of a C++ compiler, is a row with the reason. After an interrupt the rows so far are shown.`,
+precision are there at once, each with up to 4 GiB of memory for GPT-2, warm up with as many steps,
+and take turns. What cannot run, as for want of a C++ compiler, is a row with the reason. After an
+interrupt the rows so far are shown.`,
 		Example: `  pnode bench step
   pnode bench step --model 10m --sequence 256 --threads 2 --precision bf16
   pnode bench step --python ~/venv/bin/python --json > step.json`,

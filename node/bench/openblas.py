@@ -42,7 +42,7 @@ class OpenBLAS:
     def text(self, name):
         function = self.function(name)
         function.restype = ctypes.c_char_p
-        return function().decode()
+        return function().decode(errors="replace")
 
     def hello(self):
         return {"name": " ".join(self.text("openblas_get_config").split()[:2]), "kernel": self.text("openblas_get_corename")}
