@@ -40,6 +40,8 @@ const (
 	OpCast
 	OpQuantize
 	OpDequantize
+	OpMatMulInt8
+	OpEmbedInt8
 	opCount
 )
 

@@ -80,6 +80,8 @@ type OpInfo struct {
 	Operands []Operand
 	Dims     string // shape letters of Call.Dims, one each; a small letter may be 0
 	Flags    Flags  // which flags the op understands
+	// Optional ops may be lacking on a device, whose Supports says ErrUnsupported then.
+	Optional bool
 
 	tolerance float64
 	flops     func(d Dims) int64
@@ -95,7 +97,7 @@ func Info(op Op) OpInfo {
 }
 
 // table has one row per operation.
-var table = joined(matMulTable, embedTable, normTable, attentionTable, elementwiseTable, optimizerTable, storageTable, quantizeTable)
+var table = joined(matMulTable, embedTable, normTable, attentionTable, elementwiseTable, optimizerTable, storageTable, quantizeTable, int8Table)
 
 func joined(parts ...map[Op]OpInfo) (t [opCount]OpInfo) {
 	for _, part := range parts {

@@ -35,6 +35,7 @@ and all before it are done.`,
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/gpt2 --prompt "Once" --storage bf16         up to twice as fast
+  pnode generate --dir ~/gpt2 --prompt "Once" --storage int8         up to 3 times as fast, on processors
   pnode generate --dir ~/gpt2 --prompt "Once" --batch 8              eight texts
   pnode generate --dir ~/gpt2 --prompts lines.txt --batch 8 > out.txt  a text for each line
   pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here
@@ -51,8 +52,10 @@ and all before it are done.`,
 			case "f32":
 			case "bf16":
 				p.Storage = model.StorageBF16
+			case "int8":
+				p.Storage = model.StorageInt8
 			default:
-				return usageError{c.CommandPath(), fmt.Errorf("--storage is %q: want f32 or bf16", storage)}
+				return usageError{c.CommandPath(), fmt.Errorf("--storage is %q: want f32, bf16 or int8", storage)}
 			}
 			if p.AtOnce < 1 || p.AtOnce > model.MaxSequences {
 				return usageError{c.CommandPath(), fmt.Errorf("--batch is %d: want 1 to %d", p.AtOnce, model.MaxSequences)}
@@ -77,7 +80,7 @@ and all before it are done.`,
 					if errors.Is(err, kernels.ErrOutOfMemory) && p.AtOnce > 1 {
 						err = fmt.Errorf("%w: fewer texts at a time (--batch) take less", err)
 					}
-					return err
+					return withOtherStorage(err, p.Storage, d.Name())
 				})
 			})
 		},
@@ -93,9 +96,18 @@ and all before it are done.`,
 	f.IntVar(&p.Sampling.TopK, "top-k", 0, "draw among this many most likely tokens; 0 is all")
 	f.Float64Var(&p.Sampling.TopP, "top-p", 0, "draw among the most likely tokens with this total probability; 0 is all")
 	f.Uint64Var(&p.Sampling.Seed, "seed", 1, "seed of the draws")
-	f.StringVar(&storage, "storage", storage, "`TYPE` of weights and activations in matrix products: f32, or bf16, which takes half of the memory and of the time to read it, and rounds to 8 bits")
+	f.StringVar(&storage, "storage", storage, "`TYPE` of weights: f32; bf16, which takes half of the memory and of the time to read it, and rounds what products read to 8 bits; or on processors int8, weights alone, with a scale for each 64, in little more than a quarter")
 	on.add(f)
 	return c
+}
+
+// withOtherStorage adds to an error what helps where a device lacks calls with a storage.
+func withOtherStorage(err error, s model.Storage, device string) error {
+	help := map[model.Storage]string{model.StorageBF16: "take --storage f32", model.StorageInt8: "take --storage bf16 or f32, or --devices cpu"}[s]
+	if help == "" || !errors.Is(err, kernels.ErrUnsupported) {
+		return err
+	}
+	return fmt.Errorf("--storage is %q, which %s cannot compute: %s: %w", s.String(), device, help, err)
 }
 
 func (e environment) generate(ctx context.Context, m *weights.Model, p infer.Prompt) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"pnode/checkpoint/safetensors"
+	"pnode/kernels"
 	"pnode/pipeline/model"
 )
 
@@ -25,7 +27,7 @@ func TestGenerateWritesEachTextAsAlone(t *testing.T) {
 		}
 		return out
 	}
-	for _, storage := range []string{"f32", "bf16"} {
+	for _, storage := range []string{"f32", "bf16", "int8"} {
 		for flag, prompts := range map[string][]string{"--prompt=ab": {"ab", "ab", "ab"}, "--prompts=" + lines: {"one", "another", "x"}} {
 			var want strings.Builder
 			for i, prompt := range prompts {
@@ -42,5 +44,28 @@ func TestGenerateWritesEachTextAsAlone(t *testing.T) {
 				t.Errorf("two of %s at a time, in %s: %q, want %q", flag, storage, got, want.String())
 			}
 		}
+	}
+}
+
+// TestStorageThatADeviceLacks: the error names the flag, its value, the device and what to take instead.
+func TestStorageThatADeviceLacks(t *testing.T) {
+	lacking := fmt.Errorf("model: %w", kernels.ErrUnsupported)
+	for _, c := range []struct {
+		storage model.Storage
+		err     error
+		want    string
+	}{
+		{model.StorageInt8, lacking, `--storage is "int8", which cuda:0 cannot compute: take --storage bf16 or f32, or --devices cpu: `},
+		{model.StorageBF16, lacking, `--storage is "bf16", which cuda:0 cannot compute: take --storage f32: `},
+		{model.StorageF32, lacking, ""},
+		{model.StorageInt8, kernels.ErrLost, ""},
+	} {
+		got := withOtherStorage(c.err, c.storage, "cuda:0")
+		if got.Error() != c.want+c.err.Error() || !errors.Is(got, c.err) {
+			t.Errorf("%v, %v: %q, want %q and the error", c.storage, c.err, got, c.want)
+		}
+	}
+	if err := withOtherStorage(nil, model.StorageInt8, "cuda:0"); err != nil {
+		t.Error(err)
 	}
 }

@@ -148,7 +148,7 @@ func TestCommandsOfModelsRefuse(t *testing.T) {
 		{"generate --prompts " + many, exitUsage, "has 100,001 lines: split it into files of at most 100,000"},
 		{"generate --prompt a --batch 8 --temperature 0", exitUsage, "writes the same text 8 times"},
 		{"generate --prompts " + empty + "/none", exitUsage, "--prompts: open"},
-		{"generate --storage f8", exitUsage, "--storage is \"f8\": want f32 or bf16"},
+		{"generate --storage f8", exitUsage, "--storage is \"f8\": want f32, bf16 or int8"},
 		{"generate --tokens 0", exitUsage, "--tokens is 0: want 1 or more"},
 		{"generate --temperature -1", exitUsage, "temperature is -1"},
 		{"generate --dir ../../checkpoint/huggingface/testdata/gpt2 --prompt a", exitFailure, "no tokenizer: the model's files lack tokenizer.json"},

@@ -91,6 +91,8 @@ var fixedShapes = map[kernels.Op][][]int{
 	kernels.OpCast:                    randomShapes,
 	kernels.OpQuantize:                {{1, 0}, {8, 1}, {127, 0}, {128, 2}, {129, 10}, {40001, 1 << 33}},
 	kernels.OpDequantize:              {{1}, {8}, {127}, {128}, {129}, {40001}},
+	kernels.OpMatMulInt8:              {{1, 1, 1}, {1, 33, 64}, {3, 32, 70}, {4, 95, 129}, {8, 64, 40}, {16, 100, 1000}, {17, 70, 800}, {150, 40, 200}},
+	kernels.OpEmbedInt8:               {{1, 1, 1, 1}, {3, 5, 64, 7}, {2, 9, 67, 300}},
 }
 
 // maxDims bounds random dimensions by shape letter.

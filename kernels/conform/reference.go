@@ -53,6 +53,11 @@ var references = map[kernels.Op]reference{
 	kernels.OpCast:                    {compute: cast, exact: true, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { sprinkle(a[1]) }},
 	kernels.OpQuantize:                {compute: quantize, prepare: func(_ *rand.Rand, _ kernels.Call, a [][]float64) { groupKinds(a[2]) }},
 	kernels.OpDequantize:              {compute: dequantize, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { packedWords(r, c.Dims[0], a[1]) }},
+	kernels.OpMatMulInt8:              {compute: matMulInt8, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) { packedMatrix(r, a[2], c.Dims[1], c.Dims[2]) }},
+	kernels.OpEmbedInt8: {compute: embedInt8, prepare: func(r *rand.Rand, c kernels.Call, a [][]float64) {
+		indices(r, a[1], 0, c.Dims[3])
+		packedMatrix(r, a[2], c.Dims[3], c.Dims[2])
+	}},
 }
 
 // indices fills x with whole numbers in [low, high).

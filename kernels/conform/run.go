@@ -11,8 +11,8 @@ import (
 	"pnode/kernels"
 )
 
-// Run is the suite. dev must support every op in f32; what it refuses to store as a half is
-// left out. Random cases run again, for the same bits. Short runs (-short) are RunForms.
+// Run is the suite. dev must support every op in f32 that is not optional; what it refuses of others, or to store as a half,
+// is left out. Random cases run again, for the same bits. Short runs (-short) are RunForms.
 func Run(t *testing.T, dev kernels.Device) { RunAll(t, Named{Device: dev}) }
 
 // RunForms is the suite with each shape and each form of an operation once, instead of every form in
@@ -118,7 +118,7 @@ func runCases(t *testing.T, devs []Named, cases []Case) {
 			if err == nil && c.Seed != 1 { // the random ones
 				err = drawn.repeat(d.Device, queues[i], first)
 			}
-			if len(c.Halved) > 0 && errors.Is(err, kernels.ErrUnsupported) {
+			if (len(c.Halved) > 0 || kernels.Info(c.Call.Op).Optional) && errors.Is(err, kernels.ErrUnsupported) {
 				continue
 			}
 			if err != nil {

@@ -37,7 +37,7 @@ func bind(b *testing.B, dev *Device, c kernels.Call, half kernels.DType) kernels
 		}
 		b.Cleanup(buf.Free)
 		c.Args[k] = kernels.Whole(buf)
-		if dtype == kernels.F32 {
+		if dtype == kernels.F32 || c.Op == kernels.OpMatMulInt8 {
 			copy(floats(c.Args[k]), ramp(buf.Len(), 7))
 		} else if dtype == kernels.BF16 { // else it might be one page of zeros, many times
 			narrowGeneric(dev.v.elements(c.Args[k]).half, ramp(buf.Len(), 7))
@@ -166,5 +166,9 @@ func BenchmarkFewRowsAgainstReading(b *testing.B) {
 				b.Run(fmt.Sprintf("%v/%s/%dx%dx%d", max(half, kernels.F32), name, m, n, k), func(b *testing.B) { a.run(b, kernels.MatMul(none, none, none, none, m, n, k, flags)) })
 			}
 		}
+	}
+	a.stored = 0
+	for _, m := range []int{1, 2, 4, 8, 16, 32} {
+		b.Run(fmt.Sprintf("int8/%dx%dx%d", m, n, k), func(b *testing.B) { a.run(b, kernels.MatMulInt8(none, none, none, none, m, n, k)) })
 	}
 }

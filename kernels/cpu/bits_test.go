@@ -50,6 +50,8 @@ var bitCalls = []kernels.Call{
 	byChance(kernels.AdamW(absent, absent, absent, absent, 100003, kernels.AdamWScalars{LR: 0.1, Beta1: 0.9, Beta2: 0.9, Eps: 1e-8, Correction1: 1, Correction2: 1, GradScale: 1})),
 	kernels.Quantize(absent, absent, absent, 100003, 10, 5),
 	kernels.Dequantize(absent, absent, 100003),
+	kernels.MatMulInt8(absent, absent, absent, absent, 13, 700, 1000), kernels.MatMulInt8(absent, absent, absent, absent, 203, 290, 530),
+	kernels.EmbedInt8(absent, absent, absent, absent, 9, 40, 130, 11),
 	kernels.SumSquares(absent, absent, 100003),
 	kernels.Add(absent, absent, absent, 100003), kernels.Scale(absent, 100003, 3),
 	kernels.Combine(absent, absent, absent, 100003, 0.7, -1.3), kernels.CombineSquare(absent, absent, absent, 317, 0.7, -1.3, 3.4),
@@ -82,7 +84,7 @@ func outputBits(t *testing.T, dev *Device, c kernels.Call) []uint32 {
 		host := make([]float32, buf.Len())
 		for i := range host {
 			host[i] = rng.Float32()
-			if o.DType == kernels.I32 {
+			if o.DType == kernels.I32 && o.Name != "words" { // whose scales are floats
 				host[i] = math.Float32frombits(firstIndex(c, i, rng))
 			}
 		}

@@ -8,11 +8,12 @@
 //     amd64, neon on arm64). The best candidate that passes its self-test at the start is used
 //     (choose.go): verify.go's check of each loop, then that of whole operations in conform.
 //   - pool, worker: one goroutine per core, alive as long as the device.
+//   - int8Matrix: int8 weights, which products of few rows read as they are and others widen (int8.go).
 //   - product, operand: a matrix product and its packed sides; tile: one call of the matrix
 //     micro-kernel.
 //   - ahead: memory that micro-kernels fetch beside their multiply-adds for the loops after them.
 //
-// Reading the source: device.go, pool.go, matmul.go with pack.go, pairs.go, direct.go and rowtask.go,
+// Reading the source: device.go, pool.go, matmul.go with pack.go, pairs.go, direct.go, int8.go and rowtask.go,
 // attention.go with ahead.go and the files named after it, then one file per operation. asm/ is the
 // generator of the assembly for amd64: the loops of the matrix product in loops_amd64.s, all
 // others in math_amd64.s. asm/neon/ is that for arm64, in neon_arm64.s. .ci/run tries the

@@ -17,20 +17,27 @@ func checkIndices(name string, x []int32, low, high int) error {
 }
 
 func (d *Device) embedForward(c kernels.Call) error {
+	wte := d.v.elements(c.Args[2])
+	return d.embed(c, func(row []float32, token int) {
+		if from := wte.from(token * len(row)); from.half != nil {
+			from.widen(row, from.half[:len(row)])
+		} else {
+			copy(row, from.wide)
+		}
+	})
+}
+
+// embed fills the rows of a call's tokens and adds their positions.
+func (d *Device) embed(c kernels.Call, fill func(row []float32, token int)) error {
 	out, tokens, wpe := floats(c.Args[0]), ints(c.Args[1]), floats(c.Args[3])
 	positions, width, vocab := c.Dims[1], c.Dims[2], c.Dims[3]
 	if err := checkIndices("tokens", tokens, 0, vocab); err != nil {
 		return err
 	}
-	wte := d.v.elements(c.Args[2])
 	d.rows(len(tokens), width, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := out[i*width : (i+1)*width]
-			if from := wte.from(int(tokens[i]) * width); from.half != nil {
-				from.widen(row, from.half[:width])
-			} else {
-				copy(row, from.wide)
-			}
+			fill(row, int(tokens[i]))
 			if wpe != nil {
 				pos := i % positions * width
 				d.v.add(row, row, wpe[pos:pos+width])

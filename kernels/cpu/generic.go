@@ -16,7 +16,7 @@ func generic() *variant {
 		max: maxGeneric, add: addGeneric, scale: scaleGeneric,
 		powers: powersGeneric, softmax: softmaxGeneric, softmaxGrad: softmaxGradGeneric, softmaxHalves: softmaxHalvesGeneric, softmaxGradHalves: softmaxGradHalvesGeneric, weighted: weightedGeneric, axpy: axpyGeneric, timesRows: scaledRowsBy(timesGeneric), axpyRows: scaledRowsBy(axpyGeneric), dotRows: dotRowsBy(dotGeneric),
 		swiglu: swigluGeneric, swigluGrad: swigluGradGeneric, rotate: rotateGeneric,
-		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric,
+		narrow: narrowGeneric, round: roundGeneric, widen: widenGeneric, widenInt8: widenInt8Generic,
 		philox: philoxGeneric, drop: dropGeneric,
 		gelu: geluGeneric, geluGrad: geluGradGeneric, adamW: adamWGeneric,
 		sum: sumGeneric, sumSquares: sumSquaresGeneric, deviation: deviationGeneric,

@@ -160,3 +160,25 @@ func multiplyPairs4x32(t *tile)
 //
 //go:noescape
 func multiplyPackPairs12x32(t *tile)
+
+// directInt81x32AVX2 and those below are directKernel functions for int8 weights: see directProduct.
+//
+//go:noescape
+func directInt81x32AVX2(out, init, a, panel *float32, aStep, skip, k int)
+
+//go:noescape
+func directInt84x32AVX2(out, init, a, panel *float32, aStep, skip, k int)
+
+//go:noescape
+func directInt81x32AVX512(out, init, a, panel *float32, aStep, skip, k int)
+
+//go:noescape
+func directInt84x32AVX512(out, init, a, panel *float32, aStep, skip, k int)
+
+//go:noescape
+func directInt88x32AVX512(out, init, a, panel *float32, aStep, skip, k int)
+
+// widenInt8AVX2 is a variant's widenInt8.
+//
+//go:noescape
+func widenInt8AVX2(out, panel *float32, step, skip, k int)

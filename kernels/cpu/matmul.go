@@ -37,11 +37,15 @@ type product struct {
 	accumulate bool
 	micro      *microKernel
 	direct     directProduct
-	depth      int // K of all depth blocks but the last
+	depth      int // K of all depth blocks but the last; multiply sets it
 }
 
 func (d *Device) matMul(c kernels.Call) error {
-	p := newProduct(d.v, c)
+	return d.multiply(newProduct(d.v, c))
+}
+
+func (d *Device) multiply(p *product) error {
+	p.depth = roundUp(blocks(p.k, blocks(p.k, p.micro.depth)), depthUnit)
 	if err := d.pool.reserve(p.scratch()); err != nil {
 		return err
 	}
@@ -79,7 +83,6 @@ func newProduct(v *variant, c kernels.Call) *product {
 		p.k = blocks(p.k, 2)
 	}
 	p.bindDirect(c.Args[2])
-	p.depth = roundUp(blocks(p.k, blocks(p.k, p.micro.depth)), depthUnit)
 	return p
 }
 
@@ -145,8 +148,12 @@ func (d *Device) multiplyFlat(p *product) error {
 			return err
 		}
 	}
-	group := groupPanels * p.micro.nr
-	cut := cutInto(p.n, p.micro.nr, packPanels*p.micro.nr, d.threads)
+	columns := p.micro.nr
+	if p.direct.row != nil {
+		columns = p.direct.columns
+	}
+	group := groupPanels * columns
+	cut := cutInto(p.n, columns, packPanels*columns, d.threads)
 	d.pool.run(cut.tasks, func(w *worker, task int) {
 		t := newRowTask(p, w)
 		t.top, t.bottom = 0, p.m

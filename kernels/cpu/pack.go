@@ -17,6 +17,8 @@ type operand struct {
 	apart bool
 	pair  packPairs
 	depth int // K
+
+	int8 *int8Matrix // of int8 weights, which are positions by row; nil else
 }
 
 // groupPanels is how many panels copyA and copyB write side by side at least when they can, so
@@ -41,21 +43,28 @@ func (o *operand) at(j, p int) int {
 	return p*o.stride + j
 }
 
-// wideSize is the scratch in floats that pack needs for a group of an operand of halves.
+// wideSize is the scratch in floats that pack needs for a group of an operand of halves or int8 weights.
 func (p *product) wideSize() int {
 	if !p.a.copied() && !p.b.copied() {
 		return 0
 	}
-	return groupPanels * max(p.micro.mr, p.micro.nr) * min(p.depth, p.k)
+	columns := groupPanels * max(p.micro.mr, p.micro.nr)
+	if p.b.int8 != nil {
+		columns += int8Wide
+	}
+	return columns * min(p.depth, p.k)
 }
 
 // copied reports whether pack makes a copy before it packs.
-func (o *operand) copied() bool { return o.half != nil && (o.deep || !o.apart) }
+func (o *operand) copied() bool { return o.int8 != nil || o.half != nil && (o.deep || !o.apart) }
 
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
 // The last one is padded with zeros. Halves go through the scratch wide.
 func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
 	switch {
+	case o.int8 != nil:
+		o.packInt8(dst, wide, from, to, depth, k)
+		return
 	case o.half == nil:
 		o.packFloats(dst, from, to, depth, k)
 		return

@@ -110,6 +110,8 @@ var operations = map[kernels.Op]func(d *Device, c kernels.Call) error{
 	kernels.OpDropout:                 (*Device).dropout,
 	kernels.OpAdamW:                   (*Device).adamW,
 	kernels.OpCast:                    (*Device).cast,
+	kernels.OpMatMulInt8:              (*Device).matMulInt8,
+	kernels.OpEmbedInt8:               (*Device).embedInt8,
 }
 
 // executeRows runs the ops that need no memory of their own and cannot fail.

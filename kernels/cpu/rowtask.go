@@ -14,9 +14,9 @@ type rowTask struct {
 	outRow, outTop, outLeft int
 
 	scratch cutter
-	zero    []float32 // [nr] zeros
+	zero    []float32 // [nr] zeros, or as many as a direct kernel has columns
 	edge    []float32 // [rows,nr] for tiles that stick out of C
-	start   []float32 // [nr] the bias of a last panel that sticks out
+	start   []float32 // like zero: the bias of a last panel that sticks out
 	own     []float32 // the operand that is not shared, [rows,K] or groupPanels panels
 	wide    []float32 // for pack
 	sums    []float32 // [rows,packWidth] of a C that is stored as a half
@@ -39,7 +39,8 @@ func newRowTask(p *product, w *worker) *rowTask {
 
 func (t *rowTask) cut() {
 	rows := roundUp(max(flatRows, t.rows()), t.micro.mr) // of a task, whole tiles
-	t.zero, t.start = t.scratch.take(t.micro.nr), t.scratch.take(t.micro.nr)
+	columns := max(t.micro.nr, t.direct.columns)
+	t.zero, t.start = t.scratch.take(columns), t.scratch.take(columns)
 	t.edge = t.scratch.take(rows * t.micro.nr)
 	t.own = t.scratch.take(max(rows, groupPanels*t.micro.nr) * min(t.depth, t.k))
 	t.wide = t.scratch.take(t.wideSize())
@@ -150,8 +151,8 @@ func (t *rowTask) init(j, depth int) []float32 {
 	switch {
 	case depth > 0 || t.bias == nil:
 		return t.zero
-	case t.right-j < t.micro.nr:
-		copy(t.start, t.bias[j:t.right])
+	case t.n-j < len(t.start):
+		copy(t.start, t.bias[j:])
 		return t.start
 	default:
 		return t.bias[j:]

@@ -68,6 +68,8 @@ type variant struct {
 	// narrow and widen convert to and from BF16.
 	narrow func(out []uint16, x []float32)
 	widen  func(out []float32, x []uint16)
+	// widenInt8 converts from int8 weights.
+	widenInt8 int8Widen
 	// round is narrow by chance, with a word for each element: see kernels.Rounding.
 	round func(out []uint16, x []float32, words []uint32)
 	// philox writes random words from a block of a stream on; their number is a multiple
@@ -113,6 +115,8 @@ type microKernel struct {
 	multiplyPack func(t *tile)
 	// direct multiplies few rows of floats, or of pairs, with columns of B where they lie, and directHalves such of floats with a B of BF16.
 	direct, directHalves directKernels
+	// directInt8 multiplies few rows of floats with a panel of int8 weights.
+	directInt8 directKernels
 	// copyB and transposeB pack B, with unit nr; pairB takes the place of copyB for pairs.
 	copyB      packCopy
 	transposeB packTranspose

@@ -27,6 +27,7 @@ func avx2() *variant {
 			mr: 4, nr: 24, depth: depthBlock, asks: 64, block: 192 * depthBlock, multiply: multiply4x24, multiplyPack: multiplyPack4x24,
 			direct:       directKernels{row: direct1x24, few: direct4x24},
 			directHalves: directKernels{row: directHalves1x24, few: directHalves4x24},
+			directInt8:   directKernels{row: directInt81x32AVX2, few: directInt84x32AVX2},
 			copyB:        copyTo(24, groupPanels, copyRows1x24, copyRows4x24), transposeB: transposeTo(24, nil),
 		},
 		attention: microKernel{
@@ -38,7 +39,7 @@ func avx2() *variant {
 		max: maxAVX2, add: addAVX2, scale: scaleAVX2,
 		powers: exp2AVX2, softmax: softmaxAVX2, softmaxGrad: softmaxGradAVX2, weighted: weightedAVX2, axpy: axpyAVX2, timesRows: scaledRowsTo(timesRowsAVX2), axpyRows: scaledRowsTo(axpyRowsAVX2), dotRows: dotRowsTo(dotRowsAVX2),
 		swiglu: swigluAVX2, swigluGrad: swigluGradAVX2, rotate: rotateAVX2,
-		narrow: byEights(narrowAVX2, narrowGeneric), round: roundBy(roundAVX2), widen: byEights(widenAVX2, widenGeneric),
+		narrow: byEights(narrowAVX2, narrowGeneric), round: roundBy(roundAVX2), widen: byEights(widenAVX2, widenGeneric), widenInt8: widenInt8AVX2,
 		philox: philoxBy(philoxAVX2), drop: dropAVX2,
 		gelu: geluAVX2, geluGrad: geluGradAVX2, adamW: adamWAVX2,
 		sum: sumAVX2, sumSquares: sumSquaresAVX2, deviation: deviationAVX2,
@@ -59,12 +60,13 @@ func avx512() *variant {
 		fewRows: 4, few: multiply4x32,
 		direct:       directKernels{row: direct1x32, few: direct4x32, rows: direct8x32},
 		directHalves: directKernels{row: directHalves1x32, few: directHalves4x32, rows: directHalves8x32},
+		directInt8:   directKernels{row: directInt81x32AVX512, few: directInt84x32AVX512, rows: directInt88x32AVX512},
 		copyB:        copyTo(32, groupPanels, copyRows1x32, copyRows4x32), transposeB: transposeTo(32, nil),
 	}
 	v.copyA, v.transposeA = copyTo(12, groupPanels, copyRows1x12, copyRows4x12), transposeTo(12, transpose4)
 	v.attention = v.product
 	v.attention.multiplyPack, v.attention.few = nil, nil
-	v.attention.direct, v.attention.directHalves = directKernels{}, directKernels{}
+	v.attention.direct, v.attention.directHalves, v.attention.directInt8 = directKernels{}, directKernels{}, directKernels{}
 	v.powers, v.softmax, v.softmaxGrad = exp2AVX512, softmaxAVX512, softmaxGradAVX512
 	v.gelu, v.geluGrad, v.swiglu, v.swigluGrad = geluAVX512, geluGradAVX512, swigluAVX512, swigluGradAVX512
 	v.narrow, v.widen = narrowAVX512, widenAVX512
@@ -79,6 +81,7 @@ func avx512bf16() *variant {
 	v.pairs = v.product
 	v.pairs.multiply, v.pairs.few, v.pairs.multiplyPack = multiplyPairs12x32, multiplyPairs4x32, multiplyPackPairs12x32
 	v.pairs.direct, v.pairs.directHalves = directKernels{row: directPairs1x32, few: directPairs4x32, rows: directPairs8x32}, directKernels{}
+	v.pairs.directInt8 = directKernels{}
 	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(32, pairRows1x32, pairRows4x32)
 	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
 	v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesAVX512, softmaxGradHalvesAVX512

@@ -17,7 +17,7 @@ func neon() *variant {
 		max: maxNEON, add: addNEON, scale: scaleNEON,
 		powers: powersNEON, softmax: softmaxNEON, softmaxGrad: softmaxGradNEON, weighted: weightedNEON, axpy: axpyNEON, timesRows: scaledRowsBy(timesNEON), axpyRows: scaledRowsBy(axpyNEON), dotRows: dotRowsBy(dotNEON),
 		swiglu: swigluNEON, swigluGrad: swigluGradNEON, rotate: rotateNEON,
-		narrow: byEights(narrowNEON, narrowGeneric), round: roundBy(roundNEON), widen: byEights(widenNEON, widenGeneric),
+		narrow: byEights(narrowNEON, narrowGeneric), round: roundBy(roundNEON), widen: byEights(widenNEON, widenGeneric), widenInt8: widenInt8Generic,
 		philox: philoxBy(philoxNEON), drop: dropNEON,
 		gelu: geluNEON, geluGrad: geluGradNEON, adamW: adamWNEON,
 		sum: sumNEON, sumSquares: sumSquaresNEON, deviation: deviationNEON,

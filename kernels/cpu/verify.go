@@ -18,6 +18,9 @@ func (v *variant) verify() error {
 	if err := (packing{"A", v.product.mr, v.copyA, v.transposeA}).verify(); err != nil {
 		return err
 	}
+	if err := verifyInt8(v); err != nil {
+		return err
+	}
 	if v.pairs.multiply != nil {
 		if err := v.verifyPairs(); err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"pnode/kernels/quant"
 )
 
 // TestVariantsVerify names what the start-up check would drop on this machine.
@@ -103,6 +105,36 @@ func TestVerifyFindsWrongDirectKernels(t *testing.T) {
 				t.Errorf("%s, halves %v: error is %v", name, halves, err)
 			}
 		}
+	}
+}
+
+// TestVerifyFindsWrongInt8Kernels, which generic has none of.
+func TestVerifyFindsWrongInt8Kernels(t *testing.T) {
+	for name, c := range map[string]struct {
+		fewer int // steps of K
+		want  string
+	}{"right": {}, "no last step of K": {fewer: 1, want: "directInt8 is wrong"}} {
+		v := generic()
+		kernel := func(rows int) directKernel {
+			return func(out, init, a, panel *float32, aStep, skip, k int) {
+				wide := make([]float32, k*quant.PanelRows)
+				widenInt8Generic(&wide[0], panel, quant.PanelRows, skip, k)
+				turned := make([]float32, len(wide))
+				for i, w := range wide {
+					turned[i%quant.PanelRows*k+i/quant.PanelRows] = w
+				}
+				directInGo(rows, quant.PanelRows, false, func(k int) int { return k - c.fewer }, 0, 0)(out, init, a, &turned[0], aStep, k, k)
+			}
+		}
+		v.product.directInt8 = directKernels{row: kernel(1), few: kernel(directFew), rows: kernel(directRows)}
+		if err := v.verify(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+	v := generic()
+	v.widenInt8 = func(out, panel *float32, step, skip, k int) { widenInt8Generic(out, panel, step, 0, k) }
+	if err := v.verify(); err == nil || !strings.Contains(err.Error(), "widenInt8 is wrong") {
+		t.Errorf("weights from the begin of a block on: error is %v", err)
 	}
 }
 

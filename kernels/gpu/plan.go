@@ -25,6 +25,9 @@ const maxInt32 = 1<<31 - 1<<12
 // an error that wraps kernels.ErrUnsupported.
 func Supports(c kernels.Call) error {
 	info := kernels.Info(c.Op)
+	if info.Optional {
+		return fmt.Errorf("%w: %v: only processors have it", kernels.ErrUnsupported, c)
+	}
 	if strings.TrimSuffix(info.Dims, "p") == "N" {
 		return nil // elements and their numbers are counted in 64 bits
 	}

@@ -22,7 +22,7 @@ type DecoderConfig struct {
 	// of a long prompt, nothing else depends on it.
 	Rows int
 	// Storage is what the matrices are stored as that products read. With halves so is what they multiply, as in a stack; all else, keys and
-	// values too, is float32.
+	// values too, is float32. StorageInt8 is for devices that support kernels.MatMulInt8.
 	Storage Storage
 }
 
@@ -75,8 +75,10 @@ func (c DecoderConfig) validate() error {
 		most = maxContext
 	}
 	r := c.defaults()
-	if err := checkEnum("storage", uint8(c.Storage), storageNames); err != nil {
-		return err
+	if c.Storage != StorageInt8 {
+		if err := checkEnum("storage", uint8(c.Storage), storageNames); err != nil {
+			return err
+		}
 	}
 	return checkAll(nil, bounds[int]{"positions", r.Positions, 1, most}, bounds[int]{"sequences", r.Sequences, 1, MaxSequences}, bounds[int]{"rows", r.Rows, r.Sequences, max(r.Positions, r.Sequences)})
 }
@@ -133,7 +135,7 @@ func (d *Decoder) build() {
 		hidden: f.take(r * m.upWidth()), activated: f.take(r * m.MLP), mean: f.take(r), rstd: f.take(r),
 		lastNormed: f.take(d.cfg.Sequences * m.Channels), lastLogits: f.take(d.cfg.Sequences * m.Vocab),
 	}
-	if d.cfg.Storage != StorageF32 {
+	if d.weights.halves != nil {
 		d.rounding.room = d.mem.layerHalves.take(r * max(m.Channels, m.queryWidth(), m.MLP))
 	}
 	d.blocks = nil
@@ -267,7 +269,11 @@ func (d *Decoder) pass(q issuer, runs []decoderRun) kernels.View {
 			positions = positions.Slice(past, positions.Len-past)
 		}
 		x, tokens := d.rowsOf(d.a.x, r, first), d.rowsOf(d.a.tokens, r, first)
-		q.Do(kernels.EmbedForward(x, tokens, d.embed.tokens, positions, r.count, r.t, m.Channels, m.Vocab))
+		embed := kernels.EmbedForward
+		if d.cfg.Storage == StorageInt8 {
+			embed = kernels.EmbedInt8
+		}
+		q.Do(embed(x, tokens, d.embed.tokens, positions, r.count, r.t, m.Channels, m.Vocab))
 	})
 	for i := range d.blocks {
 		d.blocks[i].forward(q, d, runs, n)

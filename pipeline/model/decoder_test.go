@@ -165,12 +165,15 @@ func TestDecoderMemoryIsWhatItAllocates(t *testing.T) {
 	for _, preset := range PresetNames() {
 		m, err := Preset(preset)
 		must(t, err)
-		for _, storage := range []Storage{StorageF32, StorageBF16} {
+		for _, storage := range []Storage{StorageF32, StorageBF16, StorageInt8} {
 			device := null.New()
 			cfg := DecoderConfig{Model: m, Device: device, Positions: 64, Storage: storage}
 			want, weights := int64(0), int64(4)*m.Params()
-			if storage != StorageF32 {
+			switch storage {
+			case StorageBF16:
 				weights /= 2
+			case StorageInt8:
+				weights = weights * 17 / 64
 			}
 			mem := measuredDecoder(cfg).mem
 			for _, a := range slices.Concat(mem.lasting(), mem.passing()) {

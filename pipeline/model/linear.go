@@ -9,9 +9,10 @@ import (
 
 // vectors are a layer's parameters and gradients, taken tensor by tensor in order.
 type vectors struct {
-	params, grads kernels.View // grads has the trained tensors only, or is absent
-	copies        kernels.View // copies of params in halves; absent with F32 storage
-	apart         bool         // params has the tensors alone that products do not read
+	params, grads kernels.View  // grads has the trained tensors only, or is absent
+	copies        kernels.View  // copies of params in halves; absent with F32 storage
+	apart         bool          // params has the tensors alone that products do not read
+	int8          *int8Matrices // in place of copies; nil where there are none
 	model         resolved
 	all           []Tensor // of the layer
 	tensors       []Tensor // of the layer, from the next one on
@@ -47,8 +48,11 @@ func (v *vectors) of(off, n int) (param, grad kernels.View) {
 func (v *vectors) nextFactor(n int) (param, grad kernels.View) {
 	off := v.tensors[0].Off
 	if v.apart {
-		end := v.tensors[n-1].Off + v.tensors[n-1].Len()
+		end, cols := v.tensors[n-1].Off+v.tensors[n-1].Len(), v.tensors[0].Shape[1]
 		v.tensors = v.tensors[n:]
+		if v.int8 != nil {
+			return v.int8.take(int8Matrix{off: off, rows: (end - off) / cols, cols: cols}), kernels.View{}
+		}
 		return v.copies.Slice(off, end-off), kernels.View{}
 	}
 	param, grad = v.nextOf(n)
@@ -68,6 +72,7 @@ type linear struct {
 	weight, dweight kernels.View // [out,in]; the gradient is absent where it is frozen
 	bias, dbias     kernels.View // [out]; may be absent
 	out, in         int
+	int8            bool     // weight has words of int8
 	rounding        rounding // of gradients of y
 	adapters        []adapter
 }
@@ -79,7 +84,7 @@ type linearShape struct {
 }
 
 func (v *vectors) linear(s linearShape) linear {
-	l := linear{out: s.out, in: s.in}
+	l := linear{out: s.out, in: s.in, int8: v.int8 != nil}
 	first := 0
 	for _, t := range v.tensors[:s.parts] {
 		module, lora := strings.TrimSuffix(t.Name, ".weight"), v.model.LoRA
@@ -141,7 +146,11 @@ func (l linear) from(row int) linear {
 }
 
 func (l linear) forward(q issuer, y, x kernels.View, n int) {
-	q.Do(kernels.MatMul(y, x, l.weight, l.bias, n, l.out, l.in, kernels.TransB))
+	if l.int8 {
+		q.Do(kernels.MatMulInt8(y, x, l.weight, l.bias, n, l.out, l.in))
+	} else {
+		q.Do(kernels.MatMul(y, x, l.weight, l.bias, n, l.out, l.in, kernels.TransB))
+	}
 	for _, a := range l.adapters {
 		a.forward(q, y, x, n)
 	}

@@ -56,7 +56,7 @@ func (c StackConfig) Memory() (Memory, error) {
 
 // memory is a stack's allocations, one of each kind.
 type memory struct {
-	params, copies, grads, partials, moments, windows, scratch, previous, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
+	params, copies, int8, grads, partials, moments, windows, scratch, previous, hosted, saved, savedHalves, deltas, layer, layerHalves, ahead, aheadHalves, ids, tables arena
 }
 
 // newMemory returns arenas for a stack on a device, which may be nil, with halves of a type.
@@ -64,6 +64,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 	m := memory{
 		params:      arena{what: "parameters", dtype: kernels.F32, apart: true},
 		copies:      arena{what: fmt.Sprintf("%v copies of parameters", half), dtype: half},
+		int8:        arena{what: "int8 weights", dtype: kernels.I32},
 		grads:       arena{what: "gradients", dtype: kernels.F32},
 		partials:    arena{what: "partial sums of gradients", dtype: kernels.F32},
 		moments:     arena{what: "optimizer moments", dtype: kernels.F32, apart: true},
@@ -91,7 +92,7 @@ func newMemory(d kernels.Device, half kernels.DType) memory {
 
 // lasting returns the arenas that outlive a Resize, on the device and in host memory.
 func (m *memory) lasting() []*arena {
-	return []*arena{&m.params, &m.copies, &m.grads, &m.moments, &m.windows, &m.scratch, &m.previous, &m.hosted}
+	return []*arena{&m.params, &m.copies, &m.int8, &m.grads, &m.moments, &m.windows, &m.scratch, &m.previous, &m.hosted}
 }
 
 // passing returns the arenas of slots, passes and partial sums, which hold nothing between two steps.

@@ -29,13 +29,21 @@ const (
 	// bits of precision.
 	StorageF16
 	storages
+	// StorageInt8 is a Decoder's alone: it has the matrices that products and the embedding read as int8, with a scale for each few weights of
+	// a row (kernels.MatMulInt8). All else, and what they are multiplied with, is float32.
+	StorageInt8
 )
 
 var storageNames = []string{"f32", "bf16", "f16"}
 
-func (s Storage) String() string { return enumName(s, storageNames) }
+func (s Storage) String() string {
+	if s == StorageInt8 {
+		return "int8"
+	}
+	return enumName(s, storageNames)
+}
 
-// StorageNames returns the names of all.
+// StorageNames returns the names of all that a stack can have.
 func StorageNames() []string { return storageNames }
 
 // ParseStorage returns the storage of that name; the error wraps ErrBadConfig.

@@ -49,6 +49,12 @@ func main() {
 			direct{rows: 4, columns: 32, vectors: 2, kind: zmm, of: of}.multiply()
 			direct{rows: 8, columns: 32, vectors: 2, kind: zmm, of: of}.multiply()
 		}
+		int8Direct{rows: 1, vectors: 4, kind: ymm}.multiply()
+		int8Direct{rows: 4, vectors: 2, kind: ymm}.multiply()
+		for _, rows := range []int{1, 4, 8} {
+			int8Direct{rows: rows, vectors: 2, kind: zmm}.multiply()
+		}
+		widenInt8()
 	case "math":
 		for _, emit := range []func(){
 			elementwise, maximum, sums, sumSquares,
