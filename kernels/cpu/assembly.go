@@ -24,6 +24,21 @@ func copyTo(unit, group int, one, many copyRows) packCopy {
 	}
 }
 
+// pairsTo makes a variant's pairA or pairB from the assembly for one panel of its unit and for a
+// group of them.
+func pairsTo(unit int, one, many func(dst *float32, src *uint16, step, stride, k int)) packPairs {
+	return func(dst []float32, src []uint16, step, stride, k, panels int) {
+		_, _ = dst[(panels-1)*step+k*unit-1], src[(2*k-1)*stride+panels*unit-1]
+		i := 0
+		for ; i+groupPanels <= panels; i += groupPanels {
+			many(&dst[i*step], &src[i*unit], step, stride, k)
+		}
+		for ; i < panels; i++ {
+			one(&dst[i*step], &src[i*unit], step, stride, k)
+		}
+	}
+}
+
 // byEights makes a variant's widen or narrow from assembly for lengths that are multiples of 8 and
 // plain Go for the rest, roundBy its round.
 func byEights[Out, In any](assembly, rest func(out []Out, x []In)) func(out []Out, x []In) {

@@ -17,7 +17,7 @@ import (
 )
 
 // VariantEnv is the environment variable that forces an instruction set, for tests and
-// diagnosis: `generic`, on amd64 `avx2`, `avx512` or `avx512bf16`, on arm64 `neon`.
+// diagnosis: `generic`, on amd64 `avx2`, `avx512` or `avx512bf16`, on arm64 `neon` or `neonbf16`.
 const VariantEnv = "PNODE_CPU"
 
 // Options of a device; the zero value takes the whole machine.

@@ -264,15 +264,18 @@ func TestTasksAreTakenInOrder(t *testing.T) {
 	}
 }
 
-// TestArithmeticCounts what it does: twice as much where products of BF16 are of pairs.
+// TestArithmeticCounts what it does: more where products of BF16 are of pairs.
 func TestArithmeticCounts(t *testing.T) {
 	const rounds, threads = 1000, 2
 	for _, c := range candidates() {
 		dev := newDevice(t, Options{Threads: threads, Kind: c.kind()})
 		want := int64(2 * 12 * c.peakLanes * rounds * threads)
 		pairs := want
-		if c.name == "avx512bf16" {
+		switch c.name {
+		case "avx512bf16":
 			pairs *= 2
+		case "neonbf16":
+			pairs *= 4
 		}
 		for dtype, want := range map[kernels.DType]int64{kernels.F32: want, kernels.BF16: pairs} {
 			if got, err := dev.Arithmetic(dtype, rounds); err != nil || got != want {

@@ -10,6 +10,24 @@ func multiply8x12(t *tile)
 func peakNEON(rounds int)
 
 //go:noescape
+func multiplyPairs8x12(t *tile)
+
+//go:noescape
+func peakPairsNEON(rounds int)
+
+//go:noescape
+func pairRows1x8(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows4x8(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows1x12(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
+func pairRows4x12(dst *float32, src *uint16, step, stride, k int)
+
+//go:noescape
 func copyRows1x8(dst, src *float32, step, stride, k int)
 
 //go:noescape

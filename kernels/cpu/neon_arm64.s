@@ -717,6 +717,726 @@ rest:
 end:
 	RET
 
+// func multiplyPairs8x12(t *byte)
+//
+// multiplyPairs8x12 is the micro-kernel of 8 rows and 12 columns of pairs.
+TEXT ·multiplyPairs8x12(SB), NOSPLIT, $0-8
+	MOVD    t+0(FP), R0
+	MOVD    16(R0), R2
+	LSL     $2, R2, R2
+	MOVD    24(R0), R3
+	LSL     $2, R3, R3
+	MOVD    56(R0), R6
+	LSL     $2, R6, R6
+	MOVD    48(R0), R5
+	MOVD    72(R0), R7
+tile:
+	MOVD    8(R0), R9
+	MOVD    32(R0), R4
+	MOVD    0(R0), R1
+	MOVD    40(R0), R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	VZIP1   V0.D2, V0.D2, V5.D2
+	VZIP1   V1.D2, V1.D2, V6.D2
+	VZIP1   V2.D2, V2.D2, V7.D2
+	VZIP2   V0.D2, V0.D2, V8.D2
+	VZIP2   V1.D2, V1.D2, V9.D2
+	VZIP2   V2.D2, V2.D2, V10.D2
+	VZIP1   V0.D2, V0.D2, V11.D2
+	VZIP1   V1.D2, V1.D2, V12.D2
+	VZIP1   V2.D2, V2.D2, V13.D2
+	VZIP2   V0.D2, V0.D2, V14.D2
+	VZIP2   V1.D2, V1.D2, V15.D2
+	VZIP2   V2.D2, V2.D2, V16.D2
+	VZIP1   V0.D2, V0.D2, V17.D2
+	VZIP1   V1.D2, V1.D2, V18.D2
+	VZIP1   V2.D2, V2.D2, V19.D2
+	VZIP2   V0.D2, V0.D2, V20.D2
+	VZIP2   V1.D2, V1.D2, V21.D2
+	VZIP2   V2.D2, V2.D2, V22.D2
+	VZIP1   V0.D2, V0.D2, V23.D2
+	VZIP1   V1.D2, V1.D2, V24.D2
+	VZIP1   V2.D2, V2.D2, V25.D2
+	VZIP2   V0.D2, V0.D2, V26.D2
+	VZIP2   V1.D2, V1.D2, V27.D2
+	VZIP2   V2.D2, V2.D2, V28.D2
+	CMP     $4, R2
+	BNE     apart
+	CMP     $4, R1
+	BLT     packedDone
+packed:
+	VLD1.P  (R9)(R3), [V3.S4, V4.S4]
+	VLD1.P  (R9)(R3), [V29.S4, V30.S4]
+	VZIP1   V29.S4, V3.S4, V0.S4
+	VZIP2   V29.S4, V3.S4, V29.S4
+	VZIP1   V30.S4, V4.S4, V1.S4
+	VZIP2   V30.S4, V4.S4, V30.S4
+	FMOVQ   0(R4), F3
+	FMOVQ   48(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   16(R4), F3
+	FMOVQ   64(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   32(R4), F3
+	FMOVQ   80(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	VLD1.P  (R9)(R3), [V3.S4, V4.S4]
+	VLD1.P  (R9)(R3), [V29.S4, V30.S4]
+	VZIP1   V29.S4, V3.S4, V0.S4
+	VZIP2   V29.S4, V3.S4, V29.S4
+	VZIP1   V30.S4, V4.S4, V1.S4
+	VZIP2   V30.S4, V4.S4, V30.S4
+	FMOVQ   96(R4), F3
+	FMOVQ   144(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   112(R4), F3
+	FMOVQ   160(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   128(R4), F3
+	FMOVQ   176(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	ADD     $192, R4
+	SUB     $4, R1
+	CMP     $4, R1
+	BGE     packed
+packedDone:
+	CMP     $2, R1
+	BLT     packedRestDone
+packedRest:
+	VLD1.P  (R9)(R3), [V3.S4, V4.S4]
+	VLD1.P  (R9)(R3), [V29.S4, V30.S4]
+	VZIP1   V29.S4, V3.S4, V0.S4
+	VZIP2   V29.S4, V3.S4, V29.S4
+	VZIP1   V30.S4, V4.S4, V1.S4
+	VZIP2   V30.S4, V4.S4, V30.S4
+	FMOVQ   0(R4), F3
+	FMOVQ   48(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   16(R4), F3
+	FMOVQ   64(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   32(R4), F3
+	FMOVQ   80(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	ADD     $96, R4
+	SUB     $2, R1
+	CMP     $2, R1
+	BGE     packedRest
+packedRestDone:
+	B       rows
+apart:
+	ADD     R2, R9, R10
+	ADD     R2, R10, R11
+	ADD     R2, R11, R12
+	ADD     R2, R12, R13
+	ADD     R2, R13, R14
+	ADD     R2, R14, R15
+	ADD     R2, R15, R19
+	CMP     $4, R1
+	BLT     stridedDone
+strided:
+	FMOVD.P 8(R9), F0
+	VLD1.P  8(R10), V0.D[1]
+	FMOVD.P 8(R11), F29
+	VLD1.P  8(R12), V29.D[1]
+	FMOVD.P 8(R13), F1
+	VLD1.P  8(R14), V1.D[1]
+	FMOVD.P 8(R15), F30
+	VLD1.P  8(R19), V30.D[1]
+	FMOVQ   0(R4), F3
+	FMOVQ   48(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   16(R4), F3
+	FMOVQ   64(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   32(R4), F3
+	FMOVQ   80(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	FMOVD.P 8(R9), F0
+	VLD1.P  8(R10), V0.D[1]
+	FMOVD.P 8(R11), F29
+	VLD1.P  8(R12), V29.D[1]
+	FMOVD.P 8(R13), F1
+	VLD1.P  8(R14), V1.D[1]
+	FMOVD.P 8(R15), F30
+	VLD1.P  8(R19), V30.D[1]
+	FMOVQ   96(R4), F3
+	FMOVQ   144(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   112(R4), F3
+	FMOVQ   160(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   128(R4), F3
+	FMOVQ   176(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	ADD     $192, R4
+	SUB     $4, R1
+	CMP     $4, R1
+	BGE     strided
+stridedDone:
+	CMP     $2, R1
+	BLT     stridedRestDone
+stridedRest:
+	FMOVD.P 8(R9), F0
+	VLD1.P  8(R10), V0.D[1]
+	FMOVD.P 8(R11), F29
+	VLD1.P  8(R12), V29.D[1]
+	FMOVD.P 8(R13), F1
+	VLD1.P  8(R14), V1.D[1]
+	FMOVD.P 8(R15), F30
+	VLD1.P  8(R19), V30.D[1]
+	FMOVQ   0(R4), F3
+	FMOVQ   48(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec05 // bfmmla v5.4s, v0.8h, v2.8h
+	WORD    $0x6e42efab // bfmmla v11.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec31 // bfmmla v17.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd7 // bfmmla v23.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec08 // bfmmla v8.4s, v0.8h, v3.8h
+	WORD    $0x6e43efae // bfmmla v14.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec34 // bfmmla v20.4s, v1.8h, v3.8h
+	WORD    $0x6e43efda // bfmmla v26.4s, v30.8h, v3.8h
+	FMOVQ   16(R4), F3
+	FMOVQ   64(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec06 // bfmmla v6.4s, v0.8h, v2.8h
+	WORD    $0x6e42efac // bfmmla v12.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec32 // bfmmla v18.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd8 // bfmmla v24.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec09 // bfmmla v9.4s, v0.8h, v3.8h
+	WORD    $0x6e43efaf // bfmmla v15.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec35 // bfmmla v21.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdb // bfmmla v27.4s, v30.8h, v3.8h
+	FMOVQ   32(R4), F3
+	FMOVQ   80(R4), F4
+	VZIP1   V4.S4, V3.S4, V2.S4
+	VZIP2   V4.S4, V3.S4, V3.S4
+	WORD    $0x6e42ec07 // bfmmla v7.4s, v0.8h, v2.8h
+	WORD    $0x6e42efad // bfmmla v13.4s, v29.8h, v2.8h
+	WORD    $0x6e42ec33 // bfmmla v19.4s, v1.8h, v2.8h
+	WORD    $0x6e42efd9 // bfmmla v25.4s, v30.8h, v2.8h
+	WORD    $0x6e43ec0a // bfmmla v10.4s, v0.8h, v3.8h
+	WORD    $0x6e43efb0 // bfmmla v16.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec36 // bfmmla v22.4s, v1.8h, v3.8h
+	WORD    $0x6e43efdc // bfmmla v28.4s, v30.8h, v3.8h
+	ADD     $96, R4
+	SUB     $2, R1
+	CMP     $2, R1
+	BGE     stridedRest
+stridedRestDone:
+rows:
+	VZIP1   V8.D2, V5.D2, V29.D2
+	VZIP2   V8.D2, V5.D2, V8.D2
+	VZIP1   V9.D2, V6.D2, V5.D2
+	VZIP2   V9.D2, V6.D2, V9.D2
+	VZIP1   V10.D2, V7.D2, V6.D2
+	VZIP2   V10.D2, V7.D2, V10.D2
+	VZIP1   V14.D2, V11.D2, V7.D2
+	VZIP2   V14.D2, V11.D2, V14.D2
+	VZIP1   V15.D2, V12.D2, V11.D2
+	VZIP2   V15.D2, V12.D2, V15.D2
+	VZIP1   V16.D2, V13.D2, V12.D2
+	VZIP2   V16.D2, V13.D2, V16.D2
+	VZIP1   V20.D2, V17.D2, V13.D2
+	VZIP2   V20.D2, V17.D2, V20.D2
+	VZIP1   V21.D2, V18.D2, V17.D2
+	VZIP2   V21.D2, V18.D2, V21.D2
+	VZIP1   V22.D2, V19.D2, V18.D2
+	VZIP2   V22.D2, V19.D2, V22.D2
+	VZIP1   V26.D2, V23.D2, V19.D2
+	VZIP2   V26.D2, V23.D2, V26.D2
+	VZIP1   V27.D2, V24.D2, V23.D2
+	VZIP2   V27.D2, V24.D2, V27.D2
+	VZIP1   V28.D2, V25.D2, V24.D2
+	VZIP2   V28.D2, V25.D2, V28.D2
+	CBZ     R1, store
+	ADD     R2, R9, R10
+	ADD     R2, R10, R11
+	ADD     R2, R11, R12
+	ADD     R2, R12, R13
+	ADD     R2, R13, R14
+	ADD     R2, R14, R15
+	ADD     R2, R15, R19
+	FLDPQ   0(R4), (F0, F1)
+	FMOVQ   32(R4), F2
+	VLD1R   (R9), [V3.S4]
+	WORD    $0x6e43fc1d // bfdot v29.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc25 // bfdot v5.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc46 // bfdot v6.4s, v2.8h, v3.8h
+	VLD1R   (R10), [V4.S4]
+	WORD    $0x6e44fc08 // bfdot v8.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc29 // bfdot v9.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc4a // bfdot v10.4s, v2.8h, v4.8h
+	VLD1R   (R11), [V3.S4]
+	WORD    $0x6e43fc07 // bfdot v7.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc2b // bfdot v11.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc4c // bfdot v12.4s, v2.8h, v3.8h
+	VLD1R   (R12), [V4.S4]
+	WORD    $0x6e44fc0e // bfdot v14.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc2f // bfdot v15.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc50 // bfdot v16.4s, v2.8h, v4.8h
+	VLD1R   (R13), [V3.S4]
+	WORD    $0x6e43fc0d // bfdot v13.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc31 // bfdot v17.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc52 // bfdot v18.4s, v2.8h, v3.8h
+	VLD1R   (R14), [V4.S4]
+	WORD    $0x6e44fc14 // bfdot v20.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc35 // bfdot v21.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc56 // bfdot v22.4s, v2.8h, v4.8h
+	VLD1R   (R15), [V3.S4]
+	WORD    $0x6e43fc13 // bfdot v19.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc37 // bfdot v23.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc58 // bfdot v24.4s, v2.8h, v3.8h
+	VLD1R   (R19), [V4.S4]
+	WORD    $0x6e44fc1a // bfdot v26.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc3b // bfdot v27.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc5c // bfdot v28.4s, v2.8h, v4.8h
+store:
+	MOVD    64(R0), R8
+	CBZ     R8, overwrite
+	MOVD    R5, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d7bd // fadd v29.4s, v29.4s, v0.4s
+	WORD    $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD    $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD    $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD    $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	WORD    $0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD    $0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD    $0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD    $0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	WORD    $0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD    $0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	WORD    $0x4e21d6b5 // fadd v21.4s, v21.4s, v1.4s
+	WORD    $0x4e22d6d6 // fadd v22.4s, v22.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	WORD    $0x4e21d6f7 // fadd v23.4s, v23.4s, v1.4s
+	WORD    $0x4e22d718 // fadd v24.4s, v24.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	WORD    $0x4e21d77b // fadd v27.4s, v27.4s, v1.4s
+	WORD    $0x4e22d79c // fadd v28.4s, v28.4s, v2.4s
+	ADD     R6, R8
+overwrite:
+	FSTPQ   (F29, F5), (R5)
+	FMOVQ   F6, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F8, F9), (R5)
+	FMOVQ   F10, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F7, F11), (R5)
+	FMOVQ   F12, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F14, F15), (R5)
+	FMOVQ   F16, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F13, F17), (R5)
+	FMOVQ   F18, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F20, F21), (R5)
+	FMOVQ   F22, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F19, F23), (R5)
+	FMOVQ   F24, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F26, F27), (R5)
+	FMOVQ   F28, 32(R5)
+	ADD     R6, R5
+	SUB     $1, R7
+	CBZ     R7, end
+	MOVD    80(R0), R8
+	MOVD    8(R0), R9
+	ADD     R8<<2, R9
+	MOVD    R9, 8(R0)
+	B       tile
+end:
+	RET
+
+// func pairRows1x8(dst *float32, src *uint16, step, stride, k int)
+//
+// pairRows1x8 writes dst[i*step+p*8+j] = the pair of src[2*p*stride+i*8+j] and src[(2*p+1)*stride+i*8+j] for i < 1, j < 8 and p < k.
+TEXT ·pairRows1x8(SB), NOSPLIT, $0-40
+	MOVD    dst+0(FP), R0
+	MOVD    src+8(FP), R1
+	MOVD    step+16(FP), R2
+	LSL     $2, R2, R2
+	MOVD    stride+24(FP), R3
+	MOVD    k+32(FP), R4
+pair:
+	CBZ     R4, end
+	ADD     R3<<1, R1, R5
+	FMOVQ   0(R1), F0
+	FMOVQ   0(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R0)
+	ADD     R3<<2, R1
+	SUB     $1, R4
+	B       pair
+end:
+	RET
+
+// func pairRows4x8(dst *float32, src *uint16, step, stride, k int)
+//
+// pairRows4x8 writes dst[i*step+p*8+j] = the pair of src[2*p*stride+i*8+j] and src[(2*p+1)*stride+i*8+j] for i < 4, j < 8 and p < k.
+TEXT ·pairRows4x8(SB), NOSPLIT, $0-40
+	MOVD    dst+0(FP), R0
+	MOVD    src+8(FP), R1
+	MOVD    step+16(FP), R2
+	LSL     $2, R2, R2
+	MOVD    stride+24(FP), R3
+	MOVD    k+32(FP), R4
+	ADD     R2, R0, R6
+	ADD     R2, R6, R7
+	ADD     R2, R7, R8
+pair:
+	CBZ     R4, end
+	ADD     R3<<1, R1, R5
+	FMOVQ   0(R1), F0
+	FMOVQ   0(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R0)
+	FMOVQ   16(R1), F0
+	FMOVQ   16(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R6)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R6)
+	FMOVQ   32(R1), F0
+	FMOVQ   32(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R7)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R7)
+	FMOVQ   48(R1), F0
+	FMOVQ   48(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R8)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R8)
+	ADD     R3<<2, R1
+	SUB     $1, R4
+	B       pair
+end:
+	RET
+
+// func pairRows1x12(dst *float32, src *uint16, step, stride, k int)
+//
+// pairRows1x12 writes dst[i*step+p*12+j] = the pair of src[2*p*stride+i*12+j] and src[(2*p+1)*stride+i*12+j] for i < 1, j < 12 and p < k.
+TEXT ·pairRows1x12(SB), NOSPLIT, $0-40
+	MOVD    dst+0(FP), R0
+	MOVD    src+8(FP), R1
+	MOVD    step+16(FP), R2
+	LSL     $2, R2, R2
+	MOVD    stride+24(FP), R3
+	MOVD    k+32(FP), R4
+pair:
+	CBZ     R4, end
+	ADD     R3<<1, R1, R5
+	FMOVQ   0(R1), F0
+	FMOVQ   0(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R0)
+	FMOVD   16(R1), F0
+	FMOVD   16(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	ADD     R3<<2, R1
+	SUB     $1, R4
+	B       pair
+end:
+	RET
+
+// func pairRows4x12(dst *float32, src *uint16, step, stride, k int)
+//
+// pairRows4x12 writes dst[i*step+p*12+j] = the pair of src[2*p*stride+i*12+j] and src[(2*p+1)*stride+i*12+j] for i < 4, j < 12 and p < k.
+TEXT ·pairRows4x12(SB), NOSPLIT, $0-40
+	MOVD    dst+0(FP), R0
+	MOVD    src+8(FP), R1
+	MOVD    step+16(FP), R2
+	LSL     $2, R2, R2
+	MOVD    stride+24(FP), R3
+	MOVD    k+32(FP), R4
+	ADD     R2, R0, R6
+	ADD     R2, R6, R7
+	ADD     R2, R7, R8
+pair:
+	CBZ     R4, end
+	ADD     R3<<1, R1, R5
+	FMOVQ   0(R1), F0
+	FMOVQ   0(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R0)
+	FMOVD   16(R1), F0
+	FMOVD   16(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R0)
+	FMOVQ   24(R1), F0
+	FMOVQ   24(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R6)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R6)
+	FMOVD   40(R1), F0
+	FMOVD   40(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R6)
+	FMOVQ   48(R1), F0
+	FMOVQ   48(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R7)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R7)
+	FMOVD   64(R1), F0
+	FMOVD   64(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R7)
+	FMOVQ   72(R1), F0
+	FMOVQ   72(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R8)
+	VZIP2   V1.H8, V0.H8, V1.H8
+	FMOVQ.P F1, 16(R8)
+	FMOVD   88(R1), F0
+	FMOVD   88(R5), F1
+	VZIP1   V1.H8, V0.H8, V2.H8
+	FMOVQ.P F2, 16(R8)
+	ADD     R3<<2, R1
+	SUB     $1, R4
+	B       pair
+end:
+	RET
+
+// func peakPairsNEON(rounds int)
+//
+// peakPairsNEON is peakNEON with 16 multiply-adds of BF16 numbers in place of four of floats.
+TEXT ·peakPairsNEON(SB), NOSPLIT, $0-8
+	MOVD    rounds+0(FP), R0
+	VEOR    V0.B16, V0.B16, V0.B16
+	VEOR    V1.B16, V1.B16, V1.B16
+	VEOR    V2.B16, V2.B16, V2.B16
+	VEOR    V3.B16, V3.B16, V3.B16
+	VEOR    V4.B16, V4.B16, V4.B16
+	VEOR    V5.B16, V5.B16, V5.B16
+	VEOR    V6.B16, V6.B16, V6.B16
+	VEOR    V7.B16, V7.B16, V7.B16
+	VEOR    V8.B16, V8.B16, V8.B16
+	VEOR    V9.B16, V9.B16, V9.B16
+	VEOR    V10.B16, V10.B16, V10.B16
+	VEOR    V11.B16, V11.B16, V11.B16
+	VEOR    V12.B16, V12.B16, V12.B16
+	VEOR    V13.B16, V13.B16, V13.B16
+	VEOR    V14.B16, V14.B16, V14.B16
+	VEOR    V15.B16, V15.B16, V15.B16
+	VEOR    V16.B16, V16.B16, V16.B16
+	VEOR    V17.B16, V17.B16, V17.B16
+	VEOR    V18.B16, V18.B16, V18.B16
+	VEOR    V19.B16, V19.B16, V19.B16
+	VEOR    V20.B16, V20.B16, V20.B16
+	VEOR    V21.B16, V21.B16, V21.B16
+	VEOR    V22.B16, V22.B16, V22.B16
+	VEOR    V23.B16, V23.B16, V23.B16
+	VEOR    V24.B16, V24.B16, V24.B16
+round:
+	WORD    $0x6e58ef00 // bfmmla v0.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef01 // bfmmla v1.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef02 // bfmmla v2.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef03 // bfmmla v3.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef04 // bfmmla v4.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef05 // bfmmla v5.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef06 // bfmmla v6.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef07 // bfmmla v7.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef08 // bfmmla v8.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef09 // bfmmla v9.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0a // bfmmla v10.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0b // bfmmla v11.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0c // bfmmla v12.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0d // bfmmla v13.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0e // bfmmla v14.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef0f // bfmmla v15.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef10 // bfmmla v16.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef11 // bfmmla v17.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef12 // bfmmla v18.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef13 // bfmmla v19.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef14 // bfmmla v20.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef15 // bfmmla v21.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef16 // bfmmla v22.4s, v24.8h, v24.8h
+	WORD    $0x6e58ef17 // bfmmla v23.4s, v24.8h, v24.8h
+	SUB     $1, R0
+	CBNZ    R0, round
+	RET
+
 // func addNEON(out, x, y []float32)
 //
 // addNEON computes out = x + y.

@@ -95,25 +95,61 @@ func pairsGeneric(unit int) packPairs {
 	}
 }
 
-// addPair returns what VDPBF16PS makes of sum: it adds the product of the upper halves, then that of
+// addInTurn returns what VDPBF16PS makes of sum: it adds the product of the upper halves, then that of
 // the lower ones, each rounded to nearest. Numbers below the smallest normal one count as zero.
-func addPair(sum float32, a, b uint32) float32 {
+func addInTurn(sum float32, a, b uint32) float32 {
 	sum = addProduct(sum, a&^0xffff, b&^0xffff)
 	return addProduct(sum, a<<16, b<<16)
 }
 
 func addProduct(sum float32, a, b uint32) float32 {
-	x := float64(normal(sum))
-	y := float64(normal(math.Float32frombits(a))) * float64(normal(math.Float32frombits(b))) // exact
+	return normal(float32(oddSum(float64(normal(sum)), product64(a, b))))
+}
+
+// addTogether returns what BFDOT and BFMMLA make of sum (Arm Architecture Reference Manual, BFDotAdd and BFRound, without
+// extended BF16): each product, then the sum of both, then sum plus that are rounded to odd. Numbers below the smallest
+// normal one count as zero, and NaN is always the same.
+func addTogether(sum float32, a, b uint32) float32 {
+	low, high := toOdd(product64(a<<16, b<<16)), toOdd(product64(a&^0xffff, b&^0xffff))
+	both := toOdd(oddSum(float64(low), float64(high)))
+	return toOdd(oddSum(float64(normal(sum)), float64(both)))
+}
+
+// product64 is the product of two BF16 numbers in the upper halves of words, which is exact.
+func product64(a, b uint32) float64 {
+	return float64(normal(math.Float32frombits(a))) * float64(normal(math.Float32frombits(b)))
+}
+
+// oddSum is x+y in float64, rounded to odd: where that is not exact, the last digit is one. Rounded again to fewer digits it comes
+// to what all digits of the sum come to.
+func oddSum(x, y float64) float64 {
 	s := x + y
-	// What float64 rounds off makes an even last digit odd, so that float32 is rounded as if from all digits.
 	if rest := s - x; !math.IsInf(s, 0) && math.Float64bits(s)&1 == 0 {
 		if low := (x - (s - rest)) + (y - rest); low != 0 {
 			s = math.Nextafter(s, math.Copysign(math.Inf(1), low))
 		}
 	}
-	return normal(float32(s))
+	return s
 }
+
+// toOdd rounds to odd. What is too large for a float32 is infinite, and what is below the smallest normal one zero.
+func toOdd(x float64) float32 {
+	nearest := float32(x)
+	bits := math.Float32bits(nearest)
+	switch magnitude := math.Abs(x); {
+	case x != x:
+		return math.Float32frombits(quietNaN)
+	case magnitude < 0x1p-126:
+		return float32(math.Copysign(0, x))
+	case magnitude >= 0x1p128 || float64(nearest) == x:
+		return nearest
+	case math.Abs(float64(nearest)) > magnitude:
+		bits--
+	}
+	return math.Float32frombits(bits | 1)
+}
+
+const quietNaN = 0x7fc00000
 
 // normal returns zero for numbers below the smallest normal one, else x.
 func normal(x float32) float32 {

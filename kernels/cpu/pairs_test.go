@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,14 +13,18 @@ import (
 	"pnode/kernels/conform"
 )
 
+// additions are what processors make of a sum and a pair of products.
+var additions = map[string]func(sum float32, a, b uint32) float32{"AVX512_BF16": addInTurn, "FEAT_BF16": addTogether}
+
 // pairsInGo gives a variant products in pairs, with tiles of its own size, for processors that have none.
-func pairsInGo(v *variant) *variant {
+func pairsInGo(v *variant, add func(sum float32, a, b uint32) float32) *variant {
 	mr, nr := v.product.mr, v.product.nr
+	v.addPair = add
 	v.name += " with pairs in Go"
 	v.pairs = v.product
 	v.pairs.copyB, v.pairs.multiplyPack, v.pairs.few = nil, nil, nil
 	v.pairs.direct, v.pairs.directHalves = directKernels{}, directKernels{}
-	v.pairs.multiply = func(t *tile) { multiplyPairsAny(t, mr, nr) }
+	v.pairs.multiply = func(t *tile) { multiplyPairsAny(t, mr, nr, add) }
 	v.pairA, v.pairs.pairB = pairsGeneric(mr), pairsGeneric(nr)
 	if v.softmaxHalves == nil {
 		v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesGeneric, softmaxGradHalvesGeneric
@@ -28,14 +33,14 @@ func pairsInGo(v *variant) *variant {
 }
 
 // multiplyPairsAny is the micro-kernel of pairs for any tile.
-func multiplyPairsAny(t *tile, mr, nr int) {
+func multiplyPairsAny(t *tile, mr, nr int, add func(sum float32, a, b uint32) float32) {
 	a, b := unsafe.Slice(t.A, (t.Count-1)*t.AStep+(mr-1)*t.ARow+(t.K-1)*t.ACol+1), unsafe.Slice(t.B, t.K*nr)
 	init, c := unsafe.Slice(t.Init, nr), unsafe.Slice(t.C, (t.Count*mr-1)*t.CRow+nr)
 	for i := range t.Count * mr {
 		for j := range nr {
 			sum := init[j]
 			for p := range t.K {
-				sum = addPair(sum, math.Float32bits(a[i/mr*t.AStep+i%mr*t.ARow+p*t.ACol]), math.Float32bits(b[p*nr+j]))
+				sum = add(sum, math.Float32bits(a[i/mr*t.AStep+i%mr*t.ARow+p*t.ACol]), math.Float32bits(b[p*nr+j]))
 			}
 			if t.Accumulate != 0 {
 				sum += c[i*t.CRow+j]
@@ -47,14 +52,18 @@ func multiplyPairsAny(t *tile, mr, nr int) {
 
 // TestPairsConform is the suite of products and attention of BF16, around a micro-kernel of pairs in Go.
 func TestPairsConform(t *testing.T) {
-	dev := newDevice(t, Options{Threads: 2})
-	v := *candidates()[0].variant
-	dev.v = pairsInGo(&v)
-	if err := dev.v.verify(); err != nil {
-		t.Fatal(err)
-	}
-	for _, op := range []kernels.Op{kernels.OpMatMul, kernels.OpAttentionForward, kernels.OpAttentionBackward} {
-		conform.RunOpHalfForms(t, dev, op, kernels.BF16)
+	for name, add := range additions {
+		t.Run(name, func(t *testing.T) {
+			dev := newDevice(t, Options{Threads: 2})
+			v := *candidates()[0].variant
+			dev.v = pairsInGo(&v, add)
+			if err := dev.v.verify(); err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range []kernels.Op{kernels.OpMatMul, kernels.OpAttentionForward, kernels.OpAttentionBackward} {
+				conform.RunOpHalfForms(t, dev, op, kernels.BF16)
+			}
+		})
 	}
 }
 
@@ -67,7 +76,7 @@ func pairsBesideGo(t *testing.T) (dev, imitation *Device) {
 	t.Setenv(VariantEnv, candidates()[0].name)
 	dev, imitation = newDevice(t, Options{Threads: 2}), newDevice(t, Options{Threads: 1})
 	v := *dev.v
-	imitation.v = pairsInGo(&v)
+	imitation.v = pairsInGo(&v, v.addPair)
 	return dev, imitation
 }
 
@@ -127,7 +136,7 @@ func TestAttentionInPairsGivesTheBitsOfPairsInGo(t *testing.T) {
 func TestPartsOfAttentionInPairsGiveTheBitsOfTheWhole(t *testing.T) {
 	dev := newDevice(t, Options{Threads: 2})
 	v := *candidates()[0].variant
-	dev.v = pairsInGo(&v)
+	dev.v = pairsInGo(&v, addTogether)
 	checkParts(t, dev, kernels.BF16, kernels.AttentionShape{B: 1, T: 299, H: 1, K: 1, D: 8}, []int{0, 32, 224, 256, 299}, true)
 }
 
@@ -136,13 +145,13 @@ func TestVerifyFindsWrongPairs(t *testing.T) {
 	for name, spoil := range map[string]func(v *variant){
 		"multiply of pairs is wrong for K 1, accumulate 0, numbers of 1": func(v *variant) {
 			v.pairs.multiply = func(t *tile) {
-				multiplyPairsAny(t, 4, 4)
+				multiplyPairsAny(t, 4, 4, addInTurn)
 				*t.C = math.Nextafter32(*t.C, 2)
 			}
 		},
 		"multiply of pairs is wrong for K 1, accumulate 0, numbers of 2.1684043e-19": func(v *variant) { // keeps what counts as zero
 			v.pairs.multiply = func(t *tile) {
-				multiplyPairsAny(t, 4, 4)
+				multiplyPairsAny(t, 4, 4, addInTurn)
 				for i, sum := range unsafe.Slice(t.C, 4) {
 					if sum == 0 {
 						unsafe.Slice(t.C, 4)[i] = 0x1p-127
@@ -161,7 +170,7 @@ func TestVerifyFindsWrongPairs(t *testing.T) {
 			v.pairs.transposeB = func(dst, src []float32, stride, k int) { transposeGeneric(dst, src, stride, k-1) }
 		},
 	} {
-		v := pairsInGo(generic())
+		v := pairsInGo(generic(), addInTurn)
 		if err := v.verify(); err != nil {
 			t.Fatal(err)
 		}
@@ -172,20 +181,144 @@ func TestVerifyFindsWrongPairs(t *testing.T) {
 	}
 }
 
-// TestAddPair has sums in which the order, a rounding and the smallest numbers show.
-func TestAddPair(t *testing.T) {
+// TestVerifyFindsOtherAdditions: a processor that adds pairs otherwise than its kind does is not used.
+func TestVerifyFindsOtherAdditions(t *testing.T) {
+	for wants, want := range additions {
+		for adds, add := range additions {
+			v := pairsInGo(generic(), add)
+			v.addPair = want
+			if err := v.verify(); (err == nil) != (wants == adds) {
+				t.Errorf("the sums of %s instead of those of %s: error is %v", adds, wants, err)
+			}
+		}
+	}
+}
+
+// pairSum is a sum and a pair of products with a factor in common.
+type pairSum struct{ sum, low, high, factor, want float32 }
+
+func (c pairSum) check(t *testing.T, add func(sum float32, a, b uint32) float32) {
+	t.Helper()
 	bf16 := func(x float32) uint32 { return math.Float32bits(x) >> 16 }
-	for _, c := range []struct{ sum, low, high, factor, want float32 }{
+	got := add(c.sum, bf16(c.low)|bf16(c.high)<<16, bf16(c.factor)|bf16(c.factor)<<16)
+	if math.Float32bits(got) != math.Float32bits(c.want) {
+		t.Errorf("%v and (%v, %v) times %v are %v, want %v", c.sum, c.low, c.high, c.factor, got, c.want)
+	}
+}
+
+var (
+	infinity = float32(math.Inf(1))
+	negative = float32(math.Copysign(0, -1))
+)
+
+// TestAddInTurn has sums in which the order, a rounding and the smallest numbers show.
+func TestAddInTurn(t *testing.T) {
+	for _, c := range []pairSum{
 		{0, 1, 2, 3, 9},
-		{1, 0x1p-12, 0x1p-12, 0x1p-12, 1},                         // each is half of the last digit: to even, twice
-		{1 + 0x1p-23, 0x1p-12, 0x1p-12, 0x1p-12, 1 + 0x1p-22},     // the first goes to even, the second stays there
-		{0x1p127, -0x1p120, 0x1p120, 0x1p7, float32(math.Inf(1))}, // the upper one first
+		{1, 0x1p-12, 0x1p-12, 0x1p-12, 1},                     // each is half of the last digit: to even, twice
+		{1 + 0x1p-23, 0x1p-12, 0x1p-12, 0x1p-12, 1 + 0x1p-22}, // the first goes to even, the second stays there
+		{0x1p127, -0x1p120, 0x1p120, 0x1p7, infinity},         // the upper one first
 		{0x1p-127, 0, 0, 1, 0},
 		{0, 0x1p-127, 0, 1, 0},
 		{0, 0x1p-64, 0, 0x1p-64, 0},
 	} {
-		if got := addPair(c.sum, bf16(c.low)|bf16(c.high)<<16, bf16(c.factor)|bf16(c.factor)<<16); got != c.want {
-			t.Errorf("%v and (%v, %v) times %v are %v, want %v", c.sum, c.low, c.high, c.factor, got, c.want)
+		c.check(t, addInTurn)
+	}
+}
+
+// TestAddTogether has the same sums, and such as are infinite, zero or no number.
+func TestAddTogether(t *testing.T) {
+	for _, c := range []pairSum{
+		{0, 1, 2, 3, 9},
+		{1, 0x1p-12, 0x1p-12, 0x1p-12, 1 + 0x1p-23},       // together they are the last digit
+		{1, 0x1p-12, 0, 0x1p-12, 1 + 0x1p-23},             // and any part of it makes the last digit odd
+		{1 + 0x1p-23, 0x1p-12, 0, 0x1p-12, 1 + 0x1p-23},   // which this one is
+		{1 + 0x1p-22, -0x1p-12, 0, 0x1p-12, 1 + 0x1p-23},  // toward zero
+		{0x1p127, -0x1p120, 0x1p120, 0x1p7, 0x1p127},      // both products before the sum
+		{0, 0x1p120, 0, 0x1p8, infinity},                  // as large as that
+		{math.MaxFloat32, 0x1p100, 0, 1, math.MaxFloat32}, // but not what lies below
+		{-math.MaxFloat32, -0x1p100, 0, 0x1p4, -infinity}, // beyond half of the last digit and more
+		{0x1.8p-126, -0x1p-63, 0, 0x1p-63, 0},             // the difference is too small
+		{-0x1.8p-126, 0x1p-63, 0, 0x1p-63, negative},      // of either sign
+		{1, -1, 0, 1, 0}, {-1, 1, 0, 1, 0}, {negative, 0, 0, -1, negative}, {negative, 0, 0, 1, 0},
+		{0x1p-127, 0, 0, 1, 0},
+		{0, 0x1p-127, 0, 1, 0},
+		{0, 0x1p-64, 0, 0x1p-64, 0},
+		{infinity, 0, 0, 1, infinity},
+		{infinity, -infinity, 0, 1, math.Float32frombits(quietNaN)},
+		{1, infinity, 0, 0, math.Float32frombits(quietNaN)},
+		{math.Float32frombits(0xffc12345), 0, 0, 1, math.Float32frombits(quietNaN)},
+	} {
+		c.check(t, addTogether)
+	}
+}
+
+// TestAddTogetherIsExactBeforeItRounds compares it with numbers of any length.
+func TestAddTogetherIsExactBeforeItRounds(t *testing.T) {
+	exact := func(x float32) *big.Float { return new(big.Float).SetPrec(600).SetFloat64(float64(x)) }
+	rounded := func(x *big.Float) float32 {
+		short := new(big.Float).SetMode(big.ToZero).SetPrec(24).Set(x)
+		bits, _ := short.Float32()
+		if short.Cmp(x) != 0 {
+			return math.Float32frombits(math.Float32bits(bits) | 1)
+		}
+		return bits
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	draw := func() (pair uint32, low, high float32) { // far from what is too large or too small
+		pair = rng.Uint32()&0x8fff8fff | 0x30003000
+		return pair, math.Float32frombits(pair << 16), math.Float32frombits(pair &^ 0xffff)
+	}
+	for range 20000 {
+		a, lowA, highA := draw()
+		b, lowB, highB := draw()
+		sum := math.Float32frombits(rng.Uint32()&0x8fffffff | 0x30000000)
+		low, high := exact(lowA), exact(highA)
+		low.Mul(low, exact(lowB))
+		high.Mul(high, exact(highB))
+		both := rounded(low.Add(low, high))
+		want := rounded(exact(sum).Add(exact(sum), exact(both)))
+		if got := addTogether(sum, a, b); got != want {
+			t.Fatalf("%v and the products of %08x and %08x are %v, want %v", sum, a, b, got, want)
+		}
+	}
+}
+
+// TestPairsAddInOrder holds the processor to the order and the rounding of its variant's addPair, on numbers of all
+// sizes, infinities and NaN among them, and on small ones, whose sums are often too small.
+func TestPairsAddInOrder(t *testing.T) {
+	v := candidates()[0]
+	m := v.pairs
+	if m.multiply == nil {
+		t.Skip("this processor does not multiply BF16: addPair stands in for it in the other tests")
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	draws := []func() uint32{
+		rng.Uint32,
+		func() uint32 { return rng.Uint32()&0x81ff81ff | 0x3e003e00 }, // near 1: sums are rounded often
+		func() uint32 { return rng.Uint32()&0x9fff9fff | 0x10001000 }, // products near the smallest normal number
+	}
+	const k = 3
+	a, b, init, c := make([]float32, m.mr*k), make([]float32, m.nr*k), make([]float32, m.nr), make([]float32, m.mr*m.nr)
+	for round := range 3000 {
+		draw := draws[round%len(draws)]
+		for _, x := range [][]float32{a, b} {
+			for i := range x {
+				x[i] = math.Float32frombits(draw())
+			}
+		}
+		for i := range init {
+			init[i] = math.Float32frombits(draw() >> (round % 2 * 4)) // as large as products of small ones
+		}
+		m.multiply(&tile{K: k, A: &a[0], ARow: 1, ACol: m.mr, B: &b[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1})
+		for i, got := range c {
+			want := init[i%m.nr]
+			for p := range k {
+				want = v.addPair(want, math.Float32bits(a[p*m.mr+i/m.nr]), math.Float32bits(b[p*m.nr+i%m.nr]))
+			}
+			if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+				t.Fatalf("round %d: element %d is %v, want %v", round, i, got, want)
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (d *Device) Arithmetic(dtype kernels.DType, rounds int) (flops int64, err e
 	}
 	peak, lanes := d.v.peak, d.v.peakLanes
 	if dtype == kernels.BF16 && d.v.peakPairs != nil {
-		peak, lanes = d.v.peakPairs, 2*lanes
+		peak, lanes = d.v.peakPairs, d.v.peakPairLanes
 	}
 	d.pool.run(d.threads, func(*worker, int) { peak(rounds) })
 	return int64(2*12*lanes) * int64(rounds) * int64(d.threads), nil

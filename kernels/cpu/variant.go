@@ -15,7 +15,9 @@ type variant struct {
 	product microKernel // of matrix products
 	// pairs is product for BF16 operands, whose elements are pairs: see pairs.go. Its depth and block
 	// count these. Without multiply they are widened for product. Its tiles are as large.
-	pairs     microKernel
+	pairs microKernel
+	// addPair is what pairs makes of a sum, pair for pair in the order of K, to the bit: pairs.go has those that there are.
+	addPair   func(sum float32, a, b uint32) float32
 	attention microKernel // of the products in attention, which reads A where it is
 	// copyA and transposeA pack A of matrix products, with unit product.mr, and pairA that of pairs.
 	copyA      packCopy
@@ -25,8 +27,9 @@ type variant struct {
 	// peak does 12 multiply-adds of peakLanes floats a round in registers.
 	peak      func(rounds int)
 	peakLanes int
-	// peakPairs is peak of pairs of BF16 numbers, as many of them; nil where products have no pairs.
-	peakPairs func(rounds int)
+	// peakPairs does as many of peakPairLanes BF16 numbers; nil where products have no pairs.
+	peakPairs     func(rounds int)
+	peakPairLanes int
 
 	max   func(x []float32) float32
 	add   func(out, x, y []float32)
@@ -40,8 +43,8 @@ type variant struct {
 	// softmaxGrad computes p = 2^(p-lse) and dp = p*(dp-delta).
 	softmaxGrad func(p, dp []float32, lse, delta float32)
 	// softmaxHalves and softmaxGradHalves take the place of these where products are of pairs; elsewhere
-	// they may be nil. Powers and gradients are rounded to BF16, numbers below the smallest normal one to zero. softmaxHalves computes
-	// out = 2^(x*scale-top), with top the largest of x*scale and least, and the sum before it is rounded.
+	// they may be nil. Powers and gradients are rounded to BF16, numbers below the smallest normal one to zero or to what products take
+	// for it. The operands may change. softmaxHalves computes out = 2^(x*scale-top), with top the largest of x*scale and least, and the sum before it is rounded.
 	softmaxHalves func(out []uint16, x []float32, scale, least float32) (top, sum float32)
 	// softmaxGradHalves computes p = 2^(x*by[0]-by[1])*by[2] and dp = p*(dx-by[3])*by[4], from p before it
 	// is rounded.

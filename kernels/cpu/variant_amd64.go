@@ -77,7 +77,8 @@ func avx512() *variant {
 func avx512bf16() *variant {
 	v := avx512()
 	v.name = "avx512bf16"
-	v.peakPairs = peakPairsAVX512
+	v.peakPairs, v.peakPairLanes = peakPairsAVX512, 2*v.peakLanes
+	v.addPair = addInTurn
 	v.pairs = v.product
 	v.pairs.multiply, v.pairs.few, v.pairs.multiplyPack = multiplyPairs12x32, multiplyPairs4x32, multiplyPackPairs12x32
 	v.pairs.direct, v.pairs.directHalves = directKernels{row: directPairs1x32, few: directPairs4x32, rows: directPairs8x32}, directKernels{}
@@ -86,21 +87,6 @@ func avx512bf16() *variant {
 	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
 	v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesAVX512, softmaxGradHalvesAVX512
 	return v
-}
-
-// pairsTo makes a variant's pairA or pairB from the assembly for one panel of its unit and for a
-// group of them.
-func pairsTo(unit int, one, many func(dst *float32, src *uint16, step, stride, k int)) packPairs {
-	return func(dst []float32, src []uint16, step, stride, k, panels int) {
-		_, _ = dst[(panels-1)*step+k*unit-1], src[(2*k-1)*stride+panels*unit-1]
-		i := 0
-		for ; i+groupPanels <= panels; i += groupPanels {
-			many(&dst[i*step], &src[i*unit], step, stride, k)
-		}
-		for ; i < panels; i++ {
-			one(&dst[i*step], &src[i*unit], step, stride, k)
-		}
-	}
 }
 
 // transposeTo makes a variant's transposeA or transposeB from transpose8 and, where unit

@@ -2,7 +2,12 @@ package cpu
 
 // processorVariants are the variants beside generic that this processor can run, the best
 // one first. Every arm64 processor that Go runs on has NEON with multiply-adds.
-func processorVariants() []*variant { return []*variant{neon()} }
+func processorVariants() (list []*variant) {
+	if multipliesBF16() {
+		list = append(list, neonbf16())
+	}
+	return append(list, neon())
+}
 
 // neon runs everything four floats at a time.
 func neon() *variant {
@@ -23,6 +28,33 @@ func neon() *variant {
 		sum: sumNEON, sumSquares: sumSquaresNEON, deviation: deviationNEON,
 		norm: normNEON, normSums: normSumsNEON, normGrad: normGradNEON, normWeightGrad: normWeightGradNEON,
 	}
+}
+
+// neonbf16 is neon that multiplies BF16 numbers in pairs, sixteen products in one instruction.
+func neonbf16() *variant {
+	v := neon()
+	v.name = "neonbf16"
+	v.peakPairs, v.peakPairLanes = peakPairsNEON, 4*v.peakLanes
+	v.addPair = addTogether
+	v.pairs = v.product
+	v.pairs.multiply = multiplyPairs8x12
+	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(12, pairRows1x12, pairRows4x12)
+	v.pairA = pairsTo(8, pairRows1x8, pairRows4x8)
+	v.softmaxHalves = func(out []uint16, x []float32, scale, least float32) (top, sum float32) {
+		v.scale(x, scale)
+		top, sum = v.softmax(x, least)
+		v.narrow(out, x)
+		return top, sum
+	}
+	v.softmaxGradHalves = func(p, dp []uint16, x, dx []float32, by *[5]float32) {
+		v.scale(x, by[0])
+		v.softmaxGrad(x, dx, by[1], by[3])
+		v.scale(x, by[2])
+		v.scale(dx, by[2]*by[4])
+		v.narrow(p, x)
+		v.narrow(dp, dx)
+	}
+	return v
 }
 
 // transposeInFours makes a variant's transposeA or transposeB from transpose4, for a unit

@@ -6,7 +6,7 @@ import (
 )
 
 // verifyPairs is verify for products in pairs. A processor must give the very bits of addPair, so that
-// all that multiply pairs compute the same.
+// all of a kind compute the same.
 func (v *variant) verifyPairs() error {
 	if v.pairs.mr != v.product.mr || v.pairs.nr != v.product.nr {
 		return fmt.Errorf("tiles of pairs are %dx%d, of floats %dx%d", v.pairs.mr, v.pairs.nr, v.product.mr, v.product.nr)
@@ -14,19 +14,19 @@ func (v *variant) verifyPairs() error {
 	for _, k := range []int{1, 3, 8, 21} {
 		for _, scale := range []float32{1, tinyScale} {
 			for accumulate := range 2 {
-				if !v.pairs.verifyPairTile(v.pairs.multiply, pairTile{k, accumulate, scale, false}) {
+				if !v.pairs.verifyPairTile(v.pairs.multiply, pairTile{k, accumulate, scale, false, v.addPair}) {
 					return fmt.Errorf("multiply of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
 				few := &microKernel{mr: v.pairs.fewRows, nr: v.pairs.nr}
-				if v.pairs.few != nil && !few.verifyPairTile(v.pairs.few, pairTile{k, accumulate, scale, false}) {
+				if v.pairs.few != nil && !few.verifyPairTile(v.pairs.few, pairTile{k, accumulate, scale, false, v.addPair}) {
 					return fmt.Errorf("few of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
 				for rows, multiply := range v.pairs.direct.byRows() {
-					if accumulate == 0 && !v.pairs.verifyDirectPairs(multiply, rows, k, scale) {
+					if accumulate == 0 && !v.verifyDirectPairs(multiply, rows, k, scale) {
 						return fmt.Errorf("direct of pairs is wrong for %dx%d, K %d, numbers of %g", rows, v.pairs.nr, k, scale)
 					}
 				}
-				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true}) {
+				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true, v.addPair}) {
 					return fmt.Errorf("multiplyPack of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
 				}
 			}
@@ -50,6 +50,7 @@ type pairTile struct {
 	k, accumulate int
 	scale         float32
 	packs         bool
+	add           func(sum float32, a, b uint32) float32
 }
 
 // verifyPairTile is verifyTile, to the bit and with rows of A that lie together.
@@ -79,7 +80,7 @@ func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool 
 		if col < m.nr {
 			sum := init[col]
 			for p := range k {
-				sum = addPair(sum, math.Float32bits(a[row*aRow+p]), math.Float32bits(b[p*m.nr+col]))
+				sum = try.add(sum, math.Float32bits(a[row*aRow+p]), math.Float32bits(b[p*m.nr+col]))
 			}
 			if want = sum; accumulate != 0 {
 				want += old[i]
@@ -93,7 +94,8 @@ func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool 
 }
 
 // verifyDirectPairs is verifyDirectTile, to the bit.
-func (m *microKernel) verifyDirectPairs(multiply directKernel, rows, k int, scale float32) bool {
+func (v *variant) verifyDirectPairs(multiply directKernel, rows, k int, scale float32) bool {
+	m := &v.pairs
 	stride, aStep := k+3, rows+2
 	a, b, init := pairRamp(k*aStep, 7, scale), pairRamp(m.nr*stride, 11, scale), ramp(m.nr, 5)
 	got, want := ramp(rows*m.nr+guard, 13), ramp(rows*m.nr+guard, 13)
@@ -103,7 +105,7 @@ func (m *microKernel) verifyDirectPairs(multiply directKernel, rows, k int, scal
 	for i := range rows * m.nr {
 		want[i] = init[i%m.nr]
 		for p := range k {
-			want[i] = addPair(want[i], math.Float32bits(a[p*aStep+i/m.nr]), math.Float32bits(b[i%m.nr*stride+p]))
+			want[i] = v.addPair(want[i], math.Float32bits(a[p*aStep+i/m.nr]), math.Float32bits(b[i%m.nr*stride+p]))
 		}
 	}
 	multiply(&got[0], &init[0], &a[0], &b[0], aStep, stride, k)

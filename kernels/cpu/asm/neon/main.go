@@ -5,7 +5,7 @@
 // It stands beside the generator for amd64, whose assembler library knows no arm64. The
 // declarations are in neon_arm64.go; go vet for arm64 compares both. Reading the source:
 // function.go (a function's arguments and registers), instruction.go, loop.go, then the
-// kernels in multiply.go, pack.go, and one file for each kind of loop.
+// kernels in multiply.go, pack.go, pairs.go, and one file for each kind of loop.
 package main
 
 import (
@@ -33,7 +33,7 @@ func generate() []byte {
 	s.line("")
 	s.line(`#include "textflag.h"`)
 	for _, emit := range []func(*source){
-		multiply, peak, pack,
+		multiply, peak, pack, pairs,
 		elementwise, maximum, sums, sumSquares,
 		powers, gelu, geluGrad, swiglu, swigluGrad, adamW,
 		softmax, softmaxGrad, rotate, weighted,

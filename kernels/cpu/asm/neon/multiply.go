@@ -34,26 +34,16 @@ type micro struct {
 func multiply(s *source) {
 	m := &micro{function: s.begin("multiply8x12", "func(t *byte)", "is the micro-kernel of 8 rows and 12 columns.")}
 	m.take()
-	for _, field := range []struct {
-		to     reg
-		offset int
-	}{{m.aRow, formula.TileARow}, {m.aCol, formula.TileACol}, {m.cRow, formula.TileCRow}} {
-		m.field(field.to, field.offset)
-		m.op("LSL", "$2, %v, %v", field.to, field.to)
-	}
-	m.field(m.c, formula.TileC)
-	m.field(m.count, formula.TileCount)
+	m.arguments()
 	m.label("tile")
 	m.start()
 	m.op("CMP", "$4, %v", m.aRow)
 	m.op("BNE", "apart")
-	m.depth("packed", m.stepPacked)
+	m.depth("packed", 1, m.stepPacked)
 	m.op("B", "store")
 	m.label("apart")
-	for i := 1; i < tileRows; i++ { // points at the rows of A
-		m.op("ADD", "%v, %v, %v", m.aRow, m.a[i-1], m.a[i])
-	}
-	m.depth("strided", m.stepStrided)
+	m.pointAtRows()
+	m.depth("strided", 1, m.stepStrided)
 	m.label("store")
 	m.store()
 	m.nextTile()
@@ -84,12 +74,37 @@ func (m *micro) take() {
 
 func (m *micro) field(to reg, offset int) { m.op("MOVD", "%d(%v), %v", offset, m.tile, to) }
 
-// start points at the tile's A and B and sets the sums.
-func (m *micro) start() {
+// arguments loads what tiles have in common.
+func (m *micro) arguments() {
+	for _, field := range []struct {
+		to     reg
+		offset int
+	}{{m.aRow, formula.TileARow}, {m.aCol, formula.TileACol}, {m.cRow, formula.TileCRow}} {
+		m.field(field.to, field.offset)
+		m.op("LSL", "$2, %v, %v", field.to, field.to)
+	}
+	m.field(m.c, formula.TileC)
+	m.field(m.count, formula.TileCount)
+}
+
+// point points at the tile's A and B and at what its sums begin with.
+func (m *micro) point() {
 	m.field(m.a[0], formula.TileA)
 	m.field(m.b, formula.TileB)
 	m.field(m.k, formula.TileK)
 	m.field(m.at, formula.TileInit)
+}
+
+// pointAtRows points at all rows of A, from the first one on.
+func (m *micro) pointAtRows() {
+	for i := 1; i < tileRows; i++ {
+		m.op("ADD", "%v, %v, %v", m.aRow, m.a[i-1], m.a[i])
+	}
+}
+
+// start points at the tile's operands and sets the sums.
+func (m *micro) start() {
+	m.point()
 	m.row(m.sums[0], m.at, 0)
 	for _, row := range m.sums[1:] {
 		for j, sum := range row {
@@ -104,17 +119,18 @@ func (m *micro) row(to [tileVectors]vec, at reg, disp int) {
 	m.op("FMOVQ", "%d(%v), F%d", disp+32, at, to[2])
 }
 
-// depth adds the K products of each element.
-func (m *micro) depth(name string, step func(u int)) {
-	for _, times := range []int{depthUnroll, 1} {
+// depth adds the products of each element, as many steps of K at a time as make a unit, and leaves in k how many
+// are left then.
+func (m *micro) depth(name string, unit int, step func(u int)) {
+	for _, times := range []int{depthUnroll, unit} {
 		label := name
-		if times == 1 {
+		if times == unit {
 			label += "Rest"
 		}
 		m.op("CMP", "$%d, %v", times, m.k)
 		m.op("BLT", "%sDone", label)
 		m.label(label)
-		for u := range times {
+		for u := 0; u < times; u += unit {
 			step(u)
 		}
 		m.op("ADD", "$%d, %v", times*4*vectorFloats*tileVectors, m.b)
@@ -184,9 +200,13 @@ func (m *micro) nextTile() {
 // the number of units that do it.
 const peakChains = 24
 
-// peak emits a loop of nothing but multiply-adds in registers.
 func peak(s *source) {
 	f := s.begin("peakNEON", "func(rounds int)", "does 24 multiply-adds of four floats a round, which depend on nothing but the one a round before.")
+	f.peak(f.fma)
+}
+
+// peak emits a loop of nothing but additions of products in registers.
+func (f *function) peak(add func(d, n, m vec)) {
 	rounds := f.integer("rounds")
 	var sums []vec
 	for range peakChains + 1 {
@@ -197,7 +217,7 @@ func peak(s *source) {
 	factor := sums[peakChains]
 	f.label("round")
 	for _, v := range sums[:peakChains] {
-		f.fma(v, factor, factor)
+		add(v, factor, factor)
 	}
 	f.op("SUB", "$1, %v", rounds)
 	f.op("CBNZ", "%v, round", rounds)
