@@ -26,7 +26,7 @@ func (e environment) benchCommand() *cobra.Command {
 		Short: "Measure kernels, training steps, generated text, schedules, GPUs, plans and sums of gradients",
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
-PNODE_CPU=avx2|avx512|avx512bf16|neon|generic chooses this program's instruction set.`,
+PNODE_CPU=avx2|avx512|avx512bf16|neon|neonbf16|generic chooses this program's instruction set.`,
 		Example: `  pnode bench kernels                  matrix products against OpenBLAS and PyTorch's libraries
   pnode bench step                     training steps against PyTorch
   pnode bench generate                 generated text against Hugging Face's transformers

@@ -139,7 +139,7 @@ func TestFindsRandomResults(t *testing.T) {
 // TestEqualScores: the processor divides probabilities among equal scores of any size, whatever instructions
 // it uses.
 func TestEqualScores(t *testing.T) {
-	for _, name := range []string{"generic", "avx2", "avx512", "avx512bf16", "neon"} {
+	for _, name := range []string{"generic", "avx2", "avx512", "avx512bf16", "neon", "neonbf16"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(cpu.VariantEnv, name)
 			dev, err := cpu.New(cpu.Options{Threads: 2})

@@ -132,7 +132,7 @@ type attentionTask struct {
 func newAttentionTask(v *variant, w *worker, h heads, scratch cutter) attentionTask {
 	t := attentionTask{heads: h, v: v, micro: &v.attention, w: w, scratch: scratch, numbers: 1}
 	if h.inPairs {
-		t.micro, t.numbers = &v.pairs, 2
+		t.micro, t.numbers = &v.attentionPairs, 2
 	}
 	t.width = roundUp(h.D, t.micro.nr)
 	t.factors = t.scratch.take(attentionRoom)

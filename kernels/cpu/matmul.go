@@ -73,8 +73,8 @@ func newProduct(v *variant, c kernels.Call) *product {
 	if inPairs {
 		p.micro = &v.pairs
 	}
-	p.a = operand{unit: p.micro.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA, pair: v.pairA}
-	p.b = operand{unit: p.micro.nr, deep: c.Flags&kernels.TransB != 0, copy: p.micro.copyB, transpose: p.micro.transposeB, pair: p.micro.pairB}
+	p.a = operand{unit: p.micro.mr, deep: c.Flags&kernels.TransA == 0, copy: v.copyA, transpose: v.transposeA, pair: v.pairA, arrange: p.micro.arrange}
+	p.b = operand{unit: p.micro.nr, deep: c.Flags&kernels.TransB != 0, copy: p.micro.copyB, transpose: p.micro.transposeB, pair: p.micro.pairB, arrange: p.micro.arrange}
 	p.a.bind(v, c.Args[1], p.m, p.k)
 	p.b.bind(v, c.Args[2], p.n, p.k)
 	if inPairs {

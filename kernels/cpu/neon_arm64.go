@@ -13,6 +13,15 @@ func peakNEON(rounds int)
 func multiplyPairs8x12(t *tile)
 
 //go:noescape
+func multiplySquares8x12(t *tile)
+
+//go:noescape
+func squares8(panel *float32, twos int)
+
+//go:noescape
+func squares12(panel *float32, twos int)
+
+//go:noescape
 func peakPairsNEON(rounds int)
 
 //go:noescape

@@ -1216,6 +1216,306 @@ overwrite:
 end:
 	RET
 
+// func multiplySquares8x12(t *byte)
+//
+// multiplySquares8x12 is multiplyPairs8x12 for panels of squares.
+TEXT ·multiplySquares8x12(SB), NOSPLIT, $0-8
+	MOVD    t+0(FP), R0
+	MOVD    16(R0), R2
+	LSL     $2, R2, R2
+	MOVD    24(R0), R3
+	LSL     $2, R3, R3
+	MOVD    56(R0), R6
+	LSL     $2, R6, R6
+	MOVD    48(R0), R5
+	MOVD    72(R0), R7
+tile:
+	MOVD    8(R0), R9
+	MOVD    32(R0), R4
+	MOVD    0(R0), R1
+	MOVD    40(R0), R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	VZIP1   V0.D2, V0.D2, V5.D2
+	VZIP1   V1.D2, V1.D2, V6.D2
+	VZIP1   V2.D2, V2.D2, V7.D2
+	VZIP2   V0.D2, V0.D2, V8.D2
+	VZIP2   V1.D2, V1.D2, V9.D2
+	VZIP2   V2.D2, V2.D2, V10.D2
+	VZIP1   V0.D2, V0.D2, V11.D2
+	VZIP1   V1.D2, V1.D2, V12.D2
+	VZIP1   V2.D2, V2.D2, V13.D2
+	VZIP2   V0.D2, V0.D2, V14.D2
+	VZIP2   V1.D2, V1.D2, V15.D2
+	VZIP2   V2.D2, V2.D2, V16.D2
+	VZIP1   V0.D2, V0.D2, V17.D2
+	VZIP1   V1.D2, V1.D2, V18.D2
+	VZIP1   V2.D2, V2.D2, V19.D2
+	VZIP2   V0.D2, V0.D2, V20.D2
+	VZIP2   V1.D2, V1.D2, V21.D2
+	VZIP2   V2.D2, V2.D2, V22.D2
+	VZIP1   V0.D2, V0.D2, V23.D2
+	VZIP1   V1.D2, V1.D2, V24.D2
+	VZIP1   V2.D2, V2.D2, V25.D2
+	VZIP2   V0.D2, V0.D2, V26.D2
+	VZIP2   V1.D2, V1.D2, V27.D2
+	VZIP2   V2.D2, V2.D2, V28.D2
+	CMP     $4, R1
+	BLT     squareDone
+square:
+	FLDPQ.P 32(R9), (F0, F29)
+	FLDPQ.P 32(R9), (F1, F30)
+	FLDPQ   0(R4), (F3, F4)
+	WORD    $0x6e43ec05 // bfmmla v5.4s, v0.8h, v3.8h
+	WORD    $0x6e43efab // bfmmla v11.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec31 // bfmmla v17.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd7 // bfmmla v23.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec08 // bfmmla v8.4s, v0.8h, v4.8h
+	WORD    $0x6e44efae // bfmmla v14.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec34 // bfmmla v20.4s, v1.8h, v4.8h
+	WORD    $0x6e44efda // bfmmla v26.4s, v30.8h, v4.8h
+	FLDPQ   32(R4), (F3, F4)
+	WORD    $0x6e43ec06 // bfmmla v6.4s, v0.8h, v3.8h
+	WORD    $0x6e43efac // bfmmla v12.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec32 // bfmmla v18.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd8 // bfmmla v24.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec09 // bfmmla v9.4s, v0.8h, v4.8h
+	WORD    $0x6e44efaf // bfmmla v15.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec35 // bfmmla v21.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdb // bfmmla v27.4s, v30.8h, v4.8h
+	FLDPQ   64(R4), (F3, F4)
+	WORD    $0x6e43ec07 // bfmmla v7.4s, v0.8h, v3.8h
+	WORD    $0x6e43efad // bfmmla v13.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec33 // bfmmla v19.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd9 // bfmmla v25.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec0a // bfmmla v10.4s, v0.8h, v4.8h
+	WORD    $0x6e44efb0 // bfmmla v16.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec36 // bfmmla v22.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdc // bfmmla v28.4s, v30.8h, v4.8h
+	FLDPQ.P 32(R9), (F0, F29)
+	FLDPQ.P 32(R9), (F1, F30)
+	FLDPQ   96(R4), (F3, F4)
+	WORD    $0x6e43ec05 // bfmmla v5.4s, v0.8h, v3.8h
+	WORD    $0x6e43efab // bfmmla v11.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec31 // bfmmla v17.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd7 // bfmmla v23.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec08 // bfmmla v8.4s, v0.8h, v4.8h
+	WORD    $0x6e44efae // bfmmla v14.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec34 // bfmmla v20.4s, v1.8h, v4.8h
+	WORD    $0x6e44efda // bfmmla v26.4s, v30.8h, v4.8h
+	FLDPQ   128(R4), (F3, F4)
+	WORD    $0x6e43ec06 // bfmmla v6.4s, v0.8h, v3.8h
+	WORD    $0x6e43efac // bfmmla v12.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec32 // bfmmla v18.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd8 // bfmmla v24.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec09 // bfmmla v9.4s, v0.8h, v4.8h
+	WORD    $0x6e44efaf // bfmmla v15.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec35 // bfmmla v21.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdb // bfmmla v27.4s, v30.8h, v4.8h
+	FLDPQ   160(R4), (F3, F4)
+	WORD    $0x6e43ec07 // bfmmla v7.4s, v0.8h, v3.8h
+	WORD    $0x6e43efad // bfmmla v13.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec33 // bfmmla v19.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd9 // bfmmla v25.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec0a // bfmmla v10.4s, v0.8h, v4.8h
+	WORD    $0x6e44efb0 // bfmmla v16.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec36 // bfmmla v22.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdc // bfmmla v28.4s, v30.8h, v4.8h
+	ADD     $192, R4
+	SUB     $4, R1
+	CMP     $4, R1
+	BGE     square
+squareDone:
+	CMP     $2, R1
+	BLT     squareRestDone
+squareRest:
+	FLDPQ.P 32(R9), (F0, F29)
+	FLDPQ.P 32(R9), (F1, F30)
+	FLDPQ   0(R4), (F3, F4)
+	WORD    $0x6e43ec05 // bfmmla v5.4s, v0.8h, v3.8h
+	WORD    $0x6e43efab // bfmmla v11.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec31 // bfmmla v17.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd7 // bfmmla v23.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec08 // bfmmla v8.4s, v0.8h, v4.8h
+	WORD    $0x6e44efae // bfmmla v14.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec34 // bfmmla v20.4s, v1.8h, v4.8h
+	WORD    $0x6e44efda // bfmmla v26.4s, v30.8h, v4.8h
+	FLDPQ   32(R4), (F3, F4)
+	WORD    $0x6e43ec06 // bfmmla v6.4s, v0.8h, v3.8h
+	WORD    $0x6e43efac // bfmmla v12.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec32 // bfmmla v18.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd8 // bfmmla v24.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec09 // bfmmla v9.4s, v0.8h, v4.8h
+	WORD    $0x6e44efaf // bfmmla v15.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec35 // bfmmla v21.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdb // bfmmla v27.4s, v30.8h, v4.8h
+	FLDPQ   64(R4), (F3, F4)
+	WORD    $0x6e43ec07 // bfmmla v7.4s, v0.8h, v3.8h
+	WORD    $0x6e43efad // bfmmla v13.4s, v29.8h, v3.8h
+	WORD    $0x6e43ec33 // bfmmla v19.4s, v1.8h, v3.8h
+	WORD    $0x6e43efd9 // bfmmla v25.4s, v30.8h, v3.8h
+	WORD    $0x6e44ec0a // bfmmla v10.4s, v0.8h, v4.8h
+	WORD    $0x6e44efb0 // bfmmla v16.4s, v29.8h, v4.8h
+	WORD    $0x6e44ec36 // bfmmla v22.4s, v1.8h, v4.8h
+	WORD    $0x6e44efdc // bfmmla v28.4s, v30.8h, v4.8h
+	ADD     $96, R4
+	SUB     $2, R1
+	CMP     $2, R1
+	BGE     squareRest
+squareRestDone:
+	VZIP1   V8.D2, V5.D2, V29.D2
+	VZIP2   V8.D2, V5.D2, V8.D2
+	VZIP1   V9.D2, V6.D2, V5.D2
+	VZIP2   V9.D2, V6.D2, V9.D2
+	VZIP1   V10.D2, V7.D2, V6.D2
+	VZIP2   V10.D2, V7.D2, V10.D2
+	VZIP1   V14.D2, V11.D2, V7.D2
+	VZIP2   V14.D2, V11.D2, V14.D2
+	VZIP1   V15.D2, V12.D2, V11.D2
+	VZIP2   V15.D2, V12.D2, V15.D2
+	VZIP1   V16.D2, V13.D2, V12.D2
+	VZIP2   V16.D2, V13.D2, V16.D2
+	VZIP1   V20.D2, V17.D2, V13.D2
+	VZIP2   V20.D2, V17.D2, V20.D2
+	VZIP1   V21.D2, V18.D2, V17.D2
+	VZIP2   V21.D2, V18.D2, V21.D2
+	VZIP1   V22.D2, V19.D2, V18.D2
+	VZIP2   V22.D2, V19.D2, V22.D2
+	VZIP1   V26.D2, V23.D2, V19.D2
+	VZIP2   V26.D2, V23.D2, V26.D2
+	VZIP1   V27.D2, V24.D2, V23.D2
+	VZIP2   V27.D2, V24.D2, V27.D2
+	VZIP1   V28.D2, V25.D2, V24.D2
+	VZIP2   V28.D2, V25.D2, V28.D2
+	CBZ     R1, store
+	ADD     R2, R9, R10
+	ADD     R2, R10, R11
+	ADD     R2, R11, R12
+	ADD     R2, R12, R13
+	ADD     R2, R13, R14
+	ADD     R2, R14, R15
+	ADD     R2, R15, R19
+	FLDPQ   0(R4), (F0, F1)
+	FMOVQ   32(R4), F2
+	VLD1R   (R9), [V3.S4]
+	WORD    $0x6e43fc1d // bfdot v29.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc25 // bfdot v5.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc46 // bfdot v6.4s, v2.8h, v3.8h
+	VLD1R   (R10), [V4.S4]
+	WORD    $0x6e44fc08 // bfdot v8.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc29 // bfdot v9.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc4a // bfdot v10.4s, v2.8h, v4.8h
+	VLD1R   (R11), [V3.S4]
+	WORD    $0x6e43fc07 // bfdot v7.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc2b // bfdot v11.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc4c // bfdot v12.4s, v2.8h, v3.8h
+	VLD1R   (R12), [V4.S4]
+	WORD    $0x6e44fc0e // bfdot v14.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc2f // bfdot v15.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc50 // bfdot v16.4s, v2.8h, v4.8h
+	VLD1R   (R13), [V3.S4]
+	WORD    $0x6e43fc0d // bfdot v13.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc31 // bfdot v17.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc52 // bfdot v18.4s, v2.8h, v3.8h
+	VLD1R   (R14), [V4.S4]
+	WORD    $0x6e44fc14 // bfdot v20.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc35 // bfdot v21.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc56 // bfdot v22.4s, v2.8h, v4.8h
+	VLD1R   (R15), [V3.S4]
+	WORD    $0x6e43fc13 // bfdot v19.4s, v0.8h, v3.8h
+	WORD    $0x6e43fc37 // bfdot v23.4s, v1.8h, v3.8h
+	WORD    $0x6e43fc58 // bfdot v24.4s, v2.8h, v3.8h
+	VLD1R   (R19), [V4.S4]
+	WORD    $0x6e44fc1a // bfdot v26.4s, v0.8h, v4.8h
+	WORD    $0x6e44fc3b // bfdot v27.4s, v1.8h, v4.8h
+	WORD    $0x6e44fc5c // bfdot v28.4s, v2.8h, v4.8h
+store:
+	MOVD    64(R0), R8
+	CBZ     R8, overwrite
+	MOVD    R5, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d7bd // fadd v29.4s, v29.4s, v0.4s
+	WORD    $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD    $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD    $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD    $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	WORD    $0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD    $0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD    $0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD    $0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	WORD    $0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD    $0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	WORD    $0x4e21d6b5 // fadd v21.4s, v21.4s, v1.4s
+	WORD    $0x4e22d6d6 // fadd v22.4s, v22.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	WORD    $0x4e21d6f7 // fadd v23.4s, v23.4s, v1.4s
+	WORD    $0x4e22d718 // fadd v24.4s, v24.4s, v2.4s
+	ADD     R6, R8
+	FLDPQ   0(R8), (F0, F1)
+	FMOVQ   32(R8), F2
+	WORD    $0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	WORD    $0x4e21d77b // fadd v27.4s, v27.4s, v1.4s
+	WORD    $0x4e22d79c // fadd v28.4s, v28.4s, v2.4s
+	ADD     R6, R8
+overwrite:
+	FSTPQ   (F29, F5), (R5)
+	FMOVQ   F6, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F8, F9), (R5)
+	FMOVQ   F10, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F7, F11), (R5)
+	FMOVQ   F12, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F14, F15), (R5)
+	FMOVQ   F16, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F13, F17), (R5)
+	FMOVQ   F18, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F20, F21), (R5)
+	FMOVQ   F22, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F19, F23), (R5)
+	FMOVQ   F24, 32(R5)
+	ADD     R6, R5
+	FSTPQ   (F26, F27), (R5)
+	FMOVQ   F28, 32(R5)
+	ADD     R6, R5
+	SUB     $1, R7
+	CBZ     R7, end
+	MOVD    80(R0), R8
+	MOVD    8(R0), R9
+	ADD     R8<<2, R9
+	MOVD    R9, 8(R0)
+	B       tile
+end:
+	RET
+
 // func pairRows1x8(dst *float32, src *uint16, step, stride, k int)
 //
 // pairRows1x8 writes dst[i*step+p*8+j] = the pair of src[2*p*stride+i*8+j] and src[(2*p+1)*stride+i*8+j] for i < 1, j < 8 and p < k.
@@ -1284,6 +1584,31 @@ pair:
 	ADD     R3<<2, R1
 	SUB     $1, R4
 	B       pair
+end:
+	RET
+
+// func squares8(panel *float32, twos int)
+//
+// squares8 exchanges x[i*2*unit+h*unit+j] for x[i*2*unit+2*j+h], for h < 2, j < unit and i < twos.
+TEXT ·squares8(SB), NOSPLIT, $0-16
+	MOVD    panel+0(FP), R0
+	MOVD    twos+8(FP), R1
+two:
+	CBZ     R1, end
+	FMOVQ   0(R0), F0
+	FMOVQ   16(R0), F1
+	FMOVQ   32(R0), F2
+	FMOVQ   48(R0), F3
+	VZIP1   V2.S4, V0.S4, V4.S4
+	VZIP2   V2.S4, V0.S4, V0.S4
+	FMOVQ.P F4, 16(R0)
+	FMOVQ.P F0, 16(R0)
+	VZIP1   V3.S4, V1.S4, V4.S4
+	VZIP2   V3.S4, V1.S4, V1.S4
+	FMOVQ.P F4, 16(R0)
+	FMOVQ.P F1, 16(R0)
+	SUB     $1, R1
+	B       two
 end:
 	RET
 
@@ -1375,6 +1700,37 @@ pair:
 	ADD     R3<<2, R1
 	SUB     $1, R4
 	B       pair
+end:
+	RET
+
+// func squares12(panel *float32, twos int)
+//
+// squares12 exchanges x[i*2*unit+h*unit+j] for x[i*2*unit+2*j+h], for h < 2, j < unit and i < twos.
+TEXT ·squares12(SB), NOSPLIT, $0-16
+	MOVD    panel+0(FP), R0
+	MOVD    twos+8(FP), R1
+two:
+	CBZ     R1, end
+	FMOVQ   0(R0), F0
+	FMOVQ   16(R0), F1
+	FMOVQ   32(R0), F2
+	FMOVQ   48(R0), F3
+	FMOVQ   64(R0), F4
+	FMOVQ   80(R0), F5
+	VZIP1   V3.S4, V0.S4, V6.S4
+	VZIP2   V3.S4, V0.S4, V0.S4
+	FMOVQ.P F6, 16(R0)
+	FMOVQ.P F0, 16(R0)
+	VZIP1   V4.S4, V1.S4, V6.S4
+	VZIP2   V4.S4, V1.S4, V1.S4
+	FMOVQ.P F6, 16(R0)
+	FMOVQ.P F1, 16(R0)
+	VZIP1   V5.S4, V2.S4, V6.S4
+	VZIP2   V5.S4, V2.S4, V2.S4
+	FMOVQ.P F6, 16(R0)
+	FMOVQ.P F2, 16(R0)
+	SUB     $1, R1
+	B       two
 end:
 	RET
 

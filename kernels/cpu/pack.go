@@ -12,6 +12,7 @@ type operand struct {
 	group     int // positions that are packed at one time when stored as a half, whole panels
 	copy      packCopy
 	transpose packTranspose
+	arrange   func(panels []float32, unit, k int) // nil for nothing
 
 	// Of BF16 numbers whose pairs lie apart in memory:
 	apart bool
@@ -61,6 +62,14 @@ func (o *operand) copied() bool { return o.int8 != nil || o.half != nil && (o.de
 // pack writes panels of positions [from, to), rows [depth, depth+k), one after the other.
 // The last one is padded with zeros. Halves go through the scratch wide.
 func (o *operand) pack(dst, wide []float32, from, to, depth, k int) {
+	o.packInOrder(dst, wide, from, to, depth, k)
+	if o.arrange != nil {
+		o.arrange(dst[:roundUp(to-from, o.unit)*k], o.unit, k)
+	}
+}
+
+// packInOrder is pack before panels are arranged.
+func (o *operand) packInOrder(dst, wide []float32, from, to, depth, k int) {
 	switch {
 	case o.int8 != nil:
 		o.packInt8(dst, wide, from, to, depth, k)

@@ -26,6 +26,7 @@ func pairsInGo(v *variant, add func(sum float32, a, b uint32) float32) *variant 
 	v.pairs.direct, v.pairs.directHalves = directKernels{}, directKernels{}
 	v.pairs.multiply = func(t *tile) { multiplyPairsAny(t, mr, nr, add) }
 	v.pairA, v.pairs.pairB = pairsGeneric(mr), pairsGeneric(nr)
+	v.attentionPairs = v.pairs
 	if v.softmaxHalves == nil {
 		v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesGeneric, softmaxGradHalvesGeneric
 	}
@@ -288,10 +289,16 @@ func TestAddTogetherIsExactBeforeItRounds(t *testing.T) {
 // sizes, infinities and NaN among them, and on small ones, whose sums are often too small.
 func TestPairsAddInOrder(t *testing.T) {
 	v := candidates()[0]
-	m := v.pairs
-	if m.multiply == nil {
+	if v.pairs.multiply == nil {
 		t.Skip("this processor does not multiply BF16: addPair stands in for it in the other tests")
 	}
+	for _, m := range []microKernel{v.pairs, v.attentionPairs} {
+		checkPairOrder(t, m, v.addPair)
+	}
+}
+
+func checkPairOrder(t *testing.T, m microKernel, add func(sum float32, a, b uint32) float32) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	draws := []func() uint32{
 		rng.Uint32,
@@ -310,11 +317,16 @@ func TestPairsAddInOrder(t *testing.T) {
 		for i := range init {
 			init[i] = math.Float32frombits(draw() >> (round % 2 * 4)) // as large as products of small ones
 		}
-		m.multiply(&tile{K: k, A: &a[0], ARow: 1, ACol: m.mr, B: &b[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1})
+		panelA, panelB := slices.Clone(a), slices.Clone(b)
+		if m.arrange != nil {
+			m.arrange(panelA, m.mr, k)
+			m.arrange(panelB, m.nr, k)
+		}
+		m.multiply(&tile{K: k, A: &panelA[0], ARow: 1, ACol: m.mr, B: &panelB[0], Init: &init[0], C: &c[0], CRow: m.nr, Count: 1})
 		for i, got := range c {
 			want := init[i%m.nr]
 			for p := range k {
-				want = v.addPair(want, math.Float32bits(a[p*m.mr+i/m.nr]), math.Float32bits(b[p*m.nr+i%m.nr]))
+				want = add(want, math.Float32bits(a[p*m.mr+i/m.nr]), math.Float32bits(b[p*m.nr+i%m.nr]))
 			}
 			if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
 				t.Fatalf("round %d: element %d is %v, want %v", round, i, got, want)

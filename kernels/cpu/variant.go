@@ -16,6 +16,8 @@ type variant struct {
 	// pairs is product for BF16 operands, whose elements are pairs: see pairs.go. Its depth and block
 	// count these. Without multiply they are widened for product. Its tiles are as large.
 	pairs microKernel
+	// attentionPairs is attention for pairs.
+	attentionPairs microKernel
 	// addPair is what pairs makes of a sum, pair for pair in the order of K, to the bit: pairs.go has those that there are.
 	addPair   func(sum float32, a, b uint32) float32
 	attention microKernel // of the products in attention, which reads A where it is
@@ -124,6 +126,9 @@ type microKernel struct {
 	copyB      packCopy
 	transposeB packTranspose
 	pairB      packPairs
+	// arrange puts panels of `unit` rows of A or columns of B and k steps in the order in which multiply reads them; nil where
+	// that is the one in which they are packed.
+	arrange func(panels []float32, unit, k int)
 }
 
 // packCopy writes dst[(i*k+p)*unit+j] = src[p*stride+i*unit+j] for i < panels, p < k and

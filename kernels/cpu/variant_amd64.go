@@ -85,6 +85,8 @@ func avx512bf16() *variant {
 	v.pairs.directInt8 = directKernels{}
 	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(32, pairRows1x32, pairRows4x32)
 	v.pairA = pairsTo(12, pairRows1x12, pairRows4x12)
+	v.attentionPairs = v.pairs
+	v.attentionPairs.few, v.attentionPairs.multiplyPack, v.attentionPairs.direct = nil, nil, directKernels{}
 	v.softmaxHalves, v.softmaxGradHalves = softmaxHalvesAVX512, softmaxGradHalvesAVX512
 	return v
 }

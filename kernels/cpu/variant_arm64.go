@@ -40,6 +40,8 @@ func neonbf16() *variant {
 	v.pairs.multiply = multiplyPairs8x12
 	v.pairs.copyB, v.pairs.pairB = nil, pairsTo(12, pairRows1x12, pairRows4x12)
 	v.pairA = pairsTo(8, pairRows1x8, pairRows4x8)
+	v.attentionPairs = v.pairs
+	v.pairs.multiply, v.pairs.arrange = multiplySquares8x12, arrangeSquares
 	v.softmaxHalves = func(out []uint16, x []float32, scale, least float32) (top, sum float32) {
 		v.scale(x, scale)
 		top, sum = v.softmax(x, least)
@@ -55,6 +57,17 @@ func neonbf16() *variant {
 		v.narrow(dp, dx)
 	}
 	return v
+}
+
+// arrangeSquares is microKernel.arrange for multiplySquares8x12, of panels of 8 or 12.
+func arrangeSquares(panels []float32, unit, k int) {
+	order := squares8
+	if unit == 12 {
+		order = squares12
+	}
+	for ; len(panels) > 0; panels = panels[unit*k:] {
+		order(&panels[:unit*k][0], k/2)
+	}
 }
 
 // transposeInFours makes a variant's transposeA or transposeB from transpose4, for a unit

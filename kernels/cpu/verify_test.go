@@ -166,10 +166,11 @@ func directInGo(rows, nr int, halves bool, steps func(k int) int, end, beyond in
 // TestVerifyCallsEverything breaks one function of the best variant after the other.
 func TestVerifyCallsEverything(t *testing.T) {
 	for name, of := range map[string]func(v *variant) any{
-		"variant":   func(v *variant) any { return v },
-		"product":   func(v *variant) any { return &v.product },
-		"attention": func(v *variant) any { return &v.attention },
-		"pairs":     func(v *variant) any { return &v.pairs },
+		"variant":            func(v *variant) any { return v },
+		"product":            func(v *variant) any { return &v.product },
+		"attention":          func(v *variant) any { return &v.attention },
+		"pairs":              func(v *variant) any { return &v.pairs },
+		"pairs in attention": func(v *variant) any { return &v.attentionPairs },
 	} {
 		fields := reflect.TypeOf(of(generic())).Elem()
 		for i := range fields.NumField() {

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // verifyPairs is verify for products in pairs. A processor must give the very bits of addPair, so that
@@ -12,34 +13,52 @@ func (v *variant) verifyPairs() error {
 		return fmt.Errorf("tiles of pairs are %dx%d, of floats %dx%d", v.pairs.mr, v.pairs.nr, v.product.mr, v.product.nr)
 	}
 	for _, k := range []int{1, 3, 8, 21} {
-		for _, scale := range []float32{1, tinyScale} {
-			for accumulate := range 2 {
-				if !v.pairs.verifyPairTile(v.pairs.multiply, pairTile{k, accumulate, scale, false, v.addPair}) {
-					return fmt.Errorf("multiply of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
-				}
-				few := &microKernel{mr: v.pairs.fewRows, nr: v.pairs.nr}
-				if v.pairs.few != nil && !few.verifyPairTile(v.pairs.few, pairTile{k, accumulate, scale, false, v.addPair}) {
-					return fmt.Errorf("few of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
-				}
-				for rows, multiply := range v.pairs.direct.byRows() {
-					if accumulate == 0 && !v.verifyDirectPairs(multiply, rows, k, scale) {
-						return fmt.Errorf("direct of pairs is wrong for %dx%d, K %d, numbers of %g", rows, v.pairs.nr, k, scale)
-					}
-				}
-				if packing := v.pairs.multiplyPack; packing != nil && !v.pairs.verifyPairTile(packing, pairTile{k, accumulate, scale, true, v.addPair}) {
-					return fmt.Errorf("multiplyPack of pairs is wrong for K %d, accumulate %d, numbers of %g", k, accumulate, scale)
-				}
-			}
+		if err := v.verifyPairTiles("pairs", &v.pairs, k); err != nil {
+			return err
+		}
+		if err := v.verifyPairTiles("pairs in attention", &v.attentionPairs, k); err != nil {
+			return err
 		}
 		if !verifyPacking(v.pairA, v.pairs.mr, k) {
 			return fmt.Errorf("pairA is wrong for K %d", k)
 		}
-		if !verifyPacking(v.pairs.pairB, v.pairs.nr, k) {
-			return fmt.Errorf("pairB is wrong for K %d", k)
+		for _, m := range []*microKernel{&v.pairs, &v.attentionPairs} {
+			if !verifyPacking(m.pairB, m.nr, k) {
+				return fmt.Errorf("pairB is wrong for K %d", k)
+			}
 		}
 	}
 	// The operands that are stored in the other direction are packed like floats.
-	return packing{name: "B of pairs", unit: v.pairs.nr, transpose: v.pairs.transposeB}.verify()
+	for _, m := range []*microKernel{&v.pairs, &v.attentionPairs} {
+		if err := (packing{name: "B of pairs", unit: m.nr, transpose: m.transposeB}).verify(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyPairTiles tries all micro-kernels of m.
+func (v *variant) verifyPairTiles(name string, m *microKernel, k int) error {
+	for _, scale := range []float32{1, tinyScale} {
+		for accumulate := range 2 {
+			if !m.verifyPairTile(m.multiply, pairTile{k, accumulate, scale, false, v.addPair}) {
+				return fmt.Errorf("multiply of %s is wrong for K %d, accumulate %d, numbers of %g", name, k, accumulate, scale)
+			}
+			few := &microKernel{mr: m.fewRows, nr: m.nr}
+			if m.few != nil && !few.verifyPairTile(m.few, pairTile{k, accumulate, scale, false, v.addPair}) {
+				return fmt.Errorf("few of %s is wrong for K %d, accumulate %d, numbers of %g", name, k, accumulate, scale)
+			}
+			for rows, multiply := range m.direct.byRows() {
+				if accumulate == 0 && !m.verifyDirectPairs(multiply, rows, pairTile{k: k, scale: scale, add: v.addPair}) {
+					return fmt.Errorf("direct of %s is wrong for %dx%d, K %d, numbers of %g", name, rows, m.nr, k, scale)
+				}
+			}
+			if packing := m.multiplyPack; packing != nil && !m.verifyPairTile(packing, pairTile{k, accumulate, scale, true, v.addPair}) {
+				return fmt.Errorf("multiplyPack of %s is wrong for K %d, accumulate %d, numbers of %g", name, k, accumulate, scale)
+			}
+		}
+	}
+	return nil
 }
 
 // tinyScale makes factors whose products are about the smallest normal number, below which they count as zero.
@@ -53,7 +72,7 @@ type pairTile struct {
 	add           func(sum float32, a, b uint32) float32
 }
 
-// verifyPairTile is verifyTile, to the bit and with rows of A that lie together.
+// verifyPairTile is verifyTile, to the bit and with rows of A that lie together, or panels where they are arranged.
 func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool {
 	k, accumulate, count := try.k, try.accumulate, 2
 	if try.packs {
@@ -71,10 +90,20 @@ func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool 
 			wantPacked[i] = a[i%m.mr*aRow+i/m.mr]
 		}
 	}
-	multiply(&tile{
+	args := tile{
 		K: k, A: &a[0], ARow: aRow, ACol: 1, B: &b[0], Init: &init[0], Packed: &packed[0],
 		C: &c[0], CRow: cRow, Accumulate: accumulate, Count: count, AStep: m.mr * aRow,
-	})
+	}
+	if m.arrange != nil {
+		panelsA, panelsB := make([]float32, rows*k), slices.Clone(b)
+		for i := range panelsA {
+			panelsA[i] = a[(i/(m.mr*k)*m.mr+i%m.mr)*aRow+i/m.mr%k]
+		}
+		m.arrange(panelsA, m.mr, k)
+		m.arrange(panelsB, m.nr, k)
+		args.A, args.ARow, args.ACol, args.AStep, args.B = &panelsA[0], 1, m.mr, m.mr*k, &panelsB[0]
+	}
+	multiply(&args)
 	for i, got := range c {
 		row, col, want := i/cRow, i%cRow, old[i]
 		if col < m.nr {
@@ -94,8 +123,8 @@ func (m *microKernel) verifyPairTile(multiply func(t *tile), try pairTile) bool 
 }
 
 // verifyDirectPairs is verifyDirectTile, to the bit.
-func (v *variant) verifyDirectPairs(multiply directKernel, rows, k int, scale float32) bool {
-	m := &v.pairs
+func (m *microKernel) verifyDirectPairs(multiply directKernel, rows int, try pairTile) bool {
+	k, scale := try.k, try.scale
 	stride, aStep := k+3, rows+2
 	a, b, init := pairRamp(k*aStep, 7, scale), pairRamp(m.nr*stride, 11, scale), ramp(m.nr, 5)
 	got, want := ramp(rows*m.nr+guard, 13), ramp(rows*m.nr+guard, 13)
@@ -105,7 +134,7 @@ func (v *variant) verifyDirectPairs(multiply directKernel, rows, k int, scale fl
 	for i := range rows * m.nr {
 		want[i] = init[i%m.nr]
 		for p := range k {
-			want[i] = v.addPair(want[i], math.Float32bits(a[p*aStep+i/m.nr]), math.Float32bits(b[i%m.nr*stride+p]))
+			want[i] = try.add(want[i], math.Float32bits(a[p*aStep+i/m.nr]), math.Float32bits(b[i%m.nr*stride+p]))
 		}
 	}
 	multiply(&got[0], &init[0], &a[0], &b[0], aStep, stride, k)

@@ -6,9 +6,11 @@ import "fmt"
 // as a float, with the even number of K in the lower half.
 func pairs(s *source) {
 	multiplyPairs(s)
+	multiplySquares(s)
 	for _, unit := range []int{tileRows, vectorFloats * tileVectors} {
 		pairRows(s, unit, 1)
 		pairRows(s, unit, groupPanels)
+		squares(s, unit)
 	}
 	peakPairs(s)
 }
@@ -35,37 +37,67 @@ func (f *function) zip(lanes string, low, high, n, m vec) {
 // and sums[2*r+h][j] the sums of these rows and of the columns 4*j+2*h and 4*j+2*h+1. The columns take turns in spare.
 type pairMicro struct {
 	*micro
-	rows  [tileRows / 2]vec
-	spare [3]vec
+	rows   [tileRows / 2]vec
+	spare  [3]vec
+	second [2]vec // column of a packed A
 }
 
 // multiplyPairs emits multiply for pairs. Two steps of K are 24 instructions that add 16 products each, beside
 // 10 that put operands in their order and as many loads. What is left of an odd K is added to the sums when they are
 // rows. An A that is not packed has the pairs of a row beside each other.
 func multiplyPairs(s *source) {
-	m := &pairMicro{micro: &micro{function: s.begin("multiplyPairs8x12", "func(t *byte)", "is the micro-kernel of 8 rows and 12 columns of pairs.")}}
+	m := newPairMicro(s, "multiplyPairs8x12", "is the micro-kernel of 8 rows and 12 columns of pairs.")
+	m.tiles(func() {
+		m.op("CMP", "$4, %v", m.aRow)
+		m.op("BNE", "apart")
+		m.depth("packed", 2, func(u int) {
+			m.loadPacked()
+			m.addSteps(u)
+		})
+		m.op("B", "rows")
+		m.label("apart")
+		m.pointAtRows()
+		m.depth("strided", 2, func(u int) {
+			m.loadRows()
+			m.addSteps(u)
+		})
+		m.label("rows")
+	})
+}
+
+// multiplySquares emits multiplyPairs for panels that squares has put in order: 24 instructions beside 5 loads.
+func multiplySquares(s *source) {
+	m := newPairMicro(s, "multiplySquares8x12", "is multiplyPairs8x12 for panels of squares.")
+	m.tiles(func() {
+		m.depth("square", 2, func(u int) {
+			for r := 0; r < len(m.rows); r += 2 {
+				m.op("FLDPQ.P", "%d(%v), (F%d, F%d)", 2*4*vectorFloats, m.a[0], m.rows[r], m.rows[r+1])
+			}
+			for j := range tileVectors {
+				columns := m.spare[:2]
+				m.op("FLDPQ", "%d(%v), (F%d, F%d)", (u*tileVectors+2*j)*4*vectorFloats, m.b, columns[0], columns[1])
+				m.addColumns(j, columns)
+			}
+		})
+	})
+}
+
+func newPairMicro(s *source, name, doc string) *pairMicro {
+	m := &pairMicro{micro: &micro{function: s.begin(name, "func(t *byte)", doc)}}
 	m.take()
-	second := [2]vec{m.vec(), m.vec()}
-	m.rows = [...]vec{m.vectorB[0], second[0], m.vectorB[1], second[1]}
+	m.second = [2]vec{m.vec(), m.vec()}
+	m.rows = [...]vec{m.vectorB[0], m.second[0], m.vectorB[1], m.second[1]}
 	m.spare = [...]vec{m.vectorA[0], m.vectorA[1], m.vectorB[2]}
 	m.arguments()
+	return m
+}
+
+// tiles emits all but what adds two steps of K at a time to the sums of a tile.
+func (m *pairMicro) tiles(addTwos func()) {
 	m.label("tile")
 	m.startTwos()
-	m.op("CMP", "$4, %v", m.aRow)
-	m.op("BNE", "apart")
-	m.depth("packed", 2, func(u int) {
-		m.loadPacked(second)
-		m.addTwos(u)
-	})
-	m.op("B", "rows")
-	m.label("apart")
-	m.pointAtRows()
-	m.depth("strided", 2, func(u int) {
-		m.loadRows()
-		m.addTwos(u)
-	})
-	m.label("rows")
-	m.sumsToRows(second[0])
+	addTwos()
+	m.sumsToRows(m.second[0])
 	m.op("CBZ", "%v, store", m.k)
 	m.addLast()
 	m.label("store")
@@ -86,8 +118,8 @@ func (m *pairMicro) startTwos() {
 }
 
 // loadPacked loads the rows from two steps of a packed A, which lie together.
-func (m *pairMicro) loadPacked(second [2]vec) {
-	first := m.vectorA
+func (m *pairMicro) loadPacked() {
+	first, second := m.vectorA, m.second
 	for _, step := range [][2]vec{first, second} {
 		m.op("VLD1.P", "(%v)(%v), [%v.S4, %v.S4]", m.a[0], m.aCol, step[0], step[1])
 	}
@@ -104,8 +136,8 @@ func (m *pairMicro) loadRows() {
 	}
 }
 
-// addTwos adds the products of the rows and of the steps u and u+1 of B.
-func (m *pairMicro) addTwos(u int) {
+// addSteps adds the products of the rows and of the steps u and u+1 of B.
+func (m *pairMicro) addSteps(u int) {
 	const step = 4 * vectorFloats * tileVectors
 	for j := range tileVectors {
 		even, odd, columns := m.spare[0], m.spare[1], m.spare[2]
@@ -113,10 +145,15 @@ func (m *pairMicro) addTwos(u int) {
 			m.op("FMOVQ", "%d(%v), F%d", (u+i)*step+4*vectorFloats*j, m.b, v)
 		}
 		m.zip("S4", columns, even, even, odd)
-		for half, columns := range []vec{columns, even} {
-			for r, row := range m.rows {
-				m.addSquares(m.sums[2*r+half][j], row, columns)
-			}
+		m.addColumns(j, []vec{columns, even})
+	}
+}
+
+// addColumns adds the products of the rows and of four columns, two by two.
+func (m *pairMicro) addColumns(j int, columns []vec) {
+	for half, two := range columns {
+		for r, row := range m.rows {
+			m.addSquares(m.sums[2*r+half][j], row, two)
 		}
 	}
 }
@@ -183,6 +220,32 @@ func (f *function) pairColumns(dst, even, odd reg, disp, vectors int) {
 		f.op("VZIP2", "%v.H8, %v.H8, %v.H8", high, low, high)
 		f.op("FMOVQ.P", "F%d, %d(%v)", high, 4*vectorFloats, dst)
 	}
+}
+
+// squares emits the order in which multiplySquares reads a panel: of each two steps of K the pairs of a row or column
+// stand together.
+func squares(s *source, unit int) {
+	f := s.begin(fmt.Sprintf("squares%d", unit), "func(panel *float32, twos int)", "exchanges x[i*2*unit+h*unit+j] for x[i*2*unit+2*j+h], for h < 2, j < unit and i < twos.")
+	at, twos := f.integer("panel"), f.integer("twos")
+	f.label("two")
+	f.op("CBZ", "%v, end", twos)
+	var x []vec
+	for i := range 2 * unit / vectorFloats {
+		v := f.vec()
+		f.op("FMOVQ", "%d(%v), F%d", 4*vectorFloats*i, at, v)
+		x = append(x, v)
+	}
+	low, half := f.vec(), len(x)/2
+	for i := range half {
+		f.zip("S4", low, x[i], x[i], x[half+i])
+		for _, v := range []vec{low, x[i]} {
+			f.op("FMOVQ.P", "F%d, %d(%v)", v, 4*vectorFloats, at)
+		}
+	}
+	f.op("SUB", "$1, %v", twos)
+	f.op("B", "two")
+	f.label("end")
+	f.end()
 }
 
 // peakPairs emits peak for pairs.
