@@ -241,7 +241,10 @@ func TestAddTogether(t *testing.T) {
 		{-math.MaxFloat32, -0x1p100, 0, 0x1p4, -infinity}, // beyond half of the last digit and more
 		{0x1.8p-126, -0x1p-63, 0, 0x1p-63, 0},             // the difference is too small
 		{-0x1.8p-126, 0x1p-63, 0, 0x1p-63, negative},      // of either sign
-		{1, -1, 0, 1, 0}, {-1, 1, 0, 1, 0}, {negative, 0, 0, -1, negative}, {negative, 0, 0, 1, 0},
+		{1, -1, 0, 1, 0},
+		{-1, 1, 0, 1, 0},
+		{negative, 0, 0, -1, negative},
+		{negative, 0, 0, 1, 0},
 		{0x1p-127, 0, 0, 1, 0},
 		{0, 0x1p-127, 0, 1, 0},
 		{0, 0x1p-64, 0, 0x1p-64, 0},
