@@ -13,7 +13,7 @@ import (
 	"pnode/kernels/conform"
 )
 
-// additions are what processors make of a sum and a pair of products.
+// additions names each way of processors to add a pair of products to a sum.
 var additions = map[string]func(sum float32, a, b uint32) float32{"AVX512_BF16": addInTurn, "FEAT_BF16": addTogether}
 
 // pairsInGo gives a variant products in pairs, with tiles of its own size, for processors that have none.
