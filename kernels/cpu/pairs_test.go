@@ -344,7 +344,7 @@ func checkPairOrder(t *testing.T, m microKernel, add func(sum float32, a, b uint
 
 // TestProcessorsSayWhatTheyMultiply: BF16 where products are of pairs, and F16 nowhere.
 func TestProcessorsSayWhatTheyMultiply(t *testing.T) {
-	plain, pairs := &Device{v: generic()}, &Device{v: pairsInGo(generic())}
+	plain, pairs := &Device{v: generic()}, &Device{v: pairsInGo(generic(), addTogether)}
 	if plain.MultipliesHalves(kernels.BF16) || !pairs.MultipliesHalves(kernels.BF16) || pairs.MultipliesHalves(kernels.F16) {
 		t.Error("bf16 is multiplied without pairs, or not with them, or f16 is")
 	}
