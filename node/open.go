@@ -283,7 +283,7 @@ func (n *Node) listen(scraped string) (err error) {
 	}
 	n.sensors = n.hardware.Sensors()
 	n.metrics = metrics.New(metrics.Source{
-		Status: n.monitor.Status, Traffic: n.links.Traffic,
+		Status: n.monitor.Status, Traffic: n.links.Traffic, Control: n.swarm.Traffic,
 		Voters: func() (int, uint64) { q := n.raft.Quorum(); return len(q.Voters), q.Changes },
 	}, n.log)
 	if err := n.metrics.Listen(scraped, n.out.Notice); err != nil {

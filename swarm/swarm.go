@@ -33,6 +33,7 @@ import (
 	"pnode/swarm/streams"
 	"pnode/swarm/tasks"
 	"pnode/swarm/topics"
+	"pnode/swarm/traffic"
 )
 
 // Swarm is this node's presence in a run: its host, the members it is connected to, and the channels between
@@ -423,6 +424,9 @@ func (s *Swarm) Open(ctx context.Context, p plan.PeerID, proto string) (streams.
 
 // Topics returns the topics whose messages go to every member.
 func (s *Swarm) Topics() *topics.Topics { return s.topics }
+
+// Traffic returns what this node has sent and received on streams, by kind: all but data and measurements of lines.
+func (s *Swarm) Traffic() []traffic.Count { return s.host.Traffic.Counts() }
 
 // Data returns the data plane's connections, on ALPN pnode-data/1.
 func (s *Swarm) Data() *alpn.Transport { return s.data }

@@ -10,6 +10,7 @@ import (
 	"pnode/node/api"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
+	"pnode/swarm/traffic"
 )
 
 // Source says what a node knows. Its functions are called concurrently, once a scrape, and must not block on the network.
@@ -18,8 +19,9 @@ type Source struct {
 	Status func() api.Status
 	// Voters returns how many nodes vote on the log, and how often another leader became known since the process began.
 	Voters func() (n int, leaderChanges uint64)
-	// Traffic returns the payload sent and received by kind.
+	// Traffic returns the payload sent and received by kind, Control what agreeing on the run has sent and received.
 	Traffic func() []link.Traffic
+	Control func() []traffic.Count
 }
 
 // Describe lists all families.
@@ -198,6 +200,11 @@ func (e *Exporter) log(out *series, s api.Status) {
 	for _, t := range e.source.Traffic() {
 		out.add("sent_bytes_total", float64(t.Sent), t.Kind)
 		out.add("received_bytes_total", float64(t.Received), t.Kind)
+	}
+	for _, c := range e.source.Control() {
+		out.add("control_sent_bytes_total", float64(c.SentBytes), c.Kind)
+		out.add("control_sent_writes_total", float64(c.SentWrites), c.Kind)
+		out.add("control_received_bytes_total", float64(c.ReceivedBytes), c.Kind)
 	}
 }
 

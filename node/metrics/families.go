@@ -74,6 +74,9 @@ var Families = []Family{
 
 	{"sent_bytes_total", true, []string{"kind"}, "Payload that this node has sent to other nodes, by kind of message; chunk: of checkpoints and data."},
 	{"received_bytes_total", true, []string{"kind"}, "Payload that has come from other nodes."},
+	{"control_sent_bytes_total", true, []string{"kind"}, "Bytes that this node has sent on streams to other nodes to agree on the run, by kind: log, gossip, commits, alive, other."},
+	{"control_sent_writes_total", true, []string{"kind"}, "Writes to these streams, mostly one a message."},
+	{"control_received_bytes_total", true, []string{"kind"}, "Bytes that have come on such streams."},
 
 	{"checkpoint_step", false, nil, "Step of the newest checkpoint; 0: there is none."},
 	{"checkpoint_timestamp_seconds", false, nil, "When it was made, in seconds since 1970. Its age is time() less this."},

@@ -29,6 +29,7 @@ import (
 	"pnode/node/api"
 	"pnode/pipeline/link"
 	"pnode/planner/plan"
+	"pnode/swarm/traffic"
 )
 
 var update = flag.Bool("update", false, "write the golden files and the table in docs/metrics.md anew")
@@ -80,6 +81,9 @@ func logging(s api.Status, to slog.Handler) *Exporter {
 		Voters: func() (int, uint64) { return 3, 2 },
 		Traffic: func() []link.Traffic {
 			return []link.Traffic{{Kind: "chunk", Received: 10}, {Kind: "activation", Sent: 3 << 20, Received: 1 << 20}}
+		},
+		Control: func() []traffic.Count {
+			return []traffic.Count{{Kind: "log", SentBytes: 2000, SentWrites: 40, ReceivedBytes: 900}, {Kind: "gossip"}}
 		},
 	}, slog.New(to))
 }

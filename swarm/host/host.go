@@ -33,6 +33,7 @@ import (
 	"pnode/swarm/listen"
 	"pnode/swarm/tasks"
 	"pnode/swarm/tcp"
+	"pnode/swarm/traffic"
 	"pnode/swarm/transport"
 )
 
@@ -120,6 +121,8 @@ type Host struct {
 	TCP *tcp.Ports
 	// Simulated is nil on real networks.
 	Simulated *Simulated
+	// Traffic counts what goes over streams.
+	Traffic   traffic.Meter
 	shared    []*sharedSocket
 	strangers *strangers
 	own       *ownAddrs
@@ -197,6 +200,7 @@ func (h *Host) options(cfg Config) ([]libp2p.Option, error) {
 		libp2p.Muxer(yamux.ID, muxer{cfg.Peers}),
 		libp2p.ResourceManager(resources),
 		libp2p.DisableMetrics(),
+		libp2p.BandwidthReporter(&h.Traffic),
 		libp2p.Ping(false), // members measure round trips with a probe; nobody else may
 		libp2p.ConnectionManager(manager),
 		libp2p.ConnectionGater(gater{cfg.Peers, cfg.Known}),
