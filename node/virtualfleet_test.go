@@ -90,8 +90,8 @@ type fleetSize struct {
 	Sync plan.SyncRule
 	// Slows says after how long the device of the last of MinNodes takes how many times as long, as emulated devices are told; empty: never.
 	Slows string
-	// Micros is how many micro-batches a step has; 0: 4.
-	Micros int
+	// Micros is how many micro-batches a step has; 0: 4. Blocks is how many the model has; 0: those of fleetModel.
+	Micros, Blocks int
 	// SampleEvery has the model write on the second node, every so many steps.
 	SampleEvery int
 	// Opened hears of each node before it begins; nil: nobody does.
@@ -248,6 +248,9 @@ func (m *member) config() config.Config {
 		c.KeepWhole = "off"
 	}
 	c.Stages, c.Replicas, c.MinNodes = config.Count(m.size.Stages), config.Count(m.size.Replicas), max(1, m.size.MinNodes)
+	if m.size.Blocks > 0 {
+		c.Stages = 0
+	}
 	return c
 }
 
@@ -270,6 +273,9 @@ func (m *member) found() string {
 			return errors.Join(err, o.store.Close())
 		}
 		spec.Model, spec.Train.Sync = fleetModel, m.size.Sync
+		if m.size.Blocks > 0 { // settings know the layers of presets alone
+			spec.Model.Blocks, spec.Train.Stages = m.size.Blocks, m.size.Stages
+		}
 		return o.begin(ctx, spec, out)
 	})
 	select {

@@ -48,7 +48,7 @@ type Heartbeat struct {
 	// Loss of Step; only meaningful when Step is not 0.
 	Loss       float64 `json:"loss"`
 	TokensPerS float64 `json:"tokens_per_s"`
-	// StepNanos is the duration of Step here; Links are the rates seen on the way.
+	// StepNanos is the duration of Step here; Links are the rates seen on the way, which take turns where there are many.
 	StepNanos int64      `json:"step_nanos,omitempty"`
 	Links     []LinkRate `json:"links,omitempty"`
 	// Slower is the newest step of Generation by which a stage or a link of the sender had become slower than it used to
@@ -379,5 +379,8 @@ func (t *Tracker) Send(ctx context.Context, members Topics, b Heartbeat) error {
 	if t.Clock != nil {
 		b.UnixMillis = t.Clock.Own().UnixMilli()
 	}
+	t.mu.Lock()
+	b.Links = t.turns.next(b.Links)
+	t.mu.Unlock()
 	return members.Publish(ctx, topics.Events, b.Encode())
 }

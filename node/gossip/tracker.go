@@ -23,6 +23,7 @@ type Tracker struct {
 	heard  map[plan.PeerID]heard
 	log    plan.Partings // of this node
 	paces  Paces
+	turns  linkTurns // of this node's links
 	// coordinates is who coordinates the steps of a generation, where that is not its plan's coordinator.
 	coordinates struct {
 		generation plan.Generation
@@ -37,6 +38,8 @@ type heard struct {
 	pace time.Duration
 	// stalledSince is when the peer first reported the generation it gives up now.
 	stalledSince time.Time
+	// links are those of beat, which has more of them than the newest heartbeat where they take turns.
+	links []heardLink
 }
 
 // NewTracker returns a tracker that has heard nobody.
@@ -60,6 +63,12 @@ func (t *Tracker) Note(b Heartbeat, now time.Time) {
 	defer t.mu.Unlock()
 	b = b.in(t.log)
 	h := heard{beat: b, at: now, pace: t.paces.Of(b.Peer)}
+	if h.links = remembered(t.heard[b.Peer], b, now, h.pace); len(h.links) > len(b.Links) {
+		h.beat.Links = nil
+		for _, l := range h.links {
+			h.beat.Links = append(h.beat.Links, l.LinkRate)
+		}
+	}
 	if b.Stalled != 0 {
 		h.stalledSince = now
 		if old := t.heard[b.Peer]; old.beat.Stalled == b.Stalled {
