@@ -23,7 +23,7 @@ func (e environment) benchCommand() *cobra.Command {
 	var worker string
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, training steps, generated text, schedules, GPUs, plans and sums of gradients",
+		Short: "Measure kernels, training steps and how they grow, generated text, schedules, GPUs, plans and sums of gradients",
 		Long: `Measure this machine and compare it with other programs, on the same cores in the same run. Both
 sides take turns; figures are medians. Leave the machine alone meanwhile.
 PNODE_CPU=avx2|avx512|avx512bf16|neon|neonbf16|generic chooses this program's instruction set.`,
@@ -36,6 +36,7 @@ PNODE_CPU=avx2|avx512|avx512bf16|neon|neonbf16|generic chooses this program's in
   pnode bench average                  sums of gradients over slow lines against PyTorch over Gloo
   pnode bench protocol-nanogpt         codecs by the meter of a public contest
   pnode bench local-steps              losses of replicas with local steps against PyTorch
+  pnode bench growth                   how the cost of a step grows with tokens, layers, nodes and replicas
   pnode bench kernels --json | jq .summary`,
 		Args: usageArgs(knownCommand),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -47,7 +48,7 @@ PNODE_CPU=avx2|avx512|avx512bf16|neon|neonbf16|generic chooses this program's in
 	}
 	c.Flags().StringVar(&worker, "worker", "", "be this program's side of a measurement")
 	c.Flags().Lookup("worker").Hidden = true
-	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchGenerateCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand(), e.benchLocalStepsCommand())
+	c.AddCommand(e.benchKernelsCommand(), e.benchStepCommand(), e.benchGenerateCommand(), e.benchSchedulesCommand(), e.benchDevicesCommand(), e.benchPlannerCommand(), e.benchAverageCommand(), e.benchContestCommand(), e.benchLossesCommand(), e.benchLocalStepsCommand(), e.benchGrowthCommand())
 	return c
 }
 

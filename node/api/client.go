@@ -130,6 +130,20 @@ func (c *Client) BriefProfiles(ctx context.Context) (p Profiles, err error) {
 	return p, err
 }
 
+// Metrics asks for what scrapers get, in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	body, err := c.do(ctx, http.MethodGet, "/v1/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxReplyBytes))
+	if err != nil {
+		return "", fmt.Errorf("%w: metrics in %s: %w", ErrUnreachable, c.dir, err)
+	}
+	return string(text), nil
+}
+
 // Leave asks the node to drain and go.
 func (c *Client) Leave(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/leave", nil, nil)

@@ -45,6 +45,18 @@ func product(dtype kernels.DType, m, n, k int, flags kernels.Flags) func(*ownCal
 	}
 }
 
+// ProductRate measures how many operations a second a device does in float32 products of so many rows, columns and terms: the most of
+// some batches within a time.
+func ProductRate(dev kernels.Device, m, n, k int, within time.Duration) (flops float64, err error) {
+	o, err := newOwnCalls(dev, product(kernels.F32, m, n, k, kernels.TransB))
+	if err != nil {
+		return 0, err
+	}
+	defer o.close()
+	a, err := o.run(callRequest{Calls: 1, RoundTime: within.Seconds()})
+	return 2 * float64(m) * float64(n) * float64(k) / a.Seconds, err
+}
+
 // attention builds both passes of causal attention in bf16.
 func attention(s kernels.AttentionShape) func(*ownCalls) []kernels.Call {
 	return func(o *ownCalls) []kernels.Call {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pnode/kernels"
 	"pnode/pipeline"
 	"pnode/pipeline/model"
 	"pnode/pipeline/trace"
@@ -63,6 +64,23 @@ func unattended(c pipeline.Config) pipeline.Config {
 	c.Keeper, c.Log = alone{}, slog.New(slog.DiscardHandler)
 	c.Stop, c.OnLoaded, c.OnStep = func() bool { return false }, func() {}, func(pipeline.StepResult) {}
 	return c
+}
+
+// Alone returns the config of a worker that trains all layers of a model on one device, with so many micro-batches a step.
+func Alone(device kernels.Device, m model.Config, micros, microBatch int) pipeline.Config {
+	run := newRun(m)
+	run.Train.Micros, run.Train.MicroBatch = micros, microBatch
+	place := plan.Placement{Peer: benchRun, Device: device.Name(), Codec: "f32", Layers: plan.LayerRange{End: m.Layers()}}
+	return unattended(pipeline.Config{
+		Worker: place.Worker(), Run: run, Device: device, Exchange: alone{},
+		Plan: plan.Plan{Run: benchRun, Generation: 1, Schedule: "1f1b", Replicas: []plan.Pipeline{{Micros: micros, Stages: []plan.Placement{place}, Warmups: []int{0}}}},
+		Data: randomTokens{vocab: m.Vocab, context: m.Context},
+	})
+}
+
+// Train lets a worker train some steps, and calls onStep after each.
+func Train(ctx context.Context, steps int, c pipeline.Config, onStep func(pipeline.StepResult)) error {
+	return train(ctx, steps, []pipeline.Config{c}, nil, func(_ plan.WorkerID, r pipeline.StepResult) { onStep(r) })
 }
 
 // traced lets workers train some steps beside each other and returns what each did when.

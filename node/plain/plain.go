@@ -8,7 +8,7 @@ import (
 // packages lists the names with which errors of packages begin: useful in a log, noise on a terminal.
 var packages = []string{
 	"admission", "api", "bench", "chaos", "checkpoint", "checkpointer", "collective", "comparison", "config", "conform", "consensus", "corpus", "cpu",
-	"cuda", "dataset", "decoding", "departures", "devices", "draw", "elastic", "emulate", "export", "gather", "generate", "generation", "gossip", "hardware", "hearsay",
+	"cuda", "dataset", "decoding", "departures", "devices", "draw", "elastic", "emulate", "export", "gather", "generate", "generation", "gossip", "growth", "hardware", "hearsay",
 	"hub", "huggingface", "infer", "ingest", "inventory", "kernels", "leader", "ledger", "link", "listening", "local", "losses", "meeting", "metrics", "mlflow", "model", "monitor", "mux", "nanogpt", "netlab",
 	"node", "nvml", "opencl", "otlp", "outer", "outersteps", "partition", "pipeline", "planner", "progress", "qrcode", "raft", "recompute", "replay", "replayer", "safetensors", "schedule", "screen", "seals", "sensors",
 	"shard", "share", "simulate", "slowlines", "source", "swarm", "textsamples", "tokenizer", "websocket", "weights", "wire", "witness",
