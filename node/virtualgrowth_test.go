@@ -14,7 +14,7 @@ import (
 
 var growthSizes = flag.String("growth", "", "how many nodes TestControlTrafficOfANode has, one run after the other (default 6, 4 with -short)")
 
-// controlTraffic is what a node of a fleet sends a second to agree on the run, by kind: the mean of all nodes, and the most of one.
+// controlTraffic holds what a node of a fleet sends a second to agree on the run, by kind: the mean of all nodes, and the most of one.
 type controlTraffic struct{ mean, most map[string]sentEachSecond }
 
 type sentEachSecond struct{ writes, bytes float64 }

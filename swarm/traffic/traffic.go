@@ -43,7 +43,7 @@ func kindOf(p protocol.ID) int {
 	return len(kinds) - 1
 }
 
-// Count is what messages of a kind came to, since the node began.
+// Count says what messages of a kind came to, since the node began.
 type Count struct {
 	Kind string
 	// SentBytes went out in SentWrites writes to streams: mostly one a message.

@@ -16,7 +16,7 @@ func multiplied(costs []model.LayerCost) (flops int64) {
 // computing returns the seconds of some operations at a rate.
 func computing(flops int64, perSecond float64) float64 { return float64(flops) / perSecond }
 
-// line is what lies between two nodes.
+// line describes the way between two nodes.
 type line struct {
 	bytesPerS int64
 	latencyS  float64 // one way

@@ -15,7 +15,7 @@ import (
 // roundSteps is how many steps a round has.
 const roundSteps = 4
 
-// computedModel is what computed rows train, but for what grows.
+// computedModel has the shape that computed rows train, but for what grows.
 var computedModel = model.Config{Vocab: 256, Context: 256, Blocks: 4, Heads: 6, Channels: 192}
 
 // computedSize returns the model and the micro-batches of a row.

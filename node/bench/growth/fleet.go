@@ -182,7 +182,7 @@ type watcher struct {
 	looking sync.WaitGroup
 }
 
-// look is what all nodes told at a time, when so many steps were done.
+// look holds what all nodes told at a time, when so many steps were done.
 type look struct {
 	step  plan.Step
 	at    time.Time

@@ -132,7 +132,7 @@ type Row struct {
 	Control *Control `json:"control,omitempty"`
 }
 
-// Control is what the nodes of a row spent besides what an emulated device would compute. Rates are those of one node, in the mean of all.
+// Control sums up what the nodes of a row spent besides what an emulated device would compute. Rates are those of one node, in the mean of all.
 type Control struct {
 	// CPUMS is processor time of a node for each step, LeaderCPUMS the leader's.
 	CPUMS       float64 `json:"cpu_ms"`
@@ -150,7 +150,7 @@ type Control struct {
 	StartS float64 `json:"start_s"`
 }
 
-// Rate is what a node sends of one kind.
+// Rate says how much a node sends of one kind.
 type Rate struct {
 	WritesPerS float64 `json:"writes_per_s"`
 	BytesPerS  float64 `json:"bytes_per_s"`

@@ -11,7 +11,7 @@ import (
 	"pnode/node/config"
 )
 
-// scrape is what a node has told of itself, by series.
+// scrape holds what a node has told of itself, by series.
 type scrape map[string]float64
 
 // parseScrape reads the text format of Prometheus, without comments and times.
