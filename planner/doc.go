@@ -30,8 +30,8 @@
 //     just made would be kept.
 //  7. withKinds: other kinds of schedules, where the run asks for none, with cuts, orders and devices that suit them [kinds.go]:
 //     several chunks of layers on each device, or split backwards in the orders that suit the links [groups.go].
-//  8. choose: among nearly equal ones the least state to move. prune leaves out sharding and offload
-//     that bring nothing [prune.go], widen takes the most exact codecs.
+//  8. choose: among nearly equal ones the least state to move, in a first plan of like devices the fewest replicas
+//     [rank.go]. prune leaves out sharding and offload that bring nothing [prune.go], widen takes the most exact codecs.
 //  9. finish: write, explain, assignHolders: the plan and its reasons [draft.go, explain.go, parts.go].
 //
 // [MakeWithDetails] adds figures for people [details.go], which package report shows.

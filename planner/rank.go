@@ -18,6 +18,10 @@ const (
 	// nearPercent is how much longer a step may be that counts as nearly as good: of such plans
 	// the one that moves the least state is taken.
 	nearPercent = 2
+	// simplePercent is how much longer a step of fewer replicas may be in a first plan of devices that are alike: profiles differ by
+	// some percent from one measurement to the next, and such devices take turns at being the quicker one. They are alike up to
+	// alikePercent between the slowest and the quickest.
+	simplePercent, alikePercent = 1, 15
 )
 
 // rank simulates the best candidates and sorts: simulated ones first, the least time
@@ -56,8 +60,10 @@ func (s *search) rank(ctx context.Context, found []*candidate) ([]*candidate, er
 
 // choose takes one of the ranked candidates; others are the rest.
 func (s *search) choose(ranked []*candidate) (best *candidate, others []*candidate) {
-	best = s.hold(ranked)
-	if s.in.Previous != nil {
+	if s.in.Previous == nil {
+		best = simplest(ranked, s.devices)
+	} else {
+		best = s.hold(ranked)
 		enough := near(best.step())
 		for _, k := range ranked {
 			closer := k.movedBytes < best.movedBytes || (k.kept && !best.kept && k.movedBytes == best.movedBytes)
@@ -69,6 +75,30 @@ func (s *search) choose(ranked []*candidate) (best *candidate, others []*candida
 	others = slices.DeleteFunc(slices.Clone(ranked), func(k *candidate) bool { return k == best })
 	slices.SortStableFunc(others, byStep)
 	return best, others
+}
+
+// simplest returns the first of ranked candidates or, where all devices are alike, a nearly equal one of fewer replicas on no more of them:
+// replicas take more memory, and what their exchange takes is known worse than what a pipeline waits for. So the same machines get the
+// same plan, whichever of them was measured to be a little quicker today.
+func simplest(ranked []*candidate, devices []device) *candidate {
+	best := ranked[0]
+	if !alike(devices) {
+		return best
+	}
+	enough := best.step() + best.step()*simplePercent/100
+	for _, k := range ranked[1:] {
+		if k.simulated && k.step() <= enough && k.shape.replicas < best.shape.replicas && k.shape.devices() <= best.shape.devices() {
+			best = k
+		}
+	}
+	return best
+}
+
+// alike reports whether devices differ in speed by no more than what measurements of one device do.
+func alike(devices []device) bool {
+	speed := func(a, b device) int { return cmp.Compare(a.profile.MatMulFLOPS, b.profile.MatMulFLOPS) }
+	least, most := slices.MinFunc(devices, speed).profile.MatMulFLOPS, slices.MaxFunc(devices, speed).profile.MatMulFLOPS
+	return most-least <= most/100*alikePercent
 }
 
 // hold returns the first of ranked candidates, or the best one under the schedule in force where the first one gains too little on it.
