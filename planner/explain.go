@@ -323,7 +323,7 @@ func (e explainer) precision() []plan.Reason {
 // whyPrecision says why a first plan stores what it does, as the rest of a sentence; empty for later plans, and where nothing was weighed.
 func (e explainer) whyPrecision(storage model.Storage) string {
 	p := e.problem.precision()
-	gain := fmt.Sprintf("products in %v are %d.%02d times as fast, measured on %d of %s", p.Half, p.Gain/1000, p.Gain%1000/10, p.Measured, plan.Count(len(e.devices), "device"))
+	gain := fmt.Sprintf("products in %v are %s times as fast, measured on %d of %s", p.Half, p.Times(), p.Measured, plan.Count(len(e.devices), "device"))
 	switch {
 	case p.Half == model.StorageF32:
 		return ""

@@ -104,6 +104,15 @@ type Input struct {
 	Previous *plan.Plan
 }
 
+// Afresh returns the input of a plan that moves whatever it likes, and stores what the run has settled on.
+func (in Input) Afresh() Input {
+	if in.Previous != nil && in.Run.Train.Storage.Auto {
+		in.Run.Train.Storage = plan.Storage(in.Previous.Storage())
+	}
+	in.Previous = nil
+	return in
+}
+
 // InputOf returns the input of a run's first plan, without members.
 func InputOf(run plan.RunSpec) Input {
 	in := Input{Run: run, Costs: run.Costs(model.StorageF32), Generation: 1}

@@ -227,3 +227,17 @@ func lossy(bytesPerS int64) Input {
 	}
 	return in
 }
+
+// TestAPlanAfreshStoresAsTheRunDoes: what else a run might do is planned in what it has settled on, whatever devices it has by now.
+func TestAPlanAfreshStoresAsTheRunDoes(t *testing.T) {
+	for _, tc := range []struct {
+		bf16 int64
+		want model.Storage
+	}{{8e10, model.StorageBF16}, {0, model.StorageF32}} {
+		in := inForce(t, unlikePrecision(), tc.bf16, 0)
+		afresh := in.Afresh()
+		if in.Previous == nil || afresh.Previous != nil || afresh.Run.Train.Storage != plan.Storage(tc.want) {
+			t.Errorf("%+v in a run that stores %v", afresh.Run.Train.Storage, tc.want)
+		}
+	}
+}

@@ -185,7 +185,7 @@ func storage(d devices.Diagnosed) string {
 	case w.Half == model.StorageF32:
 		return ""
 	}
-	return fmt.Sprintf("auto takes %v here: products in %v are %.2f times as fast as in f32", w.Storages[0], w.Half, float64(w.Gain)/1000)
+	return fmt.Sprintf("auto takes %v here: products in %v are %s times as fast as in f32", w.Storages[0], w.Half, w.Times())
 }
 
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }

@@ -99,7 +99,12 @@ func (d *Device) Kind() string { return d.v.kind() }
 const withPairs = "bf16"
 
 // KindInFloats returns the kind of processor without instructions for BF16 that gives the same bits in float32.
-func KindInFloats(kind string) string { return strings.TrimSuffix(kind, withPairs) }
+func KindInFloats(kind string) string {
+	if floats := strings.TrimSuffix(kind, withPairs); floats != "" && !strings.HasSuffix(floats, "/") {
+		return floats
+	}
+	return kind
+}
 
 // MultipliesHalves reports whether the instruction set in use has products of pairs of BF16 numbers. Halves are widened
 // otherwise.

@@ -362,4 +362,9 @@ func TestKindsInFloats(t *testing.T) {
 			t.Errorf("in float32 %s computes as %s, of %v", c.kind(), floats, kinds)
 		}
 	}
+	for _, made := range []string{"bf16", "amd64/bf16", ""} {
+		if got := KindInFloats(made); got != made {
+			t.Errorf("%q, which no processor has, is %q in float32", made, got)
+		}
+	}
 }

@@ -88,7 +88,8 @@ func devicesAsked(t plan.TrainSpec) int { return max(1, t.Replicas) * max(1, t.S
 
 // devicesOf counts what can get a stage.
 func devicesOf(in planner.Input) int {
-	in.Run.Train.Stages, in.Run.Train.Replicas, in.Previous = 0, 0, nil // which may want more than there is
+	in = in.Afresh()
+	in.Run.Train.Stages, in.Run.Train.Replicas = 0, 0 // which may want more than there is
 	n, err := planner.Devices(in)
 	if err != nil {
 		return 0 // nothing can be planned

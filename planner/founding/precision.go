@@ -1,6 +1,7 @@
 package founding
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -20,13 +21,19 @@ type Precision struct {
 	// their own rate, the others as in float32.
 	Gain     int64
 	Measured int
-	// Without is the index of the first processor without instructions for Half where another processor has them; -1 for
+	// Without is the index of the first processor that keeps the others from Half, for it has no instructions for it; -1 for
 	// none. With one, all processors count as in float32.
 	Without int
 }
 
+// Times returns the gain for people, as in "1.95", rounded down.
+func (p Precision) Times() string { return fmt.Sprintf("%d.%02d", p.Gain/1000, p.Gain%1000/10) }
+
 // LeastGain is the gain from which on a run computes in halves: it takes matrix units, or instructions for them.
 const LeastGain = 1500
+
+// leastShare is the share of all products in float32 from which on a processor has a say: one in so many.
+const leastShare = 20
 
 // PrecisionOf weighs the types of a run's first plan on devices. Where the model has no costs in halves, none are taken on auto.
 func PrecisionOf(rule plan.StorageRule, devices []plan.DeviceProfile, halves bool) Precision {
@@ -42,8 +49,6 @@ func PrecisionOf(rule plan.StorageRule, devices []plan.DeviceProfile, halves boo
 	switch {
 	case !halves || best.Measured == 0 && best.Without < 0:
 		return only(model.StorageF32)
-	case best.Measured == 0:
-		best.Storages = []model.Storage{model.StorageF32}
 	case best.Gain >= LeastGain:
 		best.Storages = []model.Storage{best.Half, model.StorageF32}
 	default:
@@ -52,26 +57,43 @@ func PrecisionOf(rule plan.StorageRule, devices []plan.DeviceProfile, halves boo
 	return best
 }
 
-// weigh compares a type of halves with float32. Processors with instructions for it add up a product in another order than
-// those without, so that a run on both would have losses that depend on who computes what: it gets no part of its gain from them.
+// weigh compares a type of halves with float32. A processor without instructions for them widens them, which is slower, and rounds
+// less than the others, so that losses would depend on who computes what. Where one is to compute a part that counts, processors
+// are taken to compute in float32.
 func weigh(devices []plan.DeviceProfile, half model.Storage) Precision {
 	p := Precision{Half: half, Without: -1}
-	lacks := func(d plan.DeviceProfile) bool { return d.Processor() && d.Products(half) <= 0 }
-	if slices.ContainsFunc(devices, func(d plan.DeviceProfile) bool { return d.Processor() && d.Products(half) > 0 }) {
-		p.Without = slices.IndexFunc(devices, lacks)
+	p.Gain, p.Measured = gain(devices, half, true)
+	cards, measured := gain(devices, half, false)
+	if p.Gain < LeastGain || p.Measured == measured {
+		return p
 	}
+	var full int64
+	for _, d := range devices {
+		full += units(d.MatMulFLOPS)
+	}
+	p.Without = slices.IndexFunc(devices, func(d plan.DeviceProfile) bool {
+		return d.Processor() && d.Products(half) <= 0 && units(d.MatMulFLOPS) >= full/leastShare
+	})
+	if p.Without >= 0 {
+		p.Gain, p.Measured = cards, measured
+	}
+	return p
+}
+
+// gain returns how fast devices together multiply halves, in thousandths of their rate in float32, and how many count with their own
+// rate: cards, and processors if these are to.
+func gain(devices []plan.DeviceProfile, half model.Storage, processors bool) (permilles int64, measured int) {
 	var rate, full int64
 	for _, d := range devices {
 		own := d.Products(half)
-		if own <= 0 || d.Processor() && p.Without >= 0 {
-			own = d.MatMulFLOPS
+		if own > 0 && (processors || !d.Processor()) {
+			measured++
 		} else {
-			p.Measured++
+			own = d.MatMulFLOPS
 		}
 		rate, full = rate+units(own), full+units(d.MatMulFLOPS)
 	}
-	p.Gain = permille(rate, full)
-	return p
+	return permille(rate, full), measured
 }
 
 // units returns a rate in units of which those of all devices of a run can be added up.

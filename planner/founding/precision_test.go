@@ -26,20 +26,22 @@ func TestProcessorsComputeInHalvesWhereAllCan(t *testing.T) {
 		devices []plan.DeviceProfile
 		want    Precision
 	}{
-		"none measured":               {[]plan.DeviceProfile{slow, slow}, Precision{[]model.Storage{f32}, f32, 0, 0, -1}},
-		"nobody":                      {nil, Precision{[]model.Storage{f32}, f32, 0, 0, -1}},
-		"one that can":                {[]plan.DeviceProfile{fast}, Precision{[]model.Storage{bf16, f32}, bf16, 1950, 1, -1}},
-		"two that can":                {[]plan.DeviceProfile{fast, rated("arm64/neon", 50, 75, 0)}, Precision{[]model.Storage{bf16, f32}, bf16, 1800, 2, -1}},
-		"one that gains little":       {[]plan.DeviceProfile{rated(native, 100, 149, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1490, 1, -1}},
-		"together little":             {[]plan.DeviceProfile{fast, rated(native, 100, 104, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1495, 2, -1}},
-		"one that cannot":             {[]plan.DeviceProfile{fast, fast, slow, fast}, Precision{[]model.Storage{f32}, bf16, 1000, 0, 2}},
-		"a card and who cannot":       {[]plan.DeviceProfile{slow, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3752, 1, -1}},
-		"a card and both":             {[]plan.DeviceProfile{fast, slow, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3521, 1, 1}},
-		"a small card and both":       {[]plan.DeviceProfile{fast, slow, rated("", 10, 40, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1150, 1, 1}},
-		"a card and who can":          {[]plan.DeviceProfile{fast, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3814, 2, -1}},
-		"an old card":                 {[]plan.DeviceProfile{rated("", 1000, 0, 4000), slow}, Precision{[]model.Storage{f16, f32}, f16, 3752, 1, -1}},
-		"f16 that is worth its range": {[]plan.DeviceProfile{rated("", 1000, 1000, 1500)}, Precision{[]model.Storage{f16, f32}, f16, 1500, 1, -1}},
-		"f16 that is not":             {[]plan.DeviceProfile{rated("", 1000, 2000, 2900)}, Precision{[]model.Storage{bf16, f32}, bf16, 2000, 1, -1}},
+		"none measured":                {[]plan.DeviceProfile{slow, slow}, Precision{[]model.Storage{f32}, f32, 0, 0, -1}},
+		"nobody":                       {nil, Precision{[]model.Storage{f32}, f32, 0, 0, -1}},
+		"one that can":                 {[]plan.DeviceProfile{fast}, Precision{[]model.Storage{bf16, f32}, bf16, 1950, 1, -1}},
+		"two that can":                 {[]plan.DeviceProfile{fast, rated("arm64/neonbf16", 50, 75, 0)}, Precision{[]model.Storage{bf16, f32}, bf16, 1800, 2, -1}},
+		"one that gains little":        {[]plan.DeviceProfile{rated(native, 100, 149, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1490, 1, -1}},
+		"together little":              {[]plan.DeviceProfile{fast, rated(native, 100, 104, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1495, 2, -1}},
+		"one that cannot":              {[]plan.DeviceProfile{fast, fast, slow, fast}, Precision{[]model.Storage{f32, bf16}, bf16, 1000, 0, 2}},
+		"one that cannot, and is slow": {[]plan.DeviceProfile{fast, rated(wide, 5, 0, 0)}, Precision{[]model.Storage{bf16, f32}, bf16, 1905, 1, -1}},
+		"little gain without it, too":  {[]plan.DeviceProfile{rated(native, 100, 140, 0), slow}, Precision{[]model.Storage{f32, bf16}, bf16, 1211, 1, -1}},
+		"a card and who cannot":        {[]plan.DeviceProfile{slow, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3752, 1, -1}},
+		"a card and both":              {[]plan.DeviceProfile{fast, slow, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3521, 1, 1}},
+		"a small card and both":        {[]plan.DeviceProfile{fast, slow, rated("", 10, 40, 0)}, Precision{[]model.Storage{f32, bf16}, bf16, 1150, 1, 1}},
+		"a card and who can":           {[]plan.DeviceProfile{fast, card}, Precision{[]model.Storage{bf16, f32}, bf16, 3814, 2, -1}},
+		"an old card":                  {[]plan.DeviceProfile{rated("", 1000, 0, 4000), slow}, Precision{[]model.Storage{f16, f32}, f16, 3752, 1, -1}},
+		"f16 that is worth its range":  {[]plan.DeviceProfile{rated("", 1000, 1000, 1500)}, Precision{[]model.Storage{f16, f32}, f16, 1500, 1, -1}},
+		"f16 that is not":              {[]plan.DeviceProfile{rated("", 1000, 2000, 2900)}, Precision{[]model.Storage{bf16, f32}, bf16, 2000, 1, -1}},
 	} {
 		got := PrecisionOf(plan.StorageAuto, c.devices, true)
 		if !reflect.DeepEqual(got, c.want) {

@@ -23,7 +23,8 @@ const newcomer plan.PeerID = "one more"
 // faster line in place of the slowest, and settings of a new run. It returns none for a run of many devices. The error is
 // ctx's, with what was found before.
 func Hints(ctx context.Context, in planner.Input) (texts []string, err error) {
-	in.Previous = nil // what else there is may ask for another plan
+	asked := in.Run
+	in = in.Afresh() // what else there is may ask for another plan
 	base, err := planner.MakeWithDetails(ctx, in)
 	if err != nil || base.All > maxHintDevices {
 		return nil, context.Cause(ctx)
@@ -34,7 +35,7 @@ func Hints(ctx context.Context, in planner.Input) (texts []string, err error) {
 	if text := aFasterLine(ctx, in, base); text != "" {
 		texts = append(texts, text)
 	}
-	variants, _, err := Variants(ctx, in.Run, base, func(ctx context.Context, run plan.RunSpec) (planner.Details, error) {
+	variants, _, err := Variants(ctx, asked, base, func(ctx context.Context, run plan.RunSpec) (planner.Details, error) {
 		fresh := planner.InputOf(run)
 		fresh.NodeBytes, fresh.Members, fresh.Links, fresh.Ratios = in.NodeBytes, in.Members, in.Links, in.Ratios
 		return planner.MakeWithDetails(ctx, fresh)

@@ -387,5 +387,8 @@ func (s State) Counted() []claims.Counted {
 	if s.Run != nil {
 		storage = s.Run.Train.Storage
 	}
+	if storage.Auto && s.Plan.Generation != 0 {
+		storage = plan.Storage(s.Plan.Storage())
+	}
 	return claims.Count(storage, all)
 }

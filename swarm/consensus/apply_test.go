@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -550,5 +551,41 @@ func TestNoPlanChangesHowStepsRound(t *testing.T) {
 		if c.refusal == "" && err != nil || c.refusal != "" && (!errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("plan %d: %v, want %q", i, err, c.refusal)
 		}
+	}
+}
+
+// TestClaimsCountInWhatThePlanStores: a rate in bf16 makes no claim bolder, nor smaller, in a run that has settled on float32.
+func TestClaimsCountInWhatThePlanStores(t *testing.T) {
+	s := planned(t)
+	spec := *s.Run
+	spec.Train.Storage = plan.StorageAuto
+	s.Run, s.Owners = &spec, []plan.PeerID{"a"}
+	b := s.Members[0]
+	b.Peer = "b"
+	s.Members = append(slices.Clone(s.Members), b)
+	rate := func(peer plan.PeerID, full, halves int64) {
+		i, ok := s.find(peer)
+		if !ok {
+			t.Fatalf("no member %s", peer)
+		}
+		s.Members[i].Profile = plan.Profile{Devices: []plan.DeviceProfile{{Name: "cpu", MatMulFLOPS: full, MatMulBF16FLOPS: halves, MemoryBytesPerS: 1e10, MemoryFreeBytes: 1 << 30}}}
+	}
+	rate("a", 90e9, 0)
+	rate("b", 80e9, 160e9)
+	counted := func() int64 {
+		for _, c := range s.Counted() {
+			if c.Peer == "b" {
+				return c.Profile.Devices[0].MatMulFLOPS
+			}
+		}
+		t.Fatal("b does not count")
+		return 0
+	}
+	if got := counted(); got != 80e9 {
+		t.Errorf("%d of 80e9 in a run that stores f32", got)
+	}
+	s.Plan.Generation = 0
+	if got := counted(); got != 45e9 {
+		t.Errorf("%d, want 45e9 while bf16 may be chosen", got)
 	}
 }
