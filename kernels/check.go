@@ -59,7 +59,7 @@ func (i *OpInfo) checkDims(c *Call) error {
 		if d < least {
 			return fmt.Errorf("%w: %v: %c must be at least %d", ErrBadCall, *c, letter, least)
 		}
-		// An operand has each dimension once at most, and a factor of up to 9: a row of int8 weights takes a whole panel.
+		// An operand has each dimension once at most, and a factor of up to 40: a row of int8 weights takes a whole panel.
 		if d > maxElements/product {
 			return fmt.Errorf("%w: %v: too large", ErrBadCall, *c)
 		}
@@ -71,7 +71,7 @@ func (i *OpInfo) checkDims(c *Call) error {
 }
 
 // maxElements bounds the product of a call's dimensions so that no size overflows.
-const maxElements = 1 << 59
+const maxElements = 1 << 56
 
 func (i *OpInfo) checkOperand(c *Call, k int) error {
 	o, v := &i.Operands[k], &c.Args[k]

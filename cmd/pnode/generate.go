@@ -35,7 +35,7 @@ and all before it are done.`,
   pnode generate --dir ~/run7 --prompt "" --tokens 400 --temperature 0
   pnode generate --dir ~/gpt2 --prompt "Once" --devices cuda:1     on this card, not the fastest
   pnode generate --dir ~/gpt2 --prompt "Once" --storage bf16         up to twice as fast
-  pnode generate --dir ~/gpt2 --prompt "Once" --storage int8         up to 3 times as fast, on processors
+  pnode generate --dir ~/gpt2 --prompt "Once" --storage int8         up to 3 times as fast, with AVX2 or AVX-512
   pnode generate --dir ~/gpt2 --prompt "Once" --batch 8              eight texts
   pnode generate --dir ~/gpt2 --prompts lines.txt --batch 8 > out.txt  a text for each line
   pnode generate --dir hf:openai-community/gpt2 --prompt "Once"      downloads it first, unless it is here

@@ -96,7 +96,10 @@ func (d *Decoder) Fill(q kernels.Queue, layer int, from func(dst []float32) erro
 	if err != nil {
 		return err
 	}
-	defer host.Unmap(values)
+	defer func() {
+		_ = q.Sync() // what failed meanwhile may have left copies under way
+		host.Unmap(values)
+	}()
 	if err := from(values); err != nil {
 		return err
 	}
