@@ -43,8 +43,7 @@
 // Where the Network knows several transports to a peer, the first connection is of its choice, and the tuner finds out
 // which one carries most: some networks slow UDP down or lose it, others TCP. While messages wait most of the time it
 // tries another transport now and then, as it tries another number of connections, and keeps it if goodput grows by more
-// than a tenth; QUIC, which takes losses better, also if it falls by less than a twentieth, unless the network has measured
-// both and come to TCP. Each direction has its own. Connections of a transport that a direction has left stay while the other
+// than a tenth. Each direction has its own. Connections of a transport that a direction has left stay while the other
 // direction uses them, and are closed by the end that made them when they have carried heartbeats alone for 30 s. So are
 // connections beyond the number that is in use.
 //

@@ -71,8 +71,7 @@ func (w way) untried() bool { return w.n == 0 && w.pause == firstRest }
 // Another transport is tried in the same way, with as many connections as have served it best or as serve now, while
 // messages wait or are under way most of the time: some networks slow one protocol down and not the other. It is kept if
 // goodput grows by more than a tenth; one that is better by plan.Transports, and tried whether messages wait or not, if
-// it falls by less than a twentieth, but for QUIC where the network, which has measured both, comes to TCP first. What has
-// failed a trial rests, longer each time. A relay is no competitor: it costs
+// it falls by less than a twentieth. What has failed a trial rests, longer each time. A relay is no competitor: it costs
 // another member's line, and serves where nothing else works.
 //
 // What was never tried rests less where something speaks for it. When the network comes to prefer a worse transport, since it
@@ -168,12 +167,6 @@ func (t *tuner) number(over plan.Transport) int { return max(1, t.way(over).n) }
 // better reports whether a transport is better than another by its kind.
 func better(a, b plan.Transport) bool {
 	return slices.Index(plan.Transports, a) < slices.Index(plan.Transports, b)
-}
-
-// outranks reports whether a transport is better by its kind than another. TCP is as good as QUIC where the network comes to it first:
-// it has measured both.
-func (t *tuner) outranks(a, b plan.Transport) bool {
-	return better(a, b) && (b != plan.TCP || len(t.may) == 0 || t.may[0] != plan.TCP)
 }
 
 // connected takes in which connections there are, over what there may be some, and why connections of a transport have
@@ -443,7 +436,7 @@ func (t *tuner) moving() bool    { return t.tryingWay() && t.begun }
 func (t *tuner) judge(goodput int64, limited bool) {
 	costs, moving := t.trial.n > t.using.n, t.moving()
 	if moving {
-		costs = !t.outranks(t.trial.over, t.using.over)
+		costs = better(t.using.over, t.trial.over)
 	}
 	keep := goodput > t.goodput-t.goodput/20
 	if costs {

@@ -482,22 +482,3 @@ func TestSteeringOfAnyRates(t *testing.T) {
 		})
 	}
 }
-
-// TestTCPStaysWhereTheNetworkPrefersIt: messages that go over TCP, because the network has measured it, come back to QUIC for a higher
-// goodput alone. Without such a preference QUIC is taken where it carries as much.
-func TestTCPStaysWhereTheNetworkPrefersIt(t *testing.T) {
-	for _, c := range []struct {
-		may  []plan.Transport
-		quic float64
-		want plan.Transport
-	}{
-		{[]plan.Transport{plan.TCP, plan.QUIC}, 100e6, plan.TCP},
-		{[]plan.Transport{plan.TCP, plan.QUIC}, 120e6, plan.QUIC},
-		{[]plan.Transport{plan.QUIC, plan.TCP}, 100e6, plan.QUIC},
-	} {
-		w := newWorld(newTuner(1), c.may...).with(plan.TCP, 100e6, 100e6).with(plan.QUIC, c.quic, c.quic)
-		if w.run(400); w.tuner.using.over != c.want {
-			t.Errorf("%v, QUIC at %v: uses %v, want %v", c.may, c.quic, w.tuner.using.over, c.want)
-		}
-	}
-}

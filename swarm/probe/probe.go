@@ -85,7 +85,7 @@ func New(transport *alpn.Transport, group *tasks.Group, log *slog.Logger) *Probe
 // Probe measures the link from this node to a member: the round trip, its jitter, and the rate at which the
 // member received, over at most 16 MiB or about a second. It measures QUIC and TCP, where both work, and over something
 // else only where neither does. The better one is what the link has, and what its connections try first from then on: a
-// worse transport has to be 10% faster, or to spare the processor. The member serves four probes at once, and one of a peer over each transport in 3
+// worse transport has to be 10% faster. The member serves four probes at once, and one of a peer over each transport in 3
 // seconds; beyond that the error wraps ErrBusy, also where another transport was measured.
 func (r *Prober) Probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, error) {
 	ctx, cancel := context.WithTimeout(ctx, admission.TimeLimit+probeLimit)
@@ -139,22 +139,8 @@ func (r *Prober) probe(ctx context.Context, p plan.PeerID) (plan.LinkProfile, er
 	panic("probe: chose what was not measured")
 }
 
-// A line is fast and short from fastBytesPerS and up to shortNanos of a round trip: within a machine, or a room.
-const (
-	fastBytesPerS = 500e6 / 8
-	shortNanos    = int64(5 * time.Millisecond)
-)
-
-// spares reports whether TCP saves more than it costs: on a fast and short line QUIC, whose packets the program itself cuts, encrypts and
-// acknowledges one by one, takes three times the processor time for a byte, which is missing where the processor trains. What QUIC is
-// better at, losses and changes of address, is rare there.
-func spares(tcp, quic plan.LinkProfile) bool {
-	return tcp.Transport == plan.TCP && quic.Transport == plan.QUIC && tcp.BytesPerS >= fastBytesPerS &&
-		0 < tcp.RTTNanos && tcp.RTTNanos <= shortNanos && tcp.BytesPerS >= quic.BytesPerS-quic.BytesPerS/10
-}
-
-// choose returns the transport to use, the better one unless a worse one is 10% faster or spares the processor, with the reason
-// that people read. It is empty where one transport alone was measured.
+// choose returns the transport to use, the better one unless a worse one is 10% faster, with the reason that people read.
+// It is empty where one transport alone was measured.
 func choose(measured []plan.LinkProfile) (over plan.Transport, why string) {
 	if len(measured) < 2 {
 		return "", ""
@@ -165,7 +151,7 @@ func choose(measured []plan.LinkProfile) (over plan.Transport, why string) {
 	})
 	best, second := sorted[0], plan.LinkProfile{}
 	for _, l := range sorted[1:] {
-		if l.BytesPerS > best.BytesPerS+best.BytesPerS/10 || spares(l, best) {
+		if l.BytesPerS > best.BytesPerS+best.BytesPerS/10 {
 			best, l = l, best
 		}
 		if l.BytesPerS > second.BytesPerS {
