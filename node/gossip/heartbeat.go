@@ -380,7 +380,7 @@ func (t *Tracker) Send(ctx context.Context, members Topics, b Heartbeat) error {
 		b.UnixMillis = t.Clock.Own().UnixMilli()
 	}
 	t.mu.Lock()
-	b.Links = t.turns.next(b.Links)
+	b.Links = t.turns.next(b)
 	t.mu.Unlock()
 	return members.Publish(ctx, topics.Events, b.Encode())
 }

@@ -17,8 +17,9 @@ const keptTurns = 3 * maxRates / maxTold
 
 // linkTurns chooses the links of each heartbeat of this node.
 type linkTurns struct {
-	turn int
-	told map[plan.PeerID]toldLink
+	generation plan.Generation
+	turn       int
+	told       map[plan.PeerID]toldLink
 }
 
 type toldLink struct {
@@ -26,22 +27,32 @@ type toldLink struct {
 	rate LinkRate
 }
 
-// next returns at most maxTold of some links: those that are new or have changed, then those whose turn was the longest ago.
-func (t *linkTurns) next(links []LinkRate) []LinkRate {
-	if len(links) <= maxTold {
-		t.told = nil
-		return links
+// lead is how many turns a link that has changed goes before others: few enough that the others' turns come however many change.
+const lead = maxRates / maxTold
+
+// next returns the links of a heartbeat. The first one of a generation has all of them, and so has one by whose step something had become slower: it is
+// planned with at once. Others have at most maxTold: those that are new, then those whose turn was the longest ago, of which changed ones count as
+// older.
+func (t *linkTurns) next(b Heartbeat) []LinkRate {
+	links, most := b.Links, maxTold
+	if b.Generation != t.generation || b.Slower != 0 && b.Slower == b.Newest() {
+		t.generation, most = b.Generation, len(links)
 	}
 	t.turn++
 	last := func(l LinkRate) int {
-		if told, ok := t.told[l.Peer]; ok && !l.changed(told.rate) {
-			return told.turn
+		told, ok := t.told[l.Peer]
+		switch {
+		case !ok:
+			return -lead
+		case l.changed(told.rate):
+			return told.turn - lead
 		}
-		return 0
+		return told.turn
 	}
-	chosen := slices.Clone(links)
-	slices.SortStableFunc(chosen, func(a, b LinkRate) int { return last(a) - last(b) })
-	chosen = chosen[:maxTold]
+	chosen := links
+	if len(links) > most {
+		chosen = slices.SortedStableFunc(slices.Values(links), func(a, b LinkRate) int { return last(a) - last(b) })[:most]
+	}
 	now := map[plan.PeerID]toldLink{} // of the links that there still are
 	for _, l := range links {
 		if told, ok := t.told[l.Peer]; ok {
