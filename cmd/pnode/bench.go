@@ -14,6 +14,7 @@ import (
 
 	"pnode/deploy/image"
 	"pnode/node/bench"
+	"pnode/node/bench/decoding"
 	"pnode/node/config"
 	"pnode/node/progress"
 	"pnode/planner/plan"
@@ -171,16 +172,17 @@ func (e environment) benchGenerateCommand() *cobra.Command {
 		Use:   "generate",
 		Short: "Generated text against Hugging Face's transformers",
 		Long: `Measure how fast texts are continued by GPT-2 with 124 M parameters and a character model of 10.8 M, in
-f32 and in bf16 (--storage bf16): tokens a second after the first token, tokens of the prompts a
+f32, in bf16 and in int8 (--storage): tokens a second after the first token, tokens of the prompts a
 second, and the most memory that was ever resident. Weights are random, and all sides read the same.
 
 A token takes at least as long as it takes to read the weights and the keys and values once. The
 row "limit" is how fast this machine does that, measured after each round with as many threads.
 
 Hugging Face's transformers run as processes of the Python that --python names, with PyTorch: eager,
-and by torch.compile with a static cache. They take the likeliest token, as pnode does. All sides of
-a precision are there at once, warm up with as many texts, and take turns. What cannot run is a row
-with the reason. After an interrupt the rows so far are shown.`,
+and by torch.compile with a static cache. They take the likeliest token, as pnode does, and have no
+int8: beside it they run in f32 and bf16. All sides of a precision are there at once, warm up with as
+many texts, and take turns. What cannot run is a row with the reason. After an interrupt the rows so
+far are shown.`,
 		Example: `  pnode bench generate --python ~/venv/bin/python
   pnode bench generate --model gpt2-124m --threads 2 --batch 1,8 --precision bf16
   pnode bench generate --prompt 512 --tokens 256 --json > generate.json`,
@@ -194,7 +196,7 @@ with the reason. After an interrupt the rows so far are shown.`,
 	f.IntVar(&o.Prompt, "prompt", 64, "tokens of a prompt")
 	f.IntVar(&o.Tokens, "tokens", 64, "tokens of a text after its prompt")
 	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads (default 1 and every core)")
-	f.StringSliceVar(&o.Precisions, "precision", nil, "`NAMES` among "+strings.Join(bench.StepPrecisions(), ", ")+" (default all)")
+	f.StringSliceVar(&o.Precisions, "precision", nil, "`NAMES` among "+strings.Join(decoding.PrecisionNames(), ", ")+" (default all)")
 	f.IntVar(&o.Rounds, "rounds", 5, "measurements on each side")
 	f.StringVar(&o.Python, "python", "python3", "`PATH` of a Python with PyTorch and transformers")
 	return c

@@ -17,6 +17,7 @@ import (
 	"pnode/kernels/cpu"
 	"pnode/kernels/devices"
 	"pnode/node/bench/decoding"
+	"pnode/pipeline/model"
 )
 
 //go:embed transformersgenerate.py
@@ -45,16 +46,16 @@ type GenerateOptions struct {
 	Sides
 	Threads        []int    // default 1 and every core
 	Models         []string // of StepModels, default all
-	Precisions     []string // of StepPrecisions, default all
+	Precisions     []string // of decoding.PrecisionNames, default all
 	Batches        []int    // texts at a time, default 1
 	Prompt, Tokens int      // of a text
 	Binary         string   // this program
 }
 
 func (o *GenerateOptions) fill() (err error) {
-	o.Models, o.Precisions, o.Batches = orElse(o.Models, StepModels()...), orElse(o.Precisions, StepPrecisions()...), orElse(o.Batches, 1)
+	o.Models, o.Precisions, o.Batches = orElse(o.Models, StepModels()...), orElse(o.Precisions, decoding.PrecisionNames()...), orElse(o.Batches, 1)
 	if err := cmp.Or(
-		o.Sides.fill(), checkNames("model", StepModels(), o.Models...), checkNames("precision", StepPrecisions(), o.Precisions...),
+		o.Sides.fill(), checkNames("model", StepModels(), o.Models...), checkNames("precision", decoding.PrecisionNames(), o.Precisions...),
 		checkRange("batch", 1, 64, o.Batches...), checkRange("tokens", 2, generateContext/2, o.Tokens), checkRange("prompt", 1, generateContext/2, o.Prompt),
 	); err != nil {
 		return err
@@ -145,7 +146,7 @@ func Generate(ctx context.Context, o GenerateOptions) (r GenerateReport, err err
 func (r *GenerateReport) model(ctx context.Context, o GenerateOptions, name string, t decoding.Task) error {
 	for _, threads := range o.Threads {
 		for _, t.Batch = range o.Batches {
-			for _, t.Storage = range stepPrecisions {
+			for _, t.Storage = range decoding.Precisions {
 				if !slices.Contains(o.Precisions, t.Storage.String()) {
 					continue
 				}
@@ -172,12 +173,9 @@ func (r *GenerateReport) measure(ctx context.Context, o GenerateOptions, t decod
 	r.Kernel, r.Dropped = own.hello.Kernel, own.hello.Dropped
 	sides := []*peer{own}
 	c.Sides = []GenerateSide{{Name: "pnode"}}
-	for _, compile := range []bool{false, true} {
-		s := GenerateSide{Name: transformersName + " eager"}
-		if compile {
-			s.Name = transformersName + " compiled"
-		}
-		other, err := startPeer(ctx, nil, transformersTask{t, c.Threads, c.Precision, compile}, o.Python, "-c", transformersScript)
+	for _, of := range peersOf(t, *c) {
+		s := GenerateSide{Name: of.name}
+		other, err := startPeer(ctx, nil, of.task, o.Python, "-c", transformersScript)
 		if err != nil {
 			s.Open = err.Error()
 		} else {
@@ -187,6 +185,30 @@ func (r *GenerateReport) measure(ctx context.Context, o GenerateOptions, t decod
 		sides, c.Sides = append(sides, other), append(c.Sides, s)
 	}
 	return c.takeTurns(o.Rounds, t, sides)
+}
+
+// peerOf is one way in which transformers do a case.
+type peerOf struct {
+	name string
+	task transformersTask
+}
+
+// peersOf returns the ways: eager and compiled, in the case's precision, and beside int8, which they lack, in both others.
+func peersOf(t decoding.Task, c GenerateCase) (all []peerOf) {
+	add := func(dtype, in string) {
+		all = append(
+			all, peerOf{transformersName + " eager" + in, transformersTask{t, c.Threads, dtype, false}},
+			peerOf{transformersName + " compiled" + in, transformersTask{t, c.Threads, dtype, true}},
+		)
+	}
+	if t.Storage != decoding.Precision(model.StorageInt8) {
+		add(c.Precision, "")
+		return all
+	}
+	for _, s := range stepPrecisions {
+		add(s.String(), ", "+s.String())
+	}
+	return all
 }
 
 // takeTurns measures the sides, which are in the order of c.Sides; nil is one that there is not. All generate as many texts to warm up, and
@@ -268,10 +290,17 @@ type generateRequest struct {
 	Seed  int `json:"seed"`
 }
 
-// generateTexts answers a request of this program's side.
-func generateTexts(ctx context.Context, d *decoding.Decoder, device kernels.Device, r generateRequest) (a answer, err error) {
+// ownTexts is this program's side.
+type ownTexts struct {
+	decoder *decoding.Decoder
+	device  kernels.Device
+	peak    int64 // of memory after the first texts: reading for the limit takes as much again
+}
+
+// run answers a request.
+func (g *ownTexts) run(ctx context.Context, r generateRequest) (a answer, err error) {
 	for n := range r.Texts {
-		one, err := d.Run(ctx, r.Seed+n)
+		one, err := g.decoder.Run(ctx, r.Seed+n)
 		if err != nil {
 			return a, err
 		}
@@ -281,8 +310,11 @@ func generateTexts(ctx context.Context, d *decoding.Decoder, device kernels.Devi
 			a.Tokens = one.First
 		}
 	}
-	a.PeakBytes = peakBytes(device)
-	a.StepBytes, a.ReadRate, err = d.ReadRate(roundTime)
+	if g.peak == 0 {
+		g.peak = peakBytes(g.device)
+	}
+	a.PeakBytes = g.peak
+	a.StepBytes, a.ReadRate, err = g.decoder.ReadRate(roundTime)
 	return a, err
 }
 

@@ -23,11 +23,15 @@ func TestGenerateBesidePeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cases) != 4 || len(r.Peers) != 1 || r.Peers[0].Name != "Fake 1.0" || r.Cases[0].Precision != "f32" || r.Cases[3].Precision != "bf16" || r.Cases[3].Batch != 3 {
+	if len(r.Cases) != 6 || len(r.Peers) != 1 || r.Peers[0].Name != "Fake 1.0" || r.Cases[0].Precision != "f32" || r.Cases[4].Precision != "bf16" || r.Cases[4].Batch != 3 || r.Cases[5].Precision != "int8" {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cases {
-		if len(c.Sides) != 3 || c.Best == nil || c.Best.Peer != "transformers compiled" || c.StepBytes <= 0 || c.ReadRate <= 0 || c.limit() <= 0 {
+		sides, best := 3, "transformers compiled"
+		if c.Precision == "int8" {
+			sides, best = 5, "transformers compiled, f32"
+		}
+		if len(c.Sides) != sides || c.Best == nil || c.Best.Peer != best || c.StepBytes <= 0 || c.ReadRate <= 0 || c.limit() <= 0 {
 			t.Fatalf("got %+v", c)
 		}
 		own, eager, compiled := c.Sides[0], c.Sides[1], c.Sides[2]

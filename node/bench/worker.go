@@ -116,7 +116,8 @@ func (t task) serve(ctx context.Context, in io.Reader, out *json.Encoder) (err e
 			return err
 		}
 		defer d.Close()
-		return serveRequests(own, in, out, func(r generateRequest) (answer, error) { return generateTexts(ctx, d, device, r) })
+		texts := ownTexts{decoder: d, device: device}
+		return serveRequests(own, in, out, func(r generateRequest) (answer, error) { return texts.run(ctx, r) })
 	case rowLaunch:
 		return serveRequests(own, in, out, func(r stepRequest) (answer, error) { return t.launches(ctx, device, r.Steps) })
 	case rowCopies:

@@ -15,11 +15,11 @@ import (
 
 // Task asks for texts of Tokens tokens each after a prompt of Prompt tokens, Batch of them at a time.
 type Task struct {
-	Folder  string        `json:"folder"` // of the model
-	Storage model.Storage `json:"storage"`
-	Batch   int           `json:"batch"`
-	Prompt  int           `json:"prompt"`
-	Tokens  int           `json:"tokens"`
+	Folder  string    `json:"folder"` // of the model
+	Storage Precision `json:"storage"`
+	Batch   int       `json:"batch"`
+	Prompt  int       `json:"prompt"`
+	Tokens  int       `json:"tokens"`
 }
 
 // Decoder is a loaded model on a processor. It belongs to one goroutine.
@@ -28,7 +28,7 @@ type Decoder struct {
 	model     model.Config
 	device    *cpu.Device
 	generator *generate.Generator
-	memory    kernels.Buffer // as much as a step reads
+	memory    kernels.Buffer // as much as a step reads, from the first ReadRate on
 }
 
 // Open loads the model. The device has to be a processor: of others nobody knows how fast they can read.
@@ -47,25 +47,24 @@ func Open(ctx context.Context, device kernels.Device, t Task) (*Decoder, error) 
 	defer m.Close()
 	d := &Decoder{task: t, model: m.Config, device: processor}
 	if d.generator, err = generate.New(generate.Config{
-		Device: device, Model: m.Config, Storage: t.Storage, Positions: t.Prompt + t.Tokens, Sequences: t.Batch,
+		Device: device, Model: m.Config, Storage: model.Storage(t.Storage), Positions: t.Prompt + t.Tokens, Sequences: t.Batch,
 		Params: func(layer int, dst []float32) error { return m.Layer(ctx, layer, dst) },
 	}); err != nil {
 		return nil, err
-	}
-	if err := d.takeMemory(); err != nil {
-		return nil, errors.Join(err, d.generator.Close())
 	}
 	return d, nil
 }
 
 // takeMemory takes what ReadRate reads, and writes to it: all pages that nobody has written to may be one.
 func (d *Decoder) takeMemory() (err error) {
+	if d.memory != nil {
+		return nil
+	}
 	if d.memory, err = d.device.Alloc(kernels.F32, int(d.task.StepBytes(d.model)/4)); err != nil {
 		return err
 	}
 	q, err := d.device.NewQueue()
 	if err != nil {
-		d.memory.Free()
 		return err
 	}
 	q.Do(kernels.Fill(kernels.Whole(d.memory), d.memory.Len(), 1))
@@ -74,13 +73,18 @@ func (d *Decoder) takeMemory() (err error) {
 
 // Close gives the memory back.
 func (d *Decoder) Close() error {
-	d.memory.Free()
+	if d.memory != nil {
+		d.memory.Free()
+	}
 	return d.generator.Close()
 }
 
 // ReadRate reads as much memory as a step does, again and again for some time, and returns how much that is and the highest rate, in GB/s.
 func (d *Decoder) ReadRate(during time.Duration) (bytes int64, rate float64, err error) {
 	bytes = d.task.StepBytes(d.model)
+	if err := d.takeMemory(); err != nil {
+		return bytes, 0, err
+	}
 	for round := time.Now(); ; {
 		begin := time.Now()
 		if err := d.device.Read(kernels.Whole(d.memory)); err != nil {

@@ -47,8 +47,8 @@ func open(t *testing.T, task Task) *Decoder {
 
 // TestRunGeneratesAnew: a seed has its text, whatever was generated before, and both parts take time.
 func TestRunGeneratesAnew(t *testing.T) {
-	for _, batch := range []int{1, 3} {
-		d := open(t, Task{Batch: batch, Prompt: 5, Tokens: 9})
+	for _, task := range []Task{{Batch: 1, Prompt: 5, Tokens: 9}, {Batch: 3, Prompt: 5, Tokens: 9, Storage: Precision(model.StorageInt8)}} {
+		d, batch := open(t, task), task.Batch
 		var texts [][]int32
 		for _, seed := range []int{1, 2, 1} {
 			r, err := d.Run(t.Context(), seed)
@@ -82,10 +82,14 @@ func TestStepBytes(t *testing.T) {
 		vectors  = 2*(2*2*16+48+16+64+16) + 2*16
 		keys     = 2 * 2 * 16 // and values of a position in both blocks
 	)
-	for storage, bytes := range map[model.Storage]int64{model.StorageF32: 4, model.StorageBF16: 2} {
+	// 32 rows of int8 lie together, with scales of 4 bytes for each 64 in a row or the rest.
+	const panel16, panel64 = 32 * (16 + 4), 32 * (64 + 4)
+	for storage, bytes := range map[model.Storage]int64{
+		model.StorageF32: 4 * matrices, model.StorageBF16: 2 * matrices, model.StorageInt8: 2*(2*panel16+panel16+2*panel16+panel64) + panel16,
+	} {
 		for _, batch := range []int64{1, 3} {
-			task := Task{Storage: storage, Batch: int(batch), Prompt: 5, Tokens: 4} // steps read 6, 7 and 8 positions
-			if got, want := task.StepBytes(tiny), bytes*matrices+4*vectors+batch*7*4*keys; got != want {
+			task := Task{Storage: Precision(storage), Batch: int(batch), Prompt: 5, Tokens: 4} // steps read 6, 7 and 8 positions
+			if got, want := task.StepBytes(tiny), bytes+4*vectors+batch*7*4*keys; got != want {
 				t.Errorf("%v, batch %d: %d bytes, want %d", storage, batch, got, want)
 			}
 		}
@@ -118,5 +122,18 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := Open(t.Context(), c.on, c.task); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+func TestPrecisionsAreReadByName(t *testing.T) {
+	for _, p := range Precisions {
+		var got Precision
+		if text, err := p.MarshalText(); err != nil || got.UnmarshalText(text) != nil || got != p {
+			t.Errorf("%v is read as %v: %v", p, got, err)
+		}
+	}
+	var p Precision
+	if err := p.UnmarshalText([]byte("f16")); err == nil || !strings.Contains(err.Error(), `"f16": want one of f32, bf16, int8`) {
+		t.Errorf("error %v", err)
 	}
 }

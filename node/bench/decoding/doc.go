@@ -4,6 +4,7 @@
 // Nouns:
 //
 //   - Task: what is generated, and how.
+//   - Precision: how its weights are stored.
 //   - Decoder: a loaded model that does it.
 //
 // It starts no goroutine, and knows nothing of other programs. Package bench calls it.
