@@ -111,6 +111,9 @@ func (e explainer) nextBest(o *candidate) string {
 		what += " with other nodes"
 	}
 	diff := slower(k.step(), o.step())
+	if o.step() < k.step() && e.in.Previous == nil {
+		return fmt.Sprintf("%s: %v, step %s, %s faster, no more than measurements differ by: fewer replicas take less memory", what, o.shape, plan.Time(o.step()), plan.Permille(-diff))
+	}
 	if o.step() < k.step() {
 		return fmt.Sprintf("%s: %v, step %s, %s faster, but it moves %s of parameters instead of %s",
 			what, o.shape, plan.Time(o.step()), plan.Permille(-diff), plan.Size(o.movedBytes), plan.Size(k.movedBytes))
