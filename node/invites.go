@@ -61,6 +61,9 @@ func (o *ownership) openLAN(name string, owner bool, out Output) (err error) {
 				if in {
 					return o.Admit(ctx, n.Code)
 				}
+				if o.newcomers == nil {
+					return "", errNoLAN
+				}
 				if refused := o.newcomers.Refuse(func(other pairing.Newcomer) bool { return other == n }); len(refused) == 0 {
 					return "", errors.New("it asks no more")
 				}

@@ -66,10 +66,10 @@ func (c fleetCase) bound() float64 {
 	}
 }
 
-// warmSteps come before those that are measured, tailSteps after them: nodes answer while they train.
-const warmSteps, tailSteps = 4, 4
+// warmSteps come before those that are measured. Nodes train on until they have answered, whatever that takes; lastSteps are more than that.
+const warmSteps, lastSteps = 4, 100_000
 
-func (o Options) fleetSteps() int { return warmSteps + o.Rounds*roundSteps + tailSteps }
+func (o Options) fleetSteps() int { return warmSteps + o.Rounds*roundSteps }
 
 // config returns the settings of the run, whose files are in a folder.
 func (c fleetCase) config(folder string, steps int) config.Config {
@@ -143,16 +143,18 @@ func (o Options) fleet(ctx context.Context, a Axis, size int, note func(string))
 	if err := c.write(folder); err != nil {
 		return row, err
 	}
-	settings := c.config(folder, o.fleetSteps())
+	settings := c.config(folder, o.fleetSteps()+lastSteps)
 	if err := settings.Validate(); err != nil {
 		return row, err
 	}
-	w := &watcher{ctx: ctx, dir: settings.Dir, nodes: size, rounds: o.Rounds, note: note, began: time.Now()}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	w := &watcher{ctx: ctx, stop: stop, dir: settings.Dir, nodes: size, steps: o.fleetSteps(), rounds: o.Rounds, note: note, began: time.Now()}
 	nodes, err := local.New(local.Options{Nodes: size, Dir: settings.Dir, Config: settings, Binary: o.Binary, Output: w})
 	if err != nil {
 		return row, err
 	}
-	if err := nodes.Run(ctx); err != nil {
+	if err := nodes.Run(running); err != nil {
 		return row, err
 	}
 	if row, err = w.row(); err != nil {
@@ -167,13 +169,14 @@ func (o Options) fleet(ctx context.Context, a Axis, size int, note func(string))
 	return row, err
 }
 
-// watcher looks at a run's nodes at the begin and the end of the steps that are measured. It is the run's output.
+// watcher looks at a run's nodes at the begin and the end of the steps that are measured, and stops it then. It is the run's output.
 type watcher struct {
-	ctx           context.Context
-	dir           string
-	nodes, rounds int
-	note          func(string)
-	began         time.Time
+	ctx                  context.Context
+	stop                 func() // ends the run
+	dir                  string
+	nodes, steps, rounds int
+	note                 func(string)
+	began                time.Time
 
 	mu      sync.Mutex // guards what follows
 	at      []time.Time
@@ -195,7 +198,7 @@ func (w *watcher) Event(e api.Event) {
 	if e.Kind != api.KindStep {
 		return
 	}
-	w.note(fmt.Sprintf("step %d of %d", e.Step, e.Steps))
+	w.note(fmt.Sprintf("step %d of %d", min(int(e.Step), w.steps), w.steps))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -204,9 +207,9 @@ func (w *watcher) Event(e api.Event) {
 	}
 	if e.Step >= warmSteps && int(e.Step-warmSteps)%roundSteps == 0 && len(w.at) <= w.rounds {
 		if w.at = append(w.at, now); len(w.at) == 1 {
-			w.look(&w.looks[0], e.Step, now)
+			w.look(&w.looks[0], e.Step, now, func() {})
 		} else if len(w.at) == w.rounds+1 {
-			w.look(&w.looks[1], e.Step, now)
+			w.look(&w.looks[1], e.Step, now, w.stop)
 		}
 	} else if w.at == nil {
 		w.at = []time.Time{}
@@ -214,9 +217,10 @@ func (w *watcher) Event(e api.Event) {
 }
 
 // look asks all nodes while they go on.
-func (w *watcher) look(l *look, step plan.Step, now time.Time) {
+func (w *watcher) look(l *look, step plan.Step, now time.Time, then func()) {
 	l.step, l.at = step, now
 	w.looking.Go(func() {
+		defer then()
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 		defer cancel()
 		l.nodes, l.err = scrapeAll(ctx, w.dir, w.nodes)
@@ -257,7 +261,7 @@ func (w *watcher) row() (row Row, err error) {
 func about(a Axis) string {
 	m := computedModel
 	size := fmt.Sprintf("%d channels, vocabulary %d, float32", m.Channels, m.Vocab)
-	emulated := fmt.Sprintf("real processes, emulated devices of %s that compute nothing, lines of %d Mbit/s, %v one way", "800 MFLOP/s", lineMbit, lineLatency)
+	emulated := fmt.Sprintf("real processes, emulated devices of %s that compute nothing, lines of %d Mbit/s, %v one way", plan.Speed(emulatedRate), lineMbit, lineLatency)
 	switch a {
 	case Tokens:
 		return fmt.Sprintf("Micro-batches of a step, a sequence of %d tokens each; computed here: %d blocks of %s", m.Context, m.Blocks, size)

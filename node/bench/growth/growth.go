@@ -55,12 +55,6 @@ func (o *Options) fill() error {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	usual := func(sizes *[]int, most int, all ...int) {
-		if len(*sizes) == 0 {
-			*sizes = all
-		}
-		*sizes = slices.DeleteFunc(slices.Clone(*sizes), func(n int) bool { return len(all) > 0 && n > most })
-	}
 	for _, sizes := range []struct {
 		flag string
 		of   *[]int
@@ -78,7 +72,9 @@ func (o *Options) fill() error {
 				return fmt.Errorf("--%s is %d: take 1 to %d", sizes.flag, n, sizes.most)
 			}
 		}
-		usual(sizes.of, sizes.most, sizes.all...)
+		if *sizes.of = slices.Clone(*sizes.of); len(*sizes.of) == 0 {
+			*sizes.of = sizes.all
+		}
 		slices.Sort(*sizes.of)
 		*sizes.of = slices.Compact(*sizes.of)
 	}

@@ -140,7 +140,8 @@ func TestScrapes(t *testing.T) {
 
 // TestWatcherTakesRounds: times count from the end of the warm steps on, a round after the other, and a run that ends before has no row.
 func TestWatcherTakesRounds(t *testing.T) {
-	w := &watcher{ctx: t.Context(), dir: t.TempDir(), nodes: 1, rounds: 2, note: func(string) {}, began: time.Now()}
+	stopped := make(chan struct{})
+	w := &watcher{ctx: t.Context(), stop: func() { close(stopped) }, dir: t.TempDir(), nodes: 1, rounds: 2, note: func(string) {}, began: time.Now()}
 	for step := plan.Step(1); step < warmSteps+2*roundSteps; step++ {
 		w.Event(api.Event{Kind: api.KindStep, Step: step})
 		w.Event(api.Event{Kind: api.KindCheckpoint, Step: step})
@@ -148,7 +149,13 @@ func TestWatcherTakesRounds(t *testing.T) {
 	if _, err := w.row(); !errors.Is(err, errNoSteps) {
 		t.Errorf("%v, want %v", err, errNoSteps)
 	}
+	select {
+	case <-stopped:
+		t.Error("the run is stopped before it was looked at again")
+	default:
+	}
 	w.Event(api.Event{Kind: api.KindStep, Step: warmSteps + 2*roundSteps})
+	<-stopped
 	w.Event(api.Event{Kind: api.KindStep, Step: warmSteps + 3*roundSteps})
 	if _, err := w.row(); !errors.Is(err, api.ErrNoNode) { // nobody is there to be asked
 		t.Errorf("%v, want %v", err, api.ErrNoNode)

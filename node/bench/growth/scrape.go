@@ -55,7 +55,6 @@ func (s scrape) byKind(family string) map[string]float64 {
 const (
 	cpuSeries     = "process_cpu_seconds_total"
 	memorySeries  = "process_resident_memory_bytes"
-	startSeries   = "process_start_time_seconds"
 	leaderSeries  = "pnode_raft_leader"
 	bytesSeries   = "pnode_control_sent_bytes_total"
 	writesSeries  = "pnode_control_sent_writes_total"
@@ -89,7 +88,7 @@ func controlOf(before, after []scrape, seconds float64, steps int) *Control {
 	for i, now := range after {
 		cpu := 1e3 * (now[cpuSeries] - before[i][cpuSeries]) / float64(steps)
 		c.CPUMS += cpu / nodes
-		if now[leaderSeries] == 1 {
+		if max(now[leaderSeries], before[i][leaderSeries]) == 1 {
 			c.LeaderCPUMS = cpu
 		}
 		bytes := (now.sum(bytesSeries) - before[i].sum(bytesSeries)) / seconds
